@@ -138,7 +138,8 @@ class AuditConfig(Section):
     """The attacks, and the resampling behind their intervals.
 
     Scores with small differences (canaries, candidates of the inversion) are always computed in float32, also with
-    ``bf16``. A masked model predicts the words of a window in ``folds`` portions.
+    ``bf16``. A masked model predicts the words of a window in ``folds`` portions. N-grams of at most ``n`` words that
+    fewer than ``k`` individuals use are the identifiers of every headline; leaks are measured up to ``max_n`` words.
     """
 
     table: ClassVar[str] = "audit"
@@ -152,7 +153,7 @@ class AuditConfig(Section):
     graph_shares: tuple[Annotated[float, Field(gt=0, le=1)], ...] = Field(
         default=(1.0, 0.75, 0.5, 0.25, 0.1),
         min_length=1,
-        description="shares of the identifiers that the adversary of low-cost membership knows; first: the headline",
+        description="shares of the documents that the adversary of low-cost membership has, the headline first",
     )
     every_checkpoint: bool = Field(default=True, description="false: measure the last checkpoint only")
     all_occurrences: bool = Field(
@@ -164,6 +165,9 @@ class AuditConfig(Section):
     shadow: ShadowConfig | None = None
     window_length: Annotated[int, of_job("train.window_length")] = 512
     folds: Annotated[int, of_job(None), Field(ge=1)] = 7
+    k: Annotated[int, of_job("protect.k"), Field(ge=2)] = 2
+    n: Annotated[int, of_job("protect.n"), Field(ge=1)] = 1
+    max_n: Annotated[int, of_job("index.max_n"), Field(ge=1)] = 1
     seed: Annotated[int, of_job("seed")] = 0
     device: Annotated[str, of_job("train.device")] = "auto"
     bf16: Annotated[Bf16, of_job("train.bf16")] = "auto"

@@ -19,15 +19,7 @@ from reticent.audit.evidence.inversion import Inversion
 from reticent.audit.evidence.leakage import AllOccurrences, Generated, Ledger, SideUtility, Utility
 from reticent.audit.inversion.measure import InversionAudit, Scores
 from reticent.audit.leakage.generated import generated_leakage
-from reticent.audit.leakage.leakage import (
-    excess_leakage,
-    excess_over_base,
-    low_cost_membership,
-    predicted_surfaces,
-    privacy,
-    privacy_by_category,
-    privacy_by_n,
-)
+from reticent.audit.leakage.measure import LeakageAudit
 from reticent.audit.leakage.utility import utility
 from reticent.audit.leakage.words import SurfaceTable, words_of
 from reticent.audit.membership.attacks import USER_INFERENCE, user_inference_score
@@ -75,6 +67,7 @@ def audit_models(
     user_inference_holdout: TokenStore | None = None,
     zlib_bytes: np.ndarray | None = None,
     groups: Mapping[str, np.ndarray] | None = None,
+    units: np.ndarray | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> MeasuredModels:
     """Measure every model and its base.
@@ -91,6 +84,7 @@ def audit_models(
     user_inference_holdout : tokens of other documents of the same individuals, which ``user_inference`` needs
     zlib_bytes : int array, shape (audit_store.num_documents,), compressed size of each text, which ``zlib`` needs
     groups : name -> value of each individual of ``audit_store`` (by code, ascending), to find the worst subgroup
+    units : household of each individual (by code), where support counts households
 
     Raises
     ------
@@ -109,6 +103,7 @@ def audit_models(
     audit = Auditor(
         train_store, audit_store, np.asarray(members, dtype=bool), config,
         lowercase=lowercase_store, user_inference_holdout=user_inference_holdout, zlib_bytes=zlib_bytes, groups=groups,
+        units=units,
     )  # fmt: skip
     results: list[ModelEvidence] = []
     for objective, base_path in bases.items():
@@ -142,6 +137,7 @@ class Auditor:
         zlib_bytes: np.ndarray | None = None,
         groups: Mapping[str, np.ndarray] | None = None,
         categories: WordCategories | None = None,
+        units: np.ndarray | None = None,
     ):
         if len(members) != audit.num_documents:
             raise ArtifactError(f"members: {len(members)} flags for {audit.num_documents} documents of the audit")
@@ -157,8 +153,6 @@ class Auditor:
         self.table = SurfaceTable(self.tokenizer)
         self.words = words_of(audit)
         self.true = self.table.surfaces(audit.input_ids, self.words)
-        self.word_member = members[self.words.documents]
-        self.train_words = words_of(train)
         self.membership = MembershipAudit(
             audit,
             members,
@@ -175,6 +169,10 @@ class Auditor:
         if categories is not None:
             self.categories = (categories.of_words(audit, self.words), categories.names)
         self.train = train
+        self.leakage = LeakageAudit(
+            audit, self.words, self.true, words_of(train), members[self.words.documents], config,
+            units=units, categories=self.categories,
+        )  # fmt: skip
         self._bootstrap: Bootstrap = {"num_bootstrap": config.num_bootstrap, "seed": config.seed}
         self._inversion: InversionAudit | None = None
         self._tokenizers: dict[bytes, Any] = {}
@@ -309,7 +307,7 @@ class Auditor:
         assert self.config.generation is not None
         tokenizer = self._tokenizer_of(entry.path)
         return generated_leakage(
-            load_model(entry.path, entry.objective), self.store, self.members, self.words, self.true, self.table,
+            load_model(entry.path, entry.objective), self.store, self.members, self.leakage.identifiers, self.table,
             tokenizer, special_ids(tokenizer, entry.objective), self.config.generation,
             batch_size=self.config.batch_size, device=self.config.device,
             **self._bootstrap,
@@ -332,20 +330,10 @@ class Auditor:
         ``further`` has the document scores of attacks that need more than these scores, NaN for individuals that are
         not attacked. The scores of ``user_inference`` are of the holdout of user inference.
         """
-        options = self._bootstrap
+        special = special_ids(self._tokenizer_of(entry.path), entry.objective)
         predicted = self.table.surfaces(scores.argmax, self.words)
-        predicted_types = predicted_surfaces(predicted)
-        of_members = self.word_member
-        over_base = by_category = None
-        if base is not None:
-            base_predicted_types = predicted_surfaces(self.table.surfaces(base.argmax, self.words))
-            over_base = excess_over_base(
-                self.words, self.true, predicted_types, base_predicted_types, self.word_member, **options
-            )
-        if self.categories is not None:
-            by_category = privacy_by_category(
-                self.words, self.true, predicted_types, self.word_member, *self.categories, **options
-            )
+        base_predicted = None if base is None else self.table.surfaces(base.argmax, self.words)
+        leaks = self.leakage.measure(predicted, base_predicted, self.leakage.context(entry.objective, special))
         attacked = self.membership.measure(entry.objective, scores, base, lowercase, further)
         heldout, members = (self._utility(entry.objective, scores, side) for side in (~self.members, self.members))
         return ModelEvidence(
@@ -355,20 +343,16 @@ class Auditor:
             epoch=entry.epoch,
             ledger=entry.ledger,
             utility=Utility(heldout=heldout, members=members),
-            privacy=privacy(self.train_words, self.true[of_members], predicted[of_members], predicted_types, **options),
-            privacy_by_n=privacy_by_n(
-                self.train_words, self.true[of_members], predicted[of_members], (self.words, predicted), **options
-            ),
-            by_category=by_category,
-            excess=excess_leakage(self.words, self.true, predicted_types, self.word_member, **options),
-            over_base=over_base,
+            privacy=leaks.privacy,
+            privacy_by_n=leaks.privacy_by_n,
+            by_category=leaks.by_category,
+            excess=leaks.excess,
+            over_base=leaks.over_base,
             membership=attacked.membership,
             best_attack=attacked.best_attack,
             blind=attacked.blind,
             blind_holdout=attacked.blind_holdout,
-            low_cost=low_cost_membership(
-                self.words, self.true, predicted_types, self.word_member, shares=self.config.graph_shares, **options
-            ),
+            low_cost=leaks.low_cost,
         )
 
     def _utility(self, objective: str, scores: TokenScores, chosen: np.ndarray) -> SideUtility:
@@ -378,10 +362,5 @@ class Auditor:
         )
 
     def measure_all_occurrences(self, scores: TokenScores) -> AllOccurrences:
-        """Return the leakage of a masked model that was scored with ``all_occurrences``."""
-        predicted = self.table.surfaces(scores.argmax, self.words)
-        predicted_types, mine = predicted_surfaces(predicted), self.word_member
-        return AllOccurrences(
-            privacy=privacy(self.train_words, self.true[mine], predicted[mine], predicted_types, **self._bootstrap),
-            excess=excess_leakage(self.words, self.true, predicted_types, self.word_member, **self._bootstrap),
-        )
+        """Return the leakage of a masked model that was asked with ``all_occurrences``."""
+        return self.leakage.measure_all_occurrences(self.table.surfaces(scores.argmax, self.words))

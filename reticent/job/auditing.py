@@ -52,5 +52,6 @@ def open_auditor(run: Run, model: str) -> Auditor:
         members,
         audit_config(run),
         categories=read_categories(run, (MEMBERS, HELDOUT)),
+        units=run.individuals.units,
         **own,
     )

@@ -53,7 +53,7 @@ CONFIG = AuditConfig(num_bootstrap=100, batch_size=5, window_length=32, folds=3,
 def documents_of(individual: int) -> list[list[tuple[list[str], int]]]:
     """Two documents as words, each (pieces, flags)."""
     random = np.random.default_rng(individual)
-    name: tuple[list[str], int] = (["zqname", f"##{individual}"], DIRECT)
+    name: tuple[list[str], int] = (["zqname", f"##{individual}"], DIRECT | INDIRECT)  # one individual's word alone
     trade: tuple[list[str], int] = ([TRADES[individual]], INDIRECT)
     found = []
     for identifier in (name, trade):
@@ -74,7 +74,7 @@ def write_store(folder: Path, individuals: list[int]) -> TokenStore:
         np.array([ID[piece] for piece, _, _ in tokens]),
         word_ids,
         flags,
-        np.where(begins & (flags == INDIRECT), 1, 0),
+        np.where(begins & (flags & INDIRECT > 0), 1, 0),
         np.cumsum([0, *map(len, pieces)]),
         np.array([individual for individual, _ in corpus], dtype=np.uint32),
         pa.array([f"secretdoc-{individual}-{i % 2}" for i, (individual, _) in enumerate(corpus)]),
@@ -221,7 +221,7 @@ def test_every_measure_is_there_for_every_model(evidence: dict[str, Any]) -> Non
             f"/utility/{side}/{name}" for side in ("heldout", "members") for name in utility[model["objective"]]
         }
         parts, levels = ("direct", "indirect", "both"), ("types", "occurrences", "individuals", "in_place")
-        expected |= {f"/privacy/{part}/{level}" for part in parts for level in levels}
+        expected |= {f"/privacy/{part}/{level}" for part in parts for level in (*levels, "unseen")}
         expected |= {f"/excess/{part}/{name}" for part in parts for name in ("members", "heldout", "excess")}
         expected |= {f"/membership/{name}{of}/auc" for name in model["membership"] for of in ("", "/documents")}
         expected |= {"/best_attack/auc"} | ({"/blind/auc"} if model["recipe"] == "base" else set())
@@ -229,6 +229,7 @@ def test_every_measure_is_there_for_every_model(evidence: dict[str, Any]) -> Non
             expected |= {f"/over_base/{part}/{name}" for part in parts for name in ("members", "heldout", "excess")}
         expected |= {f"/low_cost/{name}" for name in ("precision", "recall", "f1")}
         expected |= {f"/low_cost/by_graph_share/{i}/{name}" for i in (0, 1) for name in ("precision", "recall", "f1")}
+        expected |= {f"/low_cost/training_graph/{name}" for name in ("precision", "recall", "f1")}
         assert paths == expected | {"/privacy_by_n/1"}
 
 
@@ -334,7 +335,7 @@ def test_numbers_of_the_memoriser_match_plain_transformers(ground: Ground, memor
         (part, side): np.mean([name in predicted for i in sides[side] for name in names(i)])
         for part, names in (
             ("direct", lambda i: [NAMES[i]]),
-            ("indirect", lambda i: [TRADES[i]]),
+            ("indirect", lambda i: [NAMES[i], TRADES[i]]),
             ("both", lambda i: [NAMES[i], TRADES[i]]),
         )
         for side in sides
@@ -344,7 +345,7 @@ def test_numbers_of_the_memoriser_match_plain_transformers(ground: Ground, memor
         assert memoriser["excess"][part]["members"]["value"] == pytest.approx(leaked[part, True])
         assert memoriser["excess"][part]["heldout"]["value"] == pytest.approx(leaked[part, False])
     assert memoriser["privacy"]["both"]["num_identifiers"] == NUM_INDIVIDUALS
-    called = [TRADES[i] in predicted for i in range(NUM_INDIVIDUALS)]
+    called = [bool({NAMES[i], TRADES[i]} & predicted) for i in range(NUM_INDIVIDUALS)]
     hits = sum(called[::2])
     assert memoriser["low_cost"]["recall"]["value"] == pytest.approx(hits / len(sides[True]))
     assert memoriser["low_cost"]["precision"]["value"] == pytest.approx(hits / sum(called))
@@ -373,18 +374,21 @@ def test_masked_models_are_scored_with_the_settings_of_the_audit(ground: Ground,
     assert measured["membership"]["loss"]["auc"]["value"] == pytest.approx(wins.mean())
 
 
-def test_both_sides_are_judged_by_the_joint_flags_and_privacy_by_those_of_training(
+def test_direct_identifiers_are_those_that_are_flagged_and_indirect_ones_those_that_few_use(
     ground: Ground, memoriser: dict[str, Any]
 ) -> None:
     unprotected = ground.train.with_columns(flags=np.zeros_like(ground.train.flags))
     changed = model_of(ground.run(train=unprotected), "clm", "clm", 8)
-    assert changed["privacy"]["both"]["types"]["value"] is None
+    assert changed["privacy"]["direct"]["types"]["value"] is None
+    assert changed["privacy"]["indirect"]["types"] == memoriser["privacy"]["indirect"]["types"]
     assert changed["excess"] == memoriser["excess"]
     assert changed["low_cost"] == memoriser["low_cost"]
     unflagged = ground.audit.with_columns(flags=np.zeros_like(ground.audit.flags))
     changed = model_of(ground.run(audit=unflagged), "clm", "clm", 8)
     assert changed["privacy"] == memoriser["privacy"]
-    assert changed["excess"]["both"]["excess"]["value"] is None
+    assert changed["excess"]["direct"]["excess"]["value"] is None
+    assert changed["excess"]["indirect"] == memoriser["excess"]["indirect"]
+    assert changed["low_cost"] == memoriser["low_cost"]
 
 
 def test_every_attack_there_is_can_be_run(ground: Ground) -> None:

@@ -20,6 +20,7 @@ __all__ = [
     "ExcessOverSides",
     "Generated",
     "GenerationSettings",
+    "GraphCalls",
     "GraphShare",
     "Ledger",
     "LowCost",
@@ -84,20 +85,35 @@ class Privacy:
     """Share of identifiers that are predicted nowhere, at three levels, and the counts behind it.
 
     The counts and ``types`` give each other away: where few leaked, ``types`` is the bound that the small cell gives.
+    So do those of ``unseen``, which counts a prediction only where the context given did not hold the identifier.
+    ``num_common`` are surfaces that are protected and are no identifiers, as k or more use them in another spelling.
     """
 
     types: Annotated[Estimate, OVER_INDIVIDUALS]
     occurrences: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
     individuals: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
     in_place: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
+    unseen: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
     num_identifiers: Annotated[int | None, COUNT]
     num_leaked: Annotated[int | None, COUNT]
+    num_leaked_unseen: Annotated[int | None, COUNT] = optional(beside="unseen")
+    num_common: Annotated[int | None, COUNT] = optional()
     num_unpredictable: Annotated[int | None, COUNT] = nullable()
 
     def closed(self, raw: Privacy, cell: int) -> Privacy:
         types, num_leaked = _leaks(self.types, self.num_identifiers, self.num_leaked, cell)
+        unseen, num_unseen = self.unseen, self.num_leaked_unseen
+        if unseen is not None:
+            unseen, num_unseen = _leaks(unseen, self.num_identifiers, num_unseen, cell)
         individuals = self.individuals and self.individuals.as_share(self.individuals.n, cell)
-        return replace(self, types=types, num_leaked=num_leaked, individuals=individuals)
+        return replace(
+            self,
+            types=types,
+            num_leaked=num_leaked,
+            unseen=unseen,
+            num_leaked_unseen=num_unseen,
+            individuals=individuals,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,17 +211,28 @@ class Calls:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GraphShare(Calls):
-    """Calls of an adversary who knows ``share`` of the identifiers."""
+class GraphCalls(Calls):
+    """Calls by one graph, which has ``num_identifiers``; ``num_false`` of them are none in all documents."""
+
+    num_identifiers: Annotated[int | None, COUNT] = optional()
+    num_false: Annotated[int | None, COUNT] = optional()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphShare(GraphCalls):
+    """Calls of an adversary who has ``share`` of the documents."""
 
     share: Annotated[float, SETTING]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LowCost(Calls):
-    """Low-cost membership: the headline, and by how much the adversary knows."""
+    """Low-cost membership: the headline, by the share of the documents that the adversary has, and of an adversary who
+    has the training documents.
+    """
 
     by_graph_share: Annotated[list[GraphShare], PARTS]
+    training_graph: Annotated[GraphCalls | None, PARTS] = optional()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from reticent.audit.config import GenerationConfig
 from reticent.audit.evidence.leakage import Generated, GenerationSettings, Sides
+from reticent.audit.leakage.identifiers import Identifiers
 from reticent.audit.leakage.leakage import excess_leakage
-from reticent.audit.leakage.words import NO_SURFACE, SurfaceTable, Words
+from reticent.audit.leakage.words import SurfaceTable
 from reticent.audit.scoring.generate import Decoding, generate
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
@@ -24,7 +25,7 @@ from reticent.trainer.windows import SpecialIds
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-__all__ = ["GenerationConfig", "draw_prompts", "generated_leakage", "new_surfaces"]
+__all__ = ["GenerationConfig", "draw_prompts", "generated_leakage", "newly_written"]
 
 
 def draw_prompts(store: TokenStore, members: np.ndarray, config: GenerationConfig, seed: int) -> np.ndarray:
@@ -44,43 +45,50 @@ def draw_prompts(store: TokenStore, members: np.ndarray, config: GenerationConfi
     return np.sort(np.concatenate([random.permutation(side)[: round(share * len(side))] for side in sides]))
 
 
-def new_surfaces(
-    prompts: np.ndarray, made: np.ndarray, table: SurfaceTable, tokenizer: PreTrainedTokenizerFast
+def newly_written(
+    prompts: np.ndarray,
+    made: np.ndarray,
+    identifiers: Identifiers,
+    table: SurfaceTable,
+    tokenizer: PreTrainedTokenizerFast,
 ) -> np.ndarray:
-    """Return the known surfaces of the words that were written and do not stand in their own prompt, int64, distinct.
+    """Return which identifiers were written in a continuation whose prompt does not hold them: bool, by number.
 
     Parameters
     ----------
     prompts : int array, shape (P, prefix tokens)
     made : int array, shape (P, samples, tokens), -1 after the end
     """
-    given, given_row = _words(list(prompts.tolist()), table, tokenizer)
+    given, given_row = _spelled(list(prompts.tolist()), identifiers, table, tokenizer)
     rows = [[token for token in row if token >= 0] for row in made.reshape(-1, made.shape[-1]).tolist()]
-    written, row = _words(rows, table, tokenizer)
+    written, row = _spelled(rows, identifiers, table, tokenizer)
     row = row // made.shape[1]
-    width = int(max(given.max(initial=0), written.max(initial=0))) + 2
-    fresh = ~np.isin(row * width + written, given_row * width + given) & (written != NO_SURFACE)
-    return np.unique(written[fresh])
+    new = ~np.isin(row * identifiers.num + written, given_row * identifiers.num + given)
+    found = np.zeros(identifiers.num, dtype=bool)
+    found[written[new]] = True
+    return found
 
 
-def _words(
-    rows: list[list[int]], table: SurfaceTable, tokenizer: PreTrainedTokenizerFast
+def _spelled(
+    rows: list[list[int]], identifiers: Identifiers, table: SurfaceTable, tokenizer: PreTrainedTokenizerFast
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Surfaces of the words of rows of ids, cut as documents are, and the row of each."""
+    """Identifiers in rows of ids, whose words are cut as those of documents are, and the row of each."""
     from reticent import _rust
 
     texts = pa.array(tokenizer.backend_tokenizer.decode_batch(rows, skip_special_tokens=True), pa.large_string())
     words = _rust.segment(texts)
-    spelled = pa.record_batch(words.surfaces(texts)).column("word").to_pylist()
-    return table.known(spelled), np.repeat(np.arange(len(rows)), np.diff(words.doc_offsets))
+    surfaces = table.known(pa.record_batch(words.surfaces(texts)).column("word").to_pylist())
+    row = np.repeat(np.arange(len(rows)), np.diff(words.doc_offsets))
+    following = np.diff(row, prepend=-1) == 0
+    places, numbers, _ = identifiers.find(surfaces, following)
+    return numbers, row[places]
 
 
 def generated_leakage(
     model: PreTrainedModel,
     store: TokenStore,
     members: np.ndarray,
-    words: Words,
-    true: np.ndarray,
+    identifiers: Identifiers,
     table: SurfaceTable,
     tokenizer: PreTrainedTokenizerFast,
     special: SpecialIds,
@@ -95,24 +103,24 @@ def generated_leakage(
 
     Parameters
     ----------
-    words, true : words of the store and their surfaces, numbered by ``table``
+    identifiers : of the store, of surfaces that ``table`` numbers
 
     Cost: at most 2 x num_prompts x num_samples continuations of num_tokens tokens.
     """
     documents = draw_prompts(store, members, config, seed)
     prompts = store.input_ids[store.doc_offsets[documents][:, None] + np.arange(config.prefix_tokens)].astype(np.int64)
     decoding = Decoding(temperature=config.temperature, top_k=config.top_k)
-    predicted_types = np.empty(0, dtype=np.int64)
+    written = np.zeros(identifiers.num, dtype=bool)
     if len(documents):
         made = generate(
             model, list(prompts), special=special, num_tokens=config.num_tokens, decoding=decoding,
             num_samples=config.num_samples, batch_size=batch_size, seed=seed, device=device,
         )  # fmt: skip
-        predicted_types = new_surfaces(prompts, made, table, tokenizer)
-    is_member = members[words.documents]
+        written = newly_written(prompts, made, identifiers, table, tokenizer)
+    is_member = members[identifiers.words.documents]
     return Generated(
         settings=GenerationSettings(**config.model_dump()),
         decoding=str(decoding),
         num_prompts=Sides.of(members[documents]),
-        excess=excess_leakage(words, true, predicted_types, is_member, num_bootstrap=num_bootstrap, seed=seed),
+        excess=excess_leakage(identifiers, written, is_member, num_bootstrap=num_bootstrap, seed=seed),
     )

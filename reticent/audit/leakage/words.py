@@ -30,7 +30,8 @@ NO_SURFACE = -1
 class Words:
     """Words by their place in the documents; every array has shape (S,).
 
-    ``starts`` and ``lengths`` are in tokens of the store; ``documents`` are document numbers, ``individuals`` codes.
+    ``starts`` and ``lengths`` are in tokens of the store; ``documents`` are document numbers, ``individuals`` codes;
+    ``numbers`` are those of the words in their documents, None where no word is passed over.
     """
 
     starts: np.ndarray
@@ -39,6 +40,7 @@ class Words:
     individuals: np.ndarray
     flags: np.ndarray
     ngram_starts: np.ndarray
+    numbers: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -54,6 +56,7 @@ def words_of(store: TokenStore) -> Words:
         store.individual[documents],
         store.flags[starts] if len(starts) else np.empty(0, dtype=np.uint8),
         store.ngram_starts[starts] if len(starts) else np.empty(0, dtype=np.uint8),
+        store.word_ids[starts] if len(starts) else np.empty(0, dtype=np.int32),
     )
 
 

@@ -136,7 +136,7 @@ def _low_cost_shares(recipes: Recipes, group: Group, title: str, note: str, f1_o
             f"{printable(recipe)}: " + ", ".join(f"{f1.value:.2f} at {100 * share:.0f} %" for share, f1 in rows)
         )
     axis.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
-    axis.set(xlabel="share of the graph the adversary has", ylabel="F1", xlim=(0, 1.05), ylim=(-0.03, 1.05))
+    axis.set(xlabel="share of the documents the adversary has", ylabel="F1", xlim=(0, 1.05), ylim=(-0.03, 1.05))
     return to_svg(figure, f"fig-shares-{group.slug}", f"{title}. {'; '.join(said)}.")
 
 

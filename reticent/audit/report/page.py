@@ -178,6 +178,8 @@ def _render(audit: AuditEvidence) -> str:
         asked_again=any(model.all_occurrences or model.generated or model.over_base for model in models),
         inverted=any(model.inversion for model in models), chance=_chance(models),
         in_place=any(part.in_place for model in models for part in model.privacy.values()),
+        unseen=any(part.unseen for model in models for part in model.privacy.values()),
+        common=_common(models), false_identifiers=_false_identifiers(models),
         labels=_labels(corpus.detected or ()), num_labels=NUM_LABELS, retention=retention_rows(corpus),
         settings=list(_flat(audit.settings)), num_settings_withheld=audit.num_settings_withheld,
         singled_out=_largest_set(corpus), ordinary_utility=ordinary_utility, all_utility=all_utility,
@@ -188,6 +190,19 @@ def _render(audit: AuditEvidence) -> str:
         probe=probe_section(audit.probe) if audit.probe else "",
         extraction=extraction_html(audit.extraction, audit.verdict, cell), missed=audit.sampled_recall,
     )  # fmt: skip
+
+
+def _common(models: Sequence[ModelEvidence]) -> list[tuple[str, int]]:
+    """Parts of the identifiers, in words, with how many surfaces are protected and identify no one."""
+    first = models[0].privacy if models else {}
+    found = ((PARTS[part], own.num_common) for part, own in first.items())
+    return [(part, number) for part, number in found if number]
+
+
+def _false_identifiers(models: Sequence[ModelEvidence]) -> list[tuple[float, int | None, int | None]]:
+    """Share of the documents that an adversary has, false identifiers in their graph, and all of them."""
+    rows = models[0].low_cost.by_graph_share if models and models[0].low_cost else []
+    return [(row.share, row.num_false, row.num_identifiers) for row in rows if row.share < 1 and row.num_identifiers]
 
 
 def _flat(settings: object, name: str = "") -> Iterator[tuple[str, str]]:

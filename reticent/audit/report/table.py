@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from reticent.audit.report import corpus_plots, epoch_plots, membership_plots, plots
+from reticent.audit.report.shown import percent
 from reticent.audit.stats.seeds import num_seeds
 
 if TYPE_CHECKING:
@@ -79,6 +80,16 @@ def _corpus(name: str) -> Callable[[Shown], list[str]]:
     return lambda shown: corpus_plots.corpus_panels(shown.audit.corpus, name)
 
 
+def _protected_sequences(shown: Shown) -> str:
+    """Say which of the minimal sequences protection is about: by their length, and by how common their words are."""
+    n, settings = shown.audit.corpus.n, shown.audit.settings.get("protect")
+    share = settings.get("max_document_frequency") if isinstance(settings, Mapping) else None
+    what = "single words" if n == 1 else f"those of up to {n} words"
+    if n > 1 and share is not None:
+        what += f" of which no word is used by {percent(share)} of the people or more (single words always)"
+    return f"Protected are {what}."
+
+
 def _unicity_caption(shown: Shown, _: int) -> str:
     corpus = shown.audit.corpus
     whom = "households" if corpus.unit == "household" else "people"
@@ -132,8 +143,8 @@ PLOTS: tuple[Plot, ...] = (
         title="Longer sequences of words",
         caption=lambda shown, _: (
             "The more words in a row, the more of what is written is one person’s own. “All” counts every sequence "
-            f"that fewer than {shown.audit.corpus.k} people use; “minimal” those that hold no shorter one, which are "
-            "what is protected."
+            f"that fewer than {shown.audit.corpus.k} people use; “minimal” those that hold no shorter one. "
+            f"{_protected_sequences(shown)}"
         ),
         columns=3,
     ),
@@ -195,8 +206,8 @@ PLOTS: tuple[Plot, ...] = (
         place="sequences",
         draw=lambda shown: plots.ngram_panels(shown.audit.models),
         title="Sequences of words",
-        caption="Minimal identifying n-grams of members that are predicted somewhere, last checkpoints. Bars are 95 % "
-        "intervals.",
+        caption="Minimal identifying n-grams of members that are predicted somewhere, word after word, last "
+        "checkpoints, whatever length they were protected up to. Bars are 95 % intervals.",
         keyed=True,
     ),
     Plot(
@@ -206,7 +217,8 @@ PLOTS: tuple[Plot, ...] = (
         caption=lambda shown, _: (
             "Left: precision, recall and F1 at the last checkpoint; no mark for precision means that nobody, or too "
             "few people, were called. Middle: against epochs; the dotted line is the base model. Right: against the "
-            "share of the graph of words and people that the adversary has; at 100 % it is the auditor. All panels "
+            "share of the documents from which the adversary makes the graph of words and people; at 100 % it is the "
+            "auditor. All panels "
             f"run from 0 to 1. A hollow F1 is the most it can be, where fewer than {shown.audit.cell} people are "
             "behind it. Marks that would lie on each other are moved apart."
         ),

@@ -17,18 +17,18 @@ from transformers import PreTrainedTokenizerFast
 from reticent import _rust
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.leakage import LowCost
+from reticent.audit.leakage.identifiers import PART_FLAGS, Context, Identifiers
 from reticent.audit.leakage.leakage import (
-    PARTS,
     excess_leakage,
     excess_over_base,
-    low_cost_membership,
-    predicted_surfaces,
     privacy,
     privacy_by_category,
     privacy_by_n,
 )
+from reticent.audit.leakage.low_cost import adversary_graphs, documents_held, low_cost_membership
 from reticent.audit.leakage.words import NO_SURFACE, SurfaceTable, Words, fold, words_of
 from reticent.audit.stats.statistics import clopper_pearson
+from reticent.engine.ngrams import NgramIndex
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store import TokenStore
 
@@ -77,7 +77,12 @@ class Case:
         self.words = words_of(self.store)
         self.true = table.surfaces(self.store.input_ids, self.words)
         self.predicted = table.surfaces(argmax, self.words)
-        self.everywhere = predicted_surfaces(self.predicted)
+        self.identifiers = self.identify()
+        self.found = self.identifiers.predicted(self.predicted, self.words, self.true)
+        self.leaked = self.found.anywhere
+
+    def identify(self, n: int = 1, max_n: int = 3, **options: Any) -> Identifiers:
+        return Identifiers(self.words, self.true, **{"k": 2, "n": n, "max_n": max_n, **options})
 
     def is_member(self, members: set[int]) -> np.ndarray:
         return np.isin(self.words.individuals, list(members))
@@ -148,7 +153,7 @@ def test_a_word_counts_only_when_every_token_of_it_is_predicted() -> None:
 def test_unknown_tokens_match_nothing_not_even_each_other() -> None:
     case = Case([(0, [(("[UNK]",), ("[UNK]",), INDIRECT, 1), (("a", "[UNK]"), ("a", "[UNK]"), INDIRECT, 1)])])
     assert case.true.tolist() == case.predicted.tolist() == [NO_SURFACE, NO_SURFACE]
-    assert len(case.everywhere) == 0
+    assert case.identifiers.num == 0
 
 
 def test_words_of_bytes_match_with_and_without_their_space() -> None:
@@ -206,31 +211,80 @@ def test_leaks_are_matched_at_least_as_coarsely_as_support_is_counted(texts: lis
 # ------------------------------------------------------------------------ Privacy
 
 
-def chosen(case: Case, bits: int) -> list[tuple[int, str, str | None]]:
-    return [(i, true, guess) for i, true, guess, flags in words_in(case) if flags & bits and true is not None]
+def by_document(case: Case) -> list[tuple[int, list[tuple[str | None, str | None, int]]]]:
+    """Individual and words of each document: (true, predicted, flags)."""
+    return [(i, [(spelled(w[0]), spelled(w[1]), w[2]) for w in words]) for i, words in case.documents]
+
+
+def runs(case: Case, n: int, which: int) -> list[tuple[int, tuple[str, ...]]]:
+    """(individual, n-gram) of every place where n words follow each other: true ones (0) or predicted ones (1)."""
+    found = []
+    for individual, words in by_document(case):
+        for at in range(len(words) - n + 1):
+            run = tuple(word[which] for word in words[at : at + n])
+            if None not in run:
+                found.append((individual, run))
+    return found  # type: ignore[return-value]
+
+
+def support(case: Case, ngram: tuple[str, ...]) -> int:
+    return len({individual for individual, run in runs(case, len(ngram), 0) if run == ngram})
+
+
+def is_indirect(case: Case, ngram: tuple[str, ...]) -> bool:
+    """Whether one individual alone uses an n-gram, and two or more each shorter part."""
+    shorter = (ngram[1:], ngram[:-1]) if len(ngram) > 1 else ()
+    return support(case, ngram) < 2 and all(support(case, part) >= 2 for part in shorter)
+
+
+def is_direct(case: Case, word: str) -> bool:
+    """Whether fewer than two individuals use a word outside of direct spans."""
+    return len({i for i, true, _, flags in words_in(case) if true == word and not flags & DIRECT}) < 2
+
+
+def chosen(case: Case, bits: int, n: int = 1) -> list[tuple[int, tuple[str, ...], bool]]:
+    """(individual, identifier, whether it is predicted where it stands) of each occurrence of a part."""
+    found = []
+    for individual, words in by_document(case):
+        for length in range(1, n + 1):
+            for at in range(len(words) - length + 1):
+                run = words[at : at + length]
+                name = tuple(true for true, _, _ in run)
+                if None in name:
+                    continue
+                indirect = bits & INDIRECT and is_indirect(case, name)  # type: ignore[arg-type]
+                direct = bits & DIRECT and length == 1 and run[0][2] & DIRECT and is_direct(case, name[0])  # type: ignore[arg-type]
+                if indirect or direct:
+                    found.append((individual, name, all(true == guess for true, guess, _ in run)))
+    return found  # type: ignore[return-value]
+
+
+def predicted_runs(case: Case) -> set[tuple[str, ...]]:
+    return {run for n in (1, 2, 3) for _, run in runs(case, n, 1)}
 
 
 @settings(max_examples=200, deadline=None)
-@given(cases)
-def test_privacy_matches_the_oracle(case: Case) -> None:
-    anywhere = {guess for _, _, guess, _ in words_in(case) if guess is not None}
-    measured = privacy(case.words, case.true, case.predicted, case.everywhere, **OPTIONS)
+@given(cases, st.integers(1, 3))
+def test_privacy_matches_the_oracle(case: Case, n: int) -> None:
+    anywhere = predicted_runs(case)
+    identifiers = case.identify(n)
+    measured = privacy(identifiers, identifiers.predicted(case.predicted, case.words, case.true), **OPTIONS)
     assert set(measured) == {"direct", "indirect", "both"}
-    for part, bits in PARTS.items():
-        own, found = measured[part], chosen(case, bits)
-        identifiers, owners = {true for _, true, _ in found}, {i for i, _, _ in found}
+    for part, bits in PART_FLAGS.items():
+        own, found = measured[part], chosen(case, bits, n)
+        names, owners = {name for _, name, _ in found}, {i for i, _, _ in found}
         unknown = [1 for _, true, _, flags in words_in(case) if flags & bits and true is None]
-        assert own.num_identifiers == len(identifiers)
-        assert own.num_leaked == len(identifiers & anywhere)
+        assert own.num_identifiers == len(names)
+        assert own.num_leaked == len(names & anywhere)
         assert own.num_unpredictable == len(unknown)
         if not found:
             continue
-        leaky = {i for i, true, _ in found if true in anywhere}
+        leaky = {i for i, name, _ in found if name in anywhere}
         expected = {
-            "types": len(identifiers & anywhere) / len(identifiers),
-            "occurrences": sum(true in anywhere for _, true, _ in found) / len(found),
+            "types": len(names & anywhere) / len(names),
+            "occurrences": sum(name in anywhere for _, name, _ in found) / len(found),
             "individuals": len(leaky) / len(owners),
-            "in_place": sum(true == guess for _, true, guess in found) / len(found),
+            "in_place": sum(right for _, _, right in found) / len(found),
         }
         for level, leak in expected.items():
             assert getattr(own, level).value == pytest.approx(1 - leak)
@@ -240,52 +294,168 @@ def test_privacy_matches_the_oracle(case: Case) -> None:
 @settings(max_examples=150, deadline=None)
 @given(cases)
 def test_privacy_by_n_matches_the_oracle(case: Case) -> None:
-    documents = [(i, [(spelled(w[0]), spelled(w[1]), w[3]) for w in words]) for i, words in case.documents]
-    slots = case.words
-    measured = privacy_by_n(slots, case.true, case.predicted, (slots, case.predicted), **OPTIONS)
+    measured = privacy_by_n(case.identifiers, case.found, **OPTIONS)
+    anywhere = predicted_runs(case)
     for n in (1, 2, 3):
-        guessed = {
-            tuple(guess for _, guess, _ in run)
-            for _, words in documents
-            for run in (words[i : i + n] for i in range(len(words) - n + 1))
-        }
-        started = [
-            (i, words[at : at + n]) for i, words in documents for at in range(len(words)) if words[at][2] >> n - 1 & 1
-        ]
-        names = {tuple(true for true, _, _ in run) for _, run in started}
-        names = {name for name in names if None not in name}
-        if not started:
-            assert str(n) not in measured
-            continue
-        assert measured[str(n)].num_identifiers == len(names)
-        assert measured[str(n)].num_leaked == len(names & guessed)
+        names = {run for _, run in runs(case, n, 0) if is_indirect(case, run)}
+        assert (str(n) in measured) == bool(names)
         if names:
-            assert measured[str(n)].value == pytest.approx(1 - len(names & guessed) / len(names))
+            assert measured[str(n)].num_identifiers == len(names)
+            assert measured[str(n)].num_leaked == len(names & anywhere)
+            assert measured[str(n)].value == pytest.approx(1 - len(names & anywhere) / len(names))
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases, st.integers(1, 3))
+def test_the_headline_is_the_sum_of_its_lengths(case: Case, n: int) -> None:
+    identifiers = case.identify(n)
+    found = identifiers.predicted(case.predicted, case.words, case.true)
+    headline = privacy(identifiers, found, **OPTIONS)["indirect"]
+    rows = [row for length, row in privacy_by_n(identifiers, found, **OPTIONS).items() if int(length) <= n]
+    assert headline.num_identifiers == sum(row.num_identifiers or 0 for row in rows)
+    assert headline.num_leaked == sum(row.num_leaked or 0 for row in rows)
+
+
+def plain(*words: str, guesses: tuple[str | None, ...] = (), flags: int = 0, bits: int = 0) -> list[Any]:
+    """Words of one piece, the first with ``bits``, each with its guess."""
+    guessed = (*guesses, *[None] * len(words))
+    return [
+        ((word,), None if guess is None else (guess,), flags, bits if number == 0 else 0)
+        for number, (word, guess) in enumerate(zip(words, guessed, strict=False))
+    ]
+
+
+#: Two individuals use "a", "b", "c" and both pairs; "a b c" is individual 0's alone, and the one identifier.
+TRIGRAM = [(0, plain("a", "b", "c")), (1, plain("a", "b")), (1, plain("b", "c"))]
+
+
+def test_the_words_of_an_ngram_are_no_leak_and_the_ngram_is() -> None:
+    """n = 3: "a", "b" and "c" are predicted, in no place one after the other; then all three in a row."""
+    alone = (2, plain("bc", "bc", "bc", guesses=("c", "b", "a")))
+    together = (2, plain("bc", "bc", "bc", guesses=("a", "b", "c")))
+    for more, leaked in ((alone, 0), (together, 1)):
+        case = Case([*TRIGRAM, (3, plain("bc", "bc", "bc")), more])
+        identifiers = case.identify(3)
+        found = identifiers.predicted(case.predicted, case.words, case.true)
+        own = privacy(identifiers, found, **OPTIONS)
+        assert (own["both"].num_identifiers, own["both"].num_leaked) == (1, leaked)
+        assert own["both"].individuals.value == 1 - leaked
+        by_n = privacy_by_n(identifiers, found, **OPTIONS)
+        assert {n: (row.num_identifiers, row.num_leaked) for n, row in by_n.items()} == {"3": (1, leaked)}
+        is_member = case.is_member({0, 1})
+        excess = excess_leakage(identifiers, found.anywhere, is_member, **OPTIONS)["indirect"]
+        assert excess.members.value == leaked
+        called = calls(case, {0, 1}, n=3)
+        assert called.recall.value == leaked / 2  # individual 0, and not 1, who uses the same words
+
+
+def test_ngrams_are_measured_beyond_the_length_that_is_protected() -> None:
+    case = Case([*TRIGRAM, (2, plain("bc", "bc", "bc", guesses=("a", "b", "c"))), (3, plain("bc", "bc", "bc"))])
+    identifiers = case.identify(1)
+    found = identifiers.predicted(case.predicted, case.words, case.true)
+    assert privacy(identifiers, found, **OPTIONS)["both"].num_identifiers == 0
+    by_n = privacy_by_n(identifiers, found, **OPTIONS)
+    assert {n: (row.num_identifiers, row.num_leaked) for n, row in by_n.items()} == {"3": (1, 1)}
+
+
+def test_a_case_variant_of_a_common_word_is_protected_and_no_identifier() -> None:
+    """ "A" is individual 0's alone as it is spelt; three use it as leaks are matched. "bc" is an identifier."""
+    case = Case([
+        (0, [(("A",), None, INDIRECT, 1), (("bc",), None, INDIRECT, 1)]),
+        (1, [(("a",), ("a",), 0, 0)]),
+        (2, [(("á",), ("a",), INDIRECT, 1)]),
+    ])  # fmt: skip
+    own = privacy(case.identifiers, case.found, **OPTIONS)["indirect"]
+    assert (own.num_identifiers, own.num_common, own.num_leaked) == (1, 1, 0)
+    assert own.types.value == own.individuals.value == 1.0
+    assert calls(case, {0, 2}).recall.value == 0.0
+
+
+def test_a_shared_name_is_an_identifier_and_a_word_of_an_address_that_all_use_is_none() -> None:
+    """ "a" is a name that three individuals' documents hold; "b" stands in one street and in two others' sentences."""
+    case = Case([
+        (0, [(("a",), None, DIRECT, 0), (("b",), None, DIRECT, 0)]),
+        (1, [(("a",), None, DIRECT, 0), (("b",), ("b",), 0, 0)]),
+        (2, [(("A",), ("a",), DIRECT, 0), (("b",), None, 0, 0)]),
+    ])  # fmt: skip
+    own = privacy(case.identifiers, case.found, **OPTIONS)["direct"]
+    assert (own.num_identifiers, own.num_common, own.num_leaked) == (1, 1, 1)
+    assert own.individuals.n == 3
+
+
+def test_support_counts_households_where_documents_are_of_some() -> None:
+    case = Case([(0, plain("a", "b")), (1, plain("a", "c")), (2, plain("b"))])
+    units = np.array([7, 7, 8])
+    names = {n: case.identify(1, 1, units=own).num for n, own in (("individuals", None), ("households", units))}
+    assert names == {"individuals": 1, "households": 2}  # "c" alone; and "a", which one household uses
+
+
+def test_a_word_that_no_token_stands_for_joins_no_ngram() -> None:
+    case = Case([(0, plain("a", "b")), (1, plain("b", "a")), (2, plain("a")), (2, plain("b"))])
+    assert case.identify(2, 2).num == 2
+    passed_over = case.store.with_columns(word_ids=case.store.word_ids + (np.arange(6) == 1))  # a word between a and b
+    words = words_of(passed_over)
+    assert Identifiers(words, case.true, k=2, n=2, max_n=2).num == 1
+
+
+def test_what_stands_before_a_causal_model_is_in_its_context() -> None:
+    """ "a" is predicted after "a": copied. "b" is predicted where it was not read yet, and in another window."""
+    case = Case([(0, plain("a", "c", "b", "c", guesses=("b", "a"))), (1, plain("c", "c", guesses=(None, "b")))])
+    windows = np.array([0, 0, 0, 0, 1, 1])
+    found = case.identifiers.predicted(case.predicted, case.words, case.true, Context(windows))
+    own = privacy(case.identifiers, found, **OPTIONS)["indirect"]
+    assert (own.num_identifiers, own.num_leaked, own.num_leaked_unseen) == (2, 2, 1)
+    assert (own.types.value, own.unseen.value) == (0.0, 0.5)  # type: ignore[union-attr]
+
+
+def test_what_a_masked_model_sees_elsewhere_in_its_window_is_in_its_context() -> None:
+    """ "a" stands twice: it is seen where the other one is masked in another pass, and not where in the same."""
+    case = Case([(0, plain("a", "c", "a", guesses=("a",))), (1, plain("c"))])
+    for folds, unseen in (([0, 1, 1, 0], 0), ([0, 1, 0, 0], 1)):
+        context = Context(np.array([0, 0, 0, 1]), np.array(folds))
+        found = case.identifiers.predicted(case.predicted, case.words, case.true, context)
+        own = privacy(case.identifiers, found, **OPTIONS)["indirect"]
+        assert (own.num_leaked, own.num_leaked_unseen) == (1, unseen)
+
+
+def test_an_ngram_that_is_read_before_or_beside_its_place_is_in_the_context() -> None:
+    words = ("a", "b", "c", "a", "b")
+    case = Case([(0, plain(*words, guesses=(None, None, None, "a", "b"))), (1, plain("a", "c")), (2, plain("b"))])
+    identifiers = case.identify(2, 2)
+    for folds, seen in ((None, True), (np.zeros(8, dtype=np.int64), True)):
+        context = Context(np.array([0, 0, 0, 0, 0, 1, 1, 2]), folds)
+        found = identifiers.predicted(case.predicted, case.words, case.true, context)
+        pair = np.unique(identifiers.numbers[(identifiers.lengths == 2) & (identifiers.places == 3)])
+        assert len(pair) == 1
+        assert found.unseen is not None
+        assert (found.anywhere[pair[0]], found.unseen[pair[0]]) == (True, not seen)
 
 
 def test_an_ngram_is_predicted_only_within_one_document() -> None:
-    a, b = (("a",), ("a",), INDIRECT, 0), (("b",), ("b",), INDIRECT, 0)
-    pair = (("a",), None, INDIRECT, 0b10)
-    apart = Case([(0, [pair, (("b",), None, INDIRECT, 0)]), (1, [a]), (2, [b])])
-    together = Case([(0, [pair, (("b",), None, INDIRECT, 0)]), (1, [a, b])])
+    a, b = (("a",), ("a",), 0, 0), (("b",), ("b",), 0, 0)
+    common = [(3, plain("a")), (4, plain("b"))]
+    pair = (0, plain("a", "b"))
+    apart = Case([pair, *common, (1, [a]), (2, [b])])
+    together = Case([pair, *common, (1, [b]), (1, [(("c",), ("a",), 0, 0), (("c",), ("b",), 0, 0)])])
     for case, leaked in ((apart, 0), (together, 1)):
-        measured = privacy_by_n(case.words, case.true, case.predicted, (case.words, case.predicted), **OPTIONS)
-        assert set(measured) == {"2"}
+        measured = privacy_by_n(case.identifiers, case.found, **OPTIONS)
         assert (measured["2"].num_identifiers, measured["2"].num_leaked) == (1, leaked)
 
 
 def test_a_prediction_counts_wherever_it_appears() -> None:
     # "a" is individual 0's and is predicted only in the ordinary word of individual 7, who is not a member.
-    case = Case([(0, [(("a",), ("c",), INDIRECT, 1), (("b",), ("c",), DIRECT, 1)]), (7, [(("c",), ("A",), 0, 0)])])
-    first = case.words.individuals == 0
-    member_slots = words_of(case.store.select(np.array([0])))
-    measured = privacy(member_slots, case.true[first], case.predicted[first], case.everywhere, **OPTIONS)
+    b = (("b",), ("c",), DIRECT, 0)
+    case = Case([(0, [(("a",), ("c",), INDIRECT, 1), b]), (1, [b]), (7, [(("c",), ("A",), 0, 0)])])
+    first = case.words.individuals < 2
+    mine = words_of(case.store.select(np.array([0, 1])))
+    identifiers = Identifiers(mine, case.true[first], k=2, n=1, max_n=1)
+    measured = privacy(identifiers, identifiers.predicted(case.predicted, case.words, case.true, own=first), **OPTIONS)
     assert measured["indirect"].types.value == 0.0
     assert measured["indirect"].occurrences.value == 0.0
     assert measured["indirect"].in_place.value == 1.0
     assert measured["direct"].types.value == 1.0
     assert measured["both"].types.value == 0.5
-    assert measured["both"].individuals.value == 0.0
+    assert measured["both"].individuals.value == 0.5
 
 
 def everyone(guess_of: Any) -> Case:
@@ -307,20 +477,20 @@ def everyone(guess_of: Any) -> Case:
 
 def test_a_perfect_memoriser_has_no_privacy() -> None:
     case = everyone(lambda name: name)
-    measured = privacy(case.words, case.true, case.predicted, case.everywhere, **OPTIONS)
-    for part, level in itertools.product(PARTS, ("types", "occurrences", "individuals", "in_place")):
+    measured = privacy(case.identifiers, case.found, **OPTIONS)
+    for part, level in itertools.product(PART_FLAGS, ("types", "occurrences", "individuals", "in_place")):
         estimate = getattr(measured[part], level)
         assert estimate.value == estimate.low == 0.0
         assert estimate.high == pytest.approx(clopper_pearson(0, 4, one_sided=True)[1])
-    by_n = privacy_by_n(case.words, case.true, case.predicted, (case.words, case.predicted), **OPTIONS)
+    by_n = privacy_by_n(case.identifiers, case.found, **OPTIONS)
     assert by_n["1"].value == 0.0
 
 
 @pytest.mark.parametrize("guess", [lambda name: None, lambda name: ("A",) * len(name)], ids=["nothing", "one word"])
 def test_a_model_that_predicts_no_identifier_has_full_privacy_with_its_bound(guess: Any) -> None:
     case = everyone(guess)
-    measured = privacy(case.words, case.true, case.predicted, case.everywhere, **OPTIONS)
-    for part, level in itertools.product(PARTS, ("types", "occurrences", "individuals", "in_place")):
+    measured = privacy(case.identifiers, case.found, **OPTIONS)
+    for part, level in itertools.product(PART_FLAGS, ("types", "occurrences", "individuals", "in_place")):
         estimate = getattr(measured[part], level)
         assert estimate.value == estimate.high == 1.0
         assert estimate.low == pytest.approx(1 - clopper_pearson(0, 4, one_sided=True)[1])
@@ -329,25 +499,27 @@ def test_a_model_that_predicts_no_identifier_has_full_privacy_with_its_bound(gue
 def test_identifiers_that_cannot_be_predicted_do_not_flatter_the_model() -> None:
     known, unknown = (("a",), ("a",), INDIRECT, 1), (("[UNK]",), ("[UNK]",), INDIRECT, 1)
     case = Case([(0, [known, unknown, unknown]), (1, [unknown])])
-    own = privacy(case.words, case.true, case.predicted, case.everywhere, **OPTIONS)["indirect"]
+    own = privacy(case.identifiers, case.found, **OPTIONS)["indirect"]
     assert (own.num_identifiers, own.num_unpredictable) == (1, 3)
     assert {getattr(own, level).value for level in ("types", "occurrences", "individuals")} == {0.0}
 
 
-@pytest.mark.parametrize("documents", [[], [(0, [])], [(0, [(("a",), ("a",), 0, 0)])]], ids=["none", "empty", "common"])
+@pytest.mark.parametrize(
+    "documents", [[], [(0, [])], [(i, [(("a",), ("a",), 0, 0)]) for i in (0, 1)]], ids=["none", "empty", "common"]
+)
 def test_nothing_to_leak_is_stated_not_nan(documents: Any) -> None:
     case = Case(documents)
     is_member = np.ones(len(case.words), dtype=bool)
-    found = privacy(case.words, case.true, case.predicted, case.everywhere, **OPTIONS)
-    by_n = privacy_by_n(case.words, case.true, case.predicted, (case.words, case.predicted), **OPTIONS)
-    excess = excess_leakage(case.words, case.true, case.everywhere, is_member, **OPTIONS)
-    calls = low_cost_membership(case.words, case.true, case.everywhere, is_member, **OPTIONS)
-    json.dumps(to_json([found, by_n, excess, calls]), allow_nan=False)
+    found = privacy(case.identifiers, case.found, **OPTIONS)
+    by_n = privacy_by_n(case.identifiers, case.found, **OPTIONS)
+    excess = excess_leakage(case.identifiers, case.leaked, is_member, **OPTIONS)
+    called = calls(case, {0, 1})
+    json.dumps(to_json([found, by_n, excess, called]), allow_nan=False)
     types = found["both"].types
     assert (types.value, types.n, types.method) == (None, 0, "no individual has any")
     assert by_n == {}
     assert excess["both"].excess.method == "one side has no individual"
-    assert calls.precision.method == "no individual was called a member"
+    assert called.precision.method == "no individual was called a member"
 
 
 def test_a_document_more_or_another_order_changes_no_interval() -> None:
@@ -362,8 +534,8 @@ def test_a_document_more_or_another_order_changes_no_interval() -> None:
     ]
     first, second = Case(documents), Case(documents[::-1])
     for case in (first, second):
-        case.measured = privacy(case.words, case.true, case.predicted, case.everywhere, **OPTIONS)  # type: ignore[attr-defined]
-    for part, level in itertools.product(PARTS, ("types", "occurrences", "individuals")):
+        case.measured = privacy(case.identifiers, case.found, **OPTIONS)  # type: ignore[attr-defined]
+    for part, level in itertools.product(PART_FLAGS, ("types", "occurrences", "individuals")):
         a, b = (getattr(case.measured[part], level) for case in (first, second))  # type: ignore[attr-defined]
         for mine, other in ((a.value, b.value), (a.low, b.low), (a.high, b.high)):
             assert mine == other or mine == pytest.approx(other, abs=1e-12)
@@ -375,12 +547,12 @@ def test_a_document_more_or_another_order_changes_no_interval() -> None:
 @settings(max_examples=150, deadline=None)
 @given(cases, st.sets(st.integers(0, 4)))
 def test_excess_matches_the_oracle(case: Case, members: set[int]) -> None:
-    anywhere = {guess for _, _, guess, _ in words_in(case) if guess is not None}
-    measured = excess_leakage(case.words, case.true, case.everywhere, case.is_member(members), **OPTIONS)
-    for part, bits in PARTS.items():
+    anywhere = predicted_runs(case)
+    measured = excess_leakage(case.identifiers, case.leaked, case.is_member(members), **OPTIONS)
+    for part, bits in PART_FLAGS.items():
         rates = {}
         for name, inside in (("members", True), ("heldout", False)):
-            identifiers = {true for i, true, _ in chosen(case, bits) if (i in members) == inside}
+            identifiers = {name for i, name, _ in chosen(case, bits) if (i in members) == inside}
             rates[name] = len(identifiers & anywhere) / len(identifiers) if identifiers else None
             assert getattr(measured[part], name).value == (None if rates[name] is None else pytest.approx(rates[name]))
         if None in rates.values():
@@ -392,7 +564,7 @@ def test_excess_matches_the_oracle(case: Case, members: set[int]) -> None:
 def test_excess_is_zero_when_heldout_individuals_leak_as_much() -> None:
     words = [(("a", "##b"), None), (("a", "##c"), ("a", "##c")), (("b", "##b"), None), (("b", "##c"), ("b", "##c"))]
     case = Case([(i, [(*words[i], INDIRECT, 1)]) for i in range(4)])
-    measured = excess_leakage(case.words, case.true, case.everywhere, case.is_member({0, 1}), **OPTIONS)["indirect"]
+    measured = excess_leakage(case.identifiers, case.leaked, case.is_member({0, 1}), **OPTIONS)["indirect"]
     assert measured.members.value == measured.heldout.value == 0.5
     assert measured.excess.value == 0.0
     assert measured.excess.low < 0 < measured.excess.high
@@ -401,17 +573,14 @@ def test_excess_is_zero_when_heldout_individuals_leak_as_much() -> None:
 @settings(max_examples=100, deadline=None)
 @given(cases, st.sets(st.integers(0, 4)), st.sets(st.sampled_from(["b", "bc", "c", "a"])))
 def test_excess_over_the_base_matches_the_oracle(case: Case, members: set[int], known: set[str]) -> None:
-    anywhere = {guess for _, _, guess, _ in words_in(case) if guess is not None}
-    numbers = [
-        number for (_, true, _, _), number in zip(words_in(case), case.true.tolist(), strict=True) if true in known
-    ]
-    found = excess_over_base(
-        case.words, case.true, case.everywhere, np.array(numbers, dtype=np.int64), case.is_member(members), **OPTIONS
-    )
+    anywhere = predicted_runs(case)
+    said = np.array([true in known for _, true, _, _ in words_in(case)], dtype=bool)
+    before = case.identifiers.predicted(np.where(said, case.true, NO_SURFACE), case.words, case.true).anywhere
+    found = excess_over_base(case.identifiers, case.leaked, before, case.is_member(members), **OPTIONS)
     rates = {}
     for name, inside in (("members", True), ("heldout", False)):
-        identifiers = {true for i, true, _ in chosen(case, DIRECT | INDIRECT) if (i in members) == inside}
-        more = len(identifiers & anywhere) - len(identifiers & known)
+        identifiers = {name for i, name, _ in chosen(case, DIRECT | INDIRECT) if (i in members) == inside}
+        more = len(identifiers & anywhere) - len(identifiers & {(word,) for word in known})
         rates[name] = more / len(identifiers) if identifiers else None
         value = getattr(found["both"], name).value
         assert value == (None if rates[name] is None else pytest.approx(rates[name]))
@@ -422,9 +591,7 @@ def test_excess_over_the_base_matches_the_oracle(case: Case, members: set[int], 
 
 def test_a_model_that_is_its_base_leaks_nothing_more() -> None:
     case = Case([(i, [(("a", "##b"), ("a", "##b"), DIRECT, 0), (("b", "##c"), None, DIRECT, 0)]) for i in range(6)])
-    found = excess_over_base(
-        case.words, case.true, case.everywhere, case.everywhere, case.is_member({0, 1, 2}), **OPTIONS
-    )["direct"]
+    found = excess_over_base(case.identifiers, case.leaked, case.leaked, case.is_member({0, 1, 2}), **OPTIONS)["direct"]
     assert found.members.value == found.heldout.value == found.excess.value == 0.0
 
 
@@ -437,7 +604,7 @@ def test_direct_identifiers_are_told_apart_by_category() -> None:
     ])  # fmt: skip
     categories = np.array([1, 2, 0, 2, 1])
     found = privacy_by_category(
-        case.words, case.true, case.everywhere, case.is_member({0, 1}), categories, ("", "NAME", "ID"), **OPTIONS
+        case.identifiers, case.leaked, case.is_member({0, 1}), categories, ("", "NAME", "ID"), **OPTIONS
     )
     assert {name: (e.value, e.num_identifiers, e.num_leaked) for name, e in found.items()} == {
         "NAME": (0.0, 1, 1),
@@ -466,14 +633,18 @@ def graph_case(leaked: set[str]) -> Case:
     )
 
 
-def calls(case: Case, **options: Any) -> LowCost:
-    is_member = case.is_member({0, 1, 2, 3})
-    return low_cost_membership(case.words, case.true, case.everywhere, is_member, **{**OPTIONS, **options})
+def calls(case: Case, members: set[int] = frozenset({0, 1, 2, 3}), n: int = 1, **options: Any) -> LowCost:  # type: ignore[assignment]
+    given = {**OPTIONS, **options}
+    is_member, shares = case.is_member(set(members)), given.pop("shares", (1.0,))
+    k = given.pop("k", 2)
+    graphs = adversary_graphs(case.words, case.true, is_member, k=k, n=n, shares=shares, seed=given["seed"])
+    leaked = [g.identifiers.predicted(case.predicted, case.words, case.true).anywhere for g in graphs]
+    return low_cost_membership(graphs, leaked, is_member, **given)
 
 
 def test_low_cost_membership_of_a_hand_worked_graph() -> None:
     # "a" calls 0, "bc" calls 1 and 2, "b##b" calls the held-out 4; 3 is missed.
-    measured = calls(graph_case({"a", "bc", "b##b"}))
+    measured = calls(graph_case({"a", "bc", "b##b"}), k=3)
     assert measured.precision.value == pytest.approx(3 / 4)
     assert measured.recall.value == pytest.approx(3 / 4)
     assert measured.f1.value == pytest.approx(2 * 3 / (2 * 3 + 1 + 1))
@@ -481,37 +652,60 @@ def test_low_cost_membership_of_a_hand_worked_graph() -> None:
 
 
 def test_direct_identifiers_call_nobody_a_member() -> None:
-    case = Case([(0, [(("a",), ("a",), DIRECT, 0)]), (4, [(("b",), None, INDIRECT, 1)])])
-    measured = low_cost_membership(case.words, case.true, case.everywhere, case.is_member({0}), **OPTIONS)
+    # A name that two individuals' documents hold is a direct identifier, and no indirect one.
+    name = (("a",), ("a",), DIRECT, 0)
+    case = Case([(0, [name]), (4, [name, (("b",), None, INDIRECT, 1)])])
+    measured = calls(case, {0})
     assert measured.recall.value == 0.0
     assert (measured.precision.value, measured.precision.n) == (None, 0)
     assert measured.precision.method == "no individual was called a member"
 
 
-def test_a_smaller_graph_calls_no_one_else() -> None:
-    shares = (1.0, 0.75, 0.5, 0.25, 1e-9)
-    for seed in range(20):
-        rows = calls(graph_case({"a", "bc", "b##b", "c", "bc##b"}), shares=shares, seed=seed).by_graph_share
-        assert [row.share for row in rows] == list(shares)
-        recalls = [row.recall.value for row in rows]
-        assert recalls == sorted(recalls, reverse=True)
-        assert recalls[0] == 3 / 4
-        assert recalls[-1] == 0.0
-        assert rows[-1].precision.value is None
+#: Four documents; "b" is used by 0, 1 and 5, "a" by 0, "c" by 5. Members are 0 and 1. "b" and "a" are predicted.
+KNOWN = [(0, plain("a", "b")), (1, plain("b")), (5, plain("b", "c")), (6, plain("bc", "bc", guesses=("a", "b")))]
 
 
-def test_the_adversary_knows_the_stated_share_of_the_graph() -> None:
-    slots = 4000  # one identifier an individual, all of them predicted
-    graph = Words(*[np.arange(slots)] * 4, np.full(slots, INDIRECT, dtype=np.uint8), np.zeros(slots, dtype=np.uint8))
-    surfaces = np.arange(slots)
-    rows = low_cost_membership(
-        graph, surfaces, surfaces, surfaces % 2 == 0, shares=(1.0, 0.5, 0.1), num_bootstrap=2, seed=1
-    ).by_graph_share
-    assert [row.recall.value for row in rows] == [
-        1.0,
-        pytest.approx(0.5, abs=0.05),
-        pytest.approx(0.1, abs=0.03),
-    ]
+def test_a_graph_of_some_documents_holds_false_identifiers() -> None:
+    """Worked by hand, k = 2. Of all documents the identifiers are "a", "c" and "bc"; of the documents of 1 and 6 they
+    are "b" and "bc", and "b" is false: it calls 1, of whom nothing identifying was predicted.
+    """
+    case = Case(KNOWN)
+    seed = next(s for s in range(1000) if documents_held(4, 0.5, s).tolist() == [False, True, False, True])
+    measured = calls(case, {0, 1}, shares=(1.0, 0.5), seed=seed)
+    whole, half = measured.by_graph_share
+    assert (whole.num_identifiers, whole.num_false) == (3, 0)
+    assert (whole.precision.value, whole.recall.value) == (1.0, 0.5)  # 0, by "a"
+    assert (half.num_identifiers, half.num_false) == (2, 1)
+    assert (half.precision.value, half.precision.n, half.recall.value) == (1.0, 1, 0.5)  # 1, by "b"
+
+
+def test_a_smaller_graph_calls_held_out_individuals_whom_the_whole_one_does_not() -> None:
+    """The document of 5 alone: "b" looks like theirs, and it was predicted as members use it."""
+    case = Case(KNOWN)
+    seed = next(s for s in range(1000) if documents_held(4, 0.5, s).tolist() == [False, False, True, False])
+    half = calls(case, {0, 1}, shares=(1.0, 0.5), seed=seed).by_graph_share[1]
+    assert (half.num_identifiers, half.num_false) == (2, 1)
+    assert (half.precision.value, half.recall.value) == (0.0, 0.0)
+
+
+def test_the_graph_of_the_training_documents_knows_nobody_else() -> None:
+    """Of the members' documents "a" is 0's; "b" is shared by 0 and 1. With one member alone, "b" is theirs, and the
+    held-out 1 and 5, who use it too, are called with them.
+    """
+    case = Case(KNOWN)
+    both = calls(case, {0, 1}).training_graph
+    assert both is not None
+    assert (both.num_identifiers, both.num_false, both.precision.n, both.recall.value) == (1, 0, 1, 0.5)
+    alone = calls(case, {0}).training_graph
+    assert alone is not None
+    assert (alone.num_identifiers, alone.num_false, alone.precision.n) == (2, 1, 3)
+    assert (alone.precision.value, alone.recall.value) == (pytest.approx(1 / 3), 1.0)
+
+
+def test_an_adversary_has_the_stated_share_of_the_documents_and_more_with_a_larger_one() -> None:
+    held = [documents_held(4000, share, 1) for share in (1.0, 0.5, 0.1)]
+    assert [own.mean() for own in held] == [1.0, pytest.approx(0.5, abs=0.03), pytest.approx(0.1, abs=0.02)]
+    assert not (held[2] & ~held[1]).any()
 
 
 def test_no_hit_has_the_upper_bounds_of_what_members_there_are() -> None:
@@ -526,7 +720,7 @@ def test_no_hit_has_the_upper_bounds_of_what_members_there_are() -> None:
 
 
 def test_perfect_calls_have_a_lower_bound() -> None:
-    measured = calls(graph_case({"a", "bc", "A##b"}))
+    measured = calls(graph_case({"a", "bc", "A##b"}), k=3)
     for name in ("precision", "recall", "f1"):
         estimate = getattr(measured, name)
         assert estimate.value == estimate.high == 1.0
@@ -535,8 +729,38 @@ def test_perfect_calls_have_a_lower_bound() -> None:
 
 def test_without_members_there_is_no_recall() -> None:
     case = graph_case({"b##b"})
-    measured = low_cost_membership(case.words, case.true, case.everywhere, case.is_member(set()), **OPTIONS)
+    measured = calls(case, set())
     assert measured.precision.value == 0.0
     for name in ("recall", "f1"):
         estimate = getattr(measured, name)
         assert (estimate.value, estimate.method) == (None, "there is no member")
+
+
+# ------------------------------------------------------------------ beside the index
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.lists(st.sampled_from("abcd"), max_size=8)), min_size=1, max_size=8),
+    st.integers(2, 3),
+)
+def test_where_spelling_does_not_differ_identifiers_are_those_that_the_index_protects(
+    documents: list[tuple[int, list[str]]], k: int
+) -> None:
+    documents = sorted(documents, key=lambda document: document[0])
+    texts = pa.array([" ".join(words) for _, words in documents], pa.string())
+    individuals = np.array([individual for individual, _ in documents], dtype=np.uint32)
+    builder = _rust.IndexBuilder(max_n=3, num_threads=1)
+    builder.add(texts, individuals)
+    index = NgramIndex(builder.finish(min_support=1))
+    _, starts = index.protect(texts, _rust.segment(texts), k=k, n=3)
+    sizes = [len(words) for _, words in documents]
+    numbers = np.repeat(np.arange(len(documents)), sizes)
+    surfaces = np.array(["abcd".index(word) for _, words in documents for word in words], dtype=np.int64)
+    empty = np.zeros(len(surfaces), dtype=np.uint8)
+    words = Words(np.arange(len(surfaces)), np.ones_like(surfaces), numbers, individuals[numbers], empty, starts)
+    identifiers = Identifiers(words, surfaces, k=k, n=3, max_n=3)
+    bits = np.zeros(len(surfaces), dtype=np.uint8)
+    np.bitwise_or.at(bits, identifiers.places, (1 << (identifiers.lengths - 1)).astype(np.uint8))
+    assert bits.tolist() == starts.tolist()
+    assert identifiers.num_common == {"direct": 0, "indirect": 0}

@@ -1,0 +1,306 @@
+"""The identifiers of documents as leaks are counted (definitions.md#leakage), and the places where they stand.
+
+An *indirect* identifier is an n-gram that fewer than k units use while k or more use each shorter part of it, where
+words are equal when their coarse surfaces are: support is counted here as leaks are matched. So no case variant of a
+common word is one, although it is protected. A *direct* identifier is the surface of a word in a direct span, unless k
+units or more use that surface outside of direct spans ("de" of a street). Both are of words and n-grams up to any n,
+whatever n a model was protected with.
+
+Invariant: identity is exact. A word is its surface, an n-gram the pair of its two (n-1)-grams; no hash stands for one.
+
+Costs: 16 bytes a word and length while `Identifiers` is made, which sorts the words once a length; looking predictions
+up is a binary search a word and length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from reticent.audit.evidence.leakage import Part
+from reticent.audit.leakage.words import NO_SURFACE, Words
+from reticent.engine.kernels import number_tuples
+from reticent.engine.schema import DIRECT, INDIRECT
+
+__all__ = ["PART_FLAGS", "Context", "Identifiers", "Predicted", "continues"]
+
+#: Flag bits of each part of the identifiers.
+PART_FLAGS: dict[Part, int] = {"both": DIRECT | INDIRECT, "direct": DIRECT, "indirect": INDIRECT}
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a model was given when it predicted a word: the words of its window, less those it could not see.
+
+    Attributes
+    ----------
+    windows : int array, shape (S,), the window of each word
+    folds : int array, shape (S,), or None
+        Of a masked model: the pass in which each word is masked, with all other words of its fold. None of a causal
+        model, which sees the words before.
+    """
+
+    windows: np.ndarray
+    folds: np.ndarray | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """Which identifiers were predicted, by their numbers, and which words were predicted in their own place.
+
+    Attributes
+    ----------
+    anywhere : bool array, shape (num_identifiers,)
+    unseen : bool array, shape (num_identifiers,), or None
+        Predicted somewhere where the context given did not hold it; None where no context is known.
+    in_place : bool array, shape (occurrences,), or None
+    """
+
+    anywhere: np.ndarray
+    unseen: np.ndarray | None = None
+    in_place: np.ndarray | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """N-grams of one length: their keys, ascending; which are shared; the number of an identifier, -1 of no one."""
+
+    keys: np.ndarray
+    is_shared: np.ndarray
+    numbers: np.ndarray
+
+
+def continues(words: Words) -> np.ndarray:
+    """Return of each word whether it follows the one before it in its document, bool (S,).
+
+    It does not where a word between them has no token of its own.
+    """
+    following = np.zeros(len(words), dtype=bool)
+    following[1:] = words.documents[1:] == words.documents[:-1]
+    if words.numbers is not None:
+        following[1:] &= words.numbers[1:] == words.numbers[:-1] + 1
+    return following
+
+
+class Identifiers:
+    """The identifiers of some words: an entry an occurrence, by length and then by place.
+
+    Parameters
+    ----------
+    words : of the documents, flagged by protection
+    surfaces : int64 array, shape (S,)
+    k, n : an n-gram of at most ``n`` words that fewer than ``k`` units use is an indirect identifier
+    max_n : longest n-gram that is measured; those over ``n`` stand in no headline
+    units : array by individual code, or None: support counts individuals
+    held : bool array, shape (S,), or None
+        Words whose documents supports are counted on; None for all.
+    owners_of_all : whether an identifier of the documents held is looked for in all documents; False: in those held
+
+    Attributes
+    ----------
+    num : number of identifiers; they are numbered from 0
+    places, lengths, numbers, flags : arrays, shape (occurrences,)
+        First word, number of words, identifier, and `DIRECT` or `INDIRECT`, of each occurrence.
+    individuals : array, shape (occurrences,)
+    num_common : part -> surfaces or n-grams that are protected and are no identifier, as k units or more use them
+    """
+
+    def __init__(
+        self,
+        words: Words,
+        surfaces: np.ndarray,
+        *,
+        k: int,
+        n: int,
+        max_n: int,
+        units: np.ndarray | None = None,
+        held: np.ndarray | None = None,
+        owners_of_all: bool = False,
+    ):
+        self.words, self.surfaces, self.n, self.max_n = words, surfaces, n, max(n, max_n)
+        of_word = words.individuals.astype(np.int64) if units is None else units[words.individuals].astype(np.int64)
+        counted = np.ones(len(words), dtype=bool) if held is None else held
+        direct = ((words.flags & DIRECT) != 0) & counted & (surfaces != NO_SURFACE)
+        outside = counted & ((words.flags & DIRECT) == 0)
+        num_surfaces = int(surfaces.max(initial=-1)) + 1
+        common = _supports(surfaces[outside], of_word[outside], num_surfaces) >= k
+        self.is_direct = np.zeros(num_surfaces, dtype=bool)
+        self.is_direct[surfaces[direct]] = True
+        num_direct_common = int(np.count_nonzero(self.is_direct & common))
+        self.is_direct &= ~common
+        self._levels: list[_Level] = []
+        self._is_indirect = np.zeros(0, dtype=bool)
+        self._build(np.where(counted, surfaces, NO_SURFACE), of_word, k, num_surfaces)
+        self.num = sum(int(np.count_nonzero(level.numbers >= 0)) for level in self._levels)
+        own = np.where(counted, surfaces, NO_SURFACE) if not owners_of_all else surfaces
+        self._occurrences(own, direct)
+        self.num_common: dict[Part, int] = {"direct": num_direct_common, "indirect": self._num_common_ngrams(counted)}
+
+    def _build(self, surfaces: np.ndarray, of_word: np.ndarray, k: int, num_surfaces: int) -> None:
+        following, used = continues(self.words), 0
+        ids = surfaces
+        is_indirect = []
+        for n in range(1, self.max_n + 1):
+            if n == 1:
+                keys, inverse, at = np.arange(num_surfaces), ids[ids >= 0], np.flatnonzero(ids >= 0)
+            else:
+                at, pairs = _pairs(ids, self._levels[-1], following if n == 2 else None)
+                keys, inverse = np.unique(pairs, return_inverse=True)
+            support = _supports(inverse, of_word[at], len(keys))
+            found = (support > 0) & (support < k)
+            kept = found | self.is_direct if n == 1 else found
+            numbers = np.where(kept, used + np.cumsum(kept) - 1, -1)
+            is_indirect.append(found[kept])
+            used += int(np.count_nonzero(kept))
+            self._levels.append(_Level(keys, support >= k, numbers))
+            ids = np.full(len(surfaces), -1, dtype=np.int64)
+            ids[at] = inverse
+        self._is_indirect = np.concatenate(is_indirect)
+
+    def _occurrences(self, surfaces: np.ndarray, direct: np.ndarray) -> None:
+        places, numbers, lengths = self.find(surfaces, continues(self.words))
+        flags = np.where(self._is_indirect[numbers], INDIRECT, 0).astype(np.uint8)
+        single = lengths == 1
+        flags[single & direct[places]] |= np.where(
+            self.is_direct[surfaces[places[single & direct[places]]]], DIRECT, 0
+        ).astype(np.uint8)
+        kept = flags > 0
+        self.places, self.numbers, self.lengths, self.flags = (a[kept] for a in (places, numbers, lengths, flags))
+        self.individuals = self.words.individuals[self.places]
+
+    def _num_common_ngrams(self, counted: np.ndarray) -> int:
+        """Distinct n-grams that are protected as shortest identifying ones and are no identifiers here."""
+        following, total = continues(self.words), 0
+        for n in range(1, self.n + 1):
+            starts = np.flatnonzero((self.words.ngram_starts >> (n - 1) & 1).astype(bool) & counted)
+            starts = starts[starts + n <= len(self.words)]
+            whole = np.ones(len(starts), dtype=bool)
+            for ahead in range(n):
+                whole &= (self.surfaces[starts + ahead] != NO_SURFACE) & (ahead == 0 or following[starts + ahead])
+            starts = starts[whole]
+            own = self.places[(self.lengths == n) & ((self.flags & INDIRECT) != 0)]
+            numbers, _ = number_tuples(self.surfaces, starts, np.full(len(starts), n))
+            total += len(np.unique(numbers)) - len(np.unique(numbers[np.isin(starts, own)]))
+        return total
+
+    def find(self, surfaces: np.ndarray, following: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return where words spell identifiers: first words, numbers of identifiers and their lengths.
+
+        Parameters
+        ----------
+        surfaces : int64 array, shape (P,), numbered as those of the documents are
+        following : bool array, shape (P,), whether a word follows the one before it
+        """
+        known = np.where(surfaces < len(self.is_direct), surfaces, NO_SURFACE)
+        places, numbers, lengths = [], [], []
+        ids = known
+        for n, level in enumerate(self._levels, start=1):
+            if n == 1:
+                at, found = np.flatnonzero(ids >= 0), ids[ids >= 0]
+            else:
+                at, pairs = _pairs(ids, self._levels[n - 2], following if n == 2 else None)
+                row = np.searchsorted(level.keys, pairs)
+                hit = row < len(level.keys)
+                hit[hit] = level.keys[row[hit]] == pairs[hit]
+                at, found = at[hit], row[hit]
+            number = level.numbers[found]
+            places.append(at[number >= 0])
+            numbers.append(number[number >= 0])
+            lengths.append(np.full(len(places[-1]), n))
+            ids = np.full(len(surfaces), -1, dtype=np.int64)
+            ids[at] = found
+        return np.concatenate(places), np.concatenate(numbers), np.concatenate(lengths)
+
+    def predicted(
+        self,
+        predicted: np.ndarray,
+        words: Words,
+        true: np.ndarray,
+        context: Context | None = None,
+        own: np.ndarray | None = None,
+    ) -> Predicted:
+        """Return which identifiers a model predicted in some word of the documents that were scored.
+
+        Parameters
+        ----------
+        predicted, true : int64 arrays, shape (P,), of the words scored
+        words : the words scored
+        context : what the model was given, or None
+        own : bool array, shape (P,): words scored that are the words of these identifiers, in order; None: all
+        """
+        following = continues(words)
+        places, numbers, lengths = self.find(predicted, following)
+        anywhere = np.zeros(self.num, dtype=bool)
+        anywhere[numbers] = True
+        unseen = None
+        if context is not None:
+            held = self.find(true, following)
+            hidden = ~_in_context(places, numbers, lengths, held, context)
+            unseen = np.zeros(self.num, dtype=bool)
+            unseen[numbers[hidden]] = True
+        right = (predicted == true) & (true != NO_SURFACE)
+        right = right if own is None else right[own]
+        wrong_before = np.concatenate([[0], np.cumsum(~right)])
+        in_place = wrong_before[self.places + self.lengths] == wrong_before[self.places]
+        return Predicted(anywhere, unseen, in_place)
+
+    def parts(self) -> Iterator[tuple[Part, np.ndarray]]:
+        """Yield the parts of the headline ("both", "direct", "indirect"), and which occurrences belong to each."""
+        within = self.lengths <= self.n
+        for part, bits in PART_FLAGS.items():
+            yield part, ((self.flags & bits) != 0) & within
+
+
+def _supports(values: np.ndarray, units: np.ndarray, num_values: int) -> np.ndarray:
+    """Number of distinct units of each value from 0 to ``num_values``; values below 0 do not count."""
+    known = values >= 0
+    size = int(units.max(initial=0)) + 1
+    pairs = np.sort(values[known].astype(np.int64) * size + units[known])
+    return np.bincount(pairs[np.diff(pairs, prepend=-1) > 0] // size, minlength=num_values)
+
+
+def _pairs(ids: np.ndarray, level: _Level, following: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Places where two shared (n-1)-grams overlap, and the two as one number."""
+    shared = np.zeros(len(ids), dtype=bool)
+    shared[ids >= 0] = level.is_shared[ids[ids >= 0]]
+    both = shared[:-1] & shared[1:]
+    if following is not None:
+        both &= following[1:]
+    at = np.flatnonzero(both)
+    return at, ids[at].astype(np.int64) * max(len(level.keys), 1) + ids[at + 1]
+
+
+def _in_context(
+    places: np.ndarray,
+    numbers: np.ndarray,
+    lengths: np.ndarray,
+    held: tuple[np.ndarray, np.ndarray, np.ndarray],
+    context: Context,
+) -> np.ndarray:
+    """Whether the context in which identifiers were predicted held them, bool, one entry a prediction.
+
+    A causal model is given the words before. A masked one is given the words of its window that are not masked in the
+    same pass; of n-grams (n >= 2), whose words are predicted in several passes, those that do not meet the place.
+    """
+    if not len(held[0]) or not len(places):
+        return np.zeros(len(places), dtype=bool)
+    size = int(context.windows.max(initial=0)) + 1
+    keys = held[1] * size + context.windows[held[0]]
+    order = np.lexsort((held[0], keys))
+    keys, at = keys[order], held[0][order]
+    wanted = numbers * size + context.windows[places]
+    first, end = (np.searchsorted(keys, wanted, side) for side in ("left", "right"))
+    stands = first < end
+    earliest = at[np.minimum(first, len(at) - 1)]
+    before = stands & (earliest + lengths <= places)
+    if context.folds is None:
+        return before
+    behind = stands & (at[np.maximum(end - 1, 0)] >= places + lengths)
+    # Of words: how many of those in the window are masked in the same pass?
+    num_folds = int(context.folds.max(initial=0)) + 1
+    masked = np.sort(keys * num_folds + context.folds[at])
+    own = wanted * num_folds + context.folds[places]
+    num_masked = np.searchsorted(masked, own, "right") - np.searchsorted(masked, own, "left")
+    return np.where(lengths == 1, end - first > num_masked, before | behind)

@@ -1,0 +1,185 @@
+"""Low-cost membership (definitions.md#leakage): who is called a member as one of their identifiers was predicted.
+
+The adversary knows documents, and counts in them who uses each n-gram: the graph. It is *rebuilt* from a share of the
+documents, so it lacks identifiers and holds false ones: what three individuals use looks like one's own where only one
+of the documents is known. The share of 1 is the auditor's own case; beside it stands the graph of the training
+documents alone [@boutet2025, §6.4], whose identifiers are looked for in the documents of either side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from reticent.audit.evidence.json_form import extended
+from reticent.audit.evidence.leakage import GraphCalls, GraphShare, LowCost
+from reticent.audit.leakage.identifiers import Identifiers
+from reticent.audit.leakage.words import Words
+from reticent.audit.stats.statistics import EXACT, Estimate, clopper_pearson, iter_resamples
+from reticent.engine.randomness import generator
+from reticent.engine.schema import INDIRECT
+
+__all__ = ["Graph", "adversary_graphs", "documents_held", "low_cost_membership"]
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A graph that an adversary has: its identifiers and their owners, and how many are none in all documents.
+
+    Attributes
+    ----------
+    share : share of the documents it was made of; None of the training documents alone
+    num_false : identifiers of the graph that k units or more use in all documents
+    """
+
+    share: float | None
+    identifiers: Identifiers
+    num: int
+    num_false: int
+
+
+def documents_held(num_documents: int, share: float, seed: int) -> np.ndarray:
+    """Return the documents of an adversary who has a share of them, bool; those of a smaller share are among them."""
+    return generator(seed, 11).random(num_documents) < share
+
+
+def adversary_graphs(
+    words: Words,
+    surfaces: np.ndarray,
+    is_member: np.ndarray,
+    *,
+    k: int,
+    n: int,
+    units: np.ndarray | None = None,
+    shares: Sequence[float] = (1.0,),
+    seed: int = 0,
+) -> list[Graph]:
+    """Return the graph of each share of the documents, and last that of the training documents alone.
+
+    Parameters
+    ----------
+    words, surfaces : of the documents of both sides
+    is_member : bool array, shape (S,), of each word's individual
+    k, n, units : as of `Identifiers`
+
+    Cost: that of `Identifiers` for each share.
+    """
+    options: dict[str, Any] = {"k": k, "n": n, "max_n": n, "units": units}
+    whole = Identifiers(words, surfaces, **options)
+    num_documents = int(words.documents.max(initial=-1)) + 1
+    graphs = []
+    for share in shares:
+        held = documents_held(num_documents, share, seed)[words.documents]
+        own = whole if held.all() else Identifiers(words, surfaces, **options, held=held)
+        graphs.append(_graph(float(share), own, whole))
+    training = Identifiers(words, surfaces, **options, held=is_member, owners_of_all=True)
+    return [*graphs, _graph(None, training, whole)]
+
+
+def _graph(share: float | None, own: Identifiers, whole: Identifiers) -> Graph:
+    indirect = (own.flags & INDIRECT) != 0
+    true = np.isin(_keys(own)[indirect], _keys(whole)[(whole.flags & INDIRECT) != 0])
+    numbers = own.numbers[indirect]
+    num = len(np.unique(numbers))
+    return Graph(share, own, num, num - len(np.unique(numbers[true])))
+
+
+def _keys(identifiers: Identifiers) -> np.ndarray:
+    """Place and length of each occurrence as one number."""
+    return identifiers.places * (identifiers.max_n + 1) + identifiers.lengths
+
+
+def low_cost_membership(
+    graphs: Sequence[Graph],
+    leaked: Sequence[np.ndarray],
+    is_member: np.ndarray,
+    *,
+    num_bootstrap: int,
+    seed: int,
+) -> LowCost:
+    """Return precision, recall and F1 of calling an individual a member when an indirect identifier of theirs is
+    predicted.
+
+    Parameters
+    ----------
+    graphs : of `adversary_graphs`; the first is the headline
+    leaked : of each graph, whether its identifiers were predicted: bool array by number
+    is_member : bool array, shape (S,), of each word's individual
+    """
+    words = graphs[0].identifiers.words
+    codes, first = np.unique(words.individuals, return_index=True)
+    member = is_member[first]
+    rows: list[GraphShare] = []
+    training = None
+    for graph, found in zip(graphs, leaked, strict=True):
+        own = graph.identifiers
+        known = ((own.flags & INDIRECT) != 0) & found[own.numbers]
+        called = np.zeros(len(codes), dtype=bool)
+        called[np.searchsorted(codes, own.individuals[known])] = True
+        calls = GraphCalls(
+            **_calls(called, member, num_bootstrap, seed), num_identifiers=graph.num, num_false=graph.num_false
+        )
+        if graph.share is None:
+            training = calls
+        else:
+            rows.append(extended(calls, GraphShare, share=graph.share))
+    headline = rows[0]
+    return LowCost(
+        precision=headline.precision,
+        recall=headline.recall,
+        f1=headline.f1,
+        by_graph_share=rows,
+        training_graph=training,
+    )
+
+
+def _calls(called: np.ndarray, member: np.ndarray, num_bootstrap: int, seed: int) -> dict[str, Any]:
+    """Precision, recall and F1 of the calls; a 0 or 1 has no spread to resample and takes exact bounds."""
+    confusion = np.stack([called & member, called & ~member, ~called & member], axis=1).astype(np.float64)
+    num_called, num_members, n = int(called.sum()), int(member.sum()), len(called)
+    missing = {
+        "precision": "" if num_called else "no individual was called a member",
+        "recall": "" if num_members else "there is no member",
+        "f1": "" if num_members else "there is no member",
+    }
+    sizes = {"precision": num_called, "recall": num_members, "f1": n}
+    values = _scores(confusion.sum(axis=0, keepdims=True))[:, 0]
+    blocks = iter_resamples(n, num_bootstrap, seed) if n else iter(())
+    draws = np.concatenate([np.empty((3, 0)), *(_scores(weights @ confusion) for weights in blocks)], axis=1)
+    result = {}
+    for (name, why), value, drawn in zip(missing.items(), values, draws, strict=True):
+        if why:
+            estimate = Estimate(value=None, n=sizes[name], method=why)
+        elif value in (0.0, 1.0):
+            low, high = _exact_interval(name, float(value), num_called, num_members)
+            estimate = Estimate(value=float(value), low=low, high=high, n=sizes[name], method=EXACT)
+        else:
+            low, high = np.quantile(drawn[np.isfinite(drawn)], [0.025, 0.975])
+            estimate = Estimate(value=float(value), low=float(low), high=float(high), n=sizes[name])
+        result[name] = estimate
+    return result
+
+
+def _exact_interval(name: str, value: float, num_called: int, num_members: int) -> tuple[float, float]:
+    """Interval of a precision, recall or F1 of 0 or 1, from Clopper-Pearson's bounds of precision and recall.
+
+    F1 is their harmonic mean: with no hit it is at most that of the recall's bound and a precision of 1.
+    """
+    recall = clopper_pearson(0, num_members, one_sided=True)[1] if num_members else 1.0
+    if value == 0 and name == "f1":
+        return 0.0, 2 * recall / (1 + recall)
+    precision = clopper_pearson(0, num_called, one_sided=True)[1] if num_called else 1.0
+    if name == "f1":
+        return 2 * (1 - precision) * (1 - recall) / (2 - precision - recall), 1.0
+    bound = precision if name == "precision" else recall
+    return (0.0, bound) if value == 0 else (1 - bound, 1.0)
+
+
+def _scores(confusion: np.ndarray) -> np.ndarray:
+    """(hits, false calls, missed members) by row -> precision, recall and F1, shape (3, rows); NaN for 0 / 0."""
+    hit, false, missed = confusion.T
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.stack([hit / (hit + false), hit / (hit + missed), 2 * hit / (2 * hit + false + missed)])

@@ -1,0 +1,77 @@
+"""What counts as leaked, on the page: copies apart, spellings that identify no one, and the graphs of adversaries."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fixtures.audits import calls, estimate, tiny_audit, write
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def text_of(folder: Path, audit: dict[str, Any]) -> str:
+    folder.mkdir(exist_ok=True)
+    page = re.sub(r"<style.*?</style>|<svg.*?</svg>", "", write(folder, audit).read_text(), flags=re.DOTALL)
+    return " ".join(re.sub(r"<[^>]+>", " ", page).split())
+
+
+def test_what_is_only_copied_stands_beside_what_is_predicted_anywhere(tmp_path: Path) -> None:
+    audit = tiny_audit()
+    assert "not read before" not in text_of(tmp_path / "without", audit)
+    for entry in audit["models"]:
+        for part in entry["privacy"].values():
+            part |= {"unseen": estimate(0.973, 0.961, 0.985), "num_leaked_unseen": 7}
+    found = text_of(tmp_path / "with", audit)
+    assert "Privacy not read before" in found
+    assert "0.973 0.961 to 0.985" in found
+
+
+def test_few_that_leak_unseen_are_closed_like_those_that_leak(tmp_path: Path) -> None:
+    audit = tiny_audit()
+    audit["models"][0]["privacy"]["both"] |= {"unseen": estimate(0.99, 0.98, 1.0), "num_leaked_unseen": 2}
+    found = text_of(tmp_path, audit)
+    assert "above 0.975" in found  # 5 of 200
+
+
+def test_protected_spellings_of_common_words_are_counted_apart(tmp_path: Path) -> None:
+    audit = tiny_audit()
+    audit["models"][0]["privacy"]["indirect"]["num_common"] = 511
+    audit["models"][0]["privacy"]["direct"]["num_common"] = 3
+    found = text_of(tmp_path, audit)
+    assert "511 indirect identifiers that are protected are not counted" in found
+    assert "3 direct identifiers" not in found
+
+
+def test_the_graphs_of_adversaries_have_false_identifiers(tmp_path: Path) -> None:
+    audit = tiny_audit()
+    shares = [
+        {"share": 1.0, "num_identifiers": 300, "num_false": 0, **calls(20, 12)},
+        {"share": 0.5, "num_identifiers": 410, "num_false": 190, **calls(20, 8)},
+    ]
+    training = {"num_identifiers": 320, "num_false": 60, **calls(25, 15)}
+    for entry in audit["models"]:
+        entry["low_cost"] = {**calls(20, 12), "by_graph_share": shares, "training_graph": training}
+    found = text_of(tmp_path, audit)
+    assert "of 410 identifiers in the graph of 50 % of the documents 190 are none." in found
+    assert "who has the training documents only 25 0.600" in found
+
+
+@pytest.mark.parametrize(
+    ("n", "share", "said"),
+    [
+        (1, None, "Protected are single words."),
+        (3, None, "Protected are those of up to 3 words."),
+        (3, 0.1, "of which no word is used by 10 % of the people or more"),
+        (1, 0.1, "Protected are single words."),
+    ],
+)
+def test_the_caption_of_long_sequences_says_which_are_protected(
+    tmp_path: Path, n: int, share: float | None, said: str
+) -> None:
+    audit = tiny_audit()
+    audit["corpus"]["n"] = n
+    audit["settings"]["protect"] = {"n": n, "max_document_frequency": share}
+    assert said in text_of(tmp_path, audit)
