@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_starts",
+    "classification_artefacts",
     "classify_steps",
     "labelled_documents",
     "read_labels",
@@ -141,6 +142,11 @@ def _stages(run: Run) -> list[_Stage]:
         own = (_Stage(model, training) for training in trainings_by_recipe(run.job, model))
         found += [_Stage(model), *own]
     return found
+
+
+def classification_artefacts(run: Run) -> list[str]:
+    """Return the names of the artefacts of the stage, none where the job does not ask for it."""
+    return [] if run.job.classify is None else [stage.name for stage in _stages(run)]
 
 
 def check_starts(run: Run) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, TypeVar
 
+from reticent.audit.evidence.classification import ClassificationEvidence
 from reticent.audit.evidence.corpus import CorpusEvidence
 from reticent.audit.evidence.extraction import Extraction, Verdict
 from reticent.audit.evidence.inversion import Inversion
@@ -110,6 +111,8 @@ class AuditEvidence:
     extraction: Annotated[Extraction | None, PARTS] = optional()
     #: What annotators say detection misses; None where no sample of these documents was annotated.
     sampled_recall: Annotated[SampledRecall | None, PARTS] = optional()
+    #: F1 of the downstream task, a result for each model of the job.
+    classification: Annotated[list[ClassificationEvidence] | None, PARTS] = optional()
     format: Annotated[str, SETTING]
     created: Annotated[str, SETTING]
     versions: Annotated[dict[str, str], SETTING]

@@ -16,6 +16,7 @@ __all__ = [
     "AllOccurrences",
     "Calls",
     "CategoryPrivacy",
+    "Continuations",
     "Excess",
     "ExcessOverSides",
     "Generated",
@@ -248,6 +249,16 @@ class GenerationSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Continuations:
+    """Likeness of what a model writes to what the documents go on with, each from 0 to 1."""
+
+    bleu: Annotated[Estimate, OVER_INDIVIDUALS]
+    rouge1: Annotated[Estimate, OVER_INDIVIDUALS]
+    rouge2: Annotated[Estimate, OVER_INDIVIDUALS]
+    rouge_l: Annotated[Estimate, OVER_INDIVIDUALS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
     """Leakage of a causal model that writes by itself."""
 
@@ -255,6 +266,9 @@ class Generated:
     decoding: Annotated[str | None, NAME] = optional()
     num_prompts: Annotated[Sides, PARTS]
     excess: Annotated[dict[Part, Excess], PARTS]
+    #: Of held-out individuals' documents, and of members'.
+    heldout: Annotated[Continuations | None, PARTS] = optional()
+    members: Annotated[Continuations | None, PARTS] = optional()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,17 +7,19 @@ of members and held-out individuals are counted, so that what such documents hol
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 import pyarrow as pa
 
 from reticent.audit.config import GenerationConfig
-from reticent.audit.evidence.leakage import Generated, GenerationSettings, Sides
+from reticent.audit.evidence.leakage import Continuations, Generated, GenerationSettings, Sides
+from reticent.audit.leakage.continuations import continuations
 from reticent.audit.leakage.identifiers import Identifiers
 from reticent.audit.leakage.leakage import excess_leakage
 from reticent.audit.leakage.words import SurfaceTable
 from reticent.audit.scoring.generate import Decoding, generate
+from reticent.audit.stats.statistics import Bootstrap
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
 from reticent.trainer.windows import SpecialIds
@@ -108,6 +110,8 @@ def generated_leakage(
     Cost: at most 2 x num_prompts x num_samples continuations of num_tokens tokens.
     """
     documents = draw_prompts(store, members, config, seed)
+    bootstrap: Bootstrap = {"num_bootstrap": num_bootstrap, "seed": seed}
+    heldout = of_members = None
     prompts = store.input_ids[store.doc_offsets[documents][:, None] + np.arange(config.prefix_tokens)].astype(np.int64)
     decoding = Decoding(temperature=config.temperature, top_k=config.top_k)
     written = np.zeros(identifiers.num, dtype=bool)
@@ -117,10 +121,41 @@ def generated_leakage(
             num_samples=config.num_samples, batch_size=batch_size, seed=seed, device=device,
         )  # fmt: skip
         written = newly_written(prompts, made, identifiers, table, tokenizer)
+        heldout, of_members = (
+            _continued(store, documents, side, made, config, tokenizer, **bootstrap) if side.any() else None
+            for side in (~members[documents], members[documents])
+        )
     is_member = members[identifiers.words.documents]
     return Generated(
         settings=GenerationSettings(**config.model_dump()),
         decoding=str(decoding),
         num_prompts=Sides.of(members[documents]),
-        excess=excess_leakage(identifiers, written, is_member, num_bootstrap=num_bootstrap, seed=seed),
+        excess=excess_leakage(identifiers, written, is_member, **bootstrap),
+        heldout=heldout,
+        members=of_members,
+    )
+
+
+def _continued(
+    store: TokenStore,
+    documents: np.ndarray,
+    side: np.ndarray,
+    made: np.ndarray,
+    config: GenerationConfig,
+    tokenizer: PreTrainedTokenizerFast,
+    **bootstrap: Unpack[Bootstrap],
+) -> Continuations:
+    """BLEU and ROUGE of one side's continuations against as many tokens of the documents themselves."""
+    first = store.doc_offsets[documents] + config.prefix_tokens
+    end = np.minimum(first + config.num_tokens, store.doc_offsets[documents + 1])
+    chosen = np.flatnonzero(side)
+    decode = tokenizer.backend_tokenizer.decode_batch
+    true = decode([store.input_ids[first[i] : end[i]].tolist() for i in chosen], skip_special_tokens=True)
+    rows = [[token for token in sample if token >= 0] for i in chosen for sample in made[i].tolist()]
+    num_samples = made.shape[1]
+    return continuations(
+        decode(rows, skip_special_tokens=True),
+        [text for text in true for _ in range(num_samples)],
+        np.repeat(store.individual[documents[chosen]], num_samples),
+        **bootstrap,
     )

@@ -32,7 +32,7 @@ PART_FLAGS: dict[Part, int] = {"both": DIRECT | INDIRECT, "direct": DIRECT, "ind
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a model was given when it predicted a word: the words of its window, less those it could not see.
+    """The context given to a model when it predicted a word: its window, less the words that it could not see.
 
     Attributes
     ----------

@@ -92,7 +92,7 @@ class LeakageAudit:
 
     @cached_property
     def graphs(self) -> list[Graph]:
-        """What the adversaries of low-cost membership know."""
+        """The graphs of the adversaries of low-cost membership."""
         config = self.config
         return adversary_graphs(
             self.words, self.true, self.is_member, k=config.k, n=config.n, units=self.units,

@@ -30,6 +30,7 @@ from reticent.audit.report.readings import PARTS, all_utility, loss_auc, ordinar
 from reticent.audit.report.shown import count, ends, leaks, percent, trainings, value, whole
 from reticent.audit.report.summary import last_checkpoints
 from reticent.audit.report.table import Shown, drawn_plots
+from reticent.audit.report.utility_plots import LIKENESS
 from reticent.audit.stats.seeds import num_seeds, over_seeds
 from reticent.core.errors import ArtifactError
 
@@ -178,6 +179,7 @@ def _render(audit: AuditEvidence) -> str:
         asked_again=any(model.all_occurrences or model.generated or model.over_base for model in models),
         inverted=any(model.inversion for model in models), chance=_chance(models),
         in_place=any(part.in_place for model in models for part in model.privacy.values()),
+        likeness=LIKENESS, continued=any(m.generated and m.generated.heldout for m in models),
         unseen=any(part.unseen for model in models for part in model.privacy.values()),
         common=_common(models), false_identifiers=_false_identifiers(models),
         labels=_labels(corpus.detected or ()), num_labels=NUM_LABELS, retention=retention_rows(corpus),

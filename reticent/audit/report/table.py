@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from reticent.audit.report import corpus_plots, epoch_plots, membership_plots, plots
+from reticent.audit.report import corpus_plots, epoch_plots, membership_plots, plots, utility_plots
 from reticent.audit.report.shown import percent
 from reticent.audit.stats.seeds import num_seeds
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["PLOTS", "Drawn", "Plot", "Shown", "drawn_plots"]
 
 #: Places of the page, in its order; a place shows its plots in the order of the table.
-Place = Literal["documents", "tradeoff", "leaks", "sequences", "low_cost", "membership"]
+Place = Literal["documents", "tradeoff", "continuations", "task", "leaks", "sequences", "low_cost", "membership"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +189,20 @@ PLOTS: tuple[Plot, ...] = (
         title="Against epochs",
         caption=_epochs_caption,
         columns=3,
+    ),
+    Plot(
+        name="continuations",
+        place="continuations",
+        draw=lambda shown: utility_plots.continuation_panels(shown.audit.models),
+        caption="Causal models go on from the beginning of held-out people’s documents, and are compared with the "
+        "documents; last checkpoints, 95 % intervals over people.",
+    ),
+    Plot(
+        name="f1",
+        place="task",
+        draw=lambda shown: utility_plots.f1_panels(shown.audit.classification or ()),
+        caption="Classes of held-out people’s documents: macro F1 is the mean over classes, micro F1 counts documents. "
+        "A bag of words and the commonest class need no model. Bars are 95 % intervals over people.",
     ),
     Plot(
         name="excess",

@@ -17,6 +17,7 @@ import reticent
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.core.json_toml import read_json
 from reticent.job.artefact import Artefact, Step
+from reticent.job.classification import classification_artefacts, read_results
 from reticent.job.corpus_statistics import corpus_section
 from reticent.job.gates import gate_settings, judge_gates
 from reticent.job.sampled_recall import SAMPLED_RECALL, read_sampled_recall
@@ -39,6 +40,7 @@ def audit_steps(run: Run) -> Iterator[Step]:
         names.append(f"tokens/{model.name}/train")
         names += [measurement.name for measurement in measurements_of(run.job, model)]
     names += extraction_artefacts(run)
+    names += classification_artefacts(run)
     inputs = {name: run.fingerprints.of(name) for name in names}
     if (run.folder / SAMPLED_RECALL).exists():
         inputs[SAMPLED_RECALL] = run.fingerprints.of(SAMPLED_RECALL)
@@ -114,6 +116,7 @@ def gather_evidence(run: Run) -> AuditEvidence:
         probe=probe,
         extraction=extraction_section(run),
         sampled_recall=read_sampled_recall(run),
+        classification=read_results(run) if run.job.classify is not None else None,
         format=FORMAT,
         created=datetime.datetime.fromtimestamp(_now(), datetime.UTC).isoformat(timespec="seconds"),
         versions={

@@ -75,3 +75,43 @@ def test_the_caption_of_long_sequences_says_which_are_protected(
     audit["corpus"]["n"] = n
     audit["settings"]["protect"] = {"n": n, "max_document_frequency": share}
     assert said in text_of(tmp_path, audit)
+
+
+def continued(value: float) -> dict[str, Any]:
+    return {name: estimate(value, value - 0.02, value + 0.02) for name in ("bleu", "rouge1", "rouge2", "rouge_l")}
+
+
+def test_bleu_and_rouge_of_continuations_stand_in_a_table_and_a_picture(tmp_path: Path) -> None:
+    audit = tiny_audit()
+    excess = audit["models"][0]["excess"]
+    for entry in audit["models"]:
+        if entry["objective"] == "clm":
+            entry["generated"] = {
+                "decoding": "greedy",
+                "settings": {"num_prompts": 9, "prefix_tokens": 16, "num_tokens": 64, "num_samples": 1,
+                             "temperature": 0.0, "top_k": 0},
+                "num_prompts": {"members": 40, "heldout": 40}, "excess": excess,
+                "heldout": continued(0.171), "members": continued(0.433),
+            }  # fmt: skip
+    found = text_of(tmp_path, audit)
+    assert "BLEU held out ROUGE-1 held out" in found
+    assert "0.171 0.151 to 0.191" in found
+    assert "0.433 0.413 to 0.453" in found
+    page = (tmp_path / "report.html").read_text()
+    assert "Continuations against the documents, Causal (GPT-like). base: BLEU 0.17 (95 %" in page
+
+
+def test_f1_of_the_downstream_task_stands_in_a_table_and_a_picture(tmp_path: Path) -> None:
+    audit = tiny_audit()
+    f1 = {"macro_f1": estimate(0.612, 0.5, 0.7), "micro_f1": estimate(0.731, 0.6, 0.8), "classes": [],
+          "confusion": None, "documents": 40, "individuals": 40}  # fmt: skip
+    starts = (("base", 0), ("bag of words", 0), ("ppmlm", 8))
+    rows = [{"recipe": name, "epoch": epoch, **f1} for name, epoch in starts]
+    audit["classification"] = [
+        {"format": "reticent.classification/1", "model": "bert", "settings": {}, "classes": ["x", "y"],
+         "documents": {"train": 60, "heldout": 3}, "individuals": {"train": 60, "heldout": 40}, "results": rows}
+    ]  # fmt: skip
+    found = text_of(tmp_path, audit)
+    assert "bag of words – 0.612 0.500 to 0.700 0.731 0.600 to 0.800" in found
+    assert "measured on fewer than 5 of held-out people" in found
+    assert "ppmlm, 8 epochs: macro F1 0.61 (95 %" in (tmp_path / "report.html").read_text()

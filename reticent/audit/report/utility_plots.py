@@ -1,0 +1,99 @@
+"""Utility beside accuracy: likeness of continuations (BLEU, ROUGE) and F1 of a downstream task, as inline SVG.
+
+The rules are those of :mod:`reticent.audit.report.plots`. All panels run from 0 to 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from reticent.audit.report.figure import (
+    dodge,
+    has_value,
+    look_of,
+    new_panel,
+    printable,
+    say,
+    spread,
+    styled,
+    to_svg,
+    whiskers,
+)
+from reticent.audit.report.groups import groups_of, last_of
+
+if TYPE_CHECKING:
+    from reticent.audit.evidence.audit import ModelEvidence
+    from reticent.audit.evidence.classification import ClassificationEvidence, ClassifiedStart
+    from reticent.audit.evidence.leakage import Continuations
+    from reticent.audit.stats.estimate import Estimate
+
+__all__ = ["LIKENESS", "continuation_panels", "f1_panels", "start_name"]
+
+#: Field of `Continuations` -> its name and mark.
+LIKENESS = {"bleu": ("BLEU", "o"), "rouge1": ("ROUGE-1", "D"), "rouge2": ("ROUGE-2", "^"), "rouge_l": ("ROUGE-L", "s")}
+
+
+@styled
+def continuation_panels(models: Sequence[ModelEvidence]) -> list[str]:
+    """BLEU and ROUGE of the continuations of held-out individuals' documents, last checkpoints."""
+    chosen = [m for m in models if m.generated and m.generated.heldout]
+    panels = []
+    for group in groups_of(models, chosen):
+        entries = last_of(chosen, group)
+        figure, axis = new_panel(group.panel_title, height=1.35 + 0.42 * len(entries))
+        said = []
+        for row, model in enumerate(entries):
+            assert model.generated is not None
+            assert model.generated.heldout is not None
+            found = _of(model.generated.heldout)
+            for number, (name, (_, marker)) in enumerate(LIKENESS.items()):
+                if has_value(found[name]):
+                    value, low, high = spread([found[name]])
+                    axis.errorbar(
+                        value, [row + dodge(number, len(LIKENESS), 0.2)], xerr=whiskers(value, low, high), fmt=marker,
+                        color=look_of(model.recipe).light, markersize=4.5, elinewidth=1,
+                    )  # fmt: skip
+            numbers = ", ".join(f"{title} {say(found[name])}" for name, (title, _) in LIKENESS.items())
+            said.append(f"{printable(model.recipe)}: {numbers}")
+        axis.set_yticks(range(len(entries)), [printable(m.recipe) for m in entries])
+        label = "   ".join(f"{mark} {title}" for mark, (title, _) in zip("●◆▲■", LIKENESS.values(), strict=True))
+        axis.set(xlabel=label, ylim=(len(entries) - 0.4, -0.6), xlim=(-0.03, 1.03))
+        label = f"Continuations against the documents, {group.title}. {'; '.join(said)}."
+        panels.append(to_svg(figure, f"fig-continuations-{group.slug}", label))
+    return panels
+
+
+def _of(found: Continuations) -> dict[str, Estimate]:
+    return {name: getattr(found, name) for name in LIKENESS}
+
+
+@styled
+def f1_panels(results: Sequence[ClassificationEvidence]) -> list[str]:
+    """Macro and micro F1 of classifiers on held-out individuals' documents, from each checkpoint and without one."""
+    panels = []
+    for number, result in enumerate(results, start=1):
+        rows = [row for row in result.results if has_value(row.macro_f1)]
+        if not rows:
+            continue
+        figure, axis = new_panel(printable(result.model or "classifiers"), height=1.35 + 0.3 * len(rows))
+        said = []
+        for at, row in enumerate(rows):
+            for side, (estimate, marker) in enumerate(((row.macro_f1, "o"), (row.micro_f1, "D"))):
+                if has_value(estimate):
+                    value, low, high = spread([estimate])
+                    axis.errorbar(
+                        value, [at + dodge(side, 2, 0.24)], xerr=whiskers(value, low, high), fmt=marker,
+                        color=look_of(row.recipe).light, markersize=4.5, elinewidth=1,
+                    )  # fmt: skip
+            said.append(f"{start_name(row)}: macro F1 {say(row.macro_f1)}, micro F1 {say(row.micro_f1)}")
+        axis.set_yticks(range(len(rows)), [start_name(row) for row in rows])
+        axis.set(xlabel="● macro F1   ◆ micro F1", ylim=(len(rows) - 0.4, -0.6), xlim=(-0.03, 1.03))
+        label = f"F1 of the downstream task, {printable(result.model or '')}. {'; '.join(said)}."
+        panels.append(to_svg(figure, f"fig-f1-{number}", label))
+    return panels
+
+
+def start_name(row: ClassifiedStart) -> str:
+    """Return the name of a start: its recipe, and the epochs of a checkpoint."""
+    return f"{printable(row.recipe)}, {row.epoch} epochs" if row.epoch else printable(row.recipe)
