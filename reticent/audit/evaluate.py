@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,6 +23,7 @@ from reticent.audit.leakage.measure import LeakageAudit
 from reticent.audit.leakage.utility import utility
 from reticent.audit.leakage.words import SurfaceTable, words_of
 from reticent.audit.membership.attacks import USER_INFERENCE, user_inference_score
+from reticent.audit.membership.kinds import KindAudit
 from reticent.audit.membership.measure import MembershipAudit
 from reticent.audit.membership.validity import judged
 from reticent.audit.scoring.base_model_scores import BaseModelScores
@@ -53,6 +54,8 @@ class ModelEntry:
     epoch: int
     path: Path
     ledger: Ledger | None = None
+    #: Flags that the recipe never has for a target.
+    never_target: int = 0
 
 
 def audit_models(
@@ -174,6 +177,7 @@ class Auditor:
             units=units, categories=self.categories,
         )  # fmt: skip
         self._bootstrap: Bootstrap = {"num_bootstrap": config.num_bootstrap, "seed": config.seed}
+        self.kinds = KindAudit(audit, members, self._bootstrap)
         self._inversion: InversionAudit | None = None
         self._tokenizers: dict[bytes, Any] = {}
         self._num_windows: dict[SpecialIds, int] = {}
@@ -197,6 +201,7 @@ class Auditor:
         base: BaseModelScores | Callable[[], BaseModelScores] | None = None,
         more_attacks: MoreAttacks | None = None,
         task: Callable[[str], AbstractContextManager[Any]] = lambda part: nullcontext(),
+        shadow_tokens: Iterable[tuple[np.ndarray, np.ndarray]] | None = None,
     ) -> tuple[ModelEvidence, BaseModelScores | None]:
         """Return an entry of "models" in report.json, and the scores if the model is a base model (otherwise None).
 
@@ -204,6 +209,7 @@ class Auditor:
         ----------
         base : scores of the base model, or their reader, called after the model is scored; None for a base model itself
         more_attacks : returns attacks beside those of the settings; not for a base model
+        shadow_tokens : of each shadow the log-probabilities of the tokens, and the documents it was trained on
         task : name of a part ("documents", "all occurrences", "inversion") -> context that shows its progress
         """
         with task("documents") as advance:
@@ -215,8 +221,11 @@ class Auditor:
             assert compared.holdout is not None  # the settings are the same
             further[USER_INFERENCE], holdout = user_inference_score(holdout, compared.holdout), None
         measured = self.measure(entry, scores, compared.documents if compared else None, lowercase, further)
+        told = None if shadow_tokens is None else self.kinds.shadows(shadow_tokens, entry.never_target)
+        before = compared.documents.log_probs if compared else None
+        by_kind = self.kinds.measure(scores.log_probs, before, entry.never_target, told)
         attacks = {name: replace(measured.membership[name], **said) for name, said in about.items()}
-        measured = replace(measured, membership=measured.membership | attacks)
+        measured = replace(measured, membership=measured.membership | attacks, by_kind=by_kind)
         if self.config.all_occurrences and entry.objective == "mlm":
             with task("all occurrences") as advance:
                 again = self.score(entry, advance, all_occurrences=True)

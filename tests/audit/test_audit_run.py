@@ -229,6 +229,9 @@ def test_every_measure_is_there_for_every_model(evidence: dict[str, Any]) -> Non
             expected |= {f"/over_base/{part}/{name}" for part in parts for name in ("members", "heldout", "excess")}
         expected |= {f"/low_cost/{name}" for name in ("precision", "recall", "f1")}
         expected |= {f"/low_cost/by_graph_share/{i}/{name}" for i in (0, 1) for name in ("precision", "recall", "f1")}
+        attacks = ("loss",) if model["recipe"] == "base" else ("loss", "reference")
+        kinds = ("all", "ordinary", "rare", "direct")
+        expected |= {f"/by_kind/{kind}/attacks/{name}/auc" for kind in kinds for name in attacks}
         expected |= {f"/low_cost/training_graph/{name}" for name in ("precision", "recall", "f1")}
         assert paths == expected | {"/privacy_by_n/1"}
 

@@ -23,7 +23,7 @@ from reticent.audit.evidence.leakage import (
     Privacy,
     Utility,
 )
-from reticent.audit.evidence.membership import BestAttack, Blind, MeasuredAttack, are_enough
+from reticent.audit.evidence.membership import BestAttack, Blind, KindMembership, MeasuredAttack, are_enough
 from reticent.audit.evidence.probe import ProbeEvidence
 from reticent.audit.evidence.rules import NAME, PARTS, PRIVATE, SETTING, SETTINGS, TOTAL, Settings, publish
 from reticent.audit.evidence.sampled import SampledRecall
@@ -70,6 +70,8 @@ class ModelEvidence:
     over_base: Annotated[dict[Part, Excess] | None, PARTS] = optional()
     membership: Annotated[dict[str, MeasuredAttack], PARTS] = field(default_factory=dict)
     best_attack: Annotated[BestAttack | None, PARTS] = optional()
+    #: Kind of word -> membership by words of that kind alone.
+    by_kind: Annotated[dict[str, KindMembership] | None, PARTS] = optional()
     blind: Annotated[Blind | None, PARTS] = optional()
     blind_holdout: Annotated[Blind | None, PARTS] = optional()
     low_cost: Annotated[LowCost | None, PARTS] = optional()

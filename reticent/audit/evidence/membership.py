@@ -9,7 +9,17 @@ from reticent.audit.evidence.json_form import nullable, optional
 from reticent.audit.evidence.rules import COUNT, CURVE, NAME, OVER_INDIVIDUALS, PARTS, SETTING, TOGETHER, TOTAL
 from reticent.audit.stats.estimate import Estimate
 
-__all__ = ["AttackedDocuments", "BestAttack", "Blind", "MeasuredAttack", "Roc", "WorstSubgroup", "are_enough"]
+__all__ = [
+    "AttackedDocuments",
+    "BestAttack",
+    "Blind",
+    "KindAttack",
+    "KindMembership",
+    "MeasuredAttack",
+    "Roc",
+    "WorstSubgroup",
+    "are_enough",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +84,41 @@ class MeasuredAttack:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KindAttack:
+    """One attack by the words of one kind: area, and share of members named at a false-positive rate of 1 %. Means over
+    the shadows, each the target once, are ``in_turn``.
+    """
+
+    auc: Annotated[Estimate, OVER_INDIVIDUALS]
+    tpr: Annotated[Estimate | None, TOGETHER] = optional()
+    auc_in_turn: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
+    tpr_in_turn: Annotated[Estimate | None, TOGETHER] = optional()
+    num_members: Annotated[int | None, COUNT]
+    num_nonmembers: Annotated[int | None, COUNT]
+
+    def closed(self, raw: KindAttack, cell: int) -> KindAttack:
+        """Nothing of few individuals of a side, and no rate of few members."""
+        if not are_enough(raw, cell):
+            return replace(self, auc=self.auc.withheld(cell), auc_in_turn=None)
+        tpr = raw.tpr and raw.tpr.as_share(raw.num_members, cell)
+        in_turn = raw.tpr_in_turn and raw.tpr_in_turn.as_share((raw.tpr_in_turn.n or 0) // 2, cell)
+        return replace(self, tpr=tpr, tpr_in_turn=in_turn)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindMembership:
+    """Membership by the words of one kind, which are ``share`` of all tokens: its attacks, and how far the shadows that
+    know an individual are from those that do not, in units of their spread: the mean, and of the most exposed tenth.
+    """
+
+    share: Annotated[float, TOTAL]
+    num_shadows: Annotated[int | None, SETTING] = optional()
+    attacks: Annotated[dict[str, KindAttack], PARTS]
+    d_prime: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
+    d_prime_exposed: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BestAttack:
     """The attack whose interval starts highest, with intervals of all that hold at once."""
 
@@ -93,7 +138,7 @@ class Blind:
     num_nonmembers: Annotated[int | None, COUNT]
 
 
-def are_enough(measured: MeasuredAttack | WorstSubgroup | Blind, cell: int) -> bool:
+def are_enough(measured: MeasuredAttack | WorstSubgroup | Blind | KindAttack, cell: int) -> bool:
     """Return whether neither side is smaller than the small cell; a side that was closed is."""
     return min(measured.num_members or 0, measured.num_nonmembers or 0) >= cell
 

@@ -53,13 +53,14 @@ class Gaussians:
     variance_out: np.ndarray
 
 
-def fit_gaussians(shadows: Iterable[tuple[np.ndarray, np.ndarray]]) -> Gaussians:
+def fit_gaussians(shadows: Iterable[tuple[np.ndarray, np.ndarray]], *, prior: float = PRIOR_SHADOWS) -> Gaussians:
     """Return the two Gaussians of each of n numbers, from one (values (n,), is_in bool (n,)) a shadow.
 
     A variance of four values is hardly known, and it is what LiRA with few shadows fails at. So on each side it is
     (S + m·s0²) / (d + m): S is the sum of squares around the mean of its d + 1 values, s0² the variance within the
     numbers pooled over all of them and both sides (Carlini et al.'s global variance), m = 32. With few shadows LiRA is
-    then nearly linear in a number, so that one beyond both means counts for the nearer of them.
+    then nearly linear in a number, so that one beyond both means counts for the nearer of them. ``prior`` is m; 0 gives
+    the textbook variances of each number alone (NaN of one value).
 
     Cost: one pass; memory is six numbers for each of the n, whatever the number of shadows.
 
@@ -86,7 +87,8 @@ def fit_gaussians(shadows: Iterable[tuple[np.ndarray, np.ndarray]]) -> Gaussians
     if count.shape[1] and not total_freedom.all():
         raise ValueError("shadows: expected two of them on each side of some text")
     pooled = within.sum(where=known) / max(total_freedom.sum(), 1)
-    variance = (np.where(known, within, 0.0) + PRIOR_SHADOWS * pooled) / (freedom + PRIOR_SHADOWS)
+    with np.errstate(invalid="ignore"):
+        variance = (np.where(known, within, 0.0) + prior * pooled) / (freedom + prior)
     variance = np.maximum(variance, LEAST_VARIANCE)
     return Gaussians(mean[1], variance[1], mean[0], variance[0])
 

@@ -40,7 +40,10 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from reticent.audit.evidence.leakage import LowCost
 
-__all__ = ["auc_panels", "low_cost_panels", "roc_panels"]
+__all__ = ["auc_panels", "kind_panels", "low_cost_panels", "roc_panels"]
+
+#: Attacks by kind of word, the most telling first.
+KIND_ATTACKS = ("lira", "reference", "loss")
 
 
 #: Recipe -> epoch and low-cost membership of its checkpoints.
@@ -226,4 +229,36 @@ def auc_panels(models: Sequence[ModelEvidence], attacks: Sequence[str]) -> list[
         axis.set_yticks(range(len(here)), [printable(a) for a in here])
         axis.set(xlabel="area under the ROC curve (0.5 is chance)", xlim=(left, 1.02), ylim=(len(here) - 0.5, -0.5))
         panels.append(to_svg(figure, f"fig-auc-{group.slug}", f"Membership, {group.title}. {'; '.join(said)}."))
+    return panels
+
+
+@styled
+def kind_panels(models: Sequence[ModelEvidence]) -> list[str]:
+    """Area of the most telling attack by kind of word, last checkpoints."""
+    chosen = [m for m in models if m.by_kind]
+    panels = []
+    for group in groups_of(models, chosen):
+        entries = last_of(chosen, group)
+        kinds = list(dict.fromkeys(kind for m in entries for kind in m.by_kind or ()))
+        figure, axis = new_panel(group.panel_title, height=1.6 + 0.42 * len(kinds))
+        axis.axvline(0.5, color=SOFT, linestyle="--", linewidth=1)
+        said = []
+        for number, model in enumerate(entries):
+            look, told = look_of(model.recipe), []
+            for row, kind in enumerate(kinds):
+                own = (model.by_kind or {}).get(kind)
+                name = next((attack for attack in KIND_ATTACKS if own and attack in own.attacks), None)
+                if own is None or name is None or not has_value(auc := own.attacks[name].auc):
+                    continue
+                value, low, high = spread([auc])
+                axis.errorbar(
+                    value, [row + dodge(number, len(entries), 0.16)], xerr=whiskers(value, low, high), fmt=look.marker,
+                    color=look.light, markersize=4.5, elinewidth=1,
+                )  # fmt: skip
+                told.append(f"{kind} {say(auc)} ({name})")
+            said.append(f"{printable(model.recipe)}: {', '.join(told)}")
+        axis.set_yticks(range(len(kinds)), kinds)
+        axis.set(xlabel="AUC by these words alone", ylim=(len(kinds) - 0.4, -0.6), xlim=(-0.03, 1.03))
+        label = f"Membership by kind of word, {group.title}. {'; '.join(said)}."
+        panels.append(to_svg(figure, f"fig-kinds-{group.slug}", label))
     return panels

@@ -179,6 +179,8 @@ def _render(audit: AuditEvidence) -> str:
         asked_again=any(model.all_occurrences or model.generated or model.over_base for model in models),
         inverted=any(model.inversion for model in models), chance=_chance(models),
         in_place=any(part.in_place for model in models for part in model.privacy.values()),
+        kinds_of_word=any(m.by_kind for m in models), kind_attacks=_kind_attacks(models),
+        kind_shadows=any(found.num_shadows for m in models for found in (m.by_kind or {}).values()),
         likeness=LIKENESS, continued=any(m.generated and m.generated.heldout for m in models),
         unseen=any(part.unseen for model in models for part in model.privacy.values()),
         common=_common(models), false_identifiers=_false_identifiers(models),
@@ -192,6 +194,12 @@ def _render(audit: AuditEvidence) -> str:
         probe=probe_section(audit.probe) if audit.probe else "",
         extraction=extraction_html(audit.extraction, audit.verdict, cell), missed=audit.sampled_recall,
     )  # fmt: skip
+
+
+def _kind_attacks(models: Sequence[ModelEvidence]) -> list[str]:
+    """Attacks by kind of word, in order."""
+    found = {name for m in models for kind in (m.by_kind or {}).values() for name in kind.attacks}
+    return [name for name in ("loss", "reference", "lira", "lira_textbook") if name in found]
 
 
 def _common(models: Sequence[ModelEvidence]) -> list[tuple[str, int]]:

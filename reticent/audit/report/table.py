@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 __all__ = ["PLOTS", "Drawn", "Plot", "Shown", "drawn_plots"]
 
 #: Places of the page, in its order; a place shows its plots in the order of the table.
-Place = Literal["documents", "tradeoff", "continuations", "task", "leaks", "sequences", "low_cost", "membership"]
+Place = Literal[
+    "documents", "tradeoff", "continuations", "task", "leaks", "sequences", "low_cost", "membership", "kinds"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,5 +264,13 @@ PLOTS: tuple[Plot, ...] = (
         draw=lambda shown: _rocs(shown, shown.attacks[1:]),
         caption=_roc_caption,
         fold="ROC curves of the other attacks",
+    ),
+    Plot(
+        name="kinds",
+        place="kinds",
+        draw=lambda shown: membership_plots.kind_panels(shown.audit.models),
+        caption="Members against held-out people by the tokens of one kind, last checkpoints, 95 % intervals: LiRA "
+        "where there are shadow models, else the reference attack, and of the base model the loss. Dashed: chance.",
+        keyed=True,
     ),
 )

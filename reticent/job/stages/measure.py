@@ -20,10 +20,20 @@ from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.job.artefact import Artefact, Step
 from reticent.job.auditing import TEXT_SIZES, audit_config, needs_text_sizes, open_auditor, own_tokens
 from reticent.job.cost_model import scoring_work, work_of_measurement
-from reticent.job.stages.shadows import ATTACK_SETTINGS, attack_with_shadows, is_attacked, shadow_config, shadow_inputs
+from reticent.job.stages.shadows import (
+    ATTACK_SETTINGS,
+    SCORES,
+    attack_with_shadows,
+    is_attacked,
+    shadow_config,
+    shadow_inputs,
+    shadows_of,
+)
 from reticent.job.trainings import Measurement, measurements_of
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from reticent.audit.evaluate import Auditor
     from reticent.audit.scoring.base_model_scores import BaseModelScores
     from reticent.job.config import ModelSection
@@ -131,6 +141,7 @@ def _build(
         objective=measurement.model.objective,
         epoch=measurement.epoch,
         path=run.checkpoint_of(measurement),
+        never_target=0 if measurement.training is None else run.job.recipe(measurement.recipe).never_target,
     )
     work = scoring_work(run, measurement)
 
@@ -139,8 +150,18 @@ def _build(
         return run.progress.task(title.format(measurement.recipe), None, unit, work.portion(part))
 
     shadows = partial(attack_with_shadows, run, measurement, auditor()) if is_attacked(run, measurement) else None
-    measured, scores = auditor().evaluate(entry, base, shadows, task)
+    told = _shadow_tokens(run, measurement) if is_attacked(run, measurement) else None
+    measured, scores = auditor().evaluate(entry, base, shadows, task, told)
     if scores is not None:
         scores.save(folder)
     (folder / "measures.json").write_text(json.dumps(to_json(measured), indent=1, allow_nan=False))
     counts["epoch"] = measurement.epoch
+
+
+def _shadow_tokens(run: Run, measurement: Measurement) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Of each shadow of a measurement the log-probabilities of the tokens, and the documents it was trained on."""
+    from reticent.audit.membership.shadow import DocumentScores
+
+    for shadow in shadows_of(run, measurement.model, measurement.recipe):
+        said, is_in = DocumentScores.from_parquet(run.folder / shadow.name / SCORES)
+        yield said.log_probs, is_in

@@ -115,3 +115,22 @@ def test_f1_of_the_downstream_task_stands_in_a_table_and_a_picture(tmp_path: Pat
     assert "bag of words – 0.612 0.500 to 0.700 0.731 0.600 to 0.800" in found
     assert "measured on fewer than 5 of held-out people" in found
     assert "ppmlm, 8 epochs: macro F1 0.61 (95 %" in (tmp_path / "report.html").read_text()
+
+
+def test_membership_by_kind_of_word_stands_in_a_table_and_a_picture(tmp_path: Path) -> None:
+    audit = tiny_audit()
+    sides = {"num_members": 40, "num_nonmembers": 40}
+
+    def kind(share: float, auc: float, d_prime: float) -> dict[str, Any]:
+        attacks = {name: {"auc": estimate(auc), "auc_in_turn": estimate(auc), **sides} for name in ("loss", "lira")}
+        return {"share": share, "num_shadows": 8, "attacks": attacks, "d_prime": estimate(d_prime),
+                "d_prime_exposed": estimate(2 * d_prime)}  # fmt: skip
+
+    for entry in audit["models"]:
+        entry["by_kind"] = {"ordinary": kind(0.8, 0.975, 3.1), "rare": kind(0.1, 0.571, 0.2)}
+    audit["models"][0]["by_kind"]["rare"]["attacks"]["lira"] |= {"auc": estimate(0.999), "num_members": 3}
+    found = text_of(tmp_path, audit)
+    assert "ordinary 80 % 0.975 0.925 to 1.025" in found
+    assert "3.100 3.050 to 3.150 6.200" in found
+    assert "0.999" not in found  # of few
+    assert "rare 0.57 (95 %" in (tmp_path / "report.html").read_text()

@@ -1,0 +1,287 @@
+"""Membership by kind of word (definitions.md#by-kind-of-word): which words carry it, protected ones or the others?
+
+The tokens of the documents are dealt to kinds by the flags of the joint index: *direct*, *rare* (in an indirect
+identifier and in no direct one), *ordinary* (neither), and *all*. Of a model that protects, *targets* are all but those
+that it never has for a target. An individual's number is the mean over their documents of the mean log-probability of
+the kind's tokens, and every attack here is a function of that number: `loss` is the number, `reference` the number less
+the base model's, `lira` the log ratio of two Gaussians of the shadows' numbers. Their variances are pooled over
+individuals and shrunk to the pool (:func:`reticent.audit.membership.shadow_attacks.fit_gaussians`); `lira_textbook` has
+those of each individual alone [@carlini2022].
+
+An area of 1 hides how far apart the sides are. So d' = (mean in - mean out) / s stands beside it, s the shadows' spread
+within individuals, pooled; also of the most exposed tenth: those of the largest d' by one half of the shadows, measured
+by the other half, both ways.
+
+Cost: one pass over the shadows' scores; memory is a number for each shadow, kind and individual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from reticent.audit.evidence.membership import KindAttack, KindMembership
+from reticent.audit.membership.attacks import individual_scores
+from reticent.audit.membership.shadow_attacks import LOG_PROB_LIMITS, fit_gaussians, lira_online_score
+from reticent.audit.stats.estimate import Estimate
+from reticent.audit.stats.statistics import (
+    Bootstrap,
+    auc_estimate,
+    clopper_pearson,
+    iter_resamples,
+    ratio_estimate,
+    tpr_at_fpr,
+)
+from reticent.engine.document_kernels import document_sums
+from reticent.engine.schema import DIRECT, INDIRECT
+from reticent.engine.store import TokenStore
+
+__all__ = ["KINDS", "KindAudit", "KindShadows", "d_primes"]
+
+KINDS = ("all", "ordinary", "rare", "direct")
+#: Kind of the tokens that a protecting model may have for a target.
+TARGETS = "targets"
+FPR = 0.01
+#: The most exposed individuals, one of so many.
+EXPOSED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class KindShadows:
+    """The numbers of the shadows, float64 (kinds, shadows, individuals), and who is in each, bool (shadows, …)."""
+
+    numbers: np.ndarray
+    is_in: np.ndarray
+
+
+class KindAudit:
+    """The kinds of the tokens of a store, shared by all models of one tokenizer.
+
+    Parameters
+    ----------
+    members : bool array, shape (store.num_documents,)
+    """
+
+    def __init__(self, store: TokenStore, members: np.ndarray, bootstrap: Bootstrap):
+        self.store, self.bootstrap = store, bootstrap
+        self.codes, first = np.unique(store.individual, return_index=True)
+        self.is_member = members[first]
+
+    @cached_property
+    def _flags(self) -> np.ndarray:
+        return self.store.flags
+
+    def masks(self, never_target: int) -> Iterator[tuple[str, np.ndarray]]:
+        """Yield each kind that has tokens, with which they are (bool); targets only where some token is none."""
+        direct, indirect = ((self._flags & bit) != 0 for bit in (DIRECT, INDIRECT))
+        found = {"all": np.ones(len(direct), dtype=bool), "ordinary": ~direct & ~indirect,
+                 "rare": indirect & ~direct, "direct": direct}  # fmt: skip
+        targets = (self._flags & never_target) == 0
+        if not targets.all():
+            found[TARGETS] = targets
+        yield from ((name, mask) for name, mask in found.items() if mask.any())
+
+    def numbers(self, log_probs: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """Return of each individual the mean over documents of the mean log-probability of the tokens of a kind:
+        float64 (individuals,), NaN without such a token.
+        """
+        bounded = np.maximum(log_probs, LOG_PROB_LIMITS[0])
+        totals, counts = document_sums(bounded, mask & ~np.isnan(log_probs), self.store.doc_offsets)
+        means = np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
+        codes, scores = individual_scores(means, self.store.individual)
+        result = np.full(len(self.codes), np.nan)
+        result[np.searchsorted(self.codes, codes)] = scores
+        return result
+
+    def shadows(self, shadows: Iterable[tuple[np.ndarray, np.ndarray]], never_target: int) -> KindShadows:
+        """Return the numbers of shadows, each given as (log-probabilities of tokens, documents it was trained on)."""
+        masks, numbers, is_in = [mask for _, mask in self.masks(never_target)], [], []
+        for log_probs, known in shadows:
+            numbers.append([self.numbers(log_probs, mask) for mask in masks])
+            is_in.append(np.isin(self.codes, self.store.individual[known]))
+        return KindShadows(np.array(numbers).transpose(1, 0, 2), np.array(is_in))
+
+    def measure(
+        self,
+        log_probs: np.ndarray,
+        base: np.ndarray | None,
+        never_target: int = 0,
+        shadows: KindShadows | None = None,
+    ) -> dict[str, KindMembership]:
+        """Return the attacks by kind.
+
+        Parameters
+        ----------
+        log_probs, base : of the tokens under the model and its base; None for the base itself
+        never_target : flags that the recipe never has for a target
+        shadows : of `shadows` with the same ``never_target``
+        """
+        result = {}
+        for number, (kind, mask) in enumerate(self.masks(never_target)):
+            own = self.numbers(log_probs, mask)
+            before = None if base is None else self.numbers(base, mask)
+            known = None if shadows is None else shadows.numbers[number]
+            attacks = {"loss": self._attack(own, known, shadows)}
+            if before is not None:
+                told = None if known is None else known - before
+                attacks["reference"] = self._attack(own - before, told, shadows)
+            if known is not None and shadows is not None:
+                for name, textbook in (("lira", False), ("lira_textbook", True)):
+                    ratio = _lira(own, known, shadows.is_in, textbook)
+                    turns = [_lira(n, *_without(known, shadows.is_in, i), textbook) for i, n in enumerate(known)]
+                    attacks[name] = self._attack(ratio, np.array(turns), shadows)
+            d_prime, exposed = (None, None) if shadows is None else self._d_primes(known, shadows.is_in)
+            result[kind] = KindMembership(
+                share=float(mask.mean()),
+                num_shadows=None if shadows is None else len(shadows.is_in),
+                attacks=attacks,
+                d_prime=d_prime,
+                d_prime_exposed=exposed,
+            )
+        return result
+
+    def _attack(self, scores: np.ndarray, turns: np.ndarray | None, shadows: KindShadows | None) -> KindAttack:
+        usable = np.isfinite(scores)
+        sides = scores[usable & self.is_member], scores[usable & ~self.is_member]
+        all_shadows = all_tpr = None
+        if turns is not None and shadows is not None:
+            all_shadows = _auc_in_turn(turns, shadows.is_in, **self.bootstrap)
+            all_tpr = _tpr_in_turn(turns, shadows.is_in, **self.bootstrap)
+        return KindAttack(
+            auc=auc_estimate(*sides, **self.bootstrap),
+            tpr=tpr_at_fpr(*sides, FPR, **self.bootstrap),
+            auc_in_turn=all_shadows,
+            tpr_in_turn=all_tpr,
+            num_members=len(sides[0]),
+            num_nonmembers=len(sides[1]),
+        )
+
+    def _d_primes(self, numbers: np.ndarray | None, is_in: np.ndarray) -> tuple[Estimate | None, Estimate | None]:
+        assert numbers is not None  # there are shadows
+        own = d_primes(numbers, is_in)
+        known = np.isfinite(own)
+        every = ratio_estimate(np.where(known, own, 0.0), known.astype(float), limit=None, **self.bootstrap)
+        chosen = exposed_d_primes(numbers, is_in)
+        if not len(chosen):
+            return every, None
+        return every, ratio_estimate(chosen, np.ones(len(chosen)), limit=None, **self.bootstrap)
+
+
+def d_primes(numbers: np.ndarray, is_in: np.ndarray) -> np.ndarray:
+    """Return each individual's d', float64 (I,): mean of the shadows that know them less that of the others, over the
+    pooled spread within individuals and sides; NaN where a side is empty.
+
+    Parameters
+    ----------
+    numbers : float64 (shadows, I); is_in : bool (shadows, I)
+    """
+    gap, spread = _gap_and_spread(numbers, is_in)
+    return gap / spread
+
+
+def _gap_and_spread(numbers: np.ndarray, is_in: np.ndarray) -> tuple[np.ndarray, float]:
+    means, squares, freedom = [], 0.0, 0
+    for side in (is_in, ~is_in):
+        count = side.sum(axis=0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean = np.where(side, numbers, 0.0).sum(axis=0) / count
+        rest = np.where(side, numbers - mean, 0.0)
+        known = np.isfinite(mean)
+        squares += float((rest[:, known] ** 2).sum())
+        freedom += int(np.maximum(count[known] - 1, 0).sum())
+        means.append(mean)
+    spread = np.sqrt(squares / freedom) if freedom and squares else np.nan
+    return means[0] - means[1], float(spread)
+
+
+def exposed_d_primes(numbers: np.ndarray, is_in: np.ndarray) -> np.ndarray:
+    """Return d' of the most exposed tenth, by the half of the shadows that did not choose them: both halves' together.
+
+    Shadows come in pairs, so each half knows of everybody a model with and one without them.
+    """
+    _, spread = _gap_and_spread(numbers, is_in)
+    halves = [np.flatnonzero(np.arange(len(is_in)) // 2 % 2 == half) for half in (0, 1)]
+    if any(len(half) < 2 for half in halves):
+        return np.empty(0)
+    gaps = [_gap_and_spread(numbers[half], is_in[half])[0] / spread for half in halves]
+    known = np.flatnonzero(np.isfinite(gaps[0] + gaps[1]))
+    top = max(1, len(known) // EXPOSED) if len(known) else 0
+    chosen = [other[known[np.argsort(-own[known], kind="stable")[:top]]] for own, other in (gaps, gaps[::-1])]
+    return np.concatenate(chosen)
+
+
+def _lira(own: np.ndarray, numbers: np.ndarray, is_in: np.ndarray, textbook: bool) -> np.ndarray:
+    """LiRA's log ratio of each individual; NaN where a side has no shadow (textbook: two)."""
+    known = np.isfinite(numbers).all(axis=0)
+    result = np.full(len(own), np.nan)
+    enough = (np.minimum(is_in.sum(axis=0), (~is_in).sum(axis=0)) > 1) & known
+    if not enough.any():
+        return result
+    prior = {"prior": 0} if textbook else {}
+    usable = enough if textbook else known
+    with np.errstate(invalid="ignore", divide="ignore"):
+        gaussians = fit_gaussians(((n[usable], k[usable]) for n, k in zip(numbers, is_in, strict=True)), **prior)
+        result[usable] = lira_online_score(own[usable], gaussians)
+    return result
+
+
+def _without(numbers: np.ndarray, is_in: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
+    kept = np.arange(len(numbers)) != number
+    return numbers[kept], is_in[kept]
+
+
+def _auc_in_turn(scores: np.ndarray, is_in: np.ndarray, *, num_bootstrap: int, seed: int) -> Estimate | None:
+    """Mean area over the shadows as targets, resampled by individual, who stands in all of them."""
+    num = scores.shape[1]
+    usable = [np.flatnonzero(np.isfinite(row)) for row in scores]
+    turns = [
+        (own[np.argsort(row[own], kind="stable")], row)
+        for own, row, known in zip(usable, scores, is_in, strict=True)
+        if known[own].any() and not known[own].all()
+    ]
+    if not turns or num < 2:
+        return None
+    kept = [known for own, known in zip(usable, is_in, strict=True) if known[own].any() and not known[own].all()]
+
+    def areas(weights: np.ndarray) -> np.ndarray:
+        total = np.zeros(len(weights))
+        for (order, row), known in zip(turns, kept, strict=True):
+            out = np.where(known[order], 0.0, weights[:, order])
+            inside = np.where(known[order], weights[:, order], 0.0)
+            running = np.concatenate([np.zeros((len(weights), 1)), np.cumsum(out, axis=1)], axis=1)
+            below, up_to = (np.searchsorted(row[order], row[order], side) for side in ("left", "right"))
+            wins = (inside * (running[:, below] + running[:, up_to])).sum(axis=1) / 2
+            with np.errstate(invalid="ignore", divide="ignore"):
+                total += wins / (inside.sum(axis=1) * out.sum(axis=1))
+        return total / len(turns)
+
+    value = float(areas(np.ones((1, num)))[0])
+    draws = np.concatenate([areas(weights) for weights in iter_resamples(num, num_bootstrap, seed)])
+    draws = draws[np.isfinite(draws)]
+    low, high = np.quantile(draws, [0.025, 0.975]) if len(draws) else (0.0, 1.0)
+    low, high = min(float(low), value), max(float(high), value)
+    bound = clopper_pearson(0, max(num // 2, 1), one_sided=True)[1]
+    if value in (0.0, 1.0):
+        low, high = (0.0, bound) if value == 0 else (1 - bound, 1.0)
+    return Estimate(value=value, low=low, high=high, n=num)
+
+
+def _tpr_in_turn(scores: np.ndarray, is_in: np.ndarray, *, num_bootstrap: int, seed: int) -> Estimate | None:
+    """Mean share of members named at a false-positive rate of 1 %, over the shadows as targets; None where fewer
+    than 1,000 individuals are in none of them. The interval is that of the shadow in the middle.
+    """
+    found = []
+    for row, known in zip(scores, is_in, strict=True):
+        usable = np.isfinite(row)
+        members, others = row[usable & known], row[usable & ~known]
+        own = tpr_at_fpr(members, others, FPR, num_bootstrap=num_bootstrap, seed=seed)
+        if own is None or own.value is None:
+            return None
+        found.append(own)
+    middle = sorted(found, key=lambda estimate: estimate.value or 0.0)[len(found) // 2]
+    value = float(np.mean([estimate.value for estimate in found]))
+    low, high = min(middle.low or 0.0, value), max(middle.high or 0.0, value)
+    return Estimate(value=value, low=low, high=high, n=scores.shape[1])

@@ -1,0 +1,146 @@
+"""Membership by kind of word: worked by hand, and on shadows that know rare words and no others, or the reverse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from fixtures.stores import Token, make_store
+
+from reticent.audit.membership.kinds import KindAudit, d_primes, exposed_d_primes
+from reticent.audit.membership.shadow_attacks import fit_gaussians
+from reticent.audit.stats.statistics import Bootstrap, auc_estimate
+from reticent.engine.schema import DIRECT, INDIRECT
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+OPTIONS: Bootstrap = {"num_bootstrap": 100, "seed": 0}
+#: A document: two ordinary tokens, one of an indirect identifier, one of a name, one of a name that is rare too.
+DOCUMENT: list[Token] = [(5, 0, 0), (6, 1, 0), (7, 2, INDIRECT), (8, 3, DIRECT), (9, 4, DIRECT | INDIRECT)]
+NUM = 60
+
+
+@pytest.fixture(scope="module")
+def audit() -> KindAudit:
+    return KindAudit(make_store(*[DOCUMENT] * NUM), np.arange(NUM) % 2 == 0, OPTIONS)
+
+
+def shadows(lifted: tuple[int, ...], by: float, *, num: int = 8) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Shadows in pairs that predict the tokens ``lifted`` of the documents they know better by so many deviations."""
+    random = np.random.default_rng(3)
+    for number in range(num):
+        half = np.random.default_rng(number // 2).permutation(NUM) < NUM // 2
+        known = half if number % 2 == 0 else ~half
+        yield scored(random, known, lifted, by), known
+
+
+def scored(random: np.random.Generator, known: np.ndarray, lifted: tuple[int, ...], by: float) -> np.ndarray:
+    log_probs = -3 + 0.1 * random.standard_normal((NUM, len(DOCUMENT)))
+    log_probs[np.ix_(known, list(lifted))] += 0.1 * by
+    return log_probs.ravel().astype(np.float32)
+
+
+def test_tokens_are_dealt_to_kinds_by_their_flags(audit: KindAudit) -> None:
+    found = {name: mask[: len(DOCUMENT)].tolist() for name, mask in audit.masks(DIRECT)}
+    assert found == {
+        "all": [True] * 5,
+        "ordinary": [True, True, False, False, False],
+        "rare": [False, False, True, False, False],
+        "direct": [False, False, False, True, True],
+        "targets": [True, True, True, False, False],
+    }
+    assert [name for name, _ in audit.masks(0)] == ["all", "ordinary", "rare", "direct"]
+
+
+def test_a_number_is_the_mean_over_documents_of_the_mean_of_the_kind() -> None:
+    store = make_store(DOCUMENT, DOCUMENT[:2], [(5, 0, 0)], individual=[0, 0, 1])
+    audit = KindAudit(store, np.array([True, True, False]), OPTIONS)
+    masks = dict(audit.masks(0))
+    log_probs = np.array([-1, -3, -8, -8, -8, -5, np.nan, -4], dtype=np.float32)
+    assert audit.numbers(log_probs, masks["ordinary"]).tolist() == [-3.5, -4.0]  # of -2 and -5
+    rare = audit.numbers(log_probs, masks["rare"])
+    assert rare[0] == -8
+    assert np.isnan(rare[1])
+
+
+def test_d_prime_by_hand() -> None:
+    """Individual 0: 2 and 4 known, 0 and 2 not, a gap of 2; the squares around four means sum to 8 over 4 degrees of
+    freedom, so s is the root of 2. Individual 1 has no gap.
+    """
+    numbers = np.array([[2.0, 1.0], [4.0, 3.0], [0.0, 1.0], [2.0, 3.0]])
+    is_in = np.array([[True, True], [True, True], [False, False], [False, False]])
+    assert d_primes(numbers, is_in).tolist() == pytest.approx([2 / 2**0.5, 0.0])
+
+
+def test_the_most_exposed_are_chosen_by_other_shadows_than_they_are_measured_by() -> None:
+    """Where all are alike the largest of one half are no larger in the other: no gap is made by choosing."""
+    random = np.random.default_rng(0)
+    is_in = np.array([np.arange(2000) % 2 == number % 2 for number in range(8)])
+    alike = exposed_d_primes(random.standard_normal((8, 2000)), is_in)
+    assert abs(alike.mean()) < 0.15
+    numbers = random.standard_normal((8, 2000))
+    numbers[:, :200] += np.where(is_in[:, :200], 6.0, 0.0)  # a tenth is known well
+    assert exposed_d_primes(numbers, is_in).mean() == pytest.approx(6.0, abs=0.3)
+    assert exposed_d_primes(numbers[:2], is_in[:2]).tolist() == []
+
+
+def test_the_words_that_are_protected_carry_nothing_and_the_others_all_of_it(audit: KindAudit) -> None:
+    for lifted, loud, quiet in (((0, 1), "ordinary", "rare"), ((2,), "rare", "ordinary")):
+        told = audit.shadows(shadows(lifted, 6.0), INDIRECT)
+        random = np.random.default_rng(9)
+        model = scored(random, audit.is_member, lifted, 6.0)
+        base = scored(random, audit.is_member, (), 0.0)
+        found = audit.measure(model, base, INDIRECT, told)
+        for attack in ("loss", "reference", "lira", "lira_textbook"):
+            assert found[loud].attacks[attack].auc.value > 0.95  # type: ignore[operator]
+            own = found[quiet].attacks[attack].auc
+            assert own.low < 0.5 < own.high  # type: ignore[operator]
+            in_turn = found[quiet].attacks[attack].auc_in_turn
+            assert in_turn is not None
+            assert in_turn.value == pytest.approx(0.5, abs=0.1)
+        d_loud, d_quiet = (found[kind].d_prime.value for kind in (loud, quiet))  # type: ignore[union-attr]
+        # A mean of two tokens has a spread of 0.1 / sqrt(2).
+        assert d_loud == pytest.approx(6.0 * len(lifted) ** 0.5, rel=0.15)
+        assert d_quiet == pytest.approx(0.0, abs=0.3)
+        assert found["all"].num_shadows == 8
+        assert found["targets"].share == 0.6
+
+
+def test_d_prime_tells_apart_what_two_areas_of_one_do_not(audit: KindAudit) -> None:
+    found = []
+    for by in (8.0, 30.0):
+        told = audit.shadows(shadows((0,), by), 0)
+        measured = audit.measure(scored(np.random.default_rng(1), audit.is_member, (0, 1), by), None, 0, told)
+        found.append(measured["ordinary"])
+    assert [kind.attacks["lira"].auc.value for kind in found] == [1.0, 1.0]
+    gaps = [kind.d_prime.value for kind in found]  # type: ignore[union-attr]
+    assert gaps[1] > 3 * gaps[0]  # type: ignore[operator]
+
+
+def test_every_shadow_is_a_target_once_and_judged_by_the_others(audit: KindAudit) -> None:
+    told = audit.shadows(shadows((0, 1, 2, 3, 4), 1.0), 0)
+    found = audit.measure(scored(np.random.default_rng(6), audit.is_member, (), 0.0), None, 0, told)["all"]
+    areas = []
+    for number, row in enumerate(told.numbers[0]):
+        known = told.is_in[number]
+        areas.append(auc_estimate(row[known], row[~known], **OPTIONS).value)
+    in_turn = found.attacks["loss"].auc_in_turn
+    assert in_turn is not None
+    assert in_turn.value == pytest.approx(np.mean(areas))  # type: ignore[arg-type]
+    assert in_turn.low < in_turn.value < in_turn.high  # type: ignore[operator]
+    assert found.attacks["loss"].auc.low < 0.5 < in_turn.low  # type: ignore[operator]
+
+
+def test_no_rate_at_one_percent_with_fewer_than_a_thousand(audit: KindAudit) -> None:
+    found = audit.measure(scored(np.random.default_rng(1), audit.is_member, (), 0.0), None)
+    assert all(attack.tpr is None for kind in found.values() for attack in kind.attacks.values())
+    assert set(found["all"].attacks) == {"loss"}  # a base has no reference, and no shadow
+
+
+def test_textbook_variances_are_those_of_each_number_alone() -> None:
+    values = np.array([[1.0, 0.0], [3.0, 10.0], [0.0, 5.0], [4.0, 5.0]])
+    is_in = np.array([[True] * 2, [True] * 2, [False] * 2, [False] * 2])
+    found = fit_gaussians(zip(values, is_in, strict=True), prior=0)
+    assert found.variance_in.tolist() == [2.0, 50.0]
+    assert found.variance_out.tolist() == pytest.approx([8.0, 1e-12])
