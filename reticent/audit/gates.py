@@ -88,14 +88,23 @@ Found = tuple[Subject, "Estimate | None", "Estimate | None"]
 
 
 def _beside_twin(
-    estimates: Callable[[GateConfig, Pair], Iterator[Found]], null: float
+    estimates: Callable[[GateConfig, Pair], Iterator[Found]], null: float, *, sided: bool = False
 ) -> Callable[[GateConfig, Pair, Pair | None], Iterator[Measured]]:
-    """The estimates of a model, with those of its unprotected twin as controls."""
+    """The estimates of a model, with those of its unprotected twin as controls.
+
+    ``sided``: an area says as much below chance as above it, and the twin says on which side members lie.
+    """
 
     def measured(gate: GateConfig, own: Pair, plain: Pair | None) -> Iterator[Measured]:
         twins = [] if plain is None else list(estimates(gate, plain))
         for about, estimate, _ in estimates(gate, own):
-            control = next((_above(shows, null) for other, _, shows in twins if other == about), None)
+            shows = next((shows for other, _, shows in twins if other == about), None)
+            if sided:
+                from reticent.audit.risks import oriented  # which loads scipy: not to read a job
+
+                estimate = estimate and oriented(estimate, shows)
+                shows = shows and oriented(shows, shows)
+            control = _above(shows, null)
             attack = own.model.membership.get(about.attack or "")
             invalid = attack.why if attack and attack.verdict == INVALID else None
             yield Measured(estimate, control, about, invalid, _fewest(gate, own.model, attack))
@@ -187,7 +196,12 @@ GATES: Mapping[str, Gate] = MappingProxyType(
                 null=NO_EXCESS,
                 estimate=_beside_twin(_excess, NO_EXCESS),
             ),
-            Gate(measure="membership_auc", title="membership AUC", null=CHANCE, estimate=_beside_twin(_auc, CHANCE)),
+            Gate(
+                measure="membership_auc",
+                title="membership AUC",
+                null=CHANCE,
+                estimate=_beside_twin(_auc, CHANCE, sided=True),
+            ),
             Gate(
                 measure="membership_tpr",
                 title="membership TPR at 1 % FPR",

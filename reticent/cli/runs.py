@@ -302,13 +302,14 @@ def audit(run_folder: RunFolder, settings: Set = None, quiet: Quiet = False, as_
 def report(run_folder: RunFolder, settings: Set = None, quiet: Quiet = False, as_json: AsJson = False) -> None:
     """Write report.json and report.html again from a finished audit.
 
-    Other gates are judged by what the audit measured: --set 'gate=[{measure="membership_auc", at_most=0.6}]'. The
-    report says that they were not fixed before the training. No other setting has an effect here.
+    Other gates and thresholds are judged by what the audit measured: --set 'gate=[{measure="membership_auc",
+    at_most=0.6}]', --set verdict.emission=0.02. The report says that they were not fixed before the training. No other
+    setting has an effect here.
     """
     from reticent.job.pipeline import report_again
     from reticent.job.run import Run
 
-    job_run = Run(job_of(read_job(run_folder), settings, used=("gate",)), new_progress(quiet))
+    job_run = Run(job_of(read_job(run_folder), settings, used=("gate", "verdict")), new_progress(quiet))
     report_again(job_run)
     _end(job_run, as_json)
 

@@ -153,6 +153,10 @@ def print_summary(evidence: AuditEvidence, folder: Path, as_json: bool = False) 
 
         for line in verdict_lines(evidence.verdict):
             console.print(f"Gate {line}", soft_wrap=True, markup=False)
+    from reticent.audit.risk_verdict import judge_risks, risk_lines
+
+    for line in risk_lines(judge_risks(evidence)):
+        console.print(f"Verdict: {line}", soft_wrap=True, markup=False, highlight=False)
     console.print(f"Report: {folder / 'report' / 'report.html'}", soft_wrap=True)
 
 

@@ -19,8 +19,13 @@ __all__ = ["gate_settings", "gate_step", "judge_again", "judge_gates"]
 
 
 def gate_settings(run: Run) -> dict[str, Any]:
-    """Return the gates of a job in the form of their artefact."""
-    return {"gates": [gate.model_dump() for gate in run.job.gate]}
+    """Return the gates of a job and its thresholds by risk, as they are written down; empty where it has none."""
+    settings: dict[str, Any] = {}
+    if run.job.gate:
+        settings["gates"] = [gate.model_dump() for gate in run.job.gate]
+    if run.job.verdict is not None:
+        settings["verdict"] = run.job.verdict.model_dump(mode="json")
+    return settings
 
 
 def gate_step(run: Run) -> Step:
@@ -38,7 +43,7 @@ def judge_gates(run: Run, evidence: AuditEvidence) -> AuditEvidence:
     from reticent.audit.verdict import verdict
     from reticent.core.artifact import read_manifest
 
-    if not run.job.gate:
+    if not gate_settings(run):
         return replace(evidence, verdict=None)
     found = verdict(evidence.models, run.job.gate, evidence.extraction, small_cell=run.job.audit.small_cell)
     fixed = read_manifest(run.folder / "gates").counts["fixed_before_training"]
@@ -50,17 +55,17 @@ def judge_again(run: Run) -> None:
     from reticent.core.artifact import require_kind
     from reticent.job.maker import make
 
-    gates, made = gate_settings(run) if run.job.gate else {}, require_kind(run.folder / "audit", "audit")
-    others = {name: value for name, value in made.config.items() if name != "gates"}
+    gates, made = gate_settings(run), require_kind(run.folder / "audit", "audit")
+    others = {name: value for name, value in made.config.items() if name not in ("gates", "verdict")}
     if others | gates == made.config:
         return
-    if run.job.gate:
+    if gates:
         make(run, gate_step(run))
 
     def build(folder: Path, counts: dict[str, Any]) -> None:
         evidence = run.evidence
-        settings = {name: value for name, value in evidence.settings.items() if name != "gate"}
-        settings |= {"gate": gates["gates"]} if gates else {}
+        settings = {name: value for name, value in evidence.settings.items() if name not in ("gate", "verdict")}
+        settings |= {own: gates[name] for name, own in (("gates", "gate"), ("verdict", "verdict")) if name in gates}
         judged = judge_gates(run, replace(evidence, settings=settings))
         (folder / "audit.json").write_text(json.dumps(to_json(judged), indent=1, allow_nan=False))
         counts.update(made.counts)

@@ -92,6 +92,23 @@ def test_an_attack_without_power_against_the_plain_model_passes_nothing() -> Non
     assert outcome(judged(evidence(WEAK), [gate("membership_auc", 0.51)])) == (FAIL, True)
 
 
+def test_an_area_below_chance_is_judged_as_far_as_one_above() -> None:
+    """Of .25, whatever the twin says, and without one; and of .48 where the twin says that members lie below chance."""
+    low = estimate(0.25, 0.15, 0.35)
+    found = evidence(STRONG)
+    found["models"][-1]["membership"]["loss"]["auc"] = low
+    for twin in (STRONG, estimate(0.2, 0.1, 0.3), WEAK):
+        found["models"][1]["membership"]["loss"]["auc"] = twin
+        assert outcome(judged(found, [gate("membership_auc", 0.6)])) == (FAIL, True)
+    del found["models"][1]
+    (row,) = judged(found, [gate("membership_auc", 0.6)]).results
+    assert (row.outcome, row.upper) == (FAIL, pytest.approx(0.75 + 0.11436, abs=1e-4))
+    found = evidence(estimate(0.2, 0.1, 0.3))
+    found["models"][-1]["membership"]["loss"]["auc"] = estimate(0.48, 0.43, 0.53)
+    (row,) = judged(found, [gate("membership_auc", 0.6)]).results
+    assert (row.outcome, row.upper) == (PASS, pytest.approx(0.57))
+
+
 def test_an_invalid_attack_passes_nothing_and_hides_no_failure() -> None:
     found = evidence(STRONG)
     found["models"][-1]["membership"]["loss"] |= {"verdict": INVALID, "why": "words alone do it"}

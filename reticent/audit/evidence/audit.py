@@ -25,6 +25,7 @@ from reticent.audit.evidence.leakage import (
 )
 from reticent.audit.evidence.membership import BestAttack, Blind, KindMembership, MeasuredAttack, are_enough
 from reticent.audit.evidence.probe import ProbeEvidence
+from reticent.audit.evidence.risks import RiskTable
 from reticent.audit.evidence.rules import NAME, PARTS, PRIVATE, SETTING, SETTINGS, TOTAL, Settings, publish
 from reticent.audit.evidence.sampled import SampledRecall
 from reticent.audit.evidence.settings import published_settings
@@ -113,6 +114,8 @@ class AuditEvidence:
     extraction: Annotated[Extraction | None, PARTS] = optional()
     #: What annotators say detection misses; None where no sample of these documents was annotated.
     sampled_recall: Annotated[SampledRecall | None, PARTS] = optional()
+    #: The verdict by risk, with the numbers that are published; an audit that stays inside has none.
+    risks: Annotated[RiskTable | None, PARTS] = optional()
     #: F1 of the downstream task, a result for each model of the job.
     classification: Annotated[list[ClassificationEvidence] | None, PARTS] = optional()
     format: Annotated[str, SETTING]

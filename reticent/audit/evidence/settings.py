@@ -27,7 +27,7 @@ _DP = (
 PUBLISHED_SETTINGS: Mapping[str, frozenset[str]] = {
     section: frozenset(names.split())
     for section, names in {
-        "": "dedup split detect index protect model recipes train audit canaries extraction gate probe",
+        "": "dedup split detect index protect model recipes train audit canaries extraction gate verdict probe",
         "dedup": "mode scope threshold shingle_words passage_words",
         "split": "heldout reference by user_inference_holdout",
         "detect": "detectors on_error propagate gold rules records gazetteer spacy transformers presidio eds",
@@ -65,6 +65,7 @@ PUBLISHED_SETTINGS: Mapping[str, frozenset[str]] = {
         "audit.shadow": "recipes num_shadows attacks rmia_slope population keep_models",
         "canaries": "num arms repetitions num_references guesses delta",
         "extraction": "prefix_tokens suffix_tokens temperature top_k num_queries probability num_passages",
+        "verdict": "risks emission context words person passages",
         "gate": "measure at_most recipes attack arm part required",
         "probe": "targets levels associates given language beam_sizes longest masking num_bootstrap device "
         "batch_tokens bf16 small_cell soft_prompt soft_subjects soft_epochs",

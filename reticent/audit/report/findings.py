@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from reticent.audit.membership.validity import holds_chance, is_over_chance
 from reticent.audit.report.figure import has_value, look_of
 from reticent.audit.report.groups import OBJECTIVES, Group, by_recipe, groups_of
+from reticent.audit.report.next_steps import better_audit, broken, decisions, shown_emission
 from reticent.audit.report.readings import (
     LITTLE,
     broken_rule,
@@ -21,12 +22,13 @@ from reticent.audit.report.readings import (
     leaks_more,
     learned_little,
     only_invalid,
-    retention_rows,
     strongest_attack,
     utility_of,
     without_power,
 )
+from reticent.audit.report.sentences import interval_of, listed, signed
 from reticent.audit.report.shown import at_most, count, percent
+from reticent.audit.risk_verdict import judge_risks
 from reticent.audit.stats.seeds import num_seeds
 from reticent.audit.verdict import FAIL, NO_POWER, PASS
 
@@ -41,10 +43,6 @@ __all__ = ["Findings", "plain_findings"]
 
 #: Recipe -> its checkpoints by epoch.
 Checkpoints = dict[str, list["ModelEvidence"]]
-#: Non-members that one false positive in a hundred needs (definitions.md#intervals).
-WANTED_NONMEMBERS = 1000
-#: Under this share of words left as targets a run warns (definitions.md#identifiers).
-LOW_RETENTION = 0.4
 
 
 class Findings(NamedTuple):
@@ -68,7 +66,8 @@ def plain_findings(audit: AuditEvidence) -> Findings:
         sure += _controls(group, last)
     ledgers = _ledgers(checkpoints)
     sure += [*_checked(ledgers), *_guaranteed(sides)]
-    then = [*_broken(ledgers), *_decisions(sides, checkpoints), *_better_audit(audit)]
+    risks = audit.risks or judge_risks(audit)
+    then = [*broken(ledgers), *decisions(sides, checkpoints, shown_emission(risks)), *better_audit(audit)]
     short = [*_gates(audit.verdict), *_canaries(audit), *_short(sides)]
     return Findings(short, found, sure, then)
 
@@ -82,7 +81,7 @@ def _gates(verdict: Verdict | None) -> Iterable[str]:
     if outcomes:
         counts = {"failed": FAIL, "could not be decided": NO_POWER, "passed": PASS}
         said = [f"{outcomes.count(outcome)} {what}" for what, outcome in counts.items() if outcome in outcomes]
-        yield f"Of {len(outcomes)} {'gate' if len(outcomes) == 1 else 'gates'} {_listed(said)}."
+        yield f"Of {len(outcomes)} {'gate' if len(outcomes) == 1 else 'gates'} {listed(said)}."
 
 
 def _canaries(audit: AuditEvidence) -> Iterable[str]:
@@ -94,33 +93,29 @@ def _short(sides: dict[Group, dict[str, ModelEvidence]]) -> Iterable[str]:
     trained = [(g.called(r), m) for g, last in sides.items() for r, m in last.items() if r != "base"]
     broken = [r for r, m in trained if broken_rule(m)]
     if broken:
-        yield f"Training broke its own rule for {_listed(broken)}."
+        yield f"Training broke its own rule for {listed(broken)}."
     leaky = [r for r, m in trained if leaks_more(m)]
     silent = [g.kind for g, last in sides.items() if not _loud(g, last)]
     if leaky:
-        yield f"{_listed(leaky)} {_have(leaky)} learned identifiers of the people {_it(leaky)} trained on."
+        yield f"{listed(leaky)} {_have(leaky)} learned identifiers of the people {_it(leaky)} trained on."
     if len(leaky) < len(trained):
         none_found = "No model was found to have learned identifiers of the people it was trained on"
         opening = "No such learning was found in the other models" if leaky else none_found
         if silent:
-            opening += f"; of {_listed(silent)} models this says little, as nothing shows that the audit would find it"
+            opening += f"; of {listed(silent)} models this says little, as nothing shows that the audit would find it"
         yield opening + "."
     found = [r for r, m in trained if is_distinguishable(m)]
     if found:
-        yield f"Who was in the data is distinguishable better than by chance in {_listed(found)}."
+        yield f"Who was in the data is distinguishable better than by chance in {listed(found)}."
     elif any(strongest_attack(m) for _, m in trained):
         weak = [r for r, m in trained if without_power(m)]
         opening = "Who was in the data was not distinguishable better than by chance"
         if weak:
-            opening += f"; of {_listed(weak)} this says little, as no attack has shown that it would find anybody"
+            opening += f"; of {listed(weak)} this says little, as no attack has shown that it would find anybody"
         yield opening + "."
     unsaid = [r for r, m in trained if only_invalid(m)]
     if unsaid:
-        yield f"Who was in the data of {_listed(unsaid)} was not measured: the two sides differ without any model."
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+        yield f"Who was in the data of {listed(unsaid)} was not measured: the two sides differ without any model."
 
 
 def _have(names: Sequence[str]) -> str:
@@ -158,23 +153,12 @@ def _found(group: Group, last: dict[str, ModelEvidence]) -> Iterable[str]:
             yield f"{verdict}: {'; '.join(rows)}."
     unsaid = [r for r, m in trained.items() if only_invalid(m)]
     if unsaid:
-        yield f"Who took part: nothing can be said of {_listed(unsaid)}, as the two sides differ without a model."
+        yield f"Who took part: nothing can be said of {listed(unsaid)}, as the two sides differ without a model."
 
 
 def _area(attack: tuple[str, Estimate]) -> str:
     name, auc = attack
-    return f"{percent(auc.value)} ({_interval(auc)}, attack {name})"
-
-
-def _interval(estimate: Estimate) -> str:
-    return f"{_signed(estimate.low)} to {_signed(estimate.high)}"
-
-
-def _signed(share: float | None) -> str:
-    if share is None:
-        return "–"
-    text = f"{100 * share:.1f}"
-    return "0.0" if float(text) == 0 else text.replace("-", "−")
+    return f"{percent(auc.value)} ({interval_of(auc)}, attack {name})"
 
 
 def _predicts(model: ModelEvidence) -> str:
@@ -214,7 +198,7 @@ def _against_heldout(model: ModelEvidence) -> str:
     if excess is None or model.privacy["both"].num_leaked == 0:
         return ""
     what, estimate = excess
-    measured = f"{_signed(estimate.value)} points, {_interval(estimate)}"
+    measured = f"{signed(estimate.value)} points, {interval_of(estimate)}"
     if leaks_more(model):
         return f" It predicts held-out people’s {what} less often ({measured}): it has learned about its members."
     return f" It predicts held-out people’s {what} not measurably less often ({measured})."
@@ -286,7 +270,7 @@ def _controls(group: Group, last: dict[str, ModelEvidence]) -> Iterable[str]:
     if blind and has_value(blind.auc) and not holds_chance(blind.auc):
         yield (
             f"Caution: words alone, without any model, tell members from held-out people ({percent(blind.auc.value)}, "
-            f"{_interval(blind.auc)}), so membership results for {kind} models are not valid."
+            f"{interval_of(blind.auc)}), so membership results for {kind} models are not valid."
         )
     if attack is not None and is_over_chance(attack[1]):
         yield (
@@ -294,7 +278,7 @@ def _controls(group: Group, last: dict[str, ModelEvidence]) -> Iterable[str]:
             f"({_area(attack)}). The two sides differ, so membership results for {kind} models are not valid."
         )
     elif attack is not None:
-        found = _interval(attack[1])
+        found = interval_of(attack[1])
         yield f"The {kind} base model, which saw nobody, finds nobody distinguishable ({found}), as it should be."
 
 
@@ -308,7 +292,7 @@ def _checked(ledgers: dict[str, Ledger]) -> Iterable[str]:
     """The number of checked targets: a count of all of them, so there is no interval."""
     kept = {name: ledger for name, ledger in ledgers.items() if ledger.protected and not ledger.violations}
     if kept:
-        counts = _listed([f"0 of {ledger.targets:,} ({name})" for name, ledger in kept.items()])
+        counts = listed([f"0 of {ledger.targets:,} ({name})" for name, ledger in kept.items()])
         yield f"Training targets that were protected: {counts}. Every target was checked, so this is no estimate."
 
 
@@ -321,78 +305,3 @@ def _guaranteed(sides: dict[Group, dict[str, ModelEvidence]]) -> Iterable[str]:
                     f"{group.called(recipe)} was trained by DP-SGD: {guarantee}. It counts this training alone, not "
                     "others on the same documents; see reticent budget."
                 )
-
-
-# ---------------------------------------------------------------- next steps
-
-
-def _broken(ledgers: dict[str, Ledger]) -> Iterable[str]:
-    for name, ledger in ledgers.items():
-        if ledger.violations:
-            yield (
-                f"Do not use {name}: {ledger.violations:,} of its {ledger.targets:,} targets were protected. "
-                "Training should have stopped; report it."
-            )
-
-
-def _decisions(sides: dict[Group, dict[str, ModelEvidence]], checkpoints: dict[Group, Checkpoints]) -> Iterable[str]:
-    little = [group for group, last in sides.items() if learned_little(last)]
-    trained = [
-        (g.called(r), m, checkpoints[g][r])
-        for g, last in sides.items()
-        for r, m in last.items()
-        if r != "base" and not broken_rule(m)
-    ]
-    leaky = [r for r, m, _ in trained if leaks_more(m)]
-    if leaky:
-        which = "it" if len(leaky) == 1 else "them"
-        yield f"Do not share {_listed(leaky)}: identifiers of people can be read out of {which}."
-    told = [(r, earlier) for r, m, earlier in trained if not leaks_more(m) and is_distinguishable(m)]
-    if told:
-        better = [sentence for r, entries in told if (sentence := _earlier(r, entries))]
-        yield (
-            f"Share {_listed([r for r, _ in told])} only where it may become known who is in the data. Fewer epochs, "
-            f"more people or differential privacy make that harder to tell.{''.join(better)}"
-        )
-    for group in little:
-        yield f"Train the {group.kind} models further, or on more documents, before you judge them."
-    judged = [(r, m) for r, m, _ in trained if not any(group.holds(m) for group in little)]
-    unsaid = [r for r, m, _ in trained if only_invalid(m)]
-    if unsaid:
-        yield (
-            f"Ask again who was in the data of {_listed(unsaid)}, with members and held-out people who do not differ: "
-            "without canaries, and not split by time or place."
-        )
-    quiet = [r for r, m in judged if not leaks_more(m) and not is_distinguishable(m) and not only_invalid(m)]
-    if quiet:
-        yield (
-            f"Against {_listed(quiet)} no attack of this audit succeeded. That is a measurement, not a promise: "
-            "weigh what this report does not show."
-        )
-
-
-def _earlier(recipe: str, entries: Sequence[ModelEvidence]) -> str:
-    """The latest earlier checkpoint that has learned nothing measurable, and whose members are not distinguishable."""
-    for model in reversed(entries[:-1]):
-        attack, own, last = strongest_attack(model), utility_of(model), utility_of(entries[-1])
-        quiet = not is_distinguishable(model) and not leaks_more(model)
-        if quiet and attack is not None and own is not None and last is not None:
-            return (
-                f" {recipe} after {model.epoch} epochs: not measurably ({_interval(attack[1])}), with "
-                f"{percent(own)} right instead of {percent(last)}."
-            )
-    return ""
-
-
-def _better_audit(audit: AuditEvidence) -> Iterable[str]:
-    corpus = audit.corpus
-    heldout = corpus.num_individuals.heldout
-    if any(m.membership for m in audit.models) and (heldout is None or heldout < WANTED_NONMEMBERS):
-        yield (
-            "To learn how many members can be named with one false alarm in a hundred, hold out "
-            f"{WANTED_NONMEMBERS:,} people; here are {count(heldout, audit.cell)}."
-        )
-    chosen = (corpus.policy, corpus.n, corpus.k)
-    used = [row.retention for row in retention_rows(corpus) if (row.policy, row.n, row.k) == chosen]
-    if used and used[0] < LOW_RETENTION:
-        yield f"Only {percent(used[0])} of the words are left to learn from: try shorter sequences or the policy cover."

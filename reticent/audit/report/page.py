@@ -24,13 +24,15 @@ from reticent.audit.report import figure
 from reticent.audit.report.environment import template_environment
 from reticent.audit.report.extraction_page import extraction_html
 from reticent.audit.report.findings import plain_findings
-from reticent.audit.report.groups import groups_of
+from reticent.audit.report.groups import groups_of, shared_objectives
 from reticent.audit.report.probe_page import probe_section
 from reticent.audit.report.readings import PARTS, all_utility, loss_auc, ordinary_utility, retention_rows
 from reticent.audit.report.shown import count, ends, leaks, percent, trainings, value, whole
 from reticent.audit.report.summary import last_checkpoints
 from reticent.audit.report.table import Shown, drawn_plots
 from reticent.audit.report.utility_plots import LIKENESS
+from reticent.audit.risk_verdict import judge_risks, with_published_numbers
+from reticent.audit.risks import RISKS
 from reticent.audit.stats.seeds import num_seeds, over_seeds
 from reticent.core.errors import ArtifactError
 
@@ -51,7 +53,7 @@ POLICIES_ABOUT = {
 MADE_BY = (
     "evidence/*.py", "gates.py", "membership/attacks.py", "membership/catalogue.py", "membership/names.py",
     "membership/shadow.py", "membership/table.py", "membership/validity.py", "report/*.py", "report/templates/*.j2",
-    "stats/estimate.py", "stats/seeds.py", "verdict.py",
+    "risk_verdict.py", "risks.py", "stats/estimate.py", "stats/seeds.py", "verdict.py",
 )  # fmt: skip
 #: Labels shown before the rest is folded away.
 NUM_LABELS = 8
@@ -69,7 +71,10 @@ def write_report(folder: Path | str, audit: AuditEvidence) -> Path:
     """
     if audit.format != FORMAT:
         raise ArtifactError(f"not an audit of format {FORMAT}")
+    judged_risks, before = judge_risks(audit), audit
     audit = publish_audit(audit)
+    if before.risks is None:
+        audit = replace(audit, risks=with_published_numbers(judged_risks, before, audit))
     means = over_seeds(audit.models, audit.cell)
     if len(means) < len(audit.models):  # the page shows means; "models" has the trainings one by one
         audit = replace(audit, over_seeds=means)
@@ -179,6 +184,7 @@ def _render(audit: AuditEvidence) -> str:
         asked_again=any(model.all_occurrences or model.generated or model.over_base for model in models),
         inverted=any(model.inversion for model in models), chance=_chance(models),
         in_place=any(part.in_place for model in models for part in model.privacy.values()),
+        risks=RISKS, named_sections=shared_objectives(models),
         kinds_of_word=any(m.by_kind for m in models), kind_attacks=_kind_attacks(models),
         kind_shadows=any(found.num_shadows for m in models for found in (m.by_kind or {}).values()),
         likeness=LIKENESS, continued=any(m.generated and m.generated.heldout for m in models),

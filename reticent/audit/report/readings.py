@@ -57,8 +57,15 @@ def all_utility(side: SideUtility, objective: str) -> Estimate | None:
 
 
 def excess_of(model: ModelEvidence) -> tuple[str, Estimate] | None:
-    """Return the part of the identifiers that is learned most surely; all of them if none is learned measurably."""
+    """The part of the identifiers that is learned most surely, over held-out individuals alone or less what the base
+    model predicts too; all of them where none is learned measurably.
+    """
     found = [(what, sides.excess) for part, what in PARTS.items() if (sides := (model.excess or {}).get(part))]
+    found += [
+        (f"{what} (less what the base model predicts)", sides.excess)
+        for part, what in PARTS.items()
+        if (sides := (model.over_base or {}).get(part))
+    ]
     measured = [(what, own, own.low) for what, own in found if own.value is not None and own.low is not None]
     learned = [row for row in measured if row[2] > 0]
     chosen = max(learned, key=lambda row: row[2]) if learned else next(iter(measured), None)

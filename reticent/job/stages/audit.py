@@ -44,8 +44,7 @@ def audit_steps(run: Run) -> Iterator[Step]:
     inputs = {name: run.fingerprints.of(name) for name in names}
     if (run.folder / SAMPLED_RECALL).exists():
         inputs[SAMPLED_RECALL] = run.fingerprints.of(SAMPLED_RECALL)
-    if run.job.gate:
-        config |= gate_settings(run)
+    config |= gate_settings(run)
     if run.job.probe is not None:
         from reticent.job.probes import probe_inputs
 
@@ -127,7 +126,7 @@ def gather_evidence(run: Run) -> AuditEvidence:
             mode="json",
             include={
                 *("seed", "dedup", "split", "detect", "index", "protect", "model", "recipes", "train", "audit"),
-                *(name for name in ("canaries", "extraction", "gate") if getattr(run.job, name)),
+                *(name for name in ("canaries", "extraction", "gate", "verdict") if getattr(run.job, name)),
             },
         ),
         corpus=corpus_section(run),

@@ -15,7 +15,7 @@ from reticent.core.errors import ArtifactError
 from reticent.job.artefact import Artefact, Step
 from reticent.job.cost_model import training_work
 from reticent.job.dependencies import privacy_of, training_dependencies
-from reticent.job.gates import gate_step
+from reticent.job.gates import gate_settings, gate_step
 from reticent.job.trainings import Training, trainings_of
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ __all__ = ["train_steps"]
 
 def train_steps(run: Run) -> Iterator[Step]:
     """Yield the step of the gates, then one for each training, ``models/MODEL/RECIPE`` (``/seed-N``)."""
-    if run.job.gate:
+    if gate_settings(run):
         yield gate_step(run)
     for training in trainings_of(run.job):
         settings, inputs = training_dependencies(run, training)

@@ -134,3 +134,43 @@ def test_membership_by_kind_of_word_stands_in_a_table_and_a_picture(tmp_path: Pa
     assert "3.100 3.050 to 3.150 6.200" in found
     assert "0.999" not in found  # of few
     assert "rare 0.57 (95 %" in (tmp_path / "report.html").read_text()
+
+
+def test_the_first_screen_is_the_verdict_by_risk(tmp_path: Path) -> None:
+    found = text_of(tmp_path, tiny_audit())
+    table = found.index("identifiers emitted at most 0.05")
+    assert table < found.index("What was found")
+    assert "membership of the person at most 0.6" in found
+    assert "Thresholds are the defaults of Reticent" in found
+    # Of 200 identifiers mlm predicts .45, members .40 more than others: beyond, and so is its verdict.
+    assert "mlm 16 epochs beyond beyond 0.400 (0.360 to 0.440)" in found
+    assert "ppmlm 16 epochs not shown" in found
+    assert "(not shown)" in found or "(within)" in found or "(beyond)" in found  # the person's does not count
+    for advice in ("Share mlm", "Share clm", "Share pp", "may be shared"):
+        assert advice not in found
+
+
+def test_a_number_that_is_not_published_stands_in_no_verdict(tmp_path: Path) -> None:
+    """Fewer than five leaked: the excess is withheld, and the verdict is that of the number all the same."""
+    audit = tiny_audit()
+    for entry in audit["models"]:
+        if entry["recipe"] == "ppmlm":
+            few = {"members": estimate(0.01, 0.0, 0.03), "heldout": estimate(0.01, 0.0, 0.03, n=3),
+                   "excess": estimate(0.0041, -0.03, 0.03)}  # fmt: skip
+            entry["excess"] = dict.fromkeys(("both", "direct", "indirect"), few)
+    found = text_of(tmp_path, audit)
+    assert "0.004" not in found
+    assert "0.0041" not in (tmp_path / "report.json").read_text()
+
+
+def test_a_headline_does_not_contradict_the_excess_over_the_base(tmp_path: Path) -> None:
+    audit = tiny_audit()
+    for entry in audit["models"]:
+        flat = {"members": estimate(0.1), "heldout": estimate(0.1), "excess": estimate(0.0, -0.02, 0.02)}
+        entry["excess"] = dict.fromkeys(("both", "direct", "indirect"), flat)
+        if entry["recipe"] == "ppmlm":
+            entry["over_base"] = {"both": {**flat, "excess": estimate(0.024, 0.003, 0.045)}}
+    found = text_of(tmp_path, audit)
+    assert "ppmlm has learned identifiers of the people it was trained on" in found
+    assert "identifiers (less what the base model predicts) less often (2.4 points, 0.3 to 4.5)" in found
+    assert "No model was found to have learned identifiers" not in found

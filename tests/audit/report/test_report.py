@@ -934,7 +934,8 @@ def test_members_who_can_be_told_are_named_with_an_earlier_checkpoint() -> None:
         "Who took part is distinguishable, better than by chance (50 %): ppclm 80 % (70.0 to 90.0, attack loss)."
         in said["found"]
     )
-    assert "Share ppclm only where it may become known who is in the data." in said["next"]
+    assert "Who is in the data of ppclm can be told, and masking does not close that." in said["next"]
+    assert "Share" not in said["next"]
     assert "ppclm after 4 epochs: not measurably (45.0 to 65.0), with 34 % right instead of 46 %." in said["next"]
 
 

@@ -1,0 +1,218 @@
+"""Verdicts by risk: invented figures, and the verdict that a careful person would give of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from fixtures.audits import evidence, filled, tiny_audit
+
+from reticent.audit.config import VerdictConfig
+from reticent.audit.evidence.audit import ModelEvidence
+from reticent.audit.evidence.extraction import Extraction, Verdict
+from reticent.audit.evidence.risks import ModelRisks
+from reticent.audit.membership.validity import INVALID
+from reticent.audit.risk_verdict import BEYOND, NOT_SHOWN, WITHIN, judge_risks
+from reticent.audit.risks import oriented
+from reticent.audit.stats.estimate import Estimate
+from reticent.core.errors import PolicyError
+
+WHOLE = evidence(tiny_audit())
+#: (value, half the width of the interval, n)
+Figure = tuple[float, float, int]
+W, B, N = WITHIN, BEYOND, NOT_SHOWN
+
+
+def around(value: float, half: float, n: int = 300) -> dict[str, Any]:
+    return {"value": value, "low": value - half, "high": value + half, "n": n}
+
+
+def entry(recipe: str, epoch: int = 8, **figures: Any) -> dict[str, Any]:
+    """A model by its figures: emission, over_base, context, words, person, passages, each (value, half width[, n])."""
+    sides = {"members": around(0.1, 0.05), "heldout": around(0.1, 0.05)}
+    found: dict[str, Any] = {"model": "m", "recipe": recipe, "objective": "clm", "epoch": epoch}
+    for name, field in (("emission", "excess"), ("over_base", "over_base")):
+        if name in figures:
+            found[field] = {"both": {**sides, "excess": around(*figures[name])}}
+    if "context" in figures:
+        top1 = {**sides, "excess": around(*figures["context"])}
+        found["inversion"] = {"direct": {"num_targets": {"members": 90, "heldout": 90}, "all": {"top1": top1}}}
+    counts = {"num_members": 150, "num_nonmembers": 150}
+    if "words" in figures:
+        attack = {"auc": around(*figures["words"]), **counts}
+        found["by_kind"] = {"rare": {"share": 0.1, "attacks": {"loss": attack}}}
+    if "person" in figures:
+        found["membership"] = {"loss": {"auc": around(*figures["person"]), **counts, **figures.get("attack", {})}}
+    if "ledger" in figures:
+        found["ledger"] = figures["ledger"]
+    return found
+
+
+def passages(recipe: str, figure: Any) -> dict[str, Any]:
+    sides = {"members": around(0.01, 0.005), "heldout": around(0.0, 0.005)}
+    rate = {**sides, "excess": around(*figure), "measure": "discoverable", "prefix_tokens": 50, "asked": "all"}
+    return {"model": "m", "recipe": recipe, "epoch": 8, "passages": {"rates": [rate]}}
+
+
+def judged(*models: dict[str, Any], gates: list[dict[str, Any]] | None = None, **figures: Any) -> list[ModelRisks]:
+    """The rows of the table for models; ``passages`` of each is given by recipe."""
+    rows = [passages(recipe, figure) for recipe, figure in figures.get("passages", {}).items()]
+    audit = replace(
+        WHOLE,
+        settings=figures.get("settings", {}),
+        models=[filled(ModelEvidence, one) for one in models],
+        verdict=None if gates is None else filled(Verdict, {"results": gates, "outcome": None}),
+        extraction=filled(Extraction, {"models": rows}) if rows else None,
+    )
+    return judge_risks(audit, figures.get("config")).rows
+
+
+#: A twin in which every attack finds something, and a protected model in which none does.
+LOUD = {"emission": (0.3, 0.05), "context": (0.3, 0.05), "words": (0.9, 0.05), "person": (0.9, 0.05)}
+QUIET = {"emission": (0.0, 0.03), "context": (0.0, 0.03), "words": (0.5, 0.05), "person": (0.5, 0.05)}
+CAUGHT, FREE = (0.2, 0.05), (0.0, 0.005)
+
+#: Name, figures of the protected model over QUIET (None: not measured), of the twin over LOUD (None: no twin), passages
+#: of both, and the verdict: of each risk (emission, context, words, person, passages), and of the model.
+CASES: list[tuple[str, dict[str, Any], dict[str, Any] | None, Any, Any, tuple[str, str, str, str, str], str]] = [
+    ("all quiet, the twin loud", {}, {}, FREE, CAUGHT, (W, W, W, W, W), W),
+    ("no twin", {}, None, FREE, None, (N, N, N, N, N), N),
+    ("a quiet twin", {}, QUIET, FREE, FREE, (N, N, N, N, N), N),
+    ("identifiers learned", {"emission": (0.17, 0.05)}, {}, FREE, CAUGHT, (B, W, W, W, W), B),
+    ("identifiers learned, no twin", {"emission": (0.17, 0.05)}, None, FREE, None, (B, N, N, N, N), B),
+    ("the issue's: 139 of 816 and an area of .997", {"emission": (0.17, 0.03), "person": (0.997, 0.002)}, {}, FREE,
+     CAUGHT, (B, W, W, B, W), B),
+    ("measurably learned, within the threshold", {"over_base": (0.024, 0.021)}, {"over_base": (0.3, 0.05)}, FREE,
+     CAUGHT, (W, W, W, W, W), W),
+    ("more than the base beyond, less than others within", {"over_base": (0.09, 0.03)}, {"over_base": (0.3, 0.05)},
+     FREE, CAUGHT, (B, W, W, W, W), B),
+    ("a wide interval", {"emission": (0.0, 0.09)}, {}, FREE, CAUGHT, (N, W, W, W, W), N),
+    ("over the threshold by chance", {"emission": (0.07, 0.1)}, {}, FREE, CAUGHT, (N, W, W, W, W), N),
+    ("on the threshold", {"emission": (0.03, 0.02)}, {}, FREE, CAUGHT, (W, W, W, W, W), W),
+    ("few people", {"emission": (0.0, 0.01, 6)}, {}, FREE, CAUGHT, (N, W, W, W, W), N),
+    ("few people, and a lot leaked", {"emission": (0.8, 0.1, 6)}, {}, FREE, CAUGHT, (N, W, W, W, W), N),
+    ("read back from context", {"context": (0.2, 0.05)}, {}, FREE, CAUGHT, (W, B, W, W, W), B),
+    ("context not measured", {"context": None}, {}, FREE, CAUGHT, (W, N, W, W, W), N),
+    ("context quiet, and in the twin too", {}, {"context": (0.0, 0.05)}, FREE, CAUGHT, (W, N, W, W, W), N),
+    ("context loud without a twin that is", {"context": (0.2, 0.05)}, {"context": (0.0, 0.05)}, FREE, CAUGHT,
+     (W, B, W, W, W), B),
+    ("rare words tell", {"words": (0.8, 0.05)}, {}, FREE, CAUGHT, (W, W, B, W, W), B),
+    ("rare words tell the other way round", {"words": (0.2, 0.05)}, {"words": (0.1, 0.05)}, FREE, CAUGHT,
+     (W, W, B, W, W), B),
+    ("rare words tell nothing, the twin's the other way", {}, {"words": (0.1, 0.05)}, FREE, CAUGHT,
+     (W, W, W, W, W), W),
+    ("opposite to the twin, and not measurably", {"words": (0.45, 0.08)}, {}, FREE, CAUGHT, (W, W, W, W, W), W),
+    ("measurably opposite to the twin", {"words": (0.35, 0.08)}, {}, FREE, CAUGHT, (W, W, B, W, W), B),
+    ("words not measured", {"words": None}, {}, FREE, CAUGHT, (W, W, N, W, W), N),
+    ("a wide area", {"words": (0.55, 0.12)}, {}, FREE, CAUGHT, (W, W, N, W, W), N),
+    ("the person is told, and that is not closed by masking", {"person": (0.97, 0.02)}, {}, FREE, CAUGHT,
+     (W, W, W, B, W), W),
+    ("the person, the other way, without a twin", {"person": (0.25, 0.05)}, None, FREE, None, (N, N, N, B, N), N),
+    ("the person, just over, without a twin", {"person": (0.62, 0.115)}, None, FREE, None, (N, N, N, N, N), N),
+    ("the person, not measured", {"person": None}, {}, FREE, CAUGHT, (W, W, W, N, W), W),
+    ("an invalid attack says nothing", {"person": (0.99, 0.005), "attack": {"verdict": INVALID, "why": "x"}}, {}, FREE,
+     CAUGHT, (W, W, W, N, W), W),
+    ("passages come back", {}, {}, (0.05, 0.02), CAUGHT, (W, W, W, W, B), B),
+    ("passages come back, no twin", {}, None, (0.05, 0.02), None, (N, N, N, N, B), B),
+    ("passages not asked for", {}, {}, None, None, (W, W, W, W, N), N),
+    ("passages: the twin gives none either", {}, {}, FREE, (0.0, 0.005), (W, W, W, W, N), N),
+    ("passages: too few to say", {}, {}, (0.0, 0.02), CAUGHT, (W, W, W, W, N), N),
+    ("a broken rule", {"ledger": {"eligible": 9, "protected": 3, "targets": 9, "violations": 1}}, {}, FREE, CAUGHT,
+     (W, W, W, W, W), B),
+    ("beyond and not shown: the worse", {"emission": (0.2, 0.05), "context": None}, {}, FREE, CAUGHT,
+     (B, N, W, W, W), B),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("protected", "twin", "own", "others", "risks", "outcome"), [row[1:] for row in CASES],
+                         ids=[row[0] for row in CASES])  # fmt: skip
+def test_the_verdict_is_that_of_a_careful_person(
+    protected: dict[str, Any],
+    twin: dict[str, Any] | None,
+    own: Any,
+    others: Any,
+    risks: tuple[str, ...],
+    outcome: str,
+) -> None:
+    figures = {name: value for name, value in (QUIET | protected).items() if value is not None}
+    models = [entry("ppclm", **figures)]
+    if twin is not None:
+        models.append(entry("clm", **(LOUD | twin)))
+    known = {name: figure for name, figure in (("ppclm", own), ("clm", others)) if figure is not None}
+    row = judged(*models, passages=known)[0]
+    assert tuple(result.outcome for result in row.results) == risks
+    assert row.outcome == outcome
+    assert row.reason
+    assert row.change
+
+
+def test_there_are_forty_cases() -> None:
+    assert len(CASES) + len(MORE) >= 40
+
+
+#: Name, models, other arguments, and the verdicts of the models.
+MORE: list[tuple[str, list[dict[str, Any]], dict[str, Any], list[str]]] = [
+    ("an unprotected model that leaks", [entry("clm", **LOUD)], {}, [B]),
+    ("an unprotected model that is quiet proves nothing", [entry("clm", **QUIET)], {}, [N]),
+    ("an earlier checkpoint does not count", [entry("ppclm", 4, **LOUD), entry("ppclm", **QUIET), entry("clm", **LOUD)],
+     {}, [N, B]),
+    ("a failed gate reaches the verdict", [entry("ppclm", **QUIET), entry("clm", **LOUD)],
+     {"gates": [{"measure": "membership_auc", "recipe": "ppclm", "model": "m", "outcome": "fail"}],
+      "passages": {"ppclm": FREE, "clm": CAUGHT}}, [B, B]),
+    ("a required gate without power reaches it too", [entry("ppclm", **QUIET), entry("clm", **LOUD)],
+     {"gates": [{"measure": "excess_leakage", "recipe": "ppclm", "model": "m", "outcome": "no power",
+                 "required": True}], "passages": {"ppclm": FREE, "clm": CAUGHT}}, [N, B]),
+    ("a gate of another recipe does not", [entry("ppclm", **QUIET), entry("clm", **LOUD)],
+     {"gates": [{"measure": "membership_auc", "recipe": "clma", "model": "m", "outcome": "fail"}],
+      "passages": {"ppclm": FREE, "clm": CAUGHT}}, [W, B]),
+    ("the person counts where it was declared", [entry("ppclm", **(QUIET | {"person": (0.97, 0.02)})),
+                                                 entry("clm", **LOUD)],
+     {"passages": {"ppclm": FREE, "clm": CAUGHT}, "settings": {"verdict": {"risks": ["emission", "person"]}}}, [B, B]),
+    ("a threshold of the institution's own", [entry("ppclm", **(QUIET | {"emission": (0.17, 0.02)})),
+                                              entry("clm", **LOUD)],
+     {"settings": {"verdict": {"risks": ["emission"], "emission": 0.2}}}, [W, B]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("models", "more", "outcomes"), [row[1:] for row in MORE], ids=[row[0] for row in MORE])
+def test_verdicts_of_several_models(models: list[dict[str, Any]], more: dict[str, Any], outcomes: list[str]) -> None:
+    assert [row.outcome for row in judged(*models, **more)] == outcomes
+
+
+def test_a_sentence_says_why_and_what_would_change_it() -> None:
+    (row,) = judged(entry("ppclm", **QUIET))
+    assert "there is no unprotected twin" in row.reason
+    assert "one more training and its scoring" in row.change
+    row, _ = judged(entry("ppclm", **(QUIET | {"emission": (0.2, 0.05)})), entry("clm", **LOUD))
+    assert row.reason == "beyond the threshold: identifiers emitted"
+    assert "fewer epochs" in row.change
+
+
+def test_an_area_is_read_the_way_that_the_twin_shows() -> None:
+    def area(value: float, half: float) -> Estimate:
+        return Estimate(value=value, low=value - half, high=value + half, n=300)
+
+    assert oriented(area(0.4, 0.1), area(0.9, 0.05)) == area(0.4, 0.1)
+    assert oriented(area(0.4, 0.1), area(0.1, 0.05)).value == pytest.approx(0.6)
+    assert oriented(area(0.3, 0.1), area(0.9, 0.05)).value == pytest.approx(0.7)  # measurably on the other side
+    alone = oriented(area(0.25, 0.1), None)
+    assert (alone.value, alone.low, alone.high) == pytest.approx((0.75, 0.75 - 0.11436, 0.75 + 0.11436), abs=1e-4)
+    assert oriented(area(0.25, 0.1), area(0.5, 0.1)) == alone  # a twin that says nothing is none
+
+
+@pytest.mark.parametrize("wrong", [{"risks": ["fame"]}, {"emission": 0.0}, {"words": 0.5}, {"person": 1.1}])
+def test_thresholds_that_mean_nothing_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(PolicyError):
+        VerdictConfig(**wrong)
+
+
+def test_of_several_trainings_the_worst_counts() -> None:
+    audit = tiny_audit()
+    audit["models"] = [{**m, "seed": seed} for m in audit["models"] for seed in (1, 2)]
+    for one in audit["models"]:
+        if one["recipe"] == "ppmlm" and one["seed"] == 2:
+            one["excess"] = {"both": {**one["excess"]["both"], "excess": around(0.4, 0.05)}}
+    rows = {(row.objective, row.recipe): row for row in judge_risks(evidence(audit)).rows}
+    assert rows["mlm", "ppmlm"].outcome == BEYOND
+    assert len(rows) == 4
