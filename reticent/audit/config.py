@@ -35,7 +35,7 @@ __all__ = [
 
 AtLeastOne = Annotated[int, Field(ge=1)]
 Init = Literal["type", "uniform", "mean"]
-RiskName = Literal["emission", "context", "words", "person", "passages"]
+RiskName = Literal["emission", "context", "words", "individual", "passages"]
 #: Tokens of the target that a masked model does not see while it predicts one of them: all; that one; that one and
 #: those after it.
 Masking = Literal["together", "one_by_one", "left_to_right"]
@@ -357,10 +357,10 @@ class VerdictConfig(Section):
 
     risks: tuple[RiskName, ...] = Field(
         default=("emission", "context", "words", "passages"),
-        description="those whose worst is the model's verdict; the person's membership is shown all the same",
+        description="those whose worst is the model's verdict; membership of the individual is shown all the same",
     )
     emission: float = Field(default=0.05, gt=0, le=1, description="one identifier in twenty, less what others leak")
     context: float = Field(default=0.05, gt=0, le=1, description="one identifier in twenty is told from its decoys")
     words: float = Field(default=0.6, gt=0.5, le=1, description="area of an attack by identifying words alone")
-    person: float = Field(default=0.6, gt=0.5, le=1, description="area of an attack by the whole text")
+    individual: float = Field(default=0.6, gt=0.5, le=1, description="area of an attack by the whole text")
     passages: float = Field(default=0.01, gt=0, le=1, description="one passage in a hundred comes back word for word")

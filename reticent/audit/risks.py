@@ -88,7 +88,7 @@ def _words(subject: Subject) -> Iterator[Number]:
             yield Number(f"membership by {kind} words alone, attack {name}", attack.auc, CHANCE)
 
 
-def _person(subject: Subject) -> Iterator[Number]:
+def _individual(subject: Subject) -> Iterator[Number]:
     model = subject.model
     for name, attack in model.membership.items():
         why = attack.why or "the two sides differ without the model" if attack.verdict == INVALID else None
@@ -137,10 +137,10 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 lowered_by="a recipe that protects direct and indirect identifiers, or fewer epochs",
             ),
             Risk(
-                name="person",
+                name="individual",
                 title="membership of the person",
                 about="does the whole text tell who was trained on? Masking does not close this.",
-                numbers=_person,
+                numbers=_individual,
                 measured_by="audit.attacks and [audit.shadow]",
                 lowered_by="differential privacy, more people or fewer epochs; masking does not close it",
                 gates=("membership_auc", "membership_tpr"),

@@ -168,7 +168,7 @@ MORE: list[tuple[str, list[dict[str, Any]], dict[str, Any], list[str]]] = [
       "passages": {"ppclm": FREE, "clm": CAUGHT}}, [W, B]),
     ("the person counts where it was declared", [entry("ppclm", **(QUIET | {"person": (0.97, 0.02)})),
                                                  entry("clm", **LOUD)],
-     {"passages": {"ppclm": FREE, "clm": CAUGHT}, "settings": {"verdict": {"risks": ["emission", "person"]}}}, [B, B]),
+     {"passages": {"ppclm": FREE, "clm": CAUGHT}, "settings": {"verdict": {"risks": ["emission", "individual"]}}}, [B, B]),
     ("a threshold of the institution's own", [entry("ppclm", **(QUIET | {"emission": (0.17, 0.02)})),
                                               entry("clm", **LOUD)],
      {"settings": {"verdict": {"risks": ["emission"], "emission": 0.2}}}, [W, B]),
@@ -201,7 +201,7 @@ def test_an_area_is_read_the_way_that_the_twin_shows() -> None:
     assert oriented(area(0.25, 0.1), area(0.5, 0.1)) == alone  # a twin that says nothing is none
 
 
-@pytest.mark.parametrize("wrong", [{"risks": ["fame"]}, {"emission": 0.0}, {"words": 0.5}, {"person": 1.1}])
+@pytest.mark.parametrize("wrong", [{"risks": ["fame"]}, {"emission": 0.0}, {"words": 0.5}, {"individual": 1.1}])
 def test_thresholds_that_mean_nothing_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(PolicyError):
         VerdictConfig(**wrong)

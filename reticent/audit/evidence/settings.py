@@ -65,7 +65,7 @@ PUBLISHED_SETTINGS: Mapping[str, frozenset[str]] = {
         "audit.shadow": "recipes num_shadows attacks rmia_slope population keep_models",
         "canaries": "num arms repetitions num_references guesses delta",
         "extraction": "prefix_tokens suffix_tokens temperature top_k num_queries probability num_passages",
-        "verdict": "risks emission context words person passages",
+        "verdict": "risks emission context words individual passages",
         "gate": "measure at_most recipes attack arm part required",
         "probe": "targets levels associates given language beam_sizes longest masking num_bootstrap device "
         "batch_tokens bf16 small_cell soft_prompt soft_subjects soft_epochs",

@@ -200,7 +200,7 @@ def _gap_and_spread(numbers: np.ndarray, is_in: np.ndarray) -> tuple[np.ndarray,
 def exposed_d_primes(numbers: np.ndarray, is_in: np.ndarray) -> np.ndarray:
     """Return d' of the most exposed tenth, by the half of the shadows that did not choose them: both halves' together.
 
-    Shadows come in pairs, so each half knows of everybody a model with and one without them.
+    Shadows come in pairs, so each half knows of each individual a model with and one without them.
     """
     _, spread = _gap_and_spread(numbers, is_in)
     halves = [np.flatnonzero(np.arange(len(is_in)) // 2 % 2 == half) for half in (0, 1)]
