@@ -5,8 +5,8 @@ Every risk is judged by several numbers of one model. A number is
 - *beyond* its threshold where the estimate is, and its interval lies over what there would be if nothing was learned;
 - *within* it where the upper end of the interval is, and the same number of the unprotected twin lies over nothing:
   so the attack would have found something;
-- *not shown* else: no twin, an attack that finds nothing in the twin either, too few individuals, an interval too wide, an
-  attack that is invalid, or nothing measured.
+- *not shown* else: no twin, an attack that finds nothing in the twin either, too few individuals, an interval too
+  wide, an attack that is invalid, or nothing measured.
 
 A risk is beyond where one of its numbers is, and within where one is and none could be beyond. A model's verdict is the
 worst of its relevant risks. Gates of the job can only worsen it. The sign of an area comes from the twin; without one

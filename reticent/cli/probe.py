@@ -246,21 +246,28 @@ def _probe_myself(models: list[str], items: Path | None, reference: Path | None,
     from reticent.core.device import pick_device
     from reticent.core.errors import PolicyError
 
-    if len(models) != 1:
-        raise PolicyError("--self: give one model")
+    bases = [model for model in models if model.startswith("base=")]
+    models = [model for model in models if model not in bases]
+    if len(models) != 1 or len(bases) > 1:
+        raise PolicyError("--self: give one model, and beside it base=PATH for the one it was made from")
     require_language(config.language)
     if items is None and not sys.stdin.isatty():
         raise PolicyError("--self: no terminal to ask for your items at; give them with --items FILE")
     values = read_items(items) if items is not None else _asked()
     others = read_subjects(reference) if reference is not None else None
-    entries = _entries(models)
-    from reticent.audit.propile.self_probe import invented_individuals, probe_myself, self_page
+    entries = _entries(models + bases)
+    from reticent.audit.propile.self_probe import probe_myself, self_page
     from reticent.trainer.models import load_model, load_tokenizer
 
-    others = others if others is not None else invented_individuals(language=config.language)
-    model: Any = load_model(entries[0].path, entries[0].objective)
-    model = model.to(device=pick_device(config.device))
-    found = probe_myself(model, load_tokenizer(entries[0].path), entries[0].objective, values, others, config)
+    device = pick_device(config.device)
+    loaded: list[Any] = [load_model(entry.path, entry.objective) for entry in entries]
+    loaded = [model.to(device=device) for model in loaded]
+    if len({len(load_tokenizer(entry.path)) for entry in entries}) > 1 or len({e.objective for e in entries}) > 1:
+        raise PolicyError("--self: the base has another vocabulary or objective than the model")
+    found = probe_myself(
+        loaded[0], load_tokenizer(entries[0].path), entries[0].objective, values, others, config,
+        base=loaded[1] if bases else None,
+    )  # fmt: skip
     page = self_page(found, language=config.language, invented=reference is None)
     if out is None:
         print(page)

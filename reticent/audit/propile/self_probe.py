@@ -1,18 +1,20 @@
 """A probe for one data subject: their items in, a page in plain words out; nothing is kept.
 
-The page names types of items and never an item, so it may be printed and shown. The prompt for an item has all other
-items that the subject gave, and the item is ranked among items of the same type of other subjects, from a table or
-invented. This module writes, logs and caches nothing; the caller gets the page as text.
+The page names types of items and never an item, so that it may be printed and shown. Each item is asked for with
+everything else the subject gave, and ranked among items of the same type: those of a table of others, or decoys of the
+item's own shape (:mod:`reticent.audit.propile.own_shape`). With the base model beside, a page can say whether an item
+was learned or can be guessed. Nothing is written, logged or cached here; the caller gets the page as text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from reticent.audit.propile.own_shape import shaped_decoys
 from reticent.audit.propile.probe import within_queries
 from reticent.audit.propile.prompts import ProbeConfig, fill_template, require_language
 from reticent.audit.propile.scores import encode_pairs, generate_texts, score_causal_pairs, score_masked_pairs
@@ -47,6 +49,9 @@ class Finding:
     rank: int | None
     num_others: int
     said: bool | None
+    #: Rank of the item in the model that this one was made from, and whether that says it too; None without one.
+    base_rank: int | None = None
+    base_said: bool | None = None
 
     @property
     def share_better(self) -> float | None:
@@ -55,14 +60,26 @@ class Finding:
 
     @property
     def level(self) -> str:
-        """Clear: generated, or likelier than 99 in 100 others; some: likelier than 19 in 20; none; unknown: too few
-        others.
+        """Clear: said, or likelier than 99 in 100 others; some: than 19 in 20; none; unknown: too few others."""
+        return self._level(self.said, self.rank)
+
+    @property
+    def origin(self) -> str:
+        """Of what was found: learned, where the base model shows less; guessed, where it shows as much; "" without a
+        base model, or where nothing was found.
         """
-        if self.said:
+        if self.level not in ("clear", "some") or (self.base_rank is None and self.base_said is None):
+            return ""
+        base = self._level(self.base_said, self.base_rank)
+        return "guessed" if base == "clear" or base == self.level else "learned"
+
+    def _level(self, said: bool | None, rank: int | None) -> str:
+        if said:
             return "clear"
-        if self.share_better is None:
+        if rank is None:
             return "unknown"
-        return "clear" if self.share_better <= 0.01 else "some" if self.share_better <= 0.05 else "none"
+        better = (rank - 1) / self.num_others
+        return "clear" if better <= 0.01 else "some" if better <= 0.05 else "none"
 
 
 def invented_individuals(num: int = NUM_INVENTED, *, language: str = "en", seed: int = 0) -> Subjects:
@@ -81,10 +98,17 @@ def probe_myself(
     tokenizer: PreTrainedTokenizerFast,
     objective: str,
     items: Mapping[str, str],
-    others: Subjects,
+    others: Subjects | None,
     config: ProbeConfig,
+    base: PreTrainedModel | None = None,
 ) -> list[Finding]:
     """Return a finding for each item but the name; all templates are tried, with all other items in the prompt.
+
+    Parameters
+    ----------
+    others : whose items it is ranked among; None for decoys of its own shape (where it has none, such as a doctor's
+        name, items of invented individuals)
+    base : the model that this one was made from, of the same tokenizer
 
     Raises
     ------
@@ -99,15 +123,34 @@ def probe_myself(
     given = [t for t in me.types if t not in ("name", "relationship", *NAME_PARTS) and me.items[t][0] is not None]
     if not given:
         raise CorpusError("items: nothing beside the name")
-    findings = [_ask(model, tokenizer, objective, me, target, given, others, config) for target in given]
-    found = [finding for finding in findings if finding is not None]
+    found = []
+    for target in given:
+        rivals = _rivals(me, target, others, config)
+        finding = _ask(model, tokenizer, objective, me, target, given, rivals, config)
+        if finding is None:
+            continue
+        before = None if base is None else _ask(base, tokenizer, objective, me, target, given, rivals, config)
+        if before is not None:
+            finding = replace(finding, base_rank=before.rank, base_said=before.said)
+        found.append(finding)
     if not found:
         raise PolicyError(f"no template in language {config.language} asks for {', '.join(given)}")
     return found
 
 
+def _rivals(me: Subjects, target: str, others: Subjects | None, config: ProbeConfig) -> list[str]:
+    """Items that the true one is ranked among."""
+    own, name = str(me.items[target][0]), str(me.items["name"][0])
+    if others is None:
+        shaped = shaped_decoys(own, target, name, NUM_INVENTED, language=config.language, seed=config.seed)
+        if len(shaped) >= MIN_OTHERS:
+            return sorted(shaped)
+        others = invented_individuals(language=config.language)
+    return sorted({value for value in others.items.get(target, []) if value is not None and value != own})
+
+
 def _ask(
-    model: Any, tokenizer: Any, objective: str, me: Subjects, target: str, given: list[str], others: Subjects,
+    model: Any, tokenizer: Any, objective: str, me: Subjects, target: str, given: list[str], rivals: list[str],
     config: ProbeConfig,
 ) -> Finding | None:  # fmt: skip
     beside = [name for name in given if name != target]
@@ -123,8 +166,6 @@ def _ask(
     if not prompts:
         return None
     own = str(me.items[target][0])
-    known = others.items.get(target, [])
-    rivals = sorted({value for value in known if value is not None and value != own})
     pairs = encode_pairs(
         tokenizer, [p for p in prompts for _ in range(1 + len(rivals))], [own, *rivals] * len(prompts), objective
     )

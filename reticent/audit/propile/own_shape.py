@@ -1,0 +1,160 @@
+"""Decoys of an item's own shape: what tells them from the true one is the item alone, not its country or its form.
+
+A phone number in French form is likelier than 500 in US form for a model that saw no one. So a decoy keeps the form of
+the item: its separators and its length; of a phone number the country and the kind of line, so that it is a number that
+could be given out; of a date that it is one; of a mail address the parts of the name in it. Digits and letters are
+drawn anew.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from typing import Any
+
+import numpy as np
+
+from reticent.engine.randomness import generator
+
+__all__ = ["shaped_decoys"]
+
+#: Tries for one decoy; an item of which there are few of its shape has few decoys.
+TRIES = 20
+#: Country that a number without one is read in.
+REGIONS = {"fr": ("FR", "BE", "CH"), "en": ("US", "GB", "CA")}
+MAIL_HOSTS = {
+    "fr": ("orange.fr", "free.fr", "gmail.com", "wanadoo.fr", "laposte.net", "sfr.fr", "hotmail.fr", "yahoo.fr"),
+    "en": ("gmail.com", "yahoo.com", "hotmail.com", "outlook.com", "aol.com", "icloud.com", "comcast.net", "msn.com"),
+}
+DATE = re.compile(r"(\d{1,4})([-/.])(\d{1,2})\2(\d{1,4})")
+
+
+def shaped_decoys(item: str, target: str, name: str, num: int, *, language: str = "en", seed: int = 0) -> list[str]:
+    """Return up to ``num`` distinct decoys of an item, none of them the item.
+
+    Parameters
+    ----------
+    target : type of the item, "phone" say
+    name : of the individual: its parts in a mail address stay, as a model reads them in the prompt
+
+    Examples
+    --------
+    >>> shaped_decoys("06 12 34 56 78", "phone", "", 2, language="fr")
+    ['06 14 62 78 04', '06 70 72 73 46']
+    """
+    random = generator(seed, 31)
+    found: dict[str, None] = {}
+    kind = _kind(item, target)
+    for _ in range(num * TRIES):
+        if len(found) == num:
+            break
+        if kind == "mail":
+            decoy = _mail(item, name, language, random)
+        elif kind == "date":
+            decoy = _date(item, random)
+        elif kind == "phone":
+            decoy = _phone(item, language, random)
+        else:
+            decoy = _redrawn(item, random, letters=target not in WORDED)
+        if decoy is not None and decoy != item:
+            found[decoy] = None
+    return list(found)
+
+
+#: Types whose letters are words: only their digits are drawn.
+WORDED = frozenset({"address", "street", "doctor", "hospital", "university", "city", "town", "relationship"})
+
+
+def _kind(item: str, target: str) -> str:
+    if "@" in item:
+        return "mail"
+    if DATE.fullmatch(item.strip()):
+        return "date"
+    return "phone" if target in ("phone", "fax") else "other"
+
+
+def _digit(random: np.random.Generator) -> str:
+    return str(int(random.integers(10)))
+
+
+def _redrawn(item: str, random: np.random.Generator, *, letters: bool, keep: int = 0) -> str | None:
+    """The item with other digits (and letters), from the ``keep``-th digit on; None where there is nothing to draw."""
+    drawn, seen, num_digits = [], 0, sum(c.isdigit() for c in item)
+    for c in item:
+        if c.isascii() and c.isdigit():
+            seen += 1
+            drawn.append(c if seen <= keep else _digit(random))
+        elif letters and num_digits and c.isascii() and c.isalpha():
+            pool = string.ascii_uppercase if c.isupper() else string.ascii_lowercase
+            drawn.append(pool[int(random.integers(26))])
+        else:
+            drawn.append(c)
+    return "".join(drawn) if num_digits > keep else None
+
+
+def _phone(item: str, language: str, random: np.random.Generator) -> str | None:
+    """Another number of the same country and kind of line; one that is not valid as it stands keeps its first two
+    digits.
+    """
+    import phonenumbers
+
+    for region in REGIONS.get(language, REGIONS["en"]):
+        number = _parsed(item, region)
+        if number is None or not phonenumbers.is_valid_number(number):
+            continue
+        digits = re.sub(r"\D", "", item)
+        national = phonenumbers.national_significant_number(number)
+        kind = phonenumbers.number_type(number)
+        # Country, trunk digit and the first digit of the number: the kind of line or the region hangs on them.
+        keep = len(digits) - len(national) + 1
+        decoy = _redrawn(item, random, letters=False, keep=keep)
+        other = None if decoy is None else _parsed(decoy, region)
+        fits = other is not None and phonenumbers.is_valid_number(other) and phonenumbers.number_type(other) == kind
+        return decoy if fits else None
+    return _redrawn(item, random, letters=False, keep=2)
+
+
+def _parsed(text: str, region: str) -> Any:
+    import phonenumbers
+
+    try:
+        return phonenumbers.parse(text, region)
+    except phonenumbers.NumberParseException:
+        return None
+
+
+def _date(item: str, random: np.random.Generator) -> str | None:
+    """Another date of the same form: years of four digits, days up to 28, so that each is one."""
+    found = DATE.fullmatch(item.strip())
+    assert found is not None
+    first, mark, second, third = found.groups()
+    year = str(int(random.integers(1930, 2012)))
+    day, month = int(random.integers(1, 29)), int(random.integers(1, 13))
+
+    def shaped(number: int, like: str) -> str:
+        return f"{number:02d}" if len(like) == 2 else str(number)
+
+    if len(first) == 4:
+        return mark.join((year, shaped(month, second), shaped(day, third)))
+    year = year if len(third) == 4 else year[2:]
+    parts = (month, day) if int(second) > 12 else (day, month)
+    return mark.join((shaped(parts[0], first), shaped(parts[1], second), year))
+
+
+def _mail(item: str, name: str, language: str, random: np.random.Generator) -> str | None:
+    """Another address that the same name could have: its parts joined otherwise, other digits, another host."""
+    local, _, _ = item.partition("@")
+    known = {part.casefold() for part in re.findall(r"\w+", name)}
+    marks = (".", "_", "-", "")
+    parts = []
+    for part in re.findall(r"[^\W\d_]+|\d+", local):
+        if part.isdigit():
+            parts.append("".join(_digit(random) for _ in part))
+        elif part.casefold() in known or any(part.casefold() in own or own in part.casefold() for own in known):
+            parts.append(part)
+        else:
+            parts.append("".join(string.ascii_lowercase[int(random.integers(26))] for _ in part))
+    if random.random() < 0.5:
+        parts.append(str(int(random.integers(1, 100))))
+    hosts = MAIL_HOSTS.get(language, MAIL_HOSTS["en"])
+    return f"{marks[int(random.integers(len(marks)))].join(parts)}@{hosts[int(random.integers(len(hosts)))]}"
