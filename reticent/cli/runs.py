@@ -215,6 +215,14 @@ def protect(
             "Exit 1 if a token of an identifier could be a target.",
         ),
     ] = False,
+    copy_members: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Then copy the members' tokens with their ids to FOLDER/MODEL, for a machine that trains and must not "
+            "see the documents of others.",
+        ),
+    ] = None,
     settings: Set = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -222,6 +230,8 @@ def protect(
     """Flag every token that must never be a target, for each base model's tokenizer.
 
     A sample of the documents is held to its text each time, all of them with --verify.
+
+    Another machine trains on: reticent protect run --copy-members to-the-gpu
     """
     from reticent.core.errors import PolicyError
 
@@ -237,6 +247,10 @@ def protect(
         values["model"] = _models(job_of(values, None), model, recipe or [])
     job = job_of(values, [*changes, *(settings or [])])
     _execute(job, "protect", quiet, as_json and not verify)
+    if copy_members is not None:
+        from reticent.job.stages.protect import copy_members_tokens
+
+        copy_members_tokens(job, copy_members)
     if verify:
         verify_text(job, quiet, as_json)
 

@@ -95,6 +95,7 @@ class PackedTokens:
     stored : StoredIds
     documents : int64 array, shape (num_documents,): rows of the documents of ``stored``
     individual : uint32 array, shape (num_documents,)
+    firsts : int64 array, shape (num_documents,): first token of each, by number of ``stored``
     direct, indirect : uint64 arrays, one bit a token of the view
     doc_offsets : int64 array, shape (num_documents + 1,)
         Tokens as the view numbers them.
@@ -108,8 +109,8 @@ class PackedTokens:
         num_documents = len(stored.doc_offsets) - 1
         if not _ascends(self.documents, num_documents):
             raise ArtifactError(f"{folder / 'view.parquet'}: names documents that are not there; damaged")
-        self._firsts = stored.doc_offsets[self.documents]
-        lengths = stored.doc_offsets[self.documents + 1] - self._firsts
+        self.firsts = stored.doc_offsets[self.documents]
+        lengths = stored.doc_offsets[self.documents + 1] - self.firsts
         self.doc_offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         num_tokens = int(self.doc_offsets[-1])
         self.direct, self.indirect = (_bits(folder, name, num_tokens) for name in PLANES)
@@ -126,7 +127,7 @@ class PackedTokens:
         out: tuple[np.ndarray, np.ndarray, np.ndarray],
     ) -> None:
         """Write windows to ids (int64), words (int32) and flags (uint8), each (B, T); see `gather_packed`."""
-        stored, firsts = self.stored, self._firsts[documents]
+        stored, firsts = self.stored, self.firsts[documents]
         gather_packed(
             stored.ids, stored.high, stored.begins, stored.outside, self.direct, self.indirect, stored.ranks,
             stored.exceptions, stored.passed, firsts, firsts + (starts - self.doc_offsets[documents]), starts, lengths,
@@ -142,19 +143,24 @@ class PackedTokens:
 
     def blocks(self, name: str) -> Iterator[np.ndarray]:
         """Yield the entries of a column of `TokenStore`, whole documents at a time, in order; of none, one block."""
+        for first, end in self.runs():
+            yield self.block(name, first, end)
+
+    def runs(self) -> Iterator[tuple[int, int]]:
+        """Yield first and end of documents that are unpacked together; of none, one empty run."""
         num_documents = len(self.doc_offsets) - 1
         first = 0
         while True:
             full = self.doc_offsets[first] + TOKENS_AT_ONCE
             end = min(max(int(np.searchsorted(self.doc_offsets, full, "right")) - 1, first + 1), num_documents)
-            yield self.block(name, first, end)
+            yield first, end
             if end == num_documents:
                 return
             first = end
 
     def block(self, name: str, first: int, end: int) -> np.ndarray:
         """Return the entries of a column of the documents from ``first`` to ``end``."""
-        stored, offsets, firsts = self.stored, self.doc_offsets[first : end + 1], self._firsts[first:end]
+        stored, offsets, firsts = self.stored, self.doc_offsets[first : end + 1], self.firsts[first:end]
         start, stop = int(offsets[0]), int(offsets[-1])
         if name == "input_ids":
             if self._is_run(first, end) and not stored.is_wide:
@@ -169,12 +175,17 @@ class PackedTokens:
             return words
         if name == "ngram_starts":
             column = np.zeros(stop - start, dtype=np.uint8)
-            known = slice(*np.searchsorted(self._ngram_tokens, [start, stop]))
-            column[self._ngram_tokens[known] - start] = self._ngram_lengths[known]
+            tokens, known = self.ngrams(first, end)
+            column[tokens] = known
             return column
         flags = np.empty(stop - start, dtype=np.uint8)
         unpack_flags(self.direct, self.indirect, start, flags)
         return flags
+
+    def ngrams(self, first: int, end: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return where n-grams start in these documents, counted from their first token, and their lengths."""
+        own = slice(*np.searchsorted(self._ngram_tokens, self.doc_offsets[[first, end]]))
+        return self._ngram_tokens[own] - self.doc_offsets[first], self._ngram_lengths[own]
 
     def _is_run(self, first: int, end: int) -> bool:
         """Whether these documents follow each other in ``stored``, too."""

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from benchmarks.detection_corpora import CORPORA, read_case
 from benchmarks.escape_tokenizers import KINDS, published_tokenizers, tokenizer_json
 from reticent.core.errors import ArtifactError, CorpusError
+from reticent.engine import packed as packed_module
 from reticent.engine import views as views_module
 from reticent.engine.corpus import open_corpus
 from reticent.engine.detect import detect_spans
@@ -33,6 +34,7 @@ from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.split import SplitConfig, split_individuals
 from reticent.engine.store import TokenStore, open_tokens
 from reticent.engine.text_pass import Encoding, TextPass
+from reticent.engine.token_copy import copy_tokens
 from reticent.engine.tokens import write_tokens
 from reticent.engine.views import NumberedCorpus, write_view
 
@@ -212,6 +214,26 @@ def test_what_is_made_is_the_same_bytes_for_any_number_of_threads_and_any_part(t
             }
     assert all(len(content) == 1 for content in made.values())
     assert len(made) >= 15
+
+
+@pytest.mark.parametrize("at_once", [1, 40, 1 << 20])
+@pytest.mark.parametrize("tokenizer", ["superword BPE", "WordPiece, uncased", "wide"])
+def test_a_copy_is_what_the_text_of_these_documents_gives(
+    tmp_path: Path, tokenizer: str, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "th\x0be patient was seen by Dr. «Smith|NAME» on 12/«05|DATE» b"
+    people = ("p0", "held0", "p1", "held1", "p2")
+    documents = [(people[i % 5], f"{said * (i % 3)} a rare{i} the ward b") for i in range(33)]
+    views = Views(case_of(tmp_path, documents), TOKENIZERS[tokenizer], Policy(n=2))
+    views.view("train", (MEMBERS,))
+    _, counts = views.of_text("text", (MEMBERS,))
+    monkeypatch.setattr(packed_module, "TOKENS_AT_ONCE", at_once)
+    (tmp_path / "copy").mkdir()
+    found = copy_tokens(views.folder / "train", tmp_path / "copy")
+    assert found == {name: counts[name] for name in found}
+    files = [{p.name: p.read_bytes() for p in (tmp_path / name).iterdir()} for name in ("copy", "text")]
+    assert files[0] == files[1]
+    assert open_tokens(tmp_path / "copy").num_documents == counts["documents"]
 
 
 def test_documents_without_a_token_are_refused_where_they_count(tmp_path: Path) -> None:

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fixtures.command import command
 from fixtures.jobs import Values, changed, make_hospital, run, values_of
 from fixtures.models import toy_model, toy_tokenizer
 
+from reticent.core.artifact import read_manifest
 from reticent.core.errors import ReticentError
 from reticent.engine.store import open_tokens
 from reticent.job.config import parse_job
@@ -85,6 +87,16 @@ def test_shadows_of_a_recipe_have_its_protection(values: Values) -> None:
     job = parse_job({**values, "audit": {"shadow": {"recipes": ["strict", "same"], "num_shadows": 4}}})
     names = {shadow.recipe: shadow.tokens for shadow in shadows_of(Run(job)) if shadow.number == 0}
     assert names == {"strict": f"tokens/toy/{OWN}-shadow-00", "same": "tokens/toy/train-shadow-00"}
+
+
+def test_a_copy_of_the_members_tokens_trains_alone(values: Values, tmp_path: Path) -> None:
+    assert command("protect", Path(values["out"]), "--copy-members", tmp_path / "copy", "--quiet") == 0
+    copy, view = open_tokens(tmp_path / "copy/toy"), open_tokens(Path(values["out"]) / "tokens/toy/train")
+    assert copy.flags_fingerprint() == view.flags_fingerprint()
+    assert copy.text_fingerprint() == view.text_fingerprint()
+    assert copy.doc_ids.equals(view.doc_ids)
+    assert copy.num_documents < open_tokens(Path(values["out"]) / "tokens/toy/audit").num_documents
+    assert read_manifest(tmp_path / "copy/toy").kind == "tokens"
 
 
 @pytest.mark.parametrize(

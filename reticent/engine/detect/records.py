@@ -20,11 +20,11 @@ import pyarrow.csv as csv
 import pyarrow.parquet as pq
 
 from reticent.core.errors import CorpusError, PolicyError
-from reticent.engine.corpus import SOURCE_COLUMN
 from reticent.engine.detect.common import read_common_words
 from reticent.engine.detect.detector import spans_batch
 from reticent.engine.identity import Ids, as_read, check_choice, fold_ids
 from reticent.engine.schema import type_name
+from reticent.engine.sources.columns import SOURCE_COLUMN
 
 if TYPE_CHECKING:
     from reticent._rust import CommonWords, Records

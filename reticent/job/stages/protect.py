@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from reticent.engine.protect import Policy
     from reticent.engine.rewrite import TextStyle
     from reticent.engine.split import Individuals
-    from reticent.job.config import ModelSection
+    from reticent.job.config import Job, ModelSection
     from reticent.job.run import Run
 
-__all__ = ["digest_of", "protect_steps", "view_inputs", "write_view_of"]
+__all__ = ["copy_members_tokens", "digest_of", "protect_steps", "view_inputs", "write_view_of"]
 
 #: Below this share of words that stay usable as targets, a run warns.
 LITTLE_RETENTION = 0.4
@@ -191,6 +191,18 @@ def _build_view(run: Run, model: ModelSection, variant: _Variant, folder: Path, 
     counts["text_check"] = checked.to_dict()
     if variant.splits == (MEMBERS,):
         _warn_of_policy(run, model, policy, counts)
+
+
+def copy_members_tokens(job: Job, folder: Path) -> None:
+    """Write the members' tokens of each model, with ids of their own, as the artefact ``folder/MODEL``."""
+    from reticent.core.artifact import fingerprint, write_artifact
+    from reticent.engine.token_copy import copy_tokens
+
+    for model in job.model:
+        view = Path(job.out) / "tokens" / model.name / "train"
+        inputs = {"view": fingerprint(view)}
+        with write_artifact(folder / model.name, kind="tokens", config={}, inputs=inputs) as writer:
+            writer.counts.update(copy_tokens(view, writer.path))
 
 
 def _build_store(run: Run, model: ModelSection, variant: _Variant, folder: Path, counts: dict[str, Any]) -> None:

@@ -1,0 +1,72 @@
+"""The tokens of a view, copied with their ids: for a machine that must not see the documents of others.
+
+The copy is, byte for byte, what `reticent.engine.tokens.write_tokens` writes of the text of these documents.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from reticent.engine.packed import PackedTokens, open_packed
+from reticent.engine.packed_kernels import unpack_flags, unpack_ids
+from reticent.engine.store_writer import StoreWriter
+
+__all__ = ["copy_tokens"]
+
+
+def copy_tokens(view: Path | str, folder: Path | str) -> dict[str, int]:
+    """Write the documents of a view, with ids of their own, to a folder that is there and empty; returns counts.
+
+    Raises
+    ------
+    ArtifactError
+        ``view`` holds no tokens, or they cannot be read.
+
+    Cost: one pass over the ids of these documents; memory is a block of them.
+    """
+    tokens = open_packed(Path(view))
+    stored = tokens.stored
+    with StoreWriter(Path(folder), 1 << 24 if stored.is_wide else 1 << 16) as writer:
+        for first, end in tokens.runs():
+            doc_ids = stored.doc_ids.take(pa.array(tokens.documents[first:end]))
+            writer.write(doc_ids, tokens.individual[first:end], _block(tokens, first, end))
+    json = (stored.folder / "tokenizer.json").read_bytes()
+    (Path(folder) / "tokenizer.json").write_bytes(json)
+    return {"documents": writer.num_documents, "tokens": writer.num_tokens}
+
+
+def _block(tokens: PackedTokens, first: int, end: int) -> Any:
+    """Documents as `_rust.PackedTokens` has them."""
+    stored, offsets, firsts = tokens.stored, tokens.doc_offsets[first : end + 1], tokens.firsts[first:end]
+    length = int(offsets[-1] - offsets[0])
+    ids, flags = np.empty(length, dtype=np.uint32), np.empty(length, dtype=np.uint8)
+    unpack_ids(stored.ids, stored.high, firsts, offsets, ids)
+    unpack_flags(tokens.direct, tokens.indirect, int(offsets[0]), flags)
+    # Where each token stands among those of all documents.
+    places = np.repeat(firsts - offsets[:-1], np.diff(offsets)) + np.arange(offsets[0], offsets[-1])
+    exceptions = np.isin(stored.exceptions, places)
+    starts, lengths = tokens.ngrams(first, end)
+    return SimpleNamespace(
+        doc_offsets=offsets - offsets[0],
+        ids=ids.astype(np.uint16),
+        high=(ids >> 16).astype(np.uint8),
+        begins=_bits_at(stored.begins, places),
+        outside=_bits_at(stored.outside, places),
+        direct=np.packbits(flags & 1, bitorder="little"),
+        indirect=np.packbits(flags >> 1, bitorder="little"),
+        exceptions=np.searchsorted(places, stored.exceptions[exceptions]),
+        skipped=stored.skipped[exceptions],
+        more=stored.more[exceptions],
+        ngram_tokens=starts,
+        ngram_lengths=lengths,
+    )
+
+
+def _bits_at(bits: np.ndarray, places: np.ndarray) -> np.ndarray:
+    chosen = bits[places >> 6] >> (places & 63).astype(np.uint64) & np.uint64(1)
+    return np.packbits(chosen.astype(np.uint8), bitorder="little")
