@@ -114,6 +114,8 @@ def _judged_risk(
         reason=f"not measured; it would be by {risk.measured_by}",
     )
     chosen = _deciding(found, at_most)
+    if risk.objectives and model.objective not in risk.objectives:
+        return replace(result, relevant=False, reason="a masked model writes no text")
     if chosen is not None:
         number, outcome, reason = chosen
         result = replace(result, outcome=outcome, what=number.what, reason=reason)
@@ -167,7 +169,7 @@ def _judged_number(
         return NOT_SHOWN, WITHOUT_POWER
     if estimate.high > at_most:
         return NOT_SHOWN, WIDE
-    return WITHIN, "the upper end of the interval is within the threshold, and the attack succeeds on the twin"
+    return WITHIN, "its upper end is within the threshold, and the attack succeeds on the twin"
 
 
 def _with_gates(result: RiskResult, risk: Risk, model: ModelEvidence, audit: AuditEvidence) -> RiskResult:

@@ -53,6 +53,8 @@ class Risk:
     numbers: Callable[[Subject], Iterator[Number]]
     measured_by: str
     lowered_by: str
+    #: Objectives of the models that have this risk; empty for all.
+    objectives: tuple[str, ...] = ()
     gates: tuple[str, ...] = ()
 
 
@@ -90,9 +92,12 @@ def _words(subject: Subject) -> Iterator[Number]:
 
 def _individual(subject: Subject) -> Iterator[Number]:
     model = subject.model
+    ends = (model.best_attack and model.best_attack.intervals) or {}
     for name, attack in model.membership.items():
+        low, high = ends.get(name, (attack.auc.low, attack.auc.high))  # of several attacks: ends that hold at once
+        auc = replace(attack.auc, low=low, high=high)
         why = attack.why or "the two sides differ without the model" if attack.verdict == INVALID else None
-        yield Number(f"membership by the whole text, attack {name}", attack.auc, CHANCE, why)
+        yield Number(f"membership by the whole text, attack {name}", auc, CHANCE, why)
     found = (model.by_kind or {}).get("all")
     if found and "lira" in found.attacks:
         yield Number("membership by all words, attack lira", found.attacks["lira"].auc, CHANCE)
@@ -150,7 +155,8 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 title="verbatim passages",
                 about="does training text come back word for word?",
                 numbers=_passages,
-                measured_by="[extraction] (causal models)",
+                measured_by="[extraction]",
+                objectives=("clm",),
                 lowered_by="deduplication, fewer epochs, or the guard at the door of the model",
                 gates=("extraction", "np_extraction"),
             ),

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import numpy as np
 
 from reticent.audit.evidence.json_form import extended
-from reticent.audit.evidence.leakage import GraphCalls, GraphShare, LowCost
+from reticent.audit.evidence.leakage import Calls, GraphCalls, GraphShare, LowCost
 from reticent.audit.leakage.identifiers import Identifiers
 from reticent.audit.leakage.words import Words
 from reticent.audit.stats.statistics import EXACT, Estimate, clopper_pearson, iter_resamples
@@ -67,15 +67,15 @@ def adversary_graphs(
 
     Cost: that of `Identifiers` for each share.
     """
-    options: dict[str, Any] = {"k": k, "n": n, "max_n": n, "units": units}
-    whole = Identifiers(words, surfaces, **options)
+    identify = partial(Identifiers, words, surfaces, k=k, n=n, max_n=n, units=units)
+    whole = identify()
     num_documents = int(words.documents.max(initial=-1)) + 1
     graphs = []
     for share in shares:
         held = documents_held(num_documents, share, seed)[words.documents]
-        own = whole if held.all() else Identifiers(words, surfaces, **options, held=held)
+        own = whole if held.all() else identify(held=held)
         graphs.append(_graph(float(share), own, whole))
-    training = Identifiers(words, surfaces, **options, held=is_member, owners_of_all=True)
+    training = identify(held=is_member, owners_of_all=True)
     return [*graphs, _graph(None, training, whole)]
 
 
@@ -119,8 +119,11 @@ def low_cost_membership(
         known = ((own.flags & INDIRECT) != 0) & found[own.numbers]
         called = np.zeros(len(codes), dtype=bool)
         called[np.searchsorted(codes, own.individuals[known])] = True
-        calls = GraphCalls(
-            **_calls(called, member, num_bootstrap, seed), num_identifiers=graph.num, num_false=graph.num_false
+        calls = extended(
+            _calls(called, member, num_bootstrap, seed),
+            GraphCalls,
+            num_identifiers=graph.num,
+            num_false=graph.num_false,
         )
         if graph.share is None:
             training = calls
@@ -136,7 +139,7 @@ def low_cost_membership(
     )
 
 
-def _calls(called: np.ndarray, member: np.ndarray, num_bootstrap: int, seed: int) -> dict[str, Any]:
+def _calls(called: np.ndarray, member: np.ndarray, num_bootstrap: int, seed: int) -> Calls:
     """Precision, recall and F1 of the calls; a 0 or 1 has no spread to resample and takes exact bounds."""
     confusion = np.stack([called & member, called & ~member, ~called & member], axis=1).astype(np.float64)
     num_called, num_members, n = int(called.sum()), int(member.sum()), len(called)
@@ -149,7 +152,7 @@ def _calls(called: np.ndarray, member: np.ndarray, num_bootstrap: int, seed: int
     values = _scores(confusion.sum(axis=0, keepdims=True))[:, 0]
     blocks = iter_resamples(n, num_bootstrap, seed) if n else iter(())
     draws = np.concatenate([np.empty((3, 0)), *(_scores(weights @ confusion) for weights in blocks)], axis=1)
-    result = {}
+    result: dict[str, Estimate] = {}
     for (name, why), value, drawn in zip(missing.items(), values, draws, strict=True):
         if why:
             estimate = Estimate(value=None, n=sizes[name], method=why)
@@ -160,7 +163,7 @@ def _calls(called: np.ndarray, member: np.ndarray, num_bootstrap: int, seed: int
             low, high = np.quantile(drawn[np.isfinite(drawn)], [0.025, 0.975])
             estimate = Estimate(value=float(value), low=float(low), high=float(high), n=sizes[name])
         result[name] = estimate
-    return result
+    return Calls(**result)
 
 
 def _exact_interval(name: str, value: float, num_called: int, num_members: int) -> tuple[float, float]:

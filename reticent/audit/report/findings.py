@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from reticent.audit.membership.validity import holds_chance, is_over_chance
 from reticent.audit.report.figure import has_value, look_of
 from reticent.audit.report.groups import OBJECTIVES, Group, by_recipe, groups_of
-from reticent.audit.report.next_steps import better_audit, broken, decisions, shown_emission
+from reticent.audit.report.next_steps import better_audit, broken, decisions
 from reticent.audit.report.readings import (
     LITTLE,
     broken_rule,
@@ -28,7 +28,7 @@ from reticent.audit.report.readings import (
 )
 from reticent.audit.report.sentences import interval_of, listed, signed
 from reticent.audit.report.shown import at_most, count, percent
-from reticent.audit.risk_verdict import judge_risks
+from reticent.audit.risk_verdict import BEYOND, judge_risks
 from reticent.audit.stats.seeds import num_seeds
 from reticent.audit.verdict import FAIL, NO_POWER, PASS
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.corpus import CorpusEvidence
     from reticent.audit.evidence.extraction import Verdict
     from reticent.audit.evidence.leakage import Ledger
+    from reticent.audit.evidence.risks import RiskTable
     from reticent.audit.stats.estimate import Estimate
 
 __all__ = ["Findings", "plain_findings"]
@@ -67,8 +68,8 @@ def plain_findings(audit: AuditEvidence) -> Findings:
     ledgers = _ledgers(checkpoints)
     sure += [*_checked(ledgers), *_guaranteed(sides)]
     risks = audit.risks or judge_risks(audit)
-    then = [*broken(ledgers), *decisions(sides, checkpoints, shown_emission(risks)), *better_audit(audit)]
-    short = [*_gates(audit.verdict), *_canaries(audit), *_short(sides)]
+    then = [*broken(ledgers), *decisions(sides, checkpoints, risks), *better_audit(audit)]
+    short = [*_gates(audit.verdict), *_canaries(audit), *_short(sides, _beyond(risks))]
     return Findings(short, found, sure, then)
 
 
@@ -89,12 +90,25 @@ def _canaries(audit: AuditEvidence) -> Iterable[str]:
         yield "These models were trained on made-up secrets, to measure: they are not for release."
 
 
-def _short(sides: dict[Group, dict[str, ModelEvidence]]) -> Iterable[str]:
+def _beyond(risks: RiskTable) -> set[tuple[str, str | None, str, str]]:
+    """Risks that are beyond their threshold: (risk, model, objective, recipe)."""
+    return {
+        (result.risk, row.model, row.objective, row.recipe)
+        for row in risks.rows
+        for result in row.results
+        if result.outcome == BEYOND
+    }
+
+
+def _short(
+    sides: dict[Group, dict[str, ModelEvidence]], beyond: set[tuple[str, str | None, str, str]]
+) -> Iterable[str]:
+    """The answer in short; it says nothing less than the verdict by risk does."""
     trained = [(g.called(r), m) for g, last in sides.items() for r, m in last.items() if r != "base"]
     broken = [r for r, m in trained if broken_rule(m)]
     if broken:
         yield f"Training broke its own rule for {listed(broken)}."
-    leaky = [r for r, m in trained if leaks_more(m)]
+    leaky = [r for r, m in trained if leaks_more(m) or ("emission", m.model, m.objective, m.recipe) in beyond]
     silent = [g.kind for g, last in sides.items() if not _loud(g, last)]
     if leaky:
         yield f"{listed(leaky)} {_have(leaky)} learned identifiers of the people {_it(leaky)} trained on."
@@ -104,7 +118,7 @@ def _short(sides: dict[Group, dict[str, ModelEvidence]]) -> Iterable[str]:
         if silent:
             opening += f"; of {listed(silent)} models this says little, as nothing shows that the audit would find it"
         yield opening + "."
-    found = [r for r, m in trained if is_distinguishable(m)]
+    found = [r for r, m in trained if is_distinguishable(m) or ("individual", m.model, m.objective, m.recipe) in beyond]
     if found:
         yield f"Who was in the data is distinguishable better than by chance in {listed(found)}."
     elif any(strongest_attack(m) for _, m in trained):

@@ -19,14 +19,14 @@ from reticent.audit.report.readings import (
 )
 from reticent.audit.report.sentences import interval_of, listed
 from reticent.audit.report.shown import count, percent
-from reticent.audit.risk_verdict import WITHIN
+from reticent.audit.risk_verdict import BEYOND, WITHIN
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
     from reticent.audit.evidence.leakage import Ledger
     from reticent.audit.evidence.risks import RiskTable
 
-__all__ = ["better_audit", "broken", "decisions", "shown_emission"]
+__all__ = ["better_audit", "broken", "decisions"]
 
 #: Recipe -> its checkpoints by epoch.
 Checkpoints = dict[str, list["ModelEvidence"]]
@@ -45,7 +45,7 @@ def broken(ledgers: dict[str, Ledger]) -> Iterable[str]:
             )
 
 
-def shown_emission(risks: RiskTable) -> set[tuple[str | None, str, str]]:
+def _shown_emission(risks: RiskTable) -> set[tuple[str | None, str, str]]:
     """Protected models of which it is shown that they emit no more identifiers than the threshold allows."""
     return {
         (row.model, row.objective, row.recipe)
@@ -59,8 +59,10 @@ def shown_emission(risks: RiskTable) -> set[tuple[str | None, str, str]]:
 def decisions(
     sides: dict[Group, dict[str, ModelEvidence]],
     checkpoints: dict[Group, Checkpoints],
-    shown: set[tuple[str | None, str, str]],
+    risks: RiskTable,
 ) -> Iterable[str]:
+    """Say what not to share and why, what to change, and what to ask again."""
+    shown = _shown_emission(risks)
     little = [group for group, last in sides.items() if learned_little(last)]
     trained = [
         (g.called(r), m, checkpoints[g][r])
@@ -72,6 +74,10 @@ def decisions(
     if leaky:
         which = "it" if len(leaky) == 1 else "them"
         yield f"Do not share {listed(leaky)}: identifiers of people can be read out of {which}."
+    named = {(m.model, m.objective, m.recipe): r for r, m, _ in trained if r not in leaky}
+    for row in risks.rows:
+        if row.outcome == BEYOND and (name := named.get((row.model, row.objective, row.recipe))):
+            yield f"Do not share {name}: {row.reason}."
     told = [(r, earlier) for r, m, earlier in trained if not leaks_more(m) and is_distinguishable(m)]
     if told:
         better = [sentence for r, entries in told if (sentence := _earlier(r, entries))]

@@ -174,3 +174,34 @@ def test_a_headline_does_not_contradict_the_excess_over_the_base(tmp_path: Path)
     assert "ppmlm has learned identifiers of the people it was trained on" in found
     assert "identifiers (less what the base model predicts) less often (2.4 points, 0.3 to 4.5)" in found
     assert "No model was found to have learned identifiers" not in found
+
+
+def test_a_headline_on_membership_does_not_contradict_the_verdict(tmp_path: Path) -> None:
+    """The attacks by the whole text find no one; LiRA by all words does."""
+    audit = tiny_audit()
+    attack = {"auc": estimate(0.95, 0.9, 1.0), "num_members": 40, "num_nonmembers": 40}
+    for entry in audit["models"]:
+        if entry["recipe"] == "ppclm":
+            entry["by_kind"] = {"all": {"share": 1.0, "attacks": {"lira": attack}}}
+    found = text_of(tmp_path, audit)
+    assert "Who was in the data is distinguishable better than by chance in ppclm." in found
+    assert "was not distinguishable better than by chance" not in found.partition("What was found")[0]
+
+
+def test_a_masked_model_is_not_asked_for_passages(tmp_path: Path) -> None:
+    found = text_of(tmp_path, tiny_audit())
+    assert "a masked model writes no text" in found
+    assert found.count("it would be by [extraction]") > 0
+
+
+def test_a_model_beyond_a_relevant_threshold_is_not_to_be_shared(tmp_path: Path) -> None:
+    """Rare words tell who is a member, though no identifier was learned measurably."""
+    audit = tiny_audit()
+    attack = {"auc": estimate(0.95, 0.9, 1.0), "num_members": 40, "num_nonmembers": 40}
+    flat = {"members": estimate(0.1), "heldout": estimate(0.1), "excess": estimate(0.0, -0.02, 0.02)}
+    for entry in audit["models"]:
+        if entry["recipe"] == "ppclm":
+            entry["by_kind"] = {"rare": {"share": 0.1, "attacks": {"loss": attack}}}
+            entry["excess"] = dict.fromkeys(("both", "direct", "indirect"), flat)
+    found = text_of(tmp_path, audit)
+    assert "Do not share ppclm: beyond the threshold: membership through identifying words." in found
