@@ -23,18 +23,17 @@ from typing import TYPE_CHECKING
 from reticent.audit.config import VerdictConfig
 from reticent.audit.evidence.risks import ModelRisks, RiskResult, RiskTable
 from reticent.audit.gates import PLAIN
-from reticent.audit.membership.validity import CHANCE
+from reticent.audit.membership.validity import CHANCE, NO_POWER
+from reticent.audit.outcomes import BEYOND, FAIL, NOT_SHOWN, WITHIN
 from reticent.audit.risks import RISKS, Number, Risk, Subject, oriented
-from reticent.audit.verdict import FAIL, NO_POWER
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
     from reticent.audit.evidence.extraction import GateResult
     from reticent.audit.stats.estimate import Estimate
 
-__all__ = ["BEYOND", "NOT_SHOWN", "WITHIN", "judge_risks", "risk_lines", "with_published_numbers"]
+__all__ = ["judge_risks", "risk_lines", "with_published_numbers"]
 
-WITHIN, BEYOND, NOT_SHOWN = "within", "beyond", "not shown"
 #: From the best to the worst.
 ORDER = (WITHIN, NOT_SHOWN, BEYOND)
 

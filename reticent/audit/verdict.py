@@ -19,6 +19,7 @@ from reticent.audit.evidence.extraction import ExtractedModel, GateResult, Verdi
 from reticent.audit.evidence.json_form import extended
 from reticent.audit.gates import GATES, PLAIN, Measured, Pair
 from reticent.audit.membership.validity import NO_POWER
+from reticent.audit.outcomes import FAIL, PASS
 from reticent.audit.stats.estimate import Estimate
 
 if TYPE_CHECKING:
@@ -26,9 +27,8 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.audit import ModelEvidence
     from reticent.audit.evidence.extraction import Extraction
 
-__all__ = ["FAIL", "NO_POWER", "PASS", "failed", "judge", "verdict", "verdict_lines"]
+__all__ = ["failed", "judge", "verdict", "verdict_lines"]
 
-PASS, FAIL = "pass", "fail"
 #: For a lower bound on epsilon: the reasons why it passes, and why it could not.
 LOWER_BOUND = "more was not shown, though the guesses could have shown it; from above nothing is bounded"
 TOO_FEW_GUESSES = "so few guesses could not have shown more"

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import Field
 
 from reticent.core.errors import PolicyError
 from reticent.core.section import Section
-from reticent.engine.protect import Policy
 from reticent.engine.schema import DIRECT, INDIRECT
+
+if TYPE_CHECKING:
+    from reticent.engine.protect import Policy
 
 __all__ = ["DROPPED", "RECIPES", "Objective", "Recipe", "RecipeChanges", "custom_recipe", "get_recipe"]
 
@@ -167,7 +169,7 @@ class RecipeChanges(Section):
 
     def protection(self, policy: Policy) -> Policy:
         """Return the protection of its tokens: ``policy`` with its own k, n and policy; checked as a policy is."""
-        return Policy(**{**policy.model_dump(), **self.model_dump(include=PROTECTION, exclude_none=True)})
+        return type(policy)(**{**policy.model_dump(), **self.model_dump(include=PROTECTION, exclude_none=True)})
 
 
 def _pair(prefix: str, suffix: str, **more: object) -> list[Recipe]:

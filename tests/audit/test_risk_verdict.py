@@ -13,7 +13,8 @@ from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.extraction import Extraction, Verdict
 from reticent.audit.evidence.risks import ModelRisks
 from reticent.audit.membership.validity import INVALID
-from reticent.audit.risk_verdict import BEYOND, NOT_SHOWN, WITHIN, judge_risks
+from reticent.audit.outcomes import BEYOND, NOT_SHOWN, WITHIN
+from reticent.audit.risk_verdict import judge_risks
 from reticent.audit.risks import oriented
 from reticent.audit.stats.estimate import Estimate
 from reticent.core.errors import PolicyError

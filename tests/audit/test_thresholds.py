@@ -17,18 +17,20 @@ from reticent.audit.membership.validity import (
     CHANCE,
     DISTINGUISHABLE,
     INVALID,
+    NO_POWER,
     QUIET,
     detectable_auc,
     holds_chance,
     is_over_chance,
     judged,
 )
+from reticent.audit.outcomes import FAIL, PASS
 from reticent.audit.report import findings, readings
 from reticent.audit.report.findings import LOW_RETENTION, WANTED_NONMEMBERS
 from reticent.audit.report.readings import LITTLE
 from reticent.audit.report.shown import percent
 from reticent.audit.stats.statistics import tpr_at_fpr
-from reticent.audit.verdict import FAIL, NO_POWER, PASS, judge, verdict
+from reticent.audit.verdict import judge, verdict
 
 STEP = 1e-9
 

@@ -12,10 +12,11 @@ from reticent.audit.config import GateConfig
 from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.extraction import Extraction, Verdict
 from reticent.audit.gates import GATES
-from reticent.audit.membership.validity import INVALID
+from reticent.audit.membership.validity import INVALID, NO_POWER
+from reticent.audit.outcomes import FAIL, PASS
 from reticent.audit.report.extraction_page import extraction_html
 from reticent.audit.stats.statistics import clopper_pearson
-from reticent.audit.verdict import FAIL, NO_POWER, PASS, judge, verdict, verdict_lines
+from reticent.audit.verdict import judge, verdict, verdict_lines
 
 
 def estimate(value: float | None, low: float | None = None, high: float | None = None, n: int = 300) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from reticent.audit.gates import PLAIN
+from reticent.audit.outcomes import BEYOND, WITHIN
 from reticent.audit.report.groups import Group
 from reticent.audit.report.readings import (
     broken_rule,
@@ -19,7 +20,6 @@ from reticent.audit.report.readings import (
 )
 from reticent.audit.report.sentences import interval_of, listed
 from reticent.audit.report.shown import count, percent
-from reticent.audit.risk_verdict import BEYOND, WITHIN
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
