@@ -26,7 +26,7 @@ from reticent.audit.membership.validity import (
 )
 from reticent.audit.outcomes import FAIL, PASS
 from reticent.audit.report import findings, readings
-from reticent.audit.report.findings import LOW_RETENTION, WANTED_NONMEMBERS
+from reticent.audit.report.next_steps import LOW_RETENTION, WANTED_NONMEMBERS, better_audit
 from reticent.audit.report.readings import LITTLE
 from reticent.audit.report.shown import percent
 from reticent.audit.stats.statistics import tpr_at_fpr
@@ -237,13 +237,13 @@ def test_more_heldout_are_asked_for_until_one_false_alarm_in_a_hundred_is_resolv
         "models": [{"membership": {"loss": {}}}],
         "small_cell": 5,
     }
-    assert bool(list(findings._better_audit(filled(AuditEvidence, audit)))) is asks
+    assert bool(list(better_audit(filled(AuditEvidence, audit)))) is asks
 
 
 @pytest.mark.parametrize(("share", "warns"), [(0.4 - STEP, True), (0.4, False), (0.4 + STEP, False)])
 def test_retention_under_four_tenths_is_warned_of(share: float, warns: bool) -> None:
     corpus = {"n": 1, "k": 2, "policy": "all", "retention": {"all": share}}
-    said = list(findings._better_audit(filled(AuditEvidence, {"corpus": corpus})))
+    said = list(better_audit(filled(AuditEvidence, {"corpus": corpus})))
     assert bool(said) is warns
 
 
