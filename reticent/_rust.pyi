@@ -411,6 +411,9 @@ class CommonWords:
         """Add words that are common whatever documents say."""
     def merge(self) -> None:
         """Bring together what threads have counted."""
+    def are_widespread(self, words: _ArrowArray) -> NDArray[np.uint8]:
+        """Of each word, 1 where it is common and stands in small letters in many documents."""
+
     def classes(self, words: _ArrowArray) -> NDArray[np.uint8]:
         """Return of each word 0: a name, 1: a name as often as not, 2: common."""
     def are_language(self, words: _ArrowArray) -> NDArray[np.uint8]:

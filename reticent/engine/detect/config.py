@@ -15,6 +15,7 @@ from pydantic import (
 
 from reticent.core.section import Section
 from reticent.engine.detect.choose import DETECTORS, check_options, require_detector
+from reticent.engine.detect.preset import expand_preset
 
 __all__ = ["DetectConfig"]
 
@@ -22,12 +23,18 @@ __all__ = ["DetectConfig"]
 class DetectConfig(Section):
     """Detectors of direct identifiers; their spans are united. Each has a table of options, such as ``[detect.spacy]``.
 
+    ``preset = "fast"`` or ``"thorough"`` chooses the detectors by one name (:mod:`reticent.engine.detect.preset`).
+
     The option that a detector needs has a short form: ``records = "FILE"``, ``spacy = "PIPELINE"``,
     ``transformers = "MODEL"`` and ``lists = { LABEL = "FILE" }``.
     """
 
     table: ClassVar[str] = "detect"
 
+    preset: Literal["fast", "thorough"] | None = Field(
+        default=None,
+        description="detectors by one name: all that need no model, or a trained NER too; both with propagate",
+    )
     detectors: tuple[Annotated[str, AfterValidator(require_detector)], ...] = Field(default=("rules",))
     on_error: Literal["stop", "quarantine"] = Field(
         default="stop", description="a document on which a detector fails stops the run, or is left out"
@@ -53,7 +60,13 @@ class DetectConfig(Section):
                     options[name] = {**(options.get(name) or {}), **({option: given} if given else {})}
             if (table := values.pop(name, None)) is not None:
                 options[name] = {**table, **(options.get(name) or {})} if isinstance(table, dict) else table
-        if options := {name: table for name, table in options.items() if table != {}}:
+        options = {name: table for name, table in options.items() if table != {}}
+        if isinstance(preset := values.get("preset"), str) and all(isinstance(t, dict) for t in options.values()):
+            detectors, options = expand_preset(preset, options)
+            if list(values.setdefault("detectors", detectors)) != detectors:
+                raise ValueError("a preset chooses the detectors: give preset or detectors")
+            values.setdefault("propagate", True)
+        if options:
             values["options"] = options
         return values
 

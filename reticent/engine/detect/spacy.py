@@ -11,12 +11,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
 from reticent.core.errors import PolicyError
+from reticent.engine.detect.doubt import without_common_words
 from reticent.engine.detect.windows import Found, cut_texts, join_spans
+
+if TYPE_CHECKING:
+    from reticent._rust import CommonWords
 
 __all__ = ["SpacyDetector", "load_pipeline"]
 
@@ -58,6 +62,8 @@ class SpacyDetector:
     sentences : bool
         False: the parser is switched off too, which saves about a fifth of the time; entities may then run across
         the ends of sentences.
+    guard : bool
+        Whether names that are all common words of the corpus are left out (:mod:`reticent.engine.detect.doubt`).
     """
 
     name = "spacy"
@@ -78,6 +84,8 @@ class SpacyDetector:
         device: Literal["cpu", "cuda", "auto"] = "cpu",
         window: int | None = None,
         sentences: bool = True,
+        guard: bool = False,
+        num_threads: int = 0,
     ):
         for option, value in (("batch_size", batch_size), ("num_processes", num_processes), ("window", window or 1000)):
             if value < (1 if option != "window" else 200):
@@ -93,6 +101,9 @@ class SpacyDetector:
         self._batch_size = batch_size
         self._window = min(window or self._nlp.max_length, self._nlp.max_length)
         self._num_processes = num_processes
+        self.num_threads = num_threads
+        #: None until they are learned; False without a guard.
+        self.common_words: CommonWords | Literal[False] | None = None if guard else False
         self._pool: ProcessPoolExecutor | None = None
 
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
@@ -105,7 +116,8 @@ class SpacyDetector:
             found = [spans for share in self._processes().map(_entities_there, shares, sizes) for spans in share]
         else:
             found = list(_entities(self._nlp, pieces, self._batch_size))
-        return join_spans(windows, [[s for s in spans if self._wanted(s[2])] for spans in found])
+        spans = join_spans(windows, [[s for s in spans if self._wanted(s[2])] for spans in found])
+        return without_common_words(spans, batch.column("text"), self.common_words) if self.common_words else spans
 
     def _wanted(self, label: str) -> bool:
         return label in self._labels if self._labels is not None else label not in self.IGNORED

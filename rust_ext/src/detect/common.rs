@@ -34,13 +34,44 @@ pub enum Class {
 
 /// Occurrences in small letters and with a capital inside a sentence, in texts with case, and all there are; `u32::MAX`
 /// small ones for a word of a list.
-type Counts = (u32, u32, u32);
+type Counts = (u32, u32, u32, Documents);
+
+/// Documents with a word in small letters, up to 255, and in the other three bytes the number of the last of them: a thread
+/// that counts sees each of its documents once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Documents(u32);
+
+impl Documents {
+    const LAST: u32 = 0xff_ffff;
+
+    /// One document, with a number from 1 on.
+    fn one(number: u32) -> Self {
+        Self(1 << 24 | number & Self::LAST)
+    }
+
+    fn num(self) -> u32 {
+        self.0 >> 24
+    }
+
+    /// Those of the same thread, then the next one of them.
+    fn add(self, other: Self) -> Self {
+        let same = other.num() == 0 || self.num() > 0 && self.0 & Self::LAST == other.0 & Self::LAST;
+        if same { self } else { Self(self.merged(other).0 & !Self::LAST | other.0 & Self::LAST) }
+    }
+
+    /// Those of two threads.
+    fn merged(self, other: Self) -> Self {
+        Self((self.num() + other.num()).min(255) << 24)
+    }
+}
 
 /// Counts of words, beside their keys: a rare word costs one look into memory.
 #[derive(Default)]
 struct Table {
     short: HashMap<Key, Counts, FixedState>,
     long: HashMap<Box<str>, Counts, FixedState>,
+    /// Documents counted so far.
+    num_documents: u32,
 }
 
 impl Table {
@@ -59,8 +90,9 @@ impl Table {
         if other.len() > self.len() {
             std::mem::swap(self, &mut other);
         }
-        other.short.into_iter().for_each(|(key, counts)| add(self.short.entry(key).or_default(), counts));
-        other.long.into_iter().for_each(|(word, counts)| add(self.long.entry(word).or_default(), counts));
+        self.num_documents = self.num_documents.saturating_add(other.num_documents);
+        other.short.into_iter().for_each(|(key, counts)| merge(self.short.entry(key).or_default(), counts));
+        other.long.into_iter().for_each(|(word, counts)| merge(self.long.entry(word).or_default(), counts));
     }
 
     fn get(&self, word: &str) -> Option<Counts> {
@@ -75,8 +107,16 @@ impl Table {
     }
 }
 
-fn add(counts: &mut Counts, (small, capital, all): Counts) {
-    *counts = (counts.0.saturating_add(small), counts.1.saturating_add(capital), counts.2.saturating_add(all));
+fn add(counts: &mut Counts, other: Counts) {
+    let documents = counts.3.add(other.3);
+    merge(counts, other);
+    counts.3 = documents;
+}
+
+fn merge(counts: &mut Counts, (small, capital, all, documents): Counts) {
+    let [small, capital, all] =
+        [(counts.0, small), (counts.1, capital), (counts.2, all)].map(|(one, other)| one.saturating_add(other));
+    *counts = (small, capital, all, counts.3.merged(documents));
 }
 
 pub struct CommonWords {
@@ -126,6 +166,8 @@ impl CommonWords {
             let cased = has_case(text);
             let thread = rayon::current_thread_index().unwrap_or(0) % NUM_PARTS;
             let mut part = parts[thread].lock().unwrap_or_else(PoisonError::into_inner);
+            part.num_documents = part.num_documents.saturating_add(1);
+            let document = Documents::one(part.num_documents);
             let view = View::new(text, Surface::Fold);
             let individual = individuals.map(|individuals| number_of(individuals.get(row)));
             for (number, &(start, end)) in view.pieces.iter().enumerate() {
@@ -134,9 +176,9 @@ impl CommonWords {
                     continue;
                 }
                 let counts = match cased.then(|| is_capital(&view, number)).flatten() {
-                    Some(false) => (1, 0, 1),
-                    Some(true) if !starts_sentence(&view, number) => (0, 1, 1),
-                    _ => (0, 0, 1),
+                    Some(false) => (1, 0, 1, document),
+                    Some(true) if !starts_sentence(&view, number) => (0, 1, 1, Documents::default()),
+                    _ => (0, 0, 1, Documents::default()),
                 };
                 part.add_at(text, start, end, counts);
                 if let Some(individual) = individual
@@ -154,7 +196,12 @@ impl CommonWords {
         for row in 0..words.len() {
             let view = View::new(words.get(row), Surface::Fold);
             for number in 0..view.len() {
-                self.total.add_at(view.piece(number), 0, view.piece(number).len(), (u32::MAX, 0, 0));
+                self.total.add_at(
+                    view.piece(number),
+                    0,
+                    view.piece(number).len(),
+                    (u32::MAX, 0, 0, Documents::default()),
+                );
             }
         }
         self.version = VERSIONS.fetch_add(1, Ordering::Relaxed) + 1;
@@ -185,8 +232,8 @@ impl CommonWords {
     pub fn class(&self, word: &str) -> Class {
         match self.counts(word) {
             (small, ..) if small < MIN_SMALL => Class::Name,
-            (small, capital, _) if small > capital => Class::Common,
-            (small, capital, _) if small >= capital / 19 => Class::Mixed,
+            (small, capital, ..) if small > capital => Class::Common,
+            (small, capital, ..) if small >= capital / 19 => Class::Mixed,
             _ => Class::Name,
         }
     }
@@ -206,6 +253,14 @@ impl CommonWords {
         self.counts(name).0 == u32::MAX || self.bearers.is_word(name) && self.class(name) != Class::Name
     }
 
+    /// Whether a folded word is common and many documents have it in small letters: as a name of individuals, which dialogues and
+    /// careless notes write small too, has few. Many are three, and one in fifty, and are no more than 200.
+    pub fn is_widespread(&self, word: &str) -> bool {
+        let (small, _, _, documents) = self.counts(word);
+        let many = (self.total.num_documents / 50).clamp(MIN_DOCUMENTS, MAX_DOCUMENTS);
+        self.class(word) == Class::Common && (small == u32::MAX || documents.num() >= many)
+    }
+
     /// Whether a folded word has been seen with a capital inside a sentence.
     pub fn has_capital(&self, word: &str) -> bool {
         self.counts(word).1 > 0
@@ -219,6 +274,8 @@ impl CommonWords {
 
 /// Once is a slip of the pen.
 const MIN_SMALL: u32 = 2;
+const MIN_DOCUMENTS: u32 = 3;
+const MAX_DOCUMENTS: u32 = 200;
 
 #[cfg(test)]
 mod tests {
@@ -249,5 +306,35 @@ mod tests {
         use Class::{Common, Mixed, Name};
         assert_eq!(classes, [Common, Name, Common, Mixed, Name, Common, Name]);
         assert!(common.is_word("you") && !common.is_word("young") && !common.is_word("ann"));
+    }
+
+    #[test]
+    fn widespread_words_are_those_of_many_documents() {
+        for num_batches in [1, 4] {
+            let mut common = CommonWords::new();
+            for _ in 0..num_batches {
+                let texts = ["The pain and miller, miller, miller, miller.", "So the pain is bad and bad."];
+                common.add(&Texts::of(&texts[..2]), None).unwrap();
+            }
+            common.add(&Texts::of(&["A pain in the note of Mr. Miller"]), None).unwrap();
+            common.merge();
+            // Three documents with one batch; miller stands in one, and in four with four batches.
+            let found = ["pain", "the", "miller", "bad", "mr"].map(|word| common.is_widespread(word));
+            assert_eq!(
+                found,
+                if num_batches == 1 { [true, false, false, false, false] } else { [true, true, true, true, false] }
+            );
+        }
+        let mut listed = CommonWords::new();
+        listed.add_list(&Texts::of(&["Petit"]));
+        assert!(listed.is_widespread("petit"));
+    }
+
+    #[test]
+    fn documents_of_threads_add_up() {
+        let thread = |numbers: &[u32]| numbers.iter().fold(Documents::default(), |all, &n| all.add(Documents::one(n)));
+        assert_eq!(thread(&[1, 1, 2, 2, 2, 5]).num(), 3);
+        assert_eq!(thread(&[1, 2]).merged(thread(&[1, 2, 3])).num(), 5);
+        assert_eq!(thread(&(1..400).collect::<Vec<_>>()).num(), 255);
     }
 }

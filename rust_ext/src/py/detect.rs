@@ -216,6 +216,13 @@ impl PyCommonWords {
         self.common.merge();
     }
 
+    /// Of each word, 1 where it is common and stands in small letters in many documents.
+    fn are_widespread<'py>(&self, py: Python<'py>, words: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray1<u8>>> {
+        let words = import_texts(words, "word")?;
+        let found = (0..words.len()).map(|row| self.common.is_widespread(&fold(words.get(row), Surface::Fold).text));
+        Ok(PyArray1::from_iter(py, found.map(u8::from)))
+    }
+
     /// Of each word, 0: a name, 1: mixed, 2: common.
     fn classes<'py>(&self, py: Python<'py>, words: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray1<u8>>> {
         let words = import_texts(words, "word")?;

@@ -1,0 +1,114 @@
+"""One named choice of detectors; names of a NER that the corpus says are words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from reticent import _rust
+from reticent.core.errors import PolicyError
+from reticent.engine.detect import detect_spans, make_detectors, preset, spans_batch
+from reticent.engine.detect.config import DetectConfig
+from reticent.engine.detect.context import ContextDetector
+from reticent.engine.detect.doubt import without_common_words
+from tests.detect.test_detectors import corpus_of
+
+
+def config(**values: Any) -> DetectConfig:
+    return DetectConfig(**values)
+
+
+def no_pipeline(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    points = [type("Point", (), {"name": name})() for name in names]
+    monkeypatch.setattr(preset, "entry_points", lambda group: points if group == "spacy_models" else [])
+
+
+def test_fast_takes_what_needs_no_model() -> None:
+    chosen = config(preset="fast")
+    assert chosen.detectors == ("rules", "context")
+    assert chosen.propagate
+    assert config(preset="fast", propagate=False).propagate is False
+    more = config(preset="fast", records="r.csv", lists={"CITY": "c.txt"})
+    assert more.detectors == ("rules", "context", "records", "gazetteer")
+    assert more.of("records") == {"table": "r.csv"}
+
+
+def test_thorough_adds_the_ner_that_is_named() -> None:
+    chosen = config(preset="thorough", spacy="en_core_web_sm", records="r.csv")
+    assert chosen.detectors == ("rules", "context", "records", "spacy")
+    assert chosen.of("spacy") == {"pipeline": "en_core_web_sm", "guard": True}
+    assert config(preset="thorough", spacy={"pipeline": "x", "guard": False}).of("spacy")["guard"] is False
+
+
+def test_thorough_takes_the_one_pipeline_that_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    no_pipeline(monkeypatch, "fr_core_news_sm")
+    assert config(preset="thorough").of("spacy")["pipeline"] == "fr_core_news_sm"
+
+
+@pytest.mark.parametrize(
+    ("installed", "message"),
+    [((), "no pipeline of spaCy is installed"), (("a", "b"), "several are installed: a, b")],
+)
+def test_thorough_without_a_ner_says_what_is_needed(
+    monkeypatch: pytest.MonkeyPatch, installed: tuple[str, ...], message: str
+) -> None:
+    no_pipeline(monkeypatch, *installed)
+    with pytest.raises(PolicyError, match=message) as error:
+        config(preset="thorough")
+    assert "detect.spacy.pipeline" in str(error.value)
+    assert 'preset = "fast"' in str(error.value)
+
+
+def test_a_preset_and_other_detectors_contradict_each_other() -> None:
+    with pytest.raises(PolicyError, match="give preset or detectors"):
+        config(preset="fast", detectors=["rules"])
+    with pytest.raises(PolicyError, match="preset"):
+        config(preset="slow")
+
+
+def test_a_resolved_preset_reads_back_as_itself() -> None:
+    chosen = config(preset="thorough", spacy="x", records="r.csv")
+    assert DetectConfig(**chosen.model_dump()) == chosen
+
+
+def test_context_learns_from_the_corpus_which_words_are_no_names(tmp_path: Path) -> None:
+    texts = [
+        "Patient denies pain. Then Dubois denies fever. Dubois came.",
+        "the patient denies it; another patient, too",
+        "He lives with his wife Anna.",
+    ]
+    detect_spans(corpus_of(tmp_path / "d.parquet", texts), make_detectors(["context"]), tmp_path)
+    spans = pq.read_table(tmp_path / "spans.parquet").to_pylist()
+    assert [texts[s["document"]][s["start"] : s["end"]] for s in spans] == ["Dubois", "Anna"]
+    assert {(s["label"], s["detector"]) for s in spans} == {("NAME", "context")}
+
+
+def test_context_takes_a_list_of_words(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("medicare\n", encoding="utf-8")
+    batch = pa.record_batch({"text": ["his wife Medicare and his wife Anna"]})
+    found = ContextDetector(common=tmp_path / "words.txt").detect(batch)
+    assert found.column("start").to_pylist() == [31]
+
+
+def test_names_of_a_ner_that_many_documents_write_small_are_left_out() -> None:
+    common = _rust.CommonWords()
+    notes = [
+        "See chief complaint: pain, see hopkins",
+        "the chief complaint is",
+        "A chief complaint of Mrs. Hopkins",
+        "",
+    ]
+    common.add(pa.array(notes), pa.array(["a", "b", "c", "d"]))
+    common.merge()
+    text = "CHIEF COMPLAINT Hopkins 2019 chief Hopkins"
+    spans = [(0, 15, "PERSON"), (0, 15, "ORG"), (16, 23, "PERSON"), (24, 28, "PERSON"), (29, 42, "PERSON")]
+    start, end, label = zip(*spans, strict=True)
+    found = spans_batch([0] * 5, list(start), list(end), list(label))
+    kept = without_common_words(found, pa.array([text]), common).select(["start", "label"]).to_pylist()
+    assert [(row["start"], row["label"]) for row in kept] == [(s, lab) for s, _, lab in spans[1:]]
+    empty = found.slice(0, 0)
+    assert without_common_words(empty, pa.array([], pa.string()), common).num_rows == 0
