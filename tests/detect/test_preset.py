@@ -98,7 +98,7 @@ def test_names_of_a_ner_that_many_documents_write_small_are_left_out() -> None:
     common = _rust.CommonWords()
     notes = [
         "See chief complaint: pain, see hopkins",
-        "the chief complaint is",
+        "So the chief complaint is",
         "A chief complaint of Mrs. Hopkins",
         "",
     ]

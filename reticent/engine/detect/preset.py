@@ -23,7 +23,7 @@ def expand_preset(preset: str, options: Mapping[str, Mapping[str, Any]]) -> tupl
     """Return the detectors of a preset and their options.
 
     The NER of "thorough" is the one that has options, ``detect.spacy`` or ``detect.transformers``; else the one
-    pipeline of spaCy that is installed. Names of spaCy's are looked at with what is known of the corpus's words (``guard``).
+    pipeline of spaCy that is installed. Its names are looked at with what the corpus says of their words (``guard``).
 
     Raises
     ------
