@@ -1,4 +1,4 @@
-//! Rules, records and gazetteers for Python: spans in characters.
+//! Records and gazetteers for Python: spans in characters.
 
 use std::sync::Arc;
 
@@ -11,12 +11,10 @@ use super::{ArrowBatch, import_texts, to_py_err};
 use crate::detect::common::CommonWords;
 use crate::detect::gazetteer::Gazetteer;
 use crate::detect::records::{Field, Records};
-use crate::detect::running;
 use crate::detect::surfaces::{Spans, Surfaces};
 use crate::detect::together::Together;
 use crate::error::Error;
 use crate::pool::pool;
-use crate::rules::{RULES, field_labels, scan};
 use crate::text::fold::fold;
 use crate::text::spans::{Found, in_characters};
 use crate::text::surface::Surface;
@@ -27,22 +25,17 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyGazetteer>()?;
     module.add_class::<PyRecords>()?;
     module.add_class::<PySurfaces>()?;
-    module.add_function(wrap_pyfunction!(scan_rules, module)?)?;
-    module.add_function(wrap_pyfunction!(find_running, module)?)?;
-    module.add_function(wrap_pyfunction!(find_together, module)?)?;
-    module.add_function(wrap_pyfunction!(list_field_labels, module)?)?;
-    module.add_function(wrap_pyfunction!(unescape, module)?)?;
-    module.add_function(wrap_pyfunction!(list_rules, module)?)
+    module.add_function(wrap_pyfunction!(find_together, module)?)
 }
 
 /// What was found, with its bounds in characters.
-fn located(texts: &Texts, found: Vec<Found>) -> (Vec<Found>, Vec<[i32; 2]>) {
+pub fn located(texts: &Texts, found: Vec<Found>) -> (Vec<Found>, Vec<[i32; 2]>) {
     let characters = in_characters(texts, &found);
     (found, characters)
 }
 
 /// Columns document (row in the batch), start, end (characters), label, rule.
-fn to_batch<'a>(
+pub fn to_batch<'a>(
     (found, characters): &(Vec<Found>, Vec<[i32; 2]>),
     named: impl Fn(u32) -> (&'a str, &'a str),
 ) -> PyResult<ArrowBatch> {
@@ -55,71 +48,6 @@ fn to_batch<'a>(
         ("label", Arc::new(StringArray::from_iter_values(labels))),
         ("rule", Arc::new(StringArray::from_iter_values(rules))),
     ])
-}
-
-/// Name, label and what it finds of every rule.
-#[pyfunction]
-fn list_rules() -> Vec<(&'static str, &'static str, &'static str)> {
-    RULES.iter().map(|rule| (rule.name, rule.label, rule.finds)).collect()
-}
-
-/// Labels that the value of a field may have.
-#[pyfunction]
-fn list_field_labels() -> Vec<&'static str> {
-    field_labels()
-}
-
-/// A text without the escapes of an export, and where each of its characters begins in the original, in characters.
-#[pyfunction]
-fn unescape(text: &str) -> (String, Vec<usize>) {
-    let Some(plain) = crate::text::escapes::unescape(text) else {
-        return (text.to_owned(), (0..text.chars().count()).collect());
-    };
-    let starts = plain.origins(text, plain.text.char_indices().map(|(at, _)| at as u32));
-    let starts = starts.into_iter().map(|start| text[..start as usize].chars().count()).collect();
-    (plain.text, starts)
-}
-
-/// Identifiers that have a form; `fields` are names of fields with their labels, beside those that are known; `labels` None takes every rule, `filtered` false tries all of them at every place.
-#[pyfunction]
-#[pyo3(signature = (texts, labels=None, *, fields=None, num_threads=0, filtered=true))]
-fn scan_rules(
-    py: Python<'_>,
-    texts: &Bound<'_, PyAny>,
-    labels: Option<Vec<String>>,
-    fields: Option<Vec<(String, String)>>,
-    num_threads: usize,
-    filtered: bool,
-) -> PyResult<ArrowBatch> {
-    let texts = import_texts(texts, "text")?;
-    let threads = pool(num_threads).map_err(to_py_err)?;
-    let found = py
-        .detach(|| {
-            threads.install(|| {
-                Ok(located(&texts, scan(&texts, labels.as_deref(), &fields.unwrap_or_default(), filtered)?))
-            })
-        })
-        .map_err(to_py_err)?;
-    to_batch(&found, |source| {
-        let rule = &RULES[source as usize];
-        (rule.label, rule.name)
-    })
-}
-
-/// Names in running text, by the words around them.
-#[pyfunction]
-#[pyo3(signature = (texts, *, common=None, num_threads=0))]
-fn find_running(
-    py: Python<'_>,
-    texts: &Bound<'_, PyAny>,
-    common: Option<PyRef<'_, PyCommonWords>>,
-    num_threads: usize,
-) -> PyResult<ArrowBatch> {
-    let texts = import_texts(texts, "text")?;
-    let threads = pool(num_threads).map_err(to_py_err)?;
-    let common = common.as_ref().map(|common| &common.common);
-    let found = py.detach(|| threads.install(|| located(&texts, running::find_all(&texts, common))));
-    to_batch(&found, |_| ("NAME", "context"))
 }
 
 type RecordsChoice<'py> = (PyRef<'py, PyRecords>, PyReadonlyArray1<'py, u32>, Option<PyRef<'py, PyCommonWords>>, bool);
@@ -164,7 +92,7 @@ fn check_labels(labels: &Texts, num_values: usize) -> PyResult<()> {
 /// Which words are common, by how a corpus writes them.
 #[pyclass(module = "reticent._rust", name = "CommonWords")]
 pub struct PyCommonWords {
-    common: CommonWords,
+    pub common: CommonWords,
 }
 
 #[pymethods]

@@ -1,0 +1,82 @@
+//! Rules for Python: spans in characters.
+
+use pyo3::prelude::*;
+
+use super::detect::{PyCommonWords, located, to_batch};
+use super::{ArrowBatch, import_texts, to_py_err};
+use crate::detect::running;
+use crate::pool::pool;
+use crate::rules::{RULES, field_labels, scan};
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(scan_rules, module)?)?;
+    module.add_function(wrap_pyfunction!(find_running, module)?)?;
+    module.add_function(wrap_pyfunction!(list_field_labels, module)?)?;
+    module.add_function(wrap_pyfunction!(unescape, module)?)?;
+    module.add_function(wrap_pyfunction!(list_rules, module)?)
+}
+
+/// Name, label and what it finds of every rule.
+#[pyfunction]
+fn list_rules() -> Vec<(&'static str, &'static str, &'static str)> {
+    RULES.iter().map(|rule| (rule.name, rule.label, rule.finds)).collect()
+}
+
+/// Labels that the value of a field may have.
+#[pyfunction]
+fn list_field_labels() -> Vec<&'static str> {
+    field_labels()
+}
+
+/// A text without the escapes of an export, and where each of its characters begins in the original, in characters.
+#[pyfunction]
+fn unescape(text: &str) -> (String, Vec<usize>) {
+    let Some(plain) = crate::text::escapes::unescape(text) else {
+        return (text.to_owned(), (0..text.chars().count()).collect());
+    };
+    let starts = plain.origins(text, plain.text.char_indices().map(|(at, _)| at as u32));
+    let starts = starts.into_iter().map(|start| text[..start as usize].chars().count()).collect();
+    (plain.text, starts)
+}
+
+/// Identifiers that have a form; `fields` are names of fields with their labels, beside those that are known; `labels` None takes every rule, `filtered` false tries all of them at every place.
+#[pyfunction]
+#[pyo3(signature = (texts, labels=None, *, fields=None, num_threads=0, filtered=true))]
+fn scan_rules(
+    py: Python<'_>,
+    texts: &Bound<'_, PyAny>,
+    labels: Option<Vec<String>>,
+    fields: Option<Vec<(String, String)>>,
+    num_threads: usize,
+    filtered: bool,
+) -> PyResult<ArrowBatch> {
+    let texts = import_texts(texts, "text")?;
+    let threads = pool(num_threads).map_err(to_py_err)?;
+    let found = py
+        .detach(|| {
+            threads.install(|| {
+                Ok(located(&texts, scan(&texts, labels.as_deref(), &fields.unwrap_or_default(), filtered)?))
+            })
+        })
+        .map_err(to_py_err)?;
+    to_batch(&found, |source| {
+        let rule = &RULES[source as usize];
+        (rule.label, rule.name)
+    })
+}
+
+/// Names in running text, by the words around them.
+#[pyfunction]
+#[pyo3(signature = (texts, *, common=None, num_threads=0))]
+fn find_running(
+    py: Python<'_>,
+    texts: &Bound<'_, PyAny>,
+    common: Option<PyRef<'_, PyCommonWords>>,
+    num_threads: usize,
+) -> PyResult<ArrowBatch> {
+    let texts = import_texts(texts, "text")?;
+    let threads = pool(num_threads).map_err(to_py_err)?;
+    let common = common.as_ref().map(|common| &common.common);
+    let found = py.detach(|| threads.install(|| located(&texts, running::find_all(&texts, common))));
+    to_batch(&found, |_| ("NAME", "context"))
+}
