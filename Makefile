@@ -5,6 +5,7 @@
 #   make test            the tests, about 5 minutes on two cores (make test-slow: also those with real pre-trained models)
 #   make test-fast       without those that run a job or a model or draw many figures: about 2 minutes
 #   make test-detectors  the tests of spaCy, Presidio and edsnlp as detectors, with real pipelines (installs them)
+#   make test-warehouse  the tests of databases, on servers that they start (installs PostgreSQL and the drivers)
 #   make test-rust       the core's own tests (what needs no Python: the fast word scanner against the full rule)
 #   make lint            formatters, linters, type checker
 #   make bench           every benchmark at toy size; their full sizes are in benchmarks/README.md
@@ -28,7 +29,7 @@ WORKERS := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 # Tests start programs; where this is set, each of them would compile the libraries anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-fast test-slow test-detectors test-rust lint format bench docs lock wheel clean setup
+.PHONY: demo test test-fast test-slow test-detectors test-warehouse test-rust lint format bench docs lock wheel clean setup
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -47,6 +48,15 @@ test-slow: setup
 test-detectors: setup
 	$(UV) install --python $(BIN)/python -q --group detectors
 	$(BIN)/pytest tests/detect/test_ner.py tests/detect/test_in_pipelines.py tests/engine/test_frames.py $(PYTEST_ARGS)
+
+# The server's programs come from the packages of Debian or Ubuntu; elsewhere, install PostgreSQL 14 or newer first.
+test-warehouse: setup
+	$(UV) install --python $(BIN)/python -q --group warehouse
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || { \
+	  echo "Installing PostgreSQL …"; \
+	  as_root=$$([ "$$(id -u)" = 0 ] || echo sudo -n); \
+	  $$as_root apt-get update -q && $$as_root apt-get install -q -y --no-install-recommends postgresql; }
+	$(BIN)/pytest tests/warehouse $(PYTEST_ARGS)
 
 test-rust:
 	cargo test --release --locked

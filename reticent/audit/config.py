@@ -48,7 +48,7 @@ class InversionConfig(Section):
     ``num_decoys`` + 1 copies of its window, times the folds of a masked model.
     """
 
-    table: ClassVar[str] = "audit.inversion"
+    section: ClassVar[str] = "audit.inversion"
 
     num_decoys: int = Field(default=15, ge=1, description="other identifiers that each one is ranked among")
     per_individual: int = Field(
@@ -79,7 +79,7 @@ class GenerationConfig(Section):
     The audit has this part only if the job has this section.
     """
 
-    table: ClassVar[str] = "audit.generation"
+    section: ClassVar[str] = "audit.generation"
 
     num_prompts: int = Field(
         default=200, ge=1, description="documents of the larger side; the other side has the same share"
@@ -104,7 +104,7 @@ class ShadowConfig(Section):
     Each recipe's last checkpoint is attacked with them. Cost: ``num_shadows`` trainings for each recipe.
     """
 
-    table: ClassVar[str] = "audit.shadow"
+    section: ClassVar[str] = "audit.shadow"
 
     recipes: tuple[str, ...] = Field(min_length=1, description="recipes whose models are attacked")
     num_shadows: int = Field(
@@ -144,7 +144,7 @@ class AuditConfig(Section):
     fewer than ``k`` individuals use are the identifiers of every headline; leaks are measured up to ``max_n`` words.
     """
 
-    table: ClassVar[str] = "audit"
+    section: ClassVar[str] = "audit"
     #: Settings that the measures of a checkpoint do not depend on; shadow models have their own.
     not_measured: ClassVar = ("small_cell", "every_checkpoint", "shadow")
 
@@ -185,7 +185,7 @@ class AuditConfig(Section):
 class ExtractionConfig(Section):
     """Extraction at the end of the audit: causal models complete passages of the documents."""
 
-    table: ClassVar[str] = "extraction"
+    section: ClassVar[str] = "extraction"
 
     prefix_tokens: tuple[AtLeastOne, ...] = Field(
         default=(10, 50),
@@ -238,7 +238,7 @@ class CanaryAudit(CanaryConfig):
 class SoftPromptConfig(Section):
     """Training of a soft prompt (ProPILE, sections 4.3 and A.4)."""
 
-    table: ClassVar[str] = "probe.soft_prompt"
+    section: ClassVar[str] = "probe.soft_prompt"
 
     num_tokens: int = Field(default=20, ge=1, description="soft tokens before the prompt")
     init: Init = Field(
@@ -272,7 +272,7 @@ class SoftPromptConfig(Section):
 class ProbeConfig(Section):
     """Probes at the end of the audit: models are asked for individuals' own items (ProPILE)."""
 
-    table: ClassVar[str] = "probe"
+    section: ClassVar[str] = "probe"
 
     subjects: str | None = Field(default=None, description="table of items with individual_id; default: detect.records")
     targets: tuple[str, ...] = Field(
@@ -329,7 +329,7 @@ def _known_measure(measure: str) -> str:
 class GateConfig(Section):
     """A threshold that the trained models must keep, fixed before the run: ``[[gate]]``, as many as wanted."""
 
-    table: ClassVar[str] = "gate"
+    section: ClassVar[str] = "gate"
 
     measure: Annotated[str, AfterValidator(_known_measure)] = Field(description=f"one of {', '.join(GATES)}")
     at_most: float = Field(description="largest upper end of the 95 % interval that passes")
@@ -353,7 +353,7 @@ class VerdictConfig(Section):
     where nothing can be told. The defaults are no law: who releases a model sets their own.
     """
 
-    table: ClassVar[str] = "verdict"
+    section: ClassVar[str] = "verdict"
 
     risks: tuple[RiskName, ...] = Field(
         default=("emission", "context", "words", "passages"),

@@ -40,6 +40,7 @@ __all__ = ["audit", "demo", "index", "protect", "report", "run", "train", "updat
 class Stage(Enum):
     """Stages of a job in order."""
 
+    CORPUS = "corpus"
     DEDUP = "dedup"
     SPLIT = "split"
     DETECT = "detect"

@@ -46,6 +46,7 @@ JOB = "job.json"
 #: must not be taken for a new one: it is then made again, and with it all that was made from it.
 FORMATS = {
     "synth": 1,
+    "corpus": 1,
     "dedup": 1,
     "scrub": 1,
     "split": 1,

@@ -72,7 +72,7 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
     #: The table of a job file that the class is: messages name a field by it.
-    table: ClassVar[str] = ""
+    section: ClassVar[str] = ""
 
     if not TYPE_CHECKING:  # type checkers take the arguments from the fields
 
@@ -80,7 +80,7 @@ class Section(BaseModel):
             try:
                 self.__pydantic_validator__.validate_python(values, self_instance=self)
             except ValidationError as error:
-                raise PolicyError(explain(error, self.table)) from None
+                raise PolicyError(explain(error, self.section)) from None
             self.check_complete()
 
         #: A table inside another is checked with it: the error of the whole then says where each part of it stands.

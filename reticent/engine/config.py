@@ -27,7 +27,7 @@ class DedupConfig(Section):
     depends on them.
     """
 
-    table: ClassVar[str] = "dedup"
+    section: ClassVar[str] = "dedup"
 
     mode: Literal["off", "exact", "near"] = Field(default="off", description="off: copies are only counted")
     scope: Literal["individual", "corpus"] = Field(
@@ -46,7 +46,7 @@ class DedupConfig(Section):
 class SplitConfig(Section):
     """Shares of the individuals (or households) that are never trained on; members are the rest."""
 
-    table: ClassVar[str] = "split"
+    section: ClassVar[str] = "split"
 
     heldout: float = Field(default=0.4, gt=0, lt=1, description="share whom the audit compares members with")
     reference: float = Field(default=0.0, ge=0, lt=1, description="share whose documents pre-train a small base model")
@@ -91,7 +91,7 @@ class IndexConfig(Section):
     the system frees them however the process ends. The result depends on none of these three.
     """
 
-    table: ClassVar[str] = "index"
+    section: ClassVar[str] = "index"
 
     max_n: int = Field(default=1, ge=1, le=MAX_N, description="longest n-gram")
     surface: Surface = "exact"
@@ -113,7 +113,7 @@ class IndexConfig(Section):
 class CanaryConfig(Section):
     """Made-up secrets written into members' documents. ``k`` individuals share one of the arm ``missed``."""
 
-    table: ClassVar[str] = "canaries"
+    section: ClassVar[str] = "canaries"
 
     num: int = Field(default=25, ge=1, description="canaries of each arm; a fair coin leaves out half of them")
     arms: tuple[Arm, ...] = Field(default=("protected", "missed", "context", "ngram"), min_length=1)

@@ -40,7 +40,7 @@ class Policy(Section):
     Of an identifying n-gram, one that fewer than ``k`` individuals use, ``policy`` says which words are protected.
     """
 
-    table: ClassVar[str] = "protect"
+    section: ClassVar[str] = "protect"
 
     k: int = Field(default=2, ge=2, le=MAX_K, description="n-grams that fewer than k individuals use identify")
     n: int = Field(default=1, ge=1, le=MAX_N, description="longest n-gram looked at; at most index.max_n")

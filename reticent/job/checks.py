@@ -37,7 +37,8 @@ def check_run(run: Run, *, counts: bool, models: bool, classifies: bool, audits:
         from reticent.job.classification import check_starts, read_labels
 
         check_starts(run)
-        read_labels(run.whole_corpus, run.job)
+        if run.job.corpus.remote is None:  # else nothing may be there yet
+            read_labels(run.whole_corpus, run.job)
     if audits:
         _require_audit(run)
 

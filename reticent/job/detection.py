@@ -16,6 +16,7 @@ from reticent.core.errors import PolicyError
 from reticent.core.progress import Progress
 from reticent.job.config import Job
 from reticent.job.run import Run
+from reticent.job.stages.corpus import staged_job
 
 __all__ = ["count_spans", "detect_documents"]
 
@@ -34,6 +35,7 @@ def detect_documents(job: Job, *, keep: bool, evaluate: bool, progress: Progress
         raise PolicyError("nothing to evaluate against: give the column of gold spans (--spans, corpus.spans)")
     if keep:
         return _detect(job, evaluate, progress)
+    job = staged_job(job)
     with tempfile.TemporaryDirectory(prefix="reticent-detect-") as folder:
         result = _detect(job.model_copy(update={"out": str(Path(folder) / "run")}), evaluate, progress)
     return replace(result, folder=None)

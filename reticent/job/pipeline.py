@@ -1,6 +1,6 @@
 """The plan of a job: the order of its steps. Running a job and showing its status are loops over that plan.
 
-    dedup -> split -> detect -> index -> foundation -> protect -> train -> classify -> audit -> report
+    corpus -> dedup -> split -> detect -> index -> foundation -> protect -> train -> classify -> audit -> report
 
 A stage yields its steps lazily: a later one may depend on the bytes of an earlier one. Every step writes its artefacts
 into folders of the run folder, each whole or not at all, and one whose inputs and settings have not changed is not
@@ -23,6 +23,7 @@ from reticent.job.eta import Plan
 from reticent.job.gates import judge_again
 from reticent.job.maker import look_at, make
 from reticent.job.stages.audit import audit_steps, report_steps
+from reticent.job.stages.corpus import corpus_steps
 from reticent.job.stages.dedup import dedup_steps
 from reticent.job.stages.detect import detect_steps
 from reticent.job.stages.extraction import extraction_steps
@@ -59,6 +60,7 @@ class Stage:
 
 
 _PLAN = (
+    Stage("corpus", corpus_steps),
     Stage("dedup", dedup_steps),
     Stage("split", split_steps),
     Stage("canaries", canary_steps, within="split"),
@@ -90,8 +92,8 @@ def stages_until(until: str) -> list[Stage]:
 def execute(run: Run, until: str = "report", *, alone: bool = False) -> Path:
     """Run every stage up to and including ``until``; returns the run folder.
 
-    With ``alone`` only deduplication runs before it: a stage that looks at documents one by one needs no split, unless
-    canaries are planted in some of them.
+    With ``alone`` only the reading of the documents and deduplication run before it: a stage that looks at documents
+    one by one needs no split, unless canaries are planted in some of them.
     """
     if until not in STAGES:
         raise PolicyError(f"unknown stage {until!r}; one of {', '.join(STAGES)}")
@@ -112,7 +114,7 @@ def execute(run: Run, until: str = "report", *, alone: bool = False) -> Path:
     alone = alone and run.job.canaries is None
     chosen = stages_until(until)
     if alone:
-        chosen = [stage for stage in chosen if stage.name in ("dedup", until)]
+        chosen = [stage for stage in chosen if stage.name in ("corpus", "dedup", until)]
     run_stages(run, chosen)
     if alone:
         tell_recovered(run, {})

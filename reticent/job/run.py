@@ -73,8 +73,9 @@ class Run:
         """The documents as they were given, without those of individuals who have withdrawn; opened once."""
         if "whole_corpus" not in self._opened:
             from reticent.engine.corpus import open_configured
+            from reticent.job.stages.corpus import staged_job
 
-            settings = self.job.corpus
+            settings = staged_job(self.job).corpus
             corpus = open_configured(settings)
             self._tell_reading(corpus)
             if settings.withdrawn:

@@ -113,6 +113,7 @@ def _searched(run: Run, work: Path | None, before: Run | None) -> tuple[Any, Pat
     from reticent.engine.detect import quarantined_rows
     from reticent.job.given_spans import spans_as_given
     from reticent.job.run import Run
+    from reticent.job.stages.corpus import staged_job
 
     if work is not None and before is not None:
         before.execute("detect")
@@ -120,7 +121,7 @@ def _searched(run: Run, work: Path | None, before: Run | None) -> tuple[Any, Pat
         corpus, num_quarantined = spans_as_given(before, work)
         return corpus, work, num_quarantined
     if work is not None:
-        run = Run(run.job.model_copy(update={"out": str(work)}), run.progress)
+        run = Run(staged_job(run.job).model_copy(update={"out": str(work)}), run.progress)
         run.execute("detect", alone=True)
     spans = run.folder / "spans"
     return run.corpus, spans, len(quarantined_rows(spans))

@@ -27,7 +27,7 @@ class FoundationConfig(Section):
     reference split, who are neither members nor held out.
     """
 
-    table: ClassVar[str] = "model.foundation"
+    section: ClassVar[str] = "model.foundation"
 
     kind: Literal["bert", "gpt2"]
     text: str
@@ -49,7 +49,7 @@ class FoundationConfig(Section):
 class LoraSettings(Section):
     """Low-rank adapters, trained instead of all weights; the names are those of peft."""
 
-    table: ClassVar[str] = "train.lora"
+    section: ClassVar[str] = "train.lora"
 
     r: int = Field(default=8, ge=1)
     lora_alpha: float = Field(default=16.0, gt=0)
@@ -68,7 +68,7 @@ class PrivacyConfig(Section):
     epsilon is given. ``corpus`` is the fingerprint of the documents that are charged (:mod:`reticent.trainer.budget`).
     """
 
-    table: ClassVar[str] = "train.dp"
+    section: ClassVar[str] = "train.dp"
 
     unit: Literal["individual", "record"] = Field(
         default="individual",
@@ -137,7 +137,7 @@ class PrivacyConfig(Section):
 class TrainConfig(Section):
     """Settings of training a recipe."""
 
-    table: ClassVar[str] = "train"
+    section: ClassVar[str] = "train"
 
     num_epochs: int = Field(default=8, ge=1, description="passes over the members' documents")
     checkpoint_epochs: tuple[int, ...] | None = Field(
@@ -226,7 +226,7 @@ class ClassifyConfig(Section):
     The job has this stage only if it has this section.
     """
 
-    table: ClassVar[str] = "classify"
+    section: ClassVar[str] = "classify"
 
     label: str | None = Field(default=None, description="column of the class; default: corpus.label")
     from_epochs: tuple[int, ...] | None = Field(

@@ -180,7 +180,7 @@ OPTIONS = {
 
 @cache
 def tables() -> dict[str, type[Section]]:
-    return {kind.table: kind for kind in sections(Job) if issubclass(kind, Section) and kind.table}
+    return {kind.section: kind for kind in sections(Job) if issubclass(kind, Section) and kind.section}
 
 
 @pytest.mark.parametrize(("command", "option"), OPTIONS)

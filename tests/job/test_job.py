@@ -573,7 +573,7 @@ def test_an_interrupted_job_goes_on_where_it_stopped_and_gives_the_same_bytes(
 
 def test_a_job_stops_after_the_stage_asked_for(hospital: Path, tmp_path: Path) -> None:
     values = values_of(hospital, tmp_path / "run")
-    assert STAGES[:4] == ("dedup", "split", "detect", "index")
+    assert STAGES[:5] == ("corpus", "dedup", "split", "detect", "index")
     assert run(values, "split").made == ["split"]
     assert run(values, "detect").made == ["spans"]
     assert run(values, "index").made == ["index", "index-joint"]

@@ -29,7 +29,7 @@ class DetectConfig(Section):
     ``transformers = "MODEL"`` and ``lists = { LABEL = "FILE" }``.
     """
 
-    table: ClassVar[str] = "detect"
+    section: ClassVar[str] = "detect"
 
     preset: Literal["fast", "thorough"] | None = Field(
         default=None,

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from queue import Empty, Queue
+from threading import Event, Thread
 
 import numpy as np
 import pyarrow as pa
 
 from reticent.core.errors import CorpusError
 
-__all__ = ["as_scanned", "changed", "kept_rows", "memory_from", "merged", "reading_pool", "stretches"]
+__all__ = ["as_scanned", "changed", "kept_rows", "memory_from", "merged", "read_ahead", "reading_pool", "stretches"]
 
 
 @contextmanager
@@ -54,6 +56,41 @@ def merged(batches: Iterator[pa.RecordBatch], batch_rows: int) -> Iterator[pa.Re
         num_held += batch.num_rows
     if held:
         yield pa.concat_batches(held)
+
+
+def read_ahead(batches: Generator[pa.RecordBatch], num_ahead: int = 4) -> Iterator[pa.RecordBatch]:
+    """The batches, which another thread reads while the last ones are worked on: so many wait, at most.
+
+    An error comes after the batches before it. When this ends, the other thread has ended too.
+    """
+    waiting: Queue[pa.RecordBatch | BaseException | None] = Queue(num_ahead)
+    stopped = Event()
+
+    def read() -> None:
+        last: BaseException | None = None
+        try:
+            for batch in batches:
+                waiting.put(batch)
+                if stopped.is_set():
+                    break
+            batches.close()
+        except BaseException as error:
+            last = error
+        waiting.put(last)
+
+    reader = Thread(target=read, name="read-ahead", daemon=True)
+    reader.start()
+    try:
+        while (found := waiting.get()) is not None:
+            if isinstance(found, BaseException):
+                raise found
+            yield found
+    finally:
+        stopped.set()
+        while reader.is_alive():
+            with suppress(Empty):
+                waiting.get(timeout=0.05)
+        reader.join()
 
 
 def as_scanned(batches: Iterator[pa.RecordBatch], num_rows: int) -> Iterator[pa.RecordBatch]:

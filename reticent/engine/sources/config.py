@@ -21,7 +21,7 @@ _BY_NAME: Final = {"tab": "\t", "\\t": "\t", "space": " ", "none": None}
 class Columns(Section):
     """The source's name of each column; None for a column that is not there."""
 
-    table: ClassVar[str] = "corpus"
+    section: ClassVar[str] = "corpus"
 
     doc_id: str = "doc_id"
     individual_id: str = "individual_id"
@@ -35,7 +35,7 @@ class Columns(Section):
 class CsvDialect(Section):
     """Settings of reading CSV files; "auto": decided for each file."""
 
-    table: ClassVar[str] = "corpus"
+    section: ClassVar[str] = "corpus"
 
     delimiter: str = Field(
         default="auto",
@@ -89,7 +89,7 @@ class Markup(Section):
     n-grams of one individual count as used by several.
     """
 
-    table: ClassVar[str] = "corpus"
+    section: ClassVar[str] = "corpus"
 
     offsets: Literal["characters", "bytes", "utf-16"] = Field(
         default="characters", description="unit of the offsets of a marked-up format"

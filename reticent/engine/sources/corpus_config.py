@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from reticent.engine.identity import Ids
 from reticent.engine.sources.config import Columns, CsvDialect, Markup, OnNull
+from reticent.engine.sources.remote_config import STORES, Warehouse, is_remote, scheme_of
 
 __all__ = ["CorpusConfig"]
 
@@ -20,10 +21,12 @@ def _known_format(name: str) -> str:
     return name
 
 
-class CorpusConfig(Columns, CsvDialect, Markup):
+class CorpusConfig(Columns, CsvDialect, Markup, Warehouse):
     """The source of the documents, and settings of reading them."""
 
-    source: str | tuple[str, ...] = Field(description="file, folder or glob of documents")
+    source: str | tuple[str, ...] = Field(
+        description="file, folder or glob of documents, or the address of a database, an object store or a lake"
+    )
     format: Annotated[str, AfterValidator(_known_format)] = Field(
         default="auto", description="auto: Parquet, Arrow, CSV or JSONL by the suffix"
     )
@@ -38,6 +41,26 @@ class CorpusConfig(Columns, CsvDialect, Markup):
     on_null: OnNull = Field(
         default="stop", description="a document whose text is null stops the run, or is left out and counted"
     )
+
+    @model_validator(mode="after")
+    def _one_source(self) -> CorpusConfig:
+        self.check_remote(self.sources)
+        if self.remote is not None:
+            named = {"format", *CsvDialect.model_fields, *Markup.model_fields}
+            given = [name for name in sorted(named) if getattr(self, name) != type(self).model_fields[name].default]
+            if given and (scheme_of(self.remote) not in STORES or self.marked):
+                raise ValueError(f"corpus.{given[0]}: means nothing for this source")
+        return self
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The sources, of which there may be one."""
+        return (self.source,) if isinstance(self.source, str) else self.source
+
+    @property
+    def remote(self) -> str | None:
+        """The address of the documents, which are read once into the run folder; None for local files."""
+        return next(filter(is_remote, self.sources), None)
 
     @property
     def marked(self) -> bool:

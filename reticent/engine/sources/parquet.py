@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 import pyarrow as pa
 
 from reticent.core.errors import CorpusError
 from reticent.engine.sources.columns import require_columns, sound
+from reticent.engine.sources.config import Columns
 from reticent.engine.sources.source import Request
 
 if TYPE_CHECKING:
@@ -22,16 +23,20 @@ if TYPE_CHECKING:
 
 __all__ = ["document_writer", "read_parquet", "row_groups"]
 
+_OWN_NAMES: Final = Columns(spans="spans", mentions="mentions")
 
-def document_writer(where: Path | BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
+
+def document_writer(where: Path | BinaryIO, schema: pa.Schema, columns: Columns = _OWN_NAMES) -> pq.ParquetWriter:
     """A writer of documents as Parquet, in pages of about 1 MiB, since readers unpack a page whole.
 
     Pages are closed after this many values at the earliest; the default, 1024, is several times too many of texts.
+    ``columns``: the names of the columns, by default their own.
     """
     import pyarrow.parquet as pq
 
-    repeated = [name for name in schema.names if name not in ("doc_id", "text")]
-    repeated += [f"{name}.list.element.label" for name in ("spans", "mentions") if name in schema.names]
+    repeated = [name for name in schema.names if name not in (columns.doc_id, columns.text)]
+    nested = (columns.spans, columns.mentions)
+    repeated += [f"{name}.list.element.label" for name in nested if name in schema.names]
     return pq.ParquetWriter(where, schema, compression="zstd", use_dictionary=repeated, write_batch_size=64)
 
 

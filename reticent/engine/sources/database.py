@@ -1,0 +1,222 @@
+"""Databases through ADBC: a connection, a statement as record batches, and the SQL that chooses documents.
+
+A driver's message may quote the values of a row, so none is passed on: an error says its code (SQLSTATE) alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from reticent.core.errors import CorpusError, PolicyError
+from reticent.engine.sources.columns import require_columns
+from reticent.engine.sources.presets import PRESETS
+
+__all__ = ["Connection", "Selection", "quoted"]
+
+#: SQLSTATE, or its first two characters -> its meaning.
+MEANINGS: Final[Mapping[str, str]] = {
+    "42501": "there is no right to read it",
+    "42P01": "there is no such table",
+    "42703": "there is no such column",
+    "25006": "the query would change the database",
+    "3D": "there is no such database",
+    "28": "the server does not know the user, or not with these credentials",
+    "42": "the query is wrong",
+    "22": "a value cannot be converted as the query asks",
+    "40": "the server gave the snapshot up; start again",
+    "53": "the server lacks resources",
+    "57": "the server stopped the query",
+    "08": "the connection is lost",
+}
+#: Parts of the messages of errors in the middle of a reading, which have no code -> their meaning. They are looked for,
+#: and the message is never shown.
+PHRASES: Final[Mapping[str, str]] = {
+    "server closed the connection": MEANINGS["08"],
+    "terminating connection": MEANINGS["08"],
+    "no connection to the server": MEANINGS["08"],
+    "invalid byte sequence": "a text is not valid in its encoding",
+    "conflict with recovery": MEANINGS["40"],
+    "in a read-only transaction": MEANINGS["25006"],
+    "non-volatile function": MEANINGS["25006"],
+    "permission denied": MEANINGS["42501"],
+    "invalid input syntax": MEANINGS["22"],
+}
+
+
+class Connection:
+    """A connection, used by one thread.
+
+    Parameters
+    ----------
+    where : its name in errors
+    connect : opens the connection of ADBC, in which each statement is its own transaction
+    options : of each statement
+    """
+
+    def __init__(self, where: str, connect: Callable[[], Any], options: Mapping[str, str] | None = None):
+        self.where = where
+        self._options = dict(options or {})
+        try:
+            self._adbc = connect()
+        except ImportError:
+            raise
+        except Exception as error:
+            raise failure(where, error, "cannot connect") from None
+
+    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a small answer."""
+        try:
+            with self._cursor() as cursor:
+                cursor.execute(statement)
+                found: list[tuple[Any, ...]] = cursor.fetchall()
+                return found
+        except Exception as error:
+            raise failure(self.where, error) from None
+
+    def execute(self, statement: str) -> None:
+        """Run a statement that answers nothing."""
+        try:
+            with self._cursor() as cursor:
+                cursor.execute(statement)
+        except Exception as error:
+            raise failure(self.where, error) from None
+
+    def schema(self, statement: str) -> pa.Schema:
+        """Return the columns of a statement that answers no row."""
+        try:
+            with self._cursor() as cursor:
+                cursor.execute(statement)
+                return cursor.fetch_arrow_table().schema
+        except Exception as error:
+            raise failure(self.where, error) from None
+
+    def batches(self, statement: str, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a statement as they come, in batches of at most so many rows."""
+        cursor = self._cursor()
+        is_whole = False
+        try:
+            for batch in self._read(cursor, statement):
+                for start in range(0, batch.num_rows, batch_rows):
+                    yield batch.slice(start, batch_rows)
+            is_whole = True
+        finally:
+            self._end(cursor, is_whole)
+
+    def _read(self, cursor: Any, statement: str) -> Iterator[pa.RecordBatch]:
+        try:
+            cursor.execute(statement)
+            yield from cursor.fetch_record_batch()
+        except Exception as error:
+            raise failure(self.where, error) from None
+
+    def _end(self, cursor: Any, is_whole: bool) -> None:
+        try:
+            if not is_whole:
+                cursor.adbc_cancel()
+            cursor.close()
+        except Exception as error:
+            if is_whole:
+                raise failure(self.where, error) from None
+
+    def _cursor(self) -> Any:
+        return self._adbc.cursor(adbc_stmt_kwargs=self._options)
+
+    def close(self) -> None:
+        """End the connection, whatever state it is in."""
+        try:
+            self._adbc.close()
+        except Exception:  # a cursor that its server left; its message may quote a row
+            return
+
+
+def failure(where: str, error: Exception, doing: str = "cannot be read") -> Exception:
+    """Return the error that is raised instead of a driver's; it has its code alone."""
+    code = getattr(error, "sqlstate", None)
+    code = code if isinstance(code, str) and re.fullmatch("[0-9A-Z]{5}", code) and code != "00000" else None
+    meaning = next((MEANINGS[key] for key in (code or "", (code or "")[:2]) if key in MEANINGS), None)
+    if code is None:
+        status = getattr(getattr(error, "status_code", None), "name", None) or type(error).__name__
+        message = str(error) if doing != "cannot connect" else ""
+        meaning = next((PHRASES[phrase] for phrase in PHRASES if phrase in message), None)
+        parts = [meaning, f"no SQLSTATE, {status}"]
+    else:
+        parts = [meaning, f"SQLSTATE {code}"]
+    return CorpusError(f"{where}: {doing} ({'; '.join(filter(None, parts))})")
+
+
+def quoted(name: str) -> str:
+    """Return an identifier of SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The rows and columns of the documents in a database.
+
+    Attributes
+    ----------
+    rows : what stands after FROM
+    expressions : column -> expression; None: every column is called by its own name
+    condition : what stands after WHERE
+    """
+
+    rows: str
+    expressions: Mapping[str, str] | None = None
+    condition: str | None = None
+
+    @classmethod
+    def of(cls, table: str | None, query: str | None, preset: str | None, columns: Sequence[str]) -> Selection:
+        """Return the selection that a job asks for; ``table`` must be a name as SQL has it.
+
+        Raises
+        ------
+        PolicyError
+            A column is none of the preset's.
+        """
+        if query is not None:
+            return cls(f"({query.strip().rstrip(';')}\n) AS n")
+        if preset is None:
+            return cls(f"{table} AS n")
+        model = PRESETS[preset]
+        for name in columns:
+            if name not in model.columns:
+                raise PolicyError(f"corpus.preset: {preset} has no column {name}; it has {', '.join(model.columns)}")
+        notes = table or model.notes
+        schema = notes.rpartition(".")[0]
+        used = {model.columns[name].partition(".")[0] for name in columns}
+        joins = [
+            join.format(schema=f"{schema}." if schema else "") for alias, join in model.joins.items() if alias in used
+        ]
+        return cls(" ".join([f"{notes} AS n", *joins]), model.columns, model.condition)
+
+    def expression(self, column: str) -> str:
+        """Return the expression of a column."""
+        return f"n.{quoted(column)}" if self.expressions is None else self.expressions[column]
+
+    def statement(
+        self,
+        expressions: Mapping[str, str] | None,
+        *conditions: str | None,
+        limit: int | None = None,
+        quote: Callable[[str], str] = quoted,
+    ) -> str:
+        """Return a SELECT of these expressions by the names of their columns; None: of all columns."""
+        chosen = "n.*"
+        if expressions is not None:
+            chosen = ", ".join(f"{expression} AS {quote(name)}" for name, expression in expressions.items())
+        wanted = [f"({condition})" for condition in (self.condition, *conditions) if condition]
+        where = f" WHERE {' AND '.join(wanted)}" if wanted else ""
+        return f"SELECT {chosen} FROM {self.rows}{where}{'' if limit is None else f' LIMIT {limit}'}"
+
+    def described(self, connection: Connection, columns: Sequence[str], where: str) -> pa.Schema:
+        """Return the columns with the types that they have in the database; `CorpusError` where one is not there."""
+        if self.expressions is None:
+            schema = connection.schema(self.statement(None, limit=0))
+            require_columns(schema.names, columns, where)
+            return pa.schema([schema.field(name) for name in columns])
+        return connection.schema(self.statement({name: self.expression(name) for name in columns}, limit=0))

@@ -1,0 +1,103 @@
+"""Documents that are no local files -> the artefact ``corpus``: read once, in one snapshot; all stages read that.
+
+A run keeps its snapshot: the artefact is made again where the job asks for other rows or columns, and not because the
+database went on. An interrupted reading leaves nothing and starts again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reticent.core.errors import ArtifactError
+from reticent.engine.sources.config import Columns, CsvDialect
+from reticent.job.artefact import Artefact, Step
+
+if TYPE_CHECKING:
+    from reticent.engine.sources.corpus_config import CorpusConfig
+    from reticent.job.config import Job
+    from reticent.job.run import Run
+
+__all__ = ["corpus_artefact", "corpus_steps", "staged_job"]
+
+NAME = "corpus"
+
+
+def corpus_steps(run: Run) -> Iterator[Step]:
+    """Yield the step of the artefact ``corpus``, if the documents are no local files."""
+    if run.job.corpus.remote is None:
+        return
+    yield Step.of(corpus_artefact(run.job), partial(_build, run))
+    run.invalidate("whole_corpus", "deduplicated", "parted", "documents", "corpus")
+
+
+def corpus_artefact(job: Job) -> Artefact:
+    """Return the artefact: the address without its user and parameters, the query as a digest, the columns."""
+    from reticent.engine.sources.remote_config import STORES, scheme_of, shown
+
+    settings, address = job.corpus, str(job.corpus.remote)
+    kept: dict[str, Any] = {"source": shown(address), "address": _digest(address)}
+    kept |= {name: getattr(settings, name) for name in ("table", "preset", "version")}
+    kept["query"] = None if settings.query is None else _digest(settings.query)
+    kept |= {"columns": settings.only(Columns).model_dump(), "more": _more(job)}
+    if scheme_of(address) in STORES:
+        kept |= {"format": settings.format, **settings.only(CsvDialect).model_dump()}
+    return Artefact(NAME, "corpus", kept, {})
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _more(job: Job) -> list[str]:
+    """Columns of the source that later stages read beside those of documents."""
+    columns = [str(column) for column in job.detect.of("records").get("columns", {}).values()]
+    label = job.classify.label if job.classify is not None else None
+    return sorted({*columns, *([label] if label else [])})
+
+
+def _build(run: Run, folder: Path, counts: dict[str, Any]) -> None:
+    from reticent.engine.sources.remote import open_remote
+    from reticent.engine.sources.staged import stage
+
+    settings = run.job.corpus
+    with (
+        run.progress.task("read the documents", None, "documents") as advance,
+        open_remote(settings, folder) as source,
+    ):
+        counts.update(stage(source, settings, folder, more=_more(run.job), progress=advance))
+
+
+def staged_job(job: Job) -> Job:
+    """Return a job whose documents are local files: those of the run folder, where the job's own are not.
+
+    Raises
+    ------
+    ArtifactError
+        They have not been read into the run folder.
+    """
+    return job if job.corpus.remote is None else job.model_copy(update={"corpus": _staged(job)})
+
+
+def _staged(job: Job) -> CorpusConfig:
+    from reticent.core.artifact import require_kind
+    from reticent.engine.sources.corpus_config import CorpusConfig
+    from reticent.engine.sources.staged import staged_files
+
+    folder, settings = Path(job.out) / NAME, job.corpus
+    if not folder.exists():
+        raise ArtifactError(
+            f"{folder}: the documents of a database, an object store or a lake are read once into a run folder; "
+            "start with `reticent index` or `reticent run`, and give that run folder to other commands"
+        )
+    require_kind(folder, "corpus")
+    return CorpusConfig(
+        source=tuple(map(str, staged_files(folder))),
+        ids=settings.ids,
+        withdrawn=settings.withdrawn,
+        on_null=settings.on_null,
+        **settings.only(Columns).model_dump(),
+    )

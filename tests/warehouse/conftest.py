@@ -1,0 +1,22 @@
+"""One server for all tests of this folder, and a database of its own for each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from fixtures.postgres import Database, Server, postgres_server
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    with postgres_server() as started:
+        yield started
+
+
+@pytest.fixture
+def database(server: Server, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
+    """An empty database; its password is found where a user's would be."""
+    monkeypatch.setenv("PGPASSFILE", str(server.passfile))
+    with server.database(getattr(request, "param", "UTF8")) as made:
+        yield made
