@@ -31,6 +31,8 @@ class AdbcDatabase:
     scratch : not used
     """
 
+    passed_over = 0
+
     def __init__(self, settings: CorpusConfig, scratch: Path):
         self._settings, self._profile = settings, str(settings.remote).partition("://")[2]
         self.name = f"{shown(str(settings.remote))} {settings.table or settings.preset or 'query'}"
@@ -58,7 +60,7 @@ class AdbcDatabase:
             names = {name.lower(): name for name in batch.schema.names}  # some databases answer in capitals
             present = [names.get(name.lower(), name) for name in columns]
             require_columns(batch.schema.names, present, self.name)
-            yield pa.record_batch([_plain(batch.column(name)) for name in present], names=list(columns))
+            yield pa.record_batch([batch.column(name) for name in present], names=list(columns))
 
     def close(self) -> None:
         """End the connection."""
@@ -78,11 +80,3 @@ class AdbcDatabase:
         if self._held is None:
             self._held = Connection(self.name, connect)
         return self._held
-
-
-def _plain(array: pa.Array) -> pa.Array:
-    """A column without the types of a driver; whole decimal numbers, which are ids in some databases, as text."""
-    if isinstance(array, pa.ExtensionArray):
-        array = array.storage
-    whole = pa.types.is_decimal(array.type) and array.type.scale == 0
-    return array.cast(pa.string()) if whole else array

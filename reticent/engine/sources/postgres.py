@@ -46,6 +46,8 @@ class Postgres:
     scratch : not used
     """
 
+    passed_over = 0
+
     def __init__(self, settings: CorpusConfig, scratch: Path):
         self._settings, self._address = settings, str(settings.remote)
         self.name = f"{shown(self._address)} {settings.table or settings.preset or 'query'}"

@@ -10,14 +10,18 @@ from types import MappingProxyType
 from typing import Final, Protocol
 
 from reticent.engine.sources.corpus_config import CorpusConfig
-from reticent.engine.sources.remote_config import scheme_of
+from reticent.engine.sources.remote_config import LAKES, STORES, scheme_of
 from reticent.engine.sources.source import Source
 
 __all__ = ["RemoteSource", "open_remote"]
 
 
 class RemoteSource(Source, Protocol):
-    """A source that holds something open."""
+    """A source that may hold something open."""
+
+    @property
+    def passed_over(self) -> int:
+        """How many objects beside the documents were not read; known once it has a version."""
 
     def close(self) -> None:
         """Let go of it: a snapshot, a connection."""
@@ -29,6 +33,9 @@ _OPENERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "postgresql": ("postgres", "Postgres"),
         "postgres": ("postgres", "Postgres"),
         "adbc": ("adbc", "AdbcDatabase"),
+        **dict.fromkeys(STORES, ("objects", "Objects")),
+        **{scheme: ("delta", "DeltaSource") for scheme in LAKES if scheme != "iceberg"},
+        "iceberg": ("iceberg", "IcebergSource"),
     }
 )
 

@@ -152,6 +152,7 @@ class _Staging:
             if self.stopped.is_set():
                 raise _StoppedError
             if batch.num_rows:
+                batch = pa.record_batch([_plain(array) for array in batch.columns], names=batch.schema.names)
                 checked = canonical(batch, self.wanted, place, row, null_texts=skips)
                 chosen = {column: checked.column(number) for number, column in enumerate(self.wanted.values())}
                 yield pa.record_batch([chosen[name] for name in columns], schema=self._schema(columns, checked.schema))
@@ -171,6 +172,14 @@ class _Staging:
             self.counts["null_texts"] += texts.null_count
             if self.progress is not None:
                 self.progress(self.counts["documents"])
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """A column without the types of a driver; whole decimal numbers, which are ids in some databases, as text."""
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    whole = pa.types.is_decimal(array.type) and array.type.scale == 0
+    return array.cast(pa.string()) if whole else array
 
 
 def _digest_of_keys(folder: Path, settings: CorpusConfig) -> str:

@@ -69,6 +69,11 @@ def _build(run: Run, folder: Path, counts: dict[str, Any]) -> None:
         open_remote(settings, folder) as source,
     ):
         counts.update(stage(source, settings, folder, more=_more(run.job), progress=advance))
+        if source.passed_over:
+            counts["passed_over"] = source.passed_over
+            run.progress.warn(
+                f"{source.name}: {source.passed_over:,} objects whose suffix tells no format are not read"
+            )
 
 
 def staged_job(job: Job) -> Job:

@@ -1,0 +1,109 @@
+"""A Delta table as a source, at one of its versions: ``delta:///folder``, ``delta+s3://bucket/folder``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qs, urlsplit
+
+import pyarrow as pa
+
+from reticent.core.errors import CorpusError, PolicyError
+from reticent.engine.sources.columns import require_columns
+from reticent.engine.sources.corpus_config import CorpusConfig
+from reticent.engine.sources.remote_config import shown
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
+
+__all__ = ["DeltaSource"]
+
+#: Parameter of an address -> option of the library.
+OPTIONS: Final = {"region": "AWS_REGION", "endpoint_override": "AWS_ENDPOINT_URL"}
+
+
+class DeltaSource:
+    """The rows of a Delta table at a version, the newest unless one is given; a `Source`.
+
+    Parameters
+    ----------
+    settings : the address, and perhaps the number of a version
+    scratch : not used
+    """
+
+    passed_over = 0
+
+    def __init__(self, settings: CorpusConfig, scratch: Path):
+        self._settings, self.name = settings, shown(str(settings.remote))
+        self._table: Any = None
+
+    def version(self) -> bytes:
+        """Return the number of the version."""
+        return f"version {self._open().version()}".encode()
+
+    def batches(
+        self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield these columns of a part of the table's files; raises as `Source.batches` does."""
+        dataset = self._dataset()
+        require_columns(dataset.schema.names, columns, self.name)
+        try:
+            fragments = sorted(dataset.get_fragments(), key=lambda fragment: fragment.path)
+            for fragment in fragments[part * len(fragments) // parts : (part + 1) * len(fragments) // parts]:
+                yield from fragment.to_batches(
+                    schema=dataset.schema,
+                    columns=list(columns),
+                    batch_size=batch_rows,
+                    batch_readahead=1,
+                    fragment_readahead=1,
+                    use_threads=False,
+                )
+        except (OSError, pa.ArrowException) as error:
+            raise self._failure(error, "a file of this version cannot be read") from None
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _dataset(self) -> ds.Dataset:
+        table = self._open()
+        try:
+            return table.to_pyarrow_dataset()
+        except Exception as error:
+            raise self._failure(error, "cannot be read; it may use a feature of Delta that the library lacks") from None
+
+    def _open(self) -> Any:
+        if self._table is None:
+            try:
+                from deltalake import DeltaTable
+            except ImportError:
+                raise PolicyError("corpus.source: Delta needs a library; pip install 'reticent[lake]'") from None
+            wanted = self._settings.version
+            if wanted is not None and not wanted.isdecimal():
+                raise PolicyError("corpus.version: expected the number of a version of the Delta table")
+            address, options = _split(str(self._settings.remote))
+            try:
+                number = None if wanted is None else int(wanted)
+                self._table = DeltaTable(address, version=number, storage_options=options)
+            except Exception as error:
+                said = "no Delta table there" if wanted is None else f"version {wanted} is not there"
+                raise self._failure(error, said) from None
+        return self._table
+
+    def _failure(self, error: Exception, said: str) -> CorpusError:
+        return CorpusError(f"{self.name}: {said} ({type(error).__name__})")
+
+
+def _split(address: str) -> tuple[str, dict[str, str] | None]:
+    """The address as the library has it, and its options."""
+    parts = urlsplit(address)
+    scheme = parts.scheme.removeprefix("delta").removeprefix("+")
+    if not scheme:
+        return parts.path, None
+    given = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    options = {OPTIONS[name]: value for name, value in given.items() if name in OPTIONS}
+    if given.get("scheme") == "http":
+        options["AWS_ALLOW_HTTP"] = "true"
+    if "AWS_ENDPOINT_URL" in options and "://" not in options["AWS_ENDPOINT_URL"]:
+        options["AWS_ENDPOINT_URL"] = f"{given.get('scheme', 'https')}://{options['AWS_ENDPOINT_URL']}"
+    return f"{scheme}://{parts.netloc}{parts.path}", options or None

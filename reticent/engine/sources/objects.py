@@ -1,0 +1,160 @@
+"""Object stores (``s3://``, ``gs://``, ``abfs://``, ``hdfs://``) as a source: objects are copied one by one, and read.
+
+An object may be in any format of files that its suffix tells. Memory is bounded by a block; on the disk one object of
+each part lies at a time, in the private folder of the result. The version of an object is its ETag, or else its size
+and time; one that is replaced while it is read is an error. Credentials are those of the store's own chain.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from reticent.core.errors import CorpusError
+from reticent.engine.sources.columns import REQUIRED
+from reticent.engine.sources.config import Columns, CsvDialect
+from reticent.engine.sources.corpus_config import CorpusConfig
+from reticent.engine.sources.csv_rows import CsvSource
+from reticent.engine.sources.files import Files
+from reticent.engine.sources.formats import FORMATS, format_of
+from reticent.engine.sources.reading import Reading
+from reticent.engine.sources.remote_config import shown
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileInfo, FileSystem
+
+__all__ = ["Objects"]
+
+NUM_BYTES_PER_BLOCK: Final = 4 << 20
+
+
+class Objects:
+    """The documents of all objects under an address, in the order of their names; a `Source`.
+
+    Parameters
+    ----------
+    settings : the address, and how files of its format are read
+    scratch : a private folder
+    """
+
+    def __init__(self, settings: CorpusConfig, scratch: Path):
+        self._settings, self._scratch = settings, scratch
+        self.name = shown(str(settings.remote)).rstrip("/")
+        self.passed_over = 0
+        self._versions: dict[str, str] = {}
+
+    @cached_property
+    def _store(self) -> tuple[FileSystem, str]:
+        from pyarrow.fs import FileSystem
+
+        try:
+            store, path = FileSystem.from_uri(str(self._settings.remote))
+        except (OSError, pa.ArrowException, ValueError) as error:
+            raise failure(self.name, error) from None
+        return store, path
+
+    @cached_property
+    def _objects(self) -> list[FileInfo]:
+        """The objects that are documents, in the order of their names."""
+        from pyarrow.fs import FileSelector, FileType
+
+        store, path = self._store
+        try:
+            (info,) = store.get_file_info([path])
+            found = [info] if info.type == FileType.File else store.get_file_info(FileSelector(path, recursive=True))
+        except (OSError, pa.ArrowException) as error:
+            raise failure(self.name, error) from None
+        files = [info for info in found if info.type == FileType.File and not _is_hidden(info.path[len(path) :])]
+        chosen = FORMATS.get(self._settings.format)
+        documents = [info for info in files if chosen is not None or format_of(Path(info.path)) is not None]
+        self.passed_over = len(files) - len(documents)
+        if not documents:
+            raise CorpusError(f"{self.name}: no object found whose suffix tells a format of documents")
+        if chosen is None and len({format_of(Path(info.path)) for info in documents}) > 1:
+            raise CorpusError(f"{self.name}: objects of one format expected, found several; set corpus.format")
+        return sorted(documents, key=lambda info: info.path)
+
+    def version(self) -> bytes:
+        """Return a digest of the versions of all objects, of when it is called first."""
+        if not self._versions:
+            self._versions = {info.path: self._version_of(info.path) for info in self._objects}
+        digest = hashlib.sha256()
+        for path, version in self._versions.items():
+            digest.update(f"{path}\0{version}\0".encode())
+        return digest.hexdigest().encode()
+
+    def _version_of(self, path: str) -> str:
+        store, _ = self._store
+        try:
+            with store.open_input_file(path) as opened:
+                metadata = opened.metadata()
+            (info,) = store.get_file_info([path])
+        except (OSError, pa.ArrowException) as error:
+            raise failure(self.name, error) from None
+        etag = next((value for name, value in (metadata or {}).items() if name.lower() == b"etag"), b"")
+        return f"{info.size} {etag.decode(errors='replace') or info.mtime_ns}"
+
+    def batches(
+        self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield these columns; raises as `Source.batches` does."""
+        self.version()
+        paths = list(self._versions)
+        for path in paths[part * len(paths) // parts : (part + 1) * len(paths) // parts]:
+            local = self._scratch / f"object-{part:05d}{''.join(PurePosixPath(path).suffixes[-2:])}"
+            where = f"{self.name}/{PurePosixPath(path).name}"
+            try:
+                self._copy(path, local)
+                yield from self._read(local, columns, batch_rows)
+            except CorpusError as error:
+                raise CorpusError(str(error).replace(str(local), where)) from None
+            finally:
+                local.unlink(missing_ok=True)
+
+    def _copy(self, path: str, local: Path) -> None:
+        store, _ = self._store
+        try:
+            # As it lies there: a stream would unpack what its suffix calls compressed.
+            with store.open_input_stream(path, compression=None) as source, local.open("wb") as target:
+                while block := source.read(NUM_BYTES_PER_BLOCK):
+                    target.write(block)
+        except (OSError, pa.ArrowException) as error:
+            if isinstance(error, OSError) and error.errno is not None and not isinstance(error, FileNotFoundError):
+                raise  # of the disk
+            raise failure(str(local), error) from None
+        if self._version_of(path) != self._versions[path]:
+            raise CorpusError(f"{local}: was replaced while it was read; start again")
+
+    def _read(self, local: Path, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+        settings = self._settings
+        found = FORMATS.get(settings.format) or format_of(local)
+        assert found is not None
+        named = settings.only(Columns)
+        mapped = tuple(column for column in named.model_dump().values() if column is not None)
+        csv = CsvSource(
+            dialect=settings.only(CsvDialect),
+            columns=mapped,
+            ids=tuple(getattr(named, name) for name in REQUIRED[:2]),
+            reading=Reading(),
+        )
+        yield from Files((local,), found, csv, settings).batches(columns, batch_rows=batch_rows)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+def _is_hidden(path: str) -> bool:
+    return any(name.startswith((".", "_")) for name in path.split("/"))
+
+
+def failure(where: str, error: Exception) -> CorpusError:
+    """Return the error that is raised instead of a store's; it has its code alone."""
+    code = re.search(r"AWS Error ([A-Z_]+)", str(error))
+    reason = "there is no such object" if isinstance(error, FileNotFoundError) else "cannot be read"
+    return CorpusError(f"{where}: {reason} ({code[1] if code else type(error).__name__})")

@@ -1,0 +1,269 @@
+"""Object stores and lake tables, on a server of S3 that the test starts, and tables that it writes."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from fixtures.jobs import Recorder, content
+
+from reticent.core.artifact import read_manifest
+from reticent.core.errors import CorpusError, PolicyError
+from reticent.engine.sources.corpus_config import CorpusConfig
+from reticent.engine.sources.objects import Objects
+from reticent.engine.sources.remote import open_remote
+from reticent.engine.sources.staged import stage, staged_files
+from reticent.job.config import parse_job
+from reticent.job.run import Run
+
+KEY = "planted-secret-key"
+NOTE_WORD = "Zanzibarova"
+
+
+def notes(first: int = 0, number: int = 60) -> pl.DataFrame:
+    ids = range(first, first + number)
+    return pl.DataFrame(
+        {
+            "doc_id": [f"d{n:04d}" for n in ids],
+            "individual_id": [f"i{n // 3}" for n in ids],
+            "text": [f"{NOTE_WORD} fever {n}" for n in ids],
+        }
+    )
+
+
+def staged(folder: Path, **corpus: Any) -> tuple[pl.DataFrame, dict[str, Any]]:
+    config = CorpusConfig(**corpus)
+    folder.mkdir(exist_ok=True)
+    with open_remote(config, folder) as source:
+        counts = stage(source, config, folder)
+    assert len(list(folder.iterdir())) == len(staged_files(folder))
+    return pl.read_parquet(list(staged_files(folder))), counts
+
+
+# -------------------------------------------------------------------------------------------------------------- stores
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    server = pytest.importorskip("moto.server", reason="not installed: make test-warehouse")
+    started = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    started.start()
+    host, port = started.get_host_and_port()
+    yield f"{host}:{port}"
+    started.stop()
+
+
+@pytest.fixture
+def bucket(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """An empty bucket called hospital."""
+    import boto3
+
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "planted-id")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEY)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    store = boto3.resource("s3", endpoint_url=f"http://{endpoint}", region_name="us-east-1")
+    made = store.create_bucket(Bucket="hospital")
+    yield made
+    made.objects.all().delete()
+    made.delete()
+
+
+def address(endpoint: str, path: str = "notes") -> str:
+    return f"s3://hospital/{path}?endpoint_override={endpoint}&scheme=http&region=us-east-1"
+
+
+def put(bucket: Any, folder: Path, *names: str, compress: bool = False) -> None:
+    for number, name in enumerate(names):
+        file = folder / "object"
+        frame = notes(60 * number)
+        frame.write_parquet(file) if name.endswith("parquet") else frame.write_csv(file)
+        data = file.read_bytes()
+        file.unlink()
+        bucket.put_object(Key=name, Body=gzip.compress(data) if compress else data)
+
+
+@pytest.mark.parametrize("connections", [1, 2])
+def test_an_index_of_objects_is_that_of_the_same_files(
+    bucket: Any, endpoint: str, tmp_path: Path, connections: int
+) -> None:
+    put(bucket, tmp_path, "notes/a.parquet", "notes/b/c.parquet", "notes/d.parquet")
+    bucket.put_object(Key="notes/_SUCCESS", Body=b"")
+    bucket.put_object(Key="notes/README.md", Body=b"notes")
+    recorder = Recorder()
+    corpus = {"source": address(endpoint), "connections": connections}
+    Run(parse_job({"out": str(tmp_path / "run"), "corpus": corpus}), recorder).execute("index")
+    notes(0, 180).write_parquet(tmp_path / "notes.parquet")
+    Run(parse_job({"out": str(tmp_path / "files"), "corpus": {"source": str(tmp_path / "notes.parquet")}})).execute(
+        "index"
+    )
+    for name in ("index", "index-joint", "split"):
+        both = [
+            {file: data for file, data in content(tmp_path / run / name).items() if file != "manifest.json"}
+            for run in ("run", "files")
+        ]
+        assert both[0] == both[1]
+    manifest = read_manifest(tmp_path / "run" / "corpus")
+    assert manifest.config["source"] == "s3://hospital/notes"
+    assert manifest.counts["passed_over"] == 1
+    for path in (tmp_path / "run").rglob("*"):
+        assert path.is_dir() or KEY.encode() not in path.read_bytes()
+
+
+def test_compressed_csv_is_read_as_from_a_file(bucket: Any, endpoint: str, tmp_path: Path) -> None:
+    put(bucket, tmp_path, "notes/a.csv.gz", "notes/b.csv.gz", compress=True)
+    assert staged(tmp_path / "staged", source=address(endpoint))[0].equals(notes(0, 120))
+
+
+def test_another_object_is_another_version(bucket: Any, endpoint: str, tmp_path: Path) -> None:
+    put(bucket, tmp_path, "notes/a.parquet")
+    config = CorpusConfig(source=address(endpoint))
+    first = Objects(config, tmp_path).version()
+    assert Objects(config, tmp_path).version() == first
+    notes(1).write_parquet(tmp_path / "b")
+    bucket.put_object(Key="notes/a.parquet", Body=(tmp_path / "b").read_bytes())
+    assert Objects(config, tmp_path).version() != first
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_an_object_that_is_replaced_or_deleted_while_it_is_read_is_an_error(
+    bucket: Any, endpoint: str, tmp_path: Path, gone: bool
+) -> None:
+    put(bucket, tmp_path, "notes/a.csv", "notes/b.csv")
+    config = CorpusConfig(source=address(endpoint))
+
+    def change(_: int) -> None:
+        if gone:
+            bucket.Object("notes/b.csv").delete()
+        else:
+            bucket.put_object(Key="notes/b.csv", Body=notes(200).write_csv().encode())
+
+    with open_remote(config, tmp_path) as source:
+        batches = source.batches(["text"], part=0, parts=1)
+        next(iter(batches))
+        change(0)
+        said = "there is no such object" if gone else "b.csv: was replaced while it was read"
+        with pytest.raises(CorpusError, match=said):
+            list(batches)
+
+
+def test_what_goes_wrong_with_a_store_is_said_by_its_code(bucket: Any, endpoint: str, tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="s3://hospital/notes: "):
+        staged(tmp_path, source=address(endpoint))
+    with pytest.raises(CorpusError, match=r"s3://nowhere/notes: .*"):
+        staged(tmp_path, source=address(endpoint).replace("hospital", "nowhere"))
+    bucket.put_object(Key="notes/a.csv", Body=f"doc_id,individual_id,text\n1,2,{NOTE_WORD}\n3,,x\n".encode())
+    with pytest.raises(CorpusError, match=r"s3://hospital/notes/a\.csv") as refused:
+        staged(tmp_path, source=address(endpoint), text="body")
+    assert str(tmp_path) not in str(refused.value)
+    bucket.put_object(Key="notes/b.parquet", Body=b"PAR1")
+    with pytest.raises(CorpusError, match="objects of one format expected"):
+        staged(tmp_path, source=address(endpoint))
+
+
+# --------------------------------------------------------------------------------------------------------------- lakes
+
+
+def test_a_delta_table_is_read_at_a_version(tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake", reason="not installed: make test-warehouse")
+    table = str(tmp_path / "table")
+    deltalake.write_deltalake(table, notes(0, 60).to_arrow())
+    deltalake.write_deltalake(table, notes(60, 60).to_arrow(), mode="append")
+    deltalake.DeltaTable(table).delete("doc_id = 'd0003'")
+    newest, counts = staged(tmp_path / "newest", source=f"delta://{table}", connections=2)
+    assert counts["snapshot"] == "version 2"
+    assert newest.sort("doc_id").equals(notes(0, 120).filter(pl.col("doc_id") != "d0003"))
+    assert staged(tmp_path / "first", source=f"delta://{table}", version="0")[0].equals(notes(0, 60))
+    with pytest.raises(CorpusError, match="version 7 is not there"):
+        staged(tmp_path / "none", source=f"delta://{table}", version="7")
+    with pytest.raises(PolicyError, match=r"corpus\.version: expected the number"):
+        staged(tmp_path / "none", source=f"delta://{table}", version="one")
+    with pytest.raises(CorpusError, match="column body is missing"):
+        staged(tmp_path / "none", source=f"delta://{table}", text="body")
+    with pytest.raises(CorpusError, match="no Delta table there"):
+        staged(tmp_path / "none", source=f"delta://{tmp_path}/nowhere")
+
+
+def test_a_partitioned_delta_table_in_a_store_is_read(bucket: Any, endpoint: str, tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake", reason="not installed: make test-warehouse")
+    options = {"AWS_ENDPOINT_URL": f"http://{endpoint}", "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1"}
+    frame = notes().with_columns(ward=pl.col("doc_id").str.slice(4))
+    deltalake.write_deltalake("s3://hospital/table", frame.to_arrow(), partition_by=["ward"], storage_options=options)
+    found, _ = staged(tmp_path / "s", source="delta+" + address(endpoint, "table"), label="ward")
+    assert found.sort("doc_id").equals(frame.rename({"ward": "ward"}))
+
+
+def test_files_of_a_delta_version_that_are_gone_are_an_error(tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake", reason="not installed: make test-warehouse")
+    table = tmp_path / "table"
+    deltalake.write_deltalake(str(table), notes().to_arrow())
+    deltalake.write_deltalake(str(table), notes(60).to_arrow(), mode="overwrite")
+    deltalake.DeltaTable(str(table)).vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+    with pytest.raises(CorpusError, match="a file of this version cannot be read"):
+        staged(tmp_path / "s", source=f"delta://{table}", version="0")
+
+
+def test_an_iceberg_table_is_read_at_a_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("sqlalchemy", reason="not installed: make test-warehouse")
+    (tmp_path / "warehouse").mkdir()
+    for name, value in (
+        ("TYPE", "sql"),
+        ("URI", f"sqlite:///{tmp_path}/catalogue.db"),
+        ("WAREHOUSE", f"file://{tmp_path}/warehouse"),
+    ):
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__HOSPITAL__{name}", value)
+    catalog = pytest.importorskip("pyiceberg.catalog", reason="not installed: make test-warehouse")  # reads these now
+    opened = catalog.load_catalog(
+        "hospital", type="sql", uri=f"sqlite:///{tmp_path}/catalogue.db", warehouse=f"file://{tmp_path}/warehouse"
+    )
+    opened.create_namespace("records")
+    rows = notes().with_columns(number=pl.int_range(60, dtype=pl.Int64)).to_arrow()
+    rows = rows.cast(pa.schema([pa.field(f.name, pa.string() if f.name != "number" else f.type) for f in rows.schema]))
+    table = opened.create_table("records.notes", schema=rows.schema)
+    table.append(rows)
+    first = table.current_snapshot().snapshot_id
+    table.append(rows.slice(0, 3))
+    source = "iceberg://hospital/records.notes"
+    found, counts = staged(tmp_path / "a", source=source, version=str(first), doc_id="number")
+    assert counts["snapshot"] == f"snapshot {first}"
+    assert found["number"].to_list() == [str(n) for n in range(60)]
+    assert len(staged(tmp_path / "b", source=source)[0]) == 63
+    with pytest.raises(CorpusError, match="snapshot 5 is not there"):
+        staged(tmp_path / "none", source=source, version="5")
+    with pytest.raises(CorpusError, match=r"cannot be opened \(NoSuchTableError\)"):
+        staged(tmp_path / "none", source="iceberg://hospital/records.none")
+
+
+def test_any_database_with_a_driver_is_read_by_its_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("adbc_driver_manager", reason="not installed: make test-warehouse")
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect(str(tmp_path / "hospital.db")) as connection:
+        connection.execute(
+            "CREATE TABLE note AS SELECT i::DECIMAL(20, 0) AS note_id, (i // 3)::BIGINT AS person_id, "
+            f"'{NOTE_WORD} fever ' || i AS note_text FROM range(100) AS numbers(i)"
+        )
+    import _duckdb
+
+    (tmp_path / "duckdb.toml").write_text(
+        'manifest_version = 1\nname = "DuckDB"\n[Driver]\nentrypoint = "duckdb_adbc_init"\n'
+        f'shared = "{_duckdb.__file__}"\n'
+    )
+    (tmp_path / "hospital.toml").write_text(
+        f'profile_version = 1\ndriver = "duckdb"\n[Options]\npath = "{tmp_path}/hospital.db"\n'
+    )
+    monkeypatch.setenv("ADBC_PROFILE_PATH", str(tmp_path))
+    monkeypatch.setenv("ADBC_DRIVER_PATH", str(tmp_path))
+    named = {"doc_id": "note_id", "individual_id": "person_id", "text": "note_text"}
+    found, counts = staged(tmp_path / "a", source="adbc://hospital", table="note", **named)
+    assert found.row(7) == ("7", "2", f"{NOTE_WORD} fever 7")
+    assert counts["documents"] == 100
+    assert len(staged(tmp_path / "b", source="adbc://hospital", preset="omop")[0]) == 100
+    with pytest.raises(CorpusError) as refused:
+        staged(tmp_path / "c", source="adbc://hospital", query="SELECT note_text::INT AS note_id FROM note", **named)
+    assert NOTE_WORD not in str(refused.value)
+    with pytest.raises(CorpusError, match="cannot connect"):
+        staged(tmp_path / "d", source="adbc://nowhere", table="note", **named)
