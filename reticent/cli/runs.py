@@ -155,6 +155,12 @@ def update(
         list[Path] | None,
         typer.Option(metavar="FILE", help="Who has withdrawn: text, the id of one individual a line; repeat."),
     ] = None,
+    refresh: Annotated[
+        bool,
+        typer.Option(
+            "--refresh", help="Read the documents of a database, an object store or a lake again, as they are now."
+        ),
+    ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -173,7 +179,7 @@ def update(
     from reticent.job.update import update_run
 
     before = Run(job_of(read_job(run_folder), None))
-    print_update(update_run(before, out, add or [], remove or [], new_progress(quiet)), as_json)
+    print_update(update_run(before, out, add or [], remove or [], new_progress(quiet), refresh=refresh), as_json)
 
 
 def protect(

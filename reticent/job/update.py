@@ -2,6 +2,9 @@
 
 The job of the new run is the old job with more sources and more files of withdrawn individuals. So every later command,
 and a rebuild from nothing, sees the same documents. The indexes are equal to those of a rebuild, byte by byte.
+
+Documents of a database, an object store or a lake are read again only where that is asked for (``refresh``), into the
+new run; else they are those of the old run. Individuals of whom a text has changed are counted again too.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +21,7 @@ from reticent.job.artefact import Output
 from reticent.job.maker import is_up_to_date
 from reticent.job.pipeline import Stage, run_stages
 from reticent.job.run import Run
+from reticent.job.stages.corpus import copied_steps, corpus_steps
 from reticent.job.stages.dedup import dedup_steps
 from reticent.job.stages.detect import detect_steps
 from reticent.job.stages.index import INDEXES, index_artefact, index_config, index_steps
@@ -45,6 +50,7 @@ def _count_update(
         run.individuals,
         splits=INDEXES[name],
         k=run.job.protect.k,
+        changed=_changed_texts(before, run) if run.job.corpus.remote is not None else (),
         config=index_config(run, output.folder),
         progress=progress,
     )
@@ -53,11 +59,41 @@ def _count_update(
     return {name: update.index}
 
 
-def update_run(before: Run, out: Path, added: Sequence[str], withdrawn: Sequence[Path], progress: Progress) -> Run:
+def _changed_texts(before: Run, run: Run) -> set[str]:
+    """Ids of the individuals who have a document in both runs whose text is not the same."""
+    import polars as pl
+
+    if before.corpus.fingerprint() == run.corpus.fingerprint():
+        return set()
+    old, new = (
+        pl.DataFrame(
+            [
+                (doc_id, individual, blake2b(text.encode(), digest_size=16).digest())
+                for batch in corpus.batches(columns=("doc_id", "individual_id", "text"))
+                for doc_id, individual, text in zip(*(column.to_pylist() for column in batch.columns), strict=True)
+            ],
+            schema={"doc_id": pl.String, "individual_id": pl.String, "digest": pl.Binary},
+            orient="row",
+        )
+        for corpus in (before.corpus, run.corpus)
+    )
+    both = old.join(new, on="doc_id", suffix="_new").filter(pl.col("digest") != pl.col("digest_new"))
+    return {*both["individual_id"], *both["individual_id_new"]}
+
+
+def update_run(
+    before: Run,
+    out: Path,
+    added: Sequence[str],
+    withdrawn: Sequence[Path],
+    progress: Progress,
+    *,
+    refresh: bool = False,
+) -> Run:
     """Make the run folder ``out``: the split and the indexes of ``before`` with more documents, or fewer individuals.
 
     ``before`` stays as it is. Stages that need no index are left to later commands: detectors read every document
-    again.
+    again. With ``refresh`` documents that are no local files are read again, in a new snapshot.
 
     Raises
     ------
@@ -70,8 +106,12 @@ def update_run(before: Run, out: Path, added: Sequence[str], withdrawn: Sequence
         A new document cannot be used or has the id of another, or an individual is not in the run.
     """
     job = before.job
-    if not (added or withdrawn):
-        raise PolicyError("update: nothing to do; give --add SOURCE or --remove FILE")
+    if not (added or withdrawn or refresh):
+        raise PolicyError("update: nothing to do; give --add SOURCE, --remove FILE or --refresh")
+    if refresh and job.corpus.remote is None:
+        raise PolicyError("--refresh: the documents of the run are local files; give new ones with --add")
+    if added and job.corpus.remote is not None:
+        raise PolicyError("--add: the documents of the run are no local files; add them there, and give --refresh")
     if out.resolve() == before.folder.resolve():
         raise PolicyError("--out: is the run itself; an update needs a folder of its own")
     if not job.index.updatable:
@@ -87,16 +127,16 @@ def update_run(before: Run, out: Path, added: Sequence[str], withdrawn: Sequence
         raise PolicyError(f"{before.folder}: an update would change split.user_inference_holdout; run the job anew")
     _require_current(before)
     values = job.model_dump()
-    sources = [job.corpus.source] if isinstance(job.corpus.source, str) else job.corpus.source
     values["out"] = str(out)
-    values["corpus"]["source"] = [*sources, *added]
+    values["corpus"]["source"] = [*job.corpus.sources, *added]
     values["corpus"]["withdrawn"] = [*job.corpus.withdrawn, *map(str, withdrawn)]
     run = Run(type(job).model_validate(values), progress)
     _require_known(before, withdrawn)
     _require_new_files(before, run, added)
     run.recover()
     run.prepare_folder()
-    stages = [Stage("dedup", dedup_steps), Stage("split", split_steps)]
+    read = corpus_steps if refresh else partial(copied_steps, before)
+    stages = [Stage("corpus", read), Stage("dedup", dedup_steps), Stage("split", split_steps)]
     if job.detect.on_error == "quarantine":  # decides which documents there are
         stages.append(Stage("detect", detect_steps))
     stages.append(Stage("index", partial(index_steps, count=partial(_count_update, before))))

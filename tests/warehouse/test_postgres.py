@@ -331,6 +331,64 @@ def test_columns_of_records_and_of_classes_are_read_too(database: Database, tmp_
     assert found.filter(note_id="3").row(0)[3:] == ("4", "Fever1")
 
 
+# ----------------------------------------------------------------------------------------------------------- updates
+
+
+@pytest.fixture
+def updatable(database: Database, tmp_path: Path) -> Path:
+    """A run whose index can be updated."""
+    fill(database)
+    values = job(database, tmp_path / "monday") | {"index": {"max_n": 2, "updatable": True}}
+    made(values)
+    return tmp_path / "monday"
+
+
+def test_a_refresh_counts_new_changed_and_deleted_notes_as_a_rebuild_does(
+    database: Database, updatable: Path, tmp_path: Path
+) -> None:
+    database.execute(
+        "INSERT INTO note SELECT i, i / 3, 'a new note of ' || i FROM generate_series(299, 310) AS i WHERE i > 299",
+        "UPDATE note SET note_text = 'chest pain and word3' WHERE note_id IN (17, 18)",
+        "DELETE FROM note WHERE note_id IN (40, 41, 42, 100)",
+    )
+    assert command("update", updatable, "--refresh", "--out", tmp_path / "tuesday") == 0
+    made(job(database, tmp_path / "rebuilt") | {"index": {"max_n": 2, "updatable": True}})
+    for name in ("split", "index", "index-joint", "corpus"):
+        assert tables(tmp_path / "tuesday" / name) == tables(tmp_path / "rebuilt" / name)
+    counted = read_manifest(tmp_path / "tuesday" / "index").counts["recounted"]
+    assert 0 < counted < 20
+    assert tables(updatable / "index") != tables(tmp_path / "tuesday" / "index")
+
+
+def test_an_opt_out_table_in_the_query_takes_individuals_out_at_the_next_refresh(
+    database: Database, tmp_path: Path
+) -> None:
+    fill(database)
+    database.execute("CREATE TABLE opt_out (person_id int)")
+    query = "SELECT * FROM note WHERE person_id NOT IN (SELECT person_id FROM opt_out)"
+    values = job(database, tmp_path / "monday", query=query) | {"index": {"max_n": 2, "updatable": True}}
+    made(values)
+    database.execute("INSERT INTO opt_out VALUES (3), (11)")
+    assert command("update", tmp_path / "monday", "--refresh", "--out", tmp_path / "tuesday") == 0
+    made({**values, "out": str(tmp_path / "rebuilt")})
+    for name in ("split", "index", "index-joint"):
+        assert tables(tmp_path / "tuesday" / name) == tables(tmp_path / "rebuilt" / name)
+    assert read_manifest(tmp_path / "tuesday" / "corpus").counts["documents"] == 294
+
+
+def test_an_update_without_a_refresh_takes_the_documents_of_the_run(
+    database: Database, updatable: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gone.txt").write_text("7\n")
+    database.execute("DROP TABLE note")
+    assert command("update", updatable, "--remove", tmp_path / "gone.txt", "--out", tmp_path / "tuesday") == 0
+    assert tables(tmp_path / "tuesday" / "corpus") == tables(updatable / "corpus")
+    assert read_manifest(tmp_path / "tuesday" / "split").counts["documents"] == 297
+    assert command("update", updatable, "--add", tmp_path, "--out", tmp_path / "wednesday") == 2
+    assert command("update", updatable, "--refresh", "--out", tmp_path / "wednesday") == 1
+    assert "there is no such table" in capfd.readouterr().err
+
+
 # ------------------------------------------------------------------------------------------------------------ faults
 
 

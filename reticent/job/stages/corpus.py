@@ -7,6 +7,7 @@ database went on. An interrupted reading leaves nothing and starts again.
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from reticent.job.config import Job
     from reticent.job.run import Run
 
-__all__ = ["corpus_artefact", "corpus_steps", "staged_job"]
+__all__ = ["copied_steps", "corpus_artefact", "corpus_steps", "staged_job"]
 
 NAME = "corpus"
 
@@ -32,6 +33,32 @@ def corpus_steps(run: Run) -> Iterator[Step]:
         return
     yield Step.of(corpus_artefact(run.job), partial(_build, run))
     run.invalidate("whole_corpus", "deduplicated", "parted", "documents", "corpus")
+
+
+def copied_steps(before: Run, run: Run) -> Iterator[Step]:
+    """Yield the step that takes the documents of another run, of the same source, instead of reading them."""
+    if run.job.corpus.remote is None:
+        return
+    yield Step.of(corpus_artefact(run.job), partial(_copy, before), prepare=partial(_delete_other, before, run))
+    run.invalidate("whole_corpus", "deduplicated", "parted", "documents", "corpus")
+
+
+def _copy(before: Run, folder: Path, counts: dict[str, Any]) -> None:
+    from reticent.core.artifact import read_manifest
+    from reticent.engine.sources.staged import staged_files
+
+    for file in staged_files(before.folder / NAME):
+        shutil.copyfile(file, folder / file.name)
+    counts.update(read_manifest(before.folder / NAME).counts)
+
+
+def _delete_other(before: Run, run: Run) -> None:
+    """Delete documents in the run folder that are those of another snapshot."""
+    from reticent.core.artifact import delete_artifact, read_manifest
+
+    place = run.folder / NAME
+    if place.exists() and read_manifest(place).digest != read_manifest(before.folder / NAME).digest:
+        delete_artifact(place)
 
 
 def corpus_artefact(job: Job) -> Artefact:
