@@ -55,7 +55,8 @@ test-warehouse: setup
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || { \
 	  echo "Installing PostgreSQL …"; \
 	  as_root=$$([ "$$(id -u)" = 0 ] || echo sudo -n); \
-	  $$as_root apt-get update -q && $$as_root apt-get install -q -y --no-install-recommends postgresql; }
+	  { $$as_root apt-get update -q && $$as_root apt-get install -q -y --no-install-recommends postgresql; } || \
+	  echo "PostgreSQL cannot be installed here, so the tests that need it are skipped"; }
 	$(BIN)/pytest tests/warehouse $(PYTEST_ARGS)
 
 test-rust:
