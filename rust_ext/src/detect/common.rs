@@ -46,7 +46,7 @@ impl Documents {
 
     /// One document, with a number from 1 on.
     fn one(number: u32) -> Self {
-        Self(1 << 24 | number % Self::LAST + 1)
+        Self((1 << 24) | (number % Self::LAST + 1))
     }
 
     fn num(self) -> u32 {
