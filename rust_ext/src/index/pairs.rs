@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn pairs_are_found_with_their_rank_and_support_and_no_others() {
         for num in [0u64, 1, 2, 5, 1000] {
-            let key = |i: u64| (i / 7) << 32 | (i * i) % 1001;
+            let key = |i: u64| ((i / 7) << 32) | ((i * i) % 1001);
             let mut keys: Vec<u64> = (0..num).map(key).collect();
             keys.sort_unstable();
             keys.dedup();
