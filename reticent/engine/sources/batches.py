@@ -58,10 +58,10 @@ def merged(batches: Iterator[pa.RecordBatch], batch_rows: int) -> Iterator[pa.Re
         yield pa.concat_batches(held)
 
 
-def read_ahead(batches: Generator[pa.RecordBatch], num_ahead: int = 4) -> Iterator[pa.RecordBatch]:
+def read_ahead(batches: Iterator[pa.RecordBatch], num_ahead: int = 4) -> Iterator[pa.RecordBatch]:
     """The batches, which another thread reads while the last ones are worked on: so many wait, at most.
 
-    An error comes after the batches before it. When this ends, the other thread has ended too.
+    An error comes after the batches before it. When this ends, the batches are closed and the other thread has ended.
     """
     waiting: Queue[pa.RecordBatch | BaseException | None] = Queue(num_ahead)
     stopped = Event()
@@ -73,7 +73,8 @@ def read_ahead(batches: Generator[pa.RecordBatch], num_ahead: int = 4) -> Iterat
                 waiting.put(batch)
                 if stopped.is_set():
                     break
-            batches.close()
+            if isinstance(batches, Generator):
+                batches.close()
         except BaseException as error:
             last = error
         waiting.put(last)

@@ -18,6 +18,7 @@ from reticent.engine.sources.presets import PRESETS
 
 __all__ = ["Connection", "Selection", "quoted"]
 
+CONNECTING: Final = "cannot connect with the credentials of the environment"
 #: SQLSTATE, or its first two characters -> its meaning.
 MEANINGS: Final[Mapping[str, str]] = {
     "42501": "there is no right to read it",
@@ -66,7 +67,7 @@ class Connection:
         except ImportError:
             raise
         except Exception as error:
-            raise failure(where, error, "cannot connect") from None
+            raise failure(where, error, CONNECTING) from None
 
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
         """Return the rows of a small answer."""
@@ -141,7 +142,7 @@ def failure(where: str, error: Exception, doing: str = "cannot be read") -> Exce
     meaning = next((MEANINGS[key] for key in (code or "", (code or "")[:2]) if key in MEANINGS), None)
     if code is None:
         status = getattr(getattr(error, "status_code", None), "name", None) or type(error).__name__
-        message = str(error) if doing != "cannot connect" else ""
+        message = str(error) if doing != CONNECTING else ""
         meaning = next((PHRASES[phrase] for phrase in PHRASES if phrase in message), None)
         parts = [meaning, f"no SQLSTATE, {status}"]
     else:

@@ -148,7 +148,7 @@ class _Staging:
         place = self.source.name if self.parts == 1 else f"{self.source.name} (part {part + 1} of {self.parts})"
         row, skips = 0, self.settings.on_null == "skip"
         batches = self.source.batches(columns, part=part, parts=self.parts, batch_rows=ROWS_PER_GROUP)
-        for batch in read_ahead(batch for batch in batches):
+        for batch in read_ahead(batches):
             if self.stopped.is_set():
                 raise _StoppedError
             if batch.num_rows:
