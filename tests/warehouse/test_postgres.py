@@ -14,12 +14,15 @@ from fixtures.notes import COLUMNS, NOTE_WORD, fill, job, made, settings, staged
 from fixtures.postgres import Database, needs_postgres
 
 from reticent.core.artifact import read_manifest
-from reticent.core.errors import CorpusError, PolicyError
+from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.sources.remote import open_remote
 from reticent.engine.sources.staged import stage, staged_files
+from reticent.job.config import parse_job
+from reticent.job.run import Run
 
 needs_postgres()
+pytestmark = pytest.mark.heavy
 
 
 # ------------------------------------------------------------------------------------------------------ what is read
@@ -245,6 +248,8 @@ def test_a_run_keeps_its_snapshot_until_other_rows_are_asked_for(database: Datab
     assert tables(tmp_path / "run") == first
     query = {"query": "SELECT * FROM note WHERE note_id < 250"}
     other = {**values, "corpus": {**settings(database, **query)}}
+    with pytest.raises(ArtifactError, match="with another query"):
+        _ = Run(parse_job(other)).whole_corpus
     assert made(other).made[:2] == ["corpus", "split"]
     assert read_manifest(tmp_path / "run" / "corpus").counts["documents"] == 150
 

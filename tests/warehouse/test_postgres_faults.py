@@ -30,6 +30,7 @@ from reticent.job.config import parse_job
 from reticent.job.run import Run
 
 needs_postgres()
+pytestmark = pytest.mark.heavy
 
 
 class Killed:

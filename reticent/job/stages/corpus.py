@@ -109,7 +109,7 @@ def staged_job(job: Job) -> Job:
     Raises
     ------
     ArtifactError
-        They have not been read into the run folder.
+        They have not been read into the run folder, or others were.
     """
     return job if job.corpus.remote is None else job.model_copy(update={"corpus": _staged(job)})
 
@@ -125,7 +125,11 @@ def _staged(job: Job) -> CorpusConfig:
             f"{folder}: the documents of a database, an object store or a lake are read once into a run folder; "
             "start with `reticent index` or `reticent run`, and give that run folder to other commands"
         )
-    require_kind(folder, "corpus")
+    kept, wanted = require_kind(folder, "corpus").config, corpus_artefact(job).settings
+    if any(kept.get(name) != value for name, value in wanted.items() if name != "more"):  # a missing column is named
+        raise ArtifactError(
+            f"{folder}: read from another source, or with another query or other columns; `reticent run` reads it again"
+        )
     return CorpusConfig(
         source=tuple(map(str, staged_files(folder))),
         ids=settings.ids,
