@@ -711,7 +711,7 @@ def test_text_of_scripts_without_spaces_is_counted_and_told(
 @pytest.mark.parametrize(
     ("changes", "until", "message"),
     [
-        ({}, "everything", "unknown stage 'everything'; one of dedup, split, detect"),
+        ({}, "everything", "unknown stage 'everything'; one of corpus, dedup, split, detect"),
         ({"model": []}, "protect", "the job names no model"),
         ({"model": []}, "report", "the job names no model"),
         ({"audit__attacks": ["loss", "lost"]}, "report", "unknown attack 'lost'; expected some of loss"),
