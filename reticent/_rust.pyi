@@ -353,8 +353,8 @@ class Planes:
 class Numbering:
     """Protection of documents whose words are rows of one index, by the supports of another."""
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         numbered: NgramIndex,
         by: NgramIndex | None = None,
         *,
@@ -363,7 +363,7 @@ class Numbering:
         policy: str = "all",
         max_document_frequency: float | None = None,
         num_threads: int = 0,
-    ) -> None: ...
+    ) -> Numbering: ...
     @property
     def num_blacklisted(self) -> int: ...
     def add(
@@ -376,7 +376,6 @@ class Numbering:
         firsts: NDArray[np.uint32],
         ends: NDArray[np.uint32],
         scopes: NDArray[np.uint8],
-        /,
     ) -> None:
         """Add what the spans of documents protect beyond themselves."""
     def flag_words(
@@ -389,7 +388,6 @@ class Numbering:
         firsts: NDArray[np.uint32],
         ends: NDArray[np.uint32],
         scopes: NDArray[np.uint8],
-        /,
     ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         """Return flags of each word, and bit n - 1 where a minimal identifying n-gram of n words starts; zero for
         documents that do not count.

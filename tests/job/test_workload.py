@@ -66,7 +66,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "split": {"heldout": 0.5, "user_inference_holdout": 0.3},
     "audit": {
         "num_bootstrap": 100,
-        "attacks": ["loss", "lowercase", "user_inference"],
+        "attacks": ["loss", "zlib", "lowercase", "user_inference"],
         "all_occurrences": True,
         "generation": {"num_prompts": 7, "prefix_tokens": 5, "num_tokens": 6, "num_samples": 2},
         "inversion": {"num_decoys": 3, "per_individual": 2, "association": False},
@@ -219,6 +219,7 @@ def test_a_job_measures_of_a_model_what_audit_models_does(run: Run, objective: s
         lowercase_store=open_tokens(run.folder / f"tokens/{objective}/lowercase"),
         user_inference_holdout=stores["user_inference_holdout"],
         zlib_bytes=read_zlib_bytes(run.folder / TEXT_SIZES) if needs_text_sizes(run) else None,
+        units=run.individuals.units,
     )
     for mine, theirs in zip((base, measurement), to_json(found.models), strict=True):
         measured = json.loads((run.folder / mine.name / "measures.json").read_text())

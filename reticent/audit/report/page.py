@@ -51,9 +51,9 @@ POLICIES_ABOUT = {
 }
 #: Files of the audit that make the page.
 MADE_BY = (
-    "evidence/*.py", "gates.py", "membership/attacks.py", "membership/catalogue.py", "membership/names.py",
-    "membership/shadow.py", "membership/table.py", "membership/validity.py", "report/*.py", "report/templates/*.j2",
-    "risk_verdict.py", "risks.py", "stats/estimate.py", "stats/seeds.py", "verdict.py",
+    "config.py", "evidence/*.py", "gates.py", "membership/attacks.py", "membership/catalogue.py", "membership/names.py",
+    "membership/shadow.py", "membership/table.py", "membership/validity.py", "outcomes.py", "report/*.py",
+    "report/templates/*.j2", "risk_verdict.py", "risks.py", "stats/estimate.py", "stats/seeds.py",
 )  # fmt: skip
 #: Labels shown before the rest is folded away.
 NUM_LABELS = 8

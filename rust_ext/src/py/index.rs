@@ -14,7 +14,6 @@ use crate::error::Error;
 use crate::index::build::{IndexBuilder, LEFT_OUT};
 use crate::index::limit::Limit;
 use crate::index::ngram_index::{Level, NgramIndex};
-use crate::index::numbers::width_of;
 use crate::index::protect::{Policy, Settings, protect};
 use crate::pool::{pool, resolve};
 use crate::storage::spool::Spool;
@@ -293,13 +292,7 @@ impl PyNgramIndex {
         Ok((PyArray1::from_vec(py, flags), PyArray1::from_vec(py, starts)))
     }
 
-    /// Bytes that the number of a word of this index takes.
-    #[getter]
-    fn number_width(&self) -> usize {
-        width_of(self.0.words.len())
-    }
-
-    /// The row of each word of the texts among this index's words, `number_width` bytes each.
+    /// The row of each word of the texts among this index's words, three bytes each, or four.
     #[pyo3(signature = (texts, words, *, num_threads=0))]
     fn number_words<'py>(
         &self,

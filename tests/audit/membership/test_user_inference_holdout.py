@@ -28,6 +28,7 @@ from reticent.core.artifact import read_manifest
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.core.progress import Progress
 from reticent.engine.corpus import Corpus, open_corpus
+from reticent.engine.packed import StoredIds
 from reticent.engine.scrub import ScrubConfig
 from reticent.engine.split import draw_user_inference_holdout
 from reticent.engine.store import open_tokens
@@ -258,7 +259,10 @@ def done(people: Path) -> Run:
 
 def stores(run: Run) -> Iterator[tuple[str, set[str]]]:
     for path in sorted((run.folder / "tokens").glob("*/[!.]*")):
-        yield path.name, set(open_tokens(path).doc_ids.to_pylist())
+        if path.name == "gaps":  # bits alone
+            continue
+        doc_ids = StoredIds(path).doc_ids if path.name == "ids" else open_tokens(path).doc_ids
+        yield path.name, set(doc_ids.to_pylist())
 
 
 def test_no_held_back_document_is_anywhere_but_in_the_tokens_of_its_attack(people: Path) -> None:
@@ -273,6 +277,7 @@ def test_no_held_back_document_is_anywhere_but_in_the_tokens_of_its_attack(peopl
     found = dict(stores(done))
     assert found.pop("user_inference_holdout") == held_back
     assert {"train", "audit"} < set(found)
+    assert found.pop("ids") == found["audit"]
     assert len(found) == 6  # and the four shadows'
     for doc_ids in found.values():
         assert len(doc_ids) > 20
