@@ -336,6 +336,17 @@ class MarkedSpans:
     @property
     def gaps(self) -> Words: ...
 
+_NumberedDocuments = tuple[
+    NDArray[np.uint8],
+    NDArray[np.int64],
+    NDArray[np.uint32],
+    NDArray[np.bool_],
+    NDArray[np.int64],
+    NDArray[np.uint32],
+    NDArray[np.uint32],
+    NDArray[np.uint8],
+]
+
 @final
 class Planes:
     """One bit a token for direct and for indirect identifiers, and where minimal identifying n-grams start."""
@@ -351,44 +362,28 @@ class Planes:
 
 @final
 class Numbering:
-    """Protection of documents whose words are rows of one index, by the supports of another."""
+    """Protection of documents whose words are rows of one index, by the supports of another.
+
+    Documents are the bytes of their words' numbers, word offsets, units, which of them count, span offsets, and of each
+    span its first word, one past the last, and its scope.
+    """
 
     def __new__(
         cls,
         numbered: NgramIndex,
-        by: NgramIndex | None = None,
+        by: NgramIndex,
         *,
-        k: int = 2,
-        n: int = 1,
-        policy: str = "all",
+        k: int,
+        n: int,
+        policy: str,
         max_document_frequency: float | None = None,
         num_threads: int = 0,
     ) -> Numbering: ...
     @property
     def num_blacklisted(self) -> int: ...
-    def add(
-        self,
-        numbers: NDArray[np.uint8],
-        word_offsets: NDArray[np.int64],
-        units: NDArray[np.uint32],
-        kept: NDArray[np.bool_],
-        span_offsets: NDArray[np.int64],
-        firsts: NDArray[np.uint32],
-        ends: NDArray[np.uint32],
-        scopes: NDArray[np.uint8],
-    ) -> None:
+    def add(self, documents: _NumberedDocuments) -> None:
         """Add what the spans of documents protect beyond themselves."""
-    def flag_words(
-        self,
-        numbers: NDArray[np.uint8],
-        word_offsets: NDArray[np.int64],
-        units: NDArray[np.uint32],
-        kept: NDArray[np.bool_],
-        span_offsets: NDArray[np.int64],
-        firsts: NDArray[np.uint32],
-        ends: NDArray[np.uint32],
-        scopes: NDArray[np.uint8],
-    ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    def flag_words(self, documents: _NumberedDocuments) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         """Return flags of each word, and bit n - 1 where a minimal identifying n-gram of n words starts; zero for
         documents that do not count.
         """

@@ -59,7 +59,7 @@ FORMATS = {
     "tokens": 4,
     "text-sizes": 1,
     "words": 1,
-    "word-spans": 1,
+    "word-spans": 2,
     "text-check": 1,
     "models": 2,
     "measures": 2,

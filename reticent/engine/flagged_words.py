@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from reticent.core.errors import CorpusError
 from reticent.engine.detect.labels import category
+from reticent.engine.document_errors import no_token, placed
 from reticent.engine.protect import Policy
 from reticent.engine.pseudonymize import DateOptions, SpanArrays, category_codes
 from reticent.engine.schema import DIRECT
-from reticent.engine.text_pass import no_token, placed
 
 if TYPE_CHECKING:
     from reticent._rust import Blacklist, Words

@@ -7,6 +7,7 @@ depend on how the documents were batched.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -121,12 +122,10 @@ class StoreWriter:
     """Appends documents to a folder that holds both their ids and a view of all of them."""
 
     def __init__(self, folder: Path, vocab_size: int):
-        self._ids = IdsWriter(Path(folder), vocab_size)
-        try:
-            self._view = ViewWriter(Path(folder))
-        except BaseException:
-            self._ids.abandon()
-            raise
+        with ExitStack() as stack:
+            self._ids = stack.enter_context(IdsWriter(Path(folder), vocab_size))
+            self._view = stack.enter_context(ViewWriter(Path(folder)))
+            self._writers = stack.pop_all()
 
     @property
     def num_documents(self) -> int:
@@ -140,13 +139,11 @@ class StoreWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        with self._ids, self._view:
-            if error is not None:
-                raise error
+        self._writers.__exit__(kind, error, at)
 
     def close(self) -> None:
         """Write what is pending; the folder then holds every document."""
-        self.__exit__(None, None, None)
+        self._writers.close()
 
     def write(self, doc_ids: pa.Array, individual: np.ndarray, tokens: PackedTokens) -> None:
         """Append documents.

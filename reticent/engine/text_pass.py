@@ -5,7 +5,6 @@ Everything after it (:mod:`reticent.engine.views`) is work on numbers.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -17,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from reticent.core.errors import CorpusError
+from reticent.engine.document_errors import placed
 from reticent.engine.numbered import SpanWriter, WordWriter
 from reticent.engine.store_writer import BitFile, IdsWriter
 from reticent.engine.threads import overlapped
@@ -27,24 +27,10 @@ if TYPE_CHECKING:
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.ngrams import NgramIndex
 
-__all__ = ["GAPS", "Encoding", "TextPass", "no_token", "placed"]
+__all__ = ["GAPS", "Encoding", "TextPass"]
 
 #: File of the tokens that meet what a span holds between words: one bit a token.
 GAPS = "gaps.bits"
-
-
-def placed(error: CorpusError, place: Callable[[int], str]) -> CorpusError:
-    """Return an error about a document of a batch as one about a row of a file; ``place`` takes its row in it."""
-    found = re.match(r"document (\d+) of the batch: ", str(error))
-    return error if found is None else CorpusError(f"{place(int(found[1]))}: {str(error)[found.end() :]}")
-
-
-def no_token(num_words: int) -> str:
-    """Return what is wrong with a document that has words and no token."""
-    return (
-        f"the tokenizer makes no token of its words ({num_words:,}), so it would be passed over in silence; use a "
-        "tokenizer that has an unknown token or falls back to bytes, or leave the document out"
-    )
 
 
 @dataclass(slots=True)
@@ -73,6 +59,7 @@ class TextPass:
     word_spans : folder of the words of spans, or None
     spans : SpanReader; needed for ``word_spans`` and gaps
     encodings : tokens, by tokenizer
+    shown : called with the row of its first document and each batch, which has ``individual_id`` then
     """
 
     corpus: Corpus
@@ -81,6 +68,7 @@ class TextPass:
     word_spans: Path | None = None
     spans: SpanReader | None = None
     encodings: list[Encoding] = field(default_factory=list)
+    shown: Callable[[int, pa.RecordBatch], None] | None = None
     num_threads: int = 0
 
     def run(self, progress: Callable[[int], None] | None = None) -> dict[Path, dict[str, Any]]:
@@ -99,9 +87,12 @@ class TextPass:
         num_done = 0
         with ExitStack() as stack:
             files = _Files(self, encoders, stack)
-            batches = self.corpus.batches(columns=("doc_id", "text"))
+            columns = ("doc_id", "individual_id", "text") if self.shown else ("doc_id", "text")
+            batches = self.corpus.batches(columns=columns)
             for batch, made in overlapped(batches, lambda batch, first: self._work(encoders, batch, first)):
                 files.write(batch.column("doc_id"), made)
+                if self.shown:
+                    self.shown(num_done, batch)
                 num_done += batch.num_rows
                 if progress:
                     progress(num_done)
@@ -116,21 +107,23 @@ class TextPass:
 
         texts, threads = batch.column("text"), self.num_threads
         words = _rust.segment(texts, num_threads=threads)
-        numbers = marked = None
+        numbers = spans = marked = None
         if self.words is not None:
             assert self.index is not None
             numbers = self.index.number_words(texts, words, num_threads=threads)
         if self.spans is not None:
-            offsets, starts, ends, _ = self.spans.slice(first, batch.num_rows)
-            spans = offsets, np.ascontiguousarray(starts), np.ascontiguousarray(ends)
-            marked = _rust.mark_spans(texts, words, *spans, num_threads=threads)
+            offsets, starts, ends, labels = self.spans.slice(first, batch.num_rows)
+            marked = _rust.mark_spans(
+                texts, words, offsets, np.ascontiguousarray(starts), np.ascontiguousarray(ends), num_threads=threads
+            )
+            spans = offsets, marked.firsts, marked.ends, labels
         none = np.zeros(words.num_words, dtype=np.uint8)
         gaps = None if marked is None else marked.gaps
         try:
             tokens = [encoder.pack(texts, words, none, none, gaps=gaps) for encoder in encoders]
         except CorpusError as error:
             raise placed(error, lambda row: self.corpus.place(first + row)) from None
-        return _Made(words.doc_offsets, numbers, marked, tokens)
+        return _Made(words.doc_offsets, numbers, spans, tokens)
 
 
 @dataclass(slots=True)
@@ -139,7 +132,8 @@ class _Made:
 
     word_offsets: np.ndarray
     numbers: np.ndarray | None
-    marked: _rust.MarkedSpans | None
+    #: As `SpanWriter.write` takes them.
+    spans: tuple[np.ndarray, np.ndarray, np.ndarray, pa.Array] | None
     tokens: list[_rust.PackedTokens]
 
 
@@ -180,9 +174,9 @@ class _Files:
         stack.callback(writer.close)
 
         def write(_: pa.Array, made: _Made) -> None:
-            assert made.marked is not None
-            writer.write(made.marked)
-            counts["spans"] += len(made.marked.firsts)
+            assert made.spans is not None
+            writer.write(*made.spans)
+            counts["spans"] += len(made.spans[1])
 
         self._writers.append(write)
 

@@ -49,7 +49,9 @@ def _block(tokens: PackedTokens, first: int, end: int) -> Any:
     unpack_flags(tokens.direct, tokens.indirect, int(offsets[0]), flags)
     # Where each token stands among those of all documents.
     places = np.repeat(firsts - offsets[:-1], np.diff(offsets)) + np.arange(offsets[0], offsets[-1])
-    exceptions = np.isin(stored.exceptions, places)
+    bounds = (int(tokens.documents[first]), int(tokens.documents[end - 1]) + 1) if end > first else (0, 0)
+    exceptions, skipped, more = stored.exceptions_of(*bounds)
+    own = np.isin(exceptions, places)
     starts, lengths = tokens.ngrams(first, end)
     return SimpleNamespace(
         doc_offsets=offsets - offsets[0],
@@ -59,9 +61,9 @@ def _block(tokens: PackedTokens, first: int, end: int) -> Any:
         outside=_bits_at(stored.outside, places),
         direct=np.packbits(flags & 1, bitorder="little"),
         indirect=np.packbits(flags >> 1, bitorder="little"),
-        exceptions=np.searchsorted(places, stored.exceptions[exceptions]),
-        skipped=stored.skipped[exceptions],
-        more=stored.more[exceptions],
+        exceptions=np.searchsorted(places, exceptions[own]),
+        skipped=skipped[own],
+        more=more[own],
         ngram_tokens=starts,
         ngram_lengths=lengths,
     )

@@ -202,20 +202,20 @@ def verify_tokens(
 
 
 class TextSample:
-    """Some documents of a corpus, whose tokens are checked where they are made.
+    """Some documents of a corpus, whose tokens are checked where they are made; `take` is shown every document first.
 
     Whole individuals (households) are drawn, so what a span spreads over one's documents is seen. What a spot check
     does not see: a surface that is protected in the whole corpus because of a span in a document outside of the sample,
     and whether the index counted right, since supports are looked up in its tables. `verify_tokens` sees both.
 
-    Cost: under half a second, a pass over the text that reads it, and one over the spans and the index's tables.
+    Cost: under half a second, and a pass over the spans and the index's tables.
     """
 
     #: Documents that are kept, and characters of them that are looked at.
     NUM_DOCUMENTS, NUM_CHARACTERS = 200, 200_000
 
     def __init__(self, corpus: Corpus, individuals: Individuals, splits: tuple[str, ...], seed: int):
-        self._corpus, self._individuals = corpus, individuals
+        self._individuals = individuals
         codes = individuals.individual_codes(corpus.scan().column("individual_id"))
         rows = np.flatnonzero(individuals.mask(*splits)[codes])
         units = individuals.units[codes[rows]].astype(np.uint64)
@@ -229,25 +229,21 @@ class TextSample:
     def require(
         self, store: TokenStore, policy: Policy, spans: SpanReader | None, index: NgramIndex | None
     ) -> TextCheck:
-        """Read the documents and compare their tokens with their text; `ArtifactError` where they do not fit it."""
-        first = 0
-        for batch in self._corpus.batches(columns=("doc_id", "individual_id", "text")):
-            units = self._individuals.units[self._individuals.individual_codes(batch.column("individual_id"))]
-            rows = np.arange(first, first + batch.num_rows)
-            self.take(rows, batch.column("text"), batch.column("doc_id"), units)
-            first += batch.num_rows
+        """Compare the tokens of the documents with their text; `ArtifactError` where they do not fit it."""
         check = self.check(store, policy, spans, index)
         if not check.holds:
             raise ArtifactError(f"tokens: {check.failure()}")
         return check
 
-    def take(self, rows: np.ndarray, texts: pa.Array, doc_ids: pa.Array, units: np.ndarray) -> None:
-        """Keep the documents of the sample among these, which stand at these rows of the corpus."""
-        found = np.flatnonzero(np.isin(rows, self._rows))
+    def take(self, first: int, batch: pa.RecordBatch) -> None:
+        """Keep the documents of the sample among these, which stand from row ``first`` of the corpus on."""
+        found = pa.array(self._rows[slice(*np.searchsorted(self._rows, [first, first + batch.num_rows]))] - first)
         if len(found):
-            self._texts += texts.take(pa.array(found)).to_pylist()
-            self._doc_ids.append(doc_ids.take(pa.array(found)))
-            self._units.append(units[found])
+            kept = batch.take(found)
+            self._texts += kept.column("text").to_pylist()
+            self._doc_ids.append(kept.column("doc_id"))
+            codes = self._individuals.individual_codes(kept.column("individual_id"))
+            self._units.append(self._individuals.units[codes])
 
     def check(self, store: TokenStore, policy: Policy, spans: SpanReader | None, index: NgramIndex | None) -> TextCheck:
         """Compare the tokens of the kept documents with their text."""

@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from reticent.core.errors import ArtifactError, CorpusError
+from reticent.engine.document_errors import no_token
 from reticent.engine.numbered import NumberedWords, WordSpans
 from reticent.engine.packed import StoredIds, mapped_column
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store_writer import ViewWriter
-from reticent.engine.text_pass import GAPS, no_token
+from reticent.engine.text_pass import GAPS
 
 if TYPE_CHECKING:
+    from reticent._rust import _NumberedDocuments
     from reticent.engine.corpus import Corpus
-    from reticent.engine.detect.spans import SpanReader
     from reticent.engine.ngrams import NgramIndex
     from reticent.engine.protect import Policy
     from reticent.engine.split import Individuals
@@ -45,14 +45,12 @@ class NumberedCorpus:
     ----------
     words : NumberedWords
     word_spans : WordSpans
-    spans : SpanReader, for the labels of the spans
     index : index whose rows number the words
     """
 
     corpus: Corpus
     words: NumberedWords
     word_spans: WordSpans
-    spans: SpanReader
     index: NgramIndex
 
 
@@ -98,13 +96,13 @@ def write_view(
         num_threads=num_threads,
     )
     for block in view.blocks():
-        numbering.add(*block.words)
+        numbering.add(block.words)
     in_gaps = mapped_column(gaps / GAPS, np.dtype("<u8"), -(-stored.num_tokens // 64)).view(np.uint8)
     bits = stored.begins.view(np.uint8), stored.outside.view(np.uint8), in_gaps
     counts = dict.fromkeys(("words", "direct", "indirect", "protected"), 0)
     with ViewWriter(folder) as writer:
         for block in view.blocks():
-            flags, starts = numbering.flag_words(*block.words)
+            flags, starts = numbering.flag_words(block.words)
             exceptions = stored.exceptions_of(block.first, block.first + len(block.kept))
             planes = _rust.planes(
                 *bits, *exceptions, block.token_offsets, flags, starts, block.word_offsets, block.kept,
@@ -137,8 +135,8 @@ class _Block:
     codes: np.ndarray
     word_offsets: np.ndarray
     token_offsets: np.ndarray
-    #: Arguments of `_rust.Numbering.add` and `flag_words`.
-    words: tuple[np.ndarray, ...]
+    #: As `_rust.Numbering` takes documents.
+    words: _NumberedDocuments
 
 
 class _View:
@@ -152,13 +150,19 @@ class _View:
         splits: tuple[str, ...],
         policy: Policy,
     ):
-        self._numbered, self._policy = numbered, policy
+        self._numbered = numbered
         self._codes = individuals.individual_codes(numbered.corpus.scan().column("individual_id")).astype(np.uint32)
         self._units = individuals.units[self._codes].astype(np.uint32)
         self._kept = individuals.mask(*splits)[self._codes]
+        scopes = [SCOPES[policy.scope_of(label)] for label in numbered.word_spans.names]
+        self._scopes = np.array(scopes or [0], dtype=np.uint8)
         self._token_offsets, self._word_offsets = stored.doc_offsets, numbered.words.doc_offsets
-        if not len(self._codes) == len(stored.doc_offsets) - 1 == numbered.words.num_documents:
-            raise ArtifactError(f"{stored.folder}: ids, words and documents differ in number; run protect again")
+        lengths = [
+            len(offsets) - 1
+            for offsets in (stored.doc_offsets, numbered.words.doc_offsets, numbered.word_spans.doc_offsets)
+        ]
+        if lengths != [len(self._codes)] * 3:
+            raise ArtifactError(f"{stored.folder}: ids, words, spans and documents differ in number; run protect again")
         if not self._kept.any():
             raise CorpusError(f"no document belongs to the splits {', '.join(splits)}")
         passed_over = (np.diff(self._word_offsets) > 0) & (np.diff(self._token_offsets) == 0) & self._kept
@@ -170,14 +174,14 @@ class _View:
 
     def blocks(self) -> Iterator[_Block]:
         """Yield all documents, in order."""
-        num_documents, first, num_spans = len(self._codes), 0, 0
+        spans = self._numbered.word_spans
+        num_documents, first = len(self._codes), 0
         while first < num_documents:
             full = self._word_offsets[first] + WORDS_AT_ONCE
             end = min(max(int(np.searchsorted(self._word_offsets, full, "right")) - 1, first + 1), num_documents)
             block = slice(first, end)
-            span_offsets, _, _, labels = self._numbered.spans.slice(first, end - first)
-            spans = slice(num_spans, num_spans + len(labels))
-            num_spans = spans.stop
+            span_offsets = spans.doc_offsets[first : end + 1]
+            own = slice(*span_offsets[[0, -1]])
             word_offsets = self._word_offsets[first : end + 1] - self._word_offsets[first]
             yield _Block(
                 first,
@@ -190,15 +194,10 @@ class _View:
                     word_offsets,
                     self._units[block],
                     self._kept[block],
-                    span_offsets,
-                    self._numbered.word_spans.firsts[spans],
-                    self._numbered.word_spans.ends[spans],
-                    self._scopes(labels),
+                    span_offsets - span_offsets[0],
+                    spans.firsts[own],
+                    spans.ends[own],
+                    self._scopes[spans.labels[own]],
                 ),
             )
             first = end
-
-    def _scopes(self, labels: pa.Array) -> np.ndarray:
-        encoded = labels.dictionary_encode()
-        scopes = [SCOPES[self._policy.scope_of(label)] for label in encoded.dictionary.to_pylist()]
-        return np.array([*scopes, 0], dtype=np.uint8)[encoded.indices.to_numpy(zero_copy_only=False)]

@@ -169,14 +169,12 @@ class Run:
     @property
     def numbered(self) -> NumberedCorpus:
         """The documents as numbers, opened once; the step over the text must be done."""
-        from reticent.engine.detect.spans import SpanReader
         from reticent.engine.numbered import NumberedWords, WordSpans
         from reticent.engine.views import NumberedCorpus
 
         if "numbered" not in self._opened:
             words, spans = NumberedWords(self.folder / "words"), WordSpans(self.folder / "word-spans")
-            reader = SpanReader(self.folder / "spans")
-            self._opened["numbered"] = NumberedCorpus(self.corpus, words, spans, reader, self.index("index-joint"))
+            self._opened["numbered"] = NumberedCorpus(self.corpus, words, spans, self.index("index-joint"))
         return self._opened["numbered"]
 
     @property

@@ -51,14 +51,9 @@ def checked(case: Case, store: TokenStore, policy: Policy, surface: str = "exact
 def sampled(case: Case, store: TokenStore, policy: Policy, surface: str = "exact", seed: int = 0) -> TextCheck:
     """The spot check of as many documents as it takes."""
     sample = TextSample(case.corpus, case.individuals, SPLITS, seed)
-    keep = case.individuals.mask(*SPLITS)
     first = 0
     for batch in case.corpus.batches(columns=("doc_id", "individual_id", "text")):
-        codes = case.individuals.individual_codes(batch.column("individual_id"))
-        rows = np.arange(first, first + batch.num_rows)[keep[codes]]
-        kept = batch.filter(pa.array(keep[codes]))
-        units = case.individuals.units[codes[keep[codes]]]
-        sample.take(rows, kept.column("text"), kept.column("doc_id"), units)
+        sample.take(first, batch)
         first += batch.num_rows
     config = IndexConfig(max_n=policy.n, surface=surface, min_support=1 + seed % 2)
     index = build_index(case.corpus, case.individuals, config=config)

@@ -69,7 +69,7 @@ class Views:
         text.num_threads = self.num_threads
         self.counts = text.run()
         words, spans = NumberedWords(folders["words"]), WordSpans(folders["spans"])
-        self.numbered = NumberedCorpus(self.case.corpus, words, spans, self.case.spans, self.joint)
+        self.numbered = NumberedCorpus(self.case.corpus, words, spans, self.joint)
 
     def index(self, splits: tuple[str, ...]) -> Any:
         config = IndexConfig(max_n=self.policy.n, surface=self.surface)
@@ -252,7 +252,7 @@ def test_parts_that_do_not_fit_each_other_are_refused(tmp_path: Path) -> None:
     views = Views(case_of(tmp_path, [("p0", "a b"), ("p1", "b a c")]), WIDE, Policy())
     other = Views(case_of(tmp_path / "other", [("p0", "a"), ("p1", "b"), ("p1", "c")]), WIDE, Policy())
     views.numbered.words = other.numbered.words
-    with pytest.raises(ArtifactError, match="ids, words and documents differ in number; run protect again"):
+    with pytest.raises(ArtifactError, match="ids, words, spans and documents differ in number; run protect again"):
         views.view("train", (MEMBERS,))
     with pytest.raises(CorpusError, match="no document belongs to the splits heldout"):
         other.view("train", (HELDOUT,))

@@ -416,7 +416,7 @@ HELD = {
     "spans": (1, ["spans.parquet: document, doc_id, start, end, label, detector, score"]),
     "index": (3, ["ngrams_2.parquet: left, right, support", "words.parquet: word, support, occurrences"]),
     "words": (1, ["word_ends.bin", "words.bin"]),
-    "word-spans": (1, ["span_ends.bin", "span_firsts.bin"]),
+    "word-spans": (2, ["labels.json", "span_counts.bin", "span_ends.bin", "span_firsts.bin", "span_labels.bin"]),
     "token-ids": (
         1,
         [

@@ -25,10 +25,13 @@ from reticent.job.rewritten import REWRITTEN
 from reticent.job.stages.index import INDEXES
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from reticent.engine.ngrams import NgramIndex
     from reticent.engine.protect import Policy
     from reticent.engine.rewrite import TextStyle
     from reticent.engine.split import Individuals
+    from reticent.engine.verify import TextSample
     from reticent.job.config import Job, ModelSection
     from reticent.job.run import Run
 
@@ -36,8 +39,9 @@ __all__ = ["copy_members_tokens", "digest_of", "protect_steps", "view_inputs", "
 
 #: Below this share of words that stay usable as targets, a run warns.
 LITTLE_RETENTION = 0.4
-
-
+#: Whose documents the views for training and for the audit hold.
+TRAIN: tuple[str, ...] = (MEMBERS,)
+AUDIT: tuple[str, ...] = (MEMBERS, HELDOUT)
 #: Artefacts of the pass over the text that all models share.
 WORDS, WORD_SPANS = "words", "word-spans"
 
@@ -48,7 +52,7 @@ class _Variant:
 
     name: str
     index: str = "index"
-    splits: tuple[str, ...] = (MEMBERS,)
+    splits: tuple[str, ...] = TRAIN
     style: TextStyle | None = None
     #: None: that of the job.
     policy: Policy | None = None
@@ -56,19 +60,53 @@ class _Variant:
 
 def protect_steps(run: Run) -> Iterator[Step]:
     """Yield the step of the pass over the text, and one for each artefact ``tokens/MODEL/VARIANT``."""
+    samples = _Samples(run)
     if run.job.model:
-        yield _text_step(run)
+        yield _text_step(run, samples)
     for model in run.job.model:
         tokenizer = run.tokenizer_of(model)
         for variant in _variants(run, model):
-            build = _build_view if variant.style is None else _build_store
+            view = partial(_build_view, samples=samples)
+            build = view if variant.style is None else _build_store
             yield Step.of(_artefact(run, model, variant, tokenizer), partial(build, run, model, variant))
         if USER_INFERENCE in run.job.audit.attacks:
             yield _holdout_step(run, model, tokenizer)
     run.invalidate(*INDEXES, "numbered")  # their memory
 
 
-def _text_step(run: Run) -> Step:
+class _Samples:
+    """Documents whose tokens are held to their text where views are made, by splits; one pass reads them for all."""
+
+    def __init__(self, run: Run):
+        self._run = run
+        self._taken: dict[tuple[str, ...], TextSample] = {}
+
+    def shown(self) -> Callable[[int, pa.RecordBatch], None]:
+        """Draw them, and return what must be called with the first row of each batch of documents and the batch."""
+        from reticent.engine.verify import TextSample
+
+        run = self._run
+        drawn = self._taken = {
+            splits: TextSample(run.corpus, run.individuals, splits, run.job.seed) for splits in (TRAIN, AUDIT)
+        }
+
+        def show(first: int, batch: pa.RecordBatch) -> None:
+            for sample in drawn.values():
+                sample.take(first, batch)
+
+        return show
+
+    def of(self, splits: tuple[str, ...]) -> TextSample:
+        """Return the sample of these splits; the text is read where no pass has shown it."""
+        if not self._taken:
+            show, first = self.shown(), 0
+            for batch in self._run.corpus.batches(columns=("doc_id", "individual_id", "text")):
+                show(first, batch)
+                first += batch.num_rows
+        return self._taken[splits]
+
+
+def _text_step(run: Run, samples: _Samples) -> Step:
     corpus = run.corpus_input()
     spans = {**corpus, "spans": run.fingerprints.of("spans")}
     outputs = [
@@ -81,10 +119,10 @@ def _text_step(run: Run) -> Step:
             Artefact(f"tokens/{model.name}/ids", "token-ids", tokenizer, corpus),
             Artefact(f"tokens/{model.name}/gaps", "token-gaps", tokenizer, spans),
         ]
-    return Step(tuple(outputs), partial(_read_text, run))
+    return Step(tuple(outputs), partial(_read_text, run, samples))
 
 
-def _read_text(run: Run, outputs: Outputs) -> None:
+def _read_text(run: Run, samples: _Samples, outputs: Outputs) -> None:
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.text_pass import Encoding, TextPass
 
@@ -94,6 +132,7 @@ def _read_text(run: Run, outputs: Outputs) -> None:
         folders = {name: output.folder for name, output in made.items()}
         run.invalidate("numbered")
         text = TextPass(run.corpus, num_threads=run.job.num_threads)
+        text.shown = samples.shown()
         text.words, text.word_spans = folders.get(WORDS), folders.get(WORD_SPANS)
         if text.words:
             text.index = run.index("index-joint")
@@ -116,14 +155,14 @@ def digest_of(tokenizer: str) -> str:
 
 def _variants(run: Run, model: ModelSection) -> Iterator[_Variant]:
     yield _Variant("train")
-    yield _Variant("audit", "index-joint", (MEMBERS, HELDOUT))
+    yield _Variant("audit", "index-joint", AUDIT)
     own = {run.job.tokens(recipe): recipe for recipe in model.recipes}
     for name, recipe in sorted(own.items()):
         if name != "train":
             style = REWRITTEN.get(run.job.recipe(recipe).tokens)
             yield _Variant(name, style=style, policy=run.job.protection(recipe))
     if "lowercase" in run.job.audit.attacks:
-        yield _Variant("lowercase", "index-joint", (MEMBERS, HELDOUT), "lower")
+        yield _Variant("lowercase", "index-joint", AUDIT, "lower")
 
 
 def _artefact(run: Run, model: ModelSection, variant: _Variant, tokenizer: str) -> Artefact:
@@ -179,17 +218,20 @@ def write_view_of(
     return {**written, "pretokens": read_manifest(ids).counts["pretokens"]}
 
 
-def _build_view(run: Run, model: ModelSection, variant: _Variant, folder: Path, counts: dict[str, Any]) -> None:
+def _build_view(
+    run: Run, model: ModelSection, variant: _Variant, folder: Path, counts: dict[str, Any], *, samples: _Samples
+) -> None:
+    from reticent.engine.detect.spans import SpanReader
     from reticent.engine.store import open_tokens
-    from reticent.engine.verify import TextSample
 
     index, policy = run.index(variant.index), variant.policy or run.policy
     with run.progress.task(f"protect {variant.name} tokens", run.corpus.num_documents, "documents") as advance:
         counts.update(write_view_of(run, model, folder, run.individuals, variant.splits, index, policy, advance))
-    sample = TextSample(run.corpus, run.individuals, variant.splits, run.job.seed)
-    checked = sample.require(open_tokens(folder), policy, run.numbered.spans, index)
-    counts["text_check"] = checked.to_dict()
-    if variant.splits == (MEMBERS,):
+    sample = samples.of(variant.splits)
+    counts["text_check"] = sample.require(
+        open_tokens(folder), policy, SpanReader(run.folder / "spans"), index
+    ).to_dict()
+    if variant.splits == TRAIN:
         _warn_of_policy(run, model, policy, counts)
 
 

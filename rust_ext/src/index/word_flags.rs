@@ -186,15 +186,13 @@ const SHARE: usize = 64;
 /// documents that do not count.
 pub fn flag_words(
     documents: NumberedDocuments<'_>,
-    supports: Option<&Supports<'_>>,
-    blacklist: Option<&NumberBlacklist>,
+    supports: &Supports<'_>,
+    blacklist: &NumberBlacklist,
 ) -> Result<(Vec<u8>, Vec<u8>)> {
     documents.check()?;
-    if let Some(Supports { index, settings, .. }) = supports {
-        settings.check(index)?;
-        index.lookup()?;
-    }
-    let reaches = blacklist.map(|blacklist| (blacklist, blacklist.reaches()));
+    let Supports { index, found, settings } = supports;
+    settings.check(index)?;
+    let (lookup, reaches) = (index.lookup()?, blacklist.reaches());
     let num_words = documents.numbers.len();
     let (mut flags, mut starts) = (vec![0u8; num_words], vec![0u8; num_words]);
     let mut shares = Vec::new();
@@ -207,9 +205,8 @@ pub fn flag_words(
         (own_starts, starts_left) = starts_left.split_at_mut(num);
         shares.push((rows, own_flags, own_starts));
     }
-    shares.into_par_iter().try_for_each(|(rows, flags, starts)| {
-        let mut finder =
-            supports.map(|s| Ok::<_, Error>(Finder::new(s.index, s.index.lookup()?, s.settings))).transpose()?;
+    shares.into_par_iter().for_each(|(rows, flags, starts)| {
+        let mut finder = Finder::new(index, lookup, *settings);
         let mut at = 0;
         for document in rows {
             let own = documents.offsets[document] as usize..documents.offsets[document + 1] as usize;
@@ -221,24 +218,19 @@ pub fn flag_words(
             let (flags, starts) = (&mut flags[range.clone()], &mut starts[range]);
             let unit = documents.units[document];
             let numbers = own.map(|word| documents.numbers.get(word));
-            if let (Some(finder), Some(supports)) = (&mut finder, supports) {
-                let found = |number: u32| supports.found.get(number as usize).copied().unwrap_or_default();
-                finder.minimal_starts_of(numbers.clone().map(found), starts);
-                finder.apply(starts, flags);
-            }
+            let found = |number: u32| found.get(number as usize).copied().unwrap_or_default();
+            finder.minimal_starts_of(numbers.clone().map(found), starts);
+            finder.apply(starts, flags);
             for (words, _) in documents.spans_of(document) {
                 flags[words.start as usize..words.end as usize].iter_mut().for_each(|flag| *flag |= DIRECT);
             }
-            if let Some((blacklist, reaches)) = &reaches {
-                for (flag, number) in flags.iter_mut().zip(numbers) {
-                    let reach = reaches.get(number as usize).copied().unwrap_or(OCCURRENCE);
-                    if reach == CORPUS || reach == INDIVIDUAL && blacklist.is_of_unit(number, unit) {
-                        *flag |= DIRECT;
-                    }
+            for (flag, number) in flags.iter_mut().zip(numbers) {
+                let reach = reaches.get(number as usize).copied().unwrap_or(OCCURRENCE);
+                if reach == CORPUS || reach == INDIVIDUAL && blacklist.is_of_unit(number, unit) {
+                    *flag |= DIRECT;
                 }
             }
         }
-        Ok::<_, Error>(())
-    })?;
+    });
     Ok((flags, starts))
 }

@@ -10,6 +10,7 @@ use super::to_py_err;
 use super::words::PyWords;
 use crate::error::Error;
 use crate::index::lookup::Found;
+use crate::index::ngram_index::NgramIndex;
 use crate::index::numbers::{Numbers, width_of};
 use crate::index::protect::Settings;
 use crate::index::word_flags::{NumberBlacklist, NumberedDocuments, Supports, WordSpans, flag_words};
@@ -185,51 +186,55 @@ fn py_planes(
     })
 }
 
+/// Documents as numbers: the bytes of their words' numbers, word offsets, units, which of them count, span offsets, and of
+/// each span the first word, one past the last, and the scope.
+type Documents<'py> = (
+    Read<'py, u8>,
+    Read<'py, i64>,
+    Read<'py, u32>,
+    Read<'py, bool>,
+    Read<'py, i64>,
+    Read<'py, u32>,
+    Read<'py, u32>,
+    Read<'py, u8>,
+);
+
 /// Protection of documents whose words are numbers: rows of one index (`numbered`), protected by another of the same
-/// surface (`by`) or by none.
+/// surface (`by`).
 #[pyclass(module = "reticent._rust", name = "Numbering")]
 pub struct PyNumbering {
     width: usize,
-    by: Option<Protector>,
-    blacklist: NumberBlacklist,
-    num_threads: usize,
-}
-
-struct Protector {
-    index: PyNgramIndex,
+    by: Arc<NgramIndex>,
+    /// By number, what `by` says of the word.
     found: Vec<Found>,
     settings: Settings,
+    blacklist: NumberBlacklist,
+    num_threads: usize,
 }
 
 #[pymethods]
 impl PyNumbering {
     #[new]
-    #[pyo3(signature = (numbered, by=None, *, k=2, n=1, policy="all", max_document_frequency=None, num_threads=0))]
+    #[pyo3(signature = (numbered, by, *, k, n, policy, max_document_frequency=None, num_threads=0))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
         numbered: &PyNgramIndex,
-        by: Option<&PyNgramIndex>,
+        by: &PyNgramIndex,
         k: u32,
         n: usize,
         policy: &str,
         max_document_frequency: Option<f64>,
         num_threads: usize,
     ) -> PyResult<Self> {
-        let by = by
-            .map(|by| {
-                if by.0.surface != numbered.0.surface {
-                    return Err(Error::Policy("the two indexes count words by different surfaces".into()));
-                }
-                let settings = by.settings(k, n, policy, max_document_frequency)?;
-                settings.check(&by.0)?;
-                let found = py.detach(|| by.0.found_by_number(&numbered.0));
-                Ok(Protector { index: PyNgramIndex(by.0.clone()), found, settings })
-            })
-            .transpose()
-            .map_err(to_py_err)?;
-        let blacklist = py.detach(|| NumberBlacklist::new(&numbered.0));
-        Ok(Self { width: width_of(numbered.0.words.len()), by, blacklist, num_threads })
+        if by.0.surface != numbered.0.surface {
+            return Err(to_py_err(Error::Policy("the two indexes count words by different surfaces".into())));
+        }
+        let settings = by.settings(k, n, policy, max_document_frequency).map_err(to_py_err)?;
+        settings.check(&by.0).map_err(to_py_err)?;
+        let (found, blacklist) = py.detach(|| (by.0.found_by_number(&numbered.0), NumberBlacklist::new(&numbered.0)));
+        let width = width_of(numbered.0.words.len());
+        Ok(Self { width, by: by.0.clone(), found, settings, blacklist, num_threads })
     }
 
     /// Different surfaces that are protected beyond the span that showed them.
@@ -239,50 +244,34 @@ impl PyNumbering {
     }
 
     /// Add what the spans of documents protect beyond themselves.
-    #[allow(clippy::too_many_arguments)]
-    fn add(
-        &mut self,
-        numbers: Read<'_, u8>,
-        word_offsets: Read<'_, i64>,
-        units: Read<'_, u32>,
-        kept: Read<'_, bool>,
-        span_offsets: Read<'_, i64>,
-        firsts: Read<'_, u32>,
-        ends: Read<'_, u32>,
-        scopes: Read<'_, u8>,
-    ) -> PyResult<()> {
-        let documents = NumberedDocuments {
-            numbers: Numbers::new(numbers.as_slice()?, self.width).map_err(to_py_err)?,
-            offsets: word_offsets.as_slice()?,
-            units: units.as_slice()?,
-            kept: kept.as_slice()?,
-            spans: WordSpans {
-                offsets: span_offsets.as_slice()?,
-                firsts: firsts.as_slice()?,
-                ends: ends.as_slice()?,
-                scopes: scopes.as_slice()?,
-            },
-        };
+    fn add(&mut self, documents: Documents<'_>) -> PyResult<()> {
+        let documents = self.read(&documents)?;
         self.blacklist.add(documents).map_err(to_py_err)
     }
 
     /// Flags of each word, and the lengths of the minimal identifying n-grams that start there (bit n - 1).
-    #[allow(clippy::too_many_arguments, clippy::type_complexity)]
+    #[allow(clippy::type_complexity)]
     fn flag_words<'py>(
         &self,
         py: Python<'py>,
-        numbers: Read<'py, u8>,
-        word_offsets: Read<'py, i64>,
-        units: Read<'py, u32>,
-        kept: Read<'py, bool>,
-        span_offsets: Read<'py, i64>,
-        firsts: Read<'py, u32>,
-        ends: Read<'py, u32>,
-        scopes: Read<'py, u8>,
+        documents: Documents<'py>,
     ) -> PyResult<(Bound<'py, PyArray1<u8>>, Bound<'py, PyArray1<u8>>)> {
-        let documents = NumberedDocuments {
+        let documents = self.read(&documents)?;
+        let supports = Supports { index: &self.by, found: &self.found, settings: self.settings };
+        let threads = pool(self.num_threads).map_err(to_py_err)?;
+        let blacklist = &self.blacklist;
+        let (flags, starts) =
+            py.detach(|| threads.install(|| flag_words(documents, &supports, blacklist))).map_err(to_py_err)?;
+        Ok((PyArray1::from_vec(py, flags), PyArray1::from_vec(py, starts)))
+    }
+}
+
+impl PyNumbering {
+    fn read<'a>(&self, documents: &'a Documents<'_>) -> PyResult<NumberedDocuments<'a>> {
+        let (numbers, offsets, units, kept, span_offsets, firsts, ends, scopes) = documents;
+        Ok(NumberedDocuments {
             numbers: Numbers::new(numbers.as_slice()?, self.width).map_err(to_py_err)?,
-            offsets: word_offsets.as_slice()?,
+            offsets: offsets.as_slice()?,
             units: units.as_slice()?,
             kept: kept.as_slice()?,
             spans: WordSpans {
@@ -291,14 +280,6 @@ impl PyNumbering {
                 ends: ends.as_slice()?,
                 scopes: scopes.as_slice()?,
             },
-        };
-        let supports =
-            self.by.as_ref().map(|by| Supports { index: &by.index.0, found: &by.found, settings: by.settings });
-        let threads = pool(self.num_threads).map_err(to_py_err)?;
-        let blacklist = &self.blacklist;
-        let (flags, starts) = py
-            .detach(|| threads.install(|| flag_words(documents, supports.as_ref(), Some(blacklist))))
-            .map_err(to_py_err)?;
-        Ok((PyArray1::from_vec(py, flags), PyArray1::from_vec(py, starts)))
+        })
     }
 }
