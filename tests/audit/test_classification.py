@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fixtures.command import command
+from fixtures.drawing import examples
 from fixtures.models import toy_model, toy_tokenizer
 from fixtures.stores import make_store
 from hypothesis import given, settings
@@ -55,7 +56,7 @@ def test_f1_of_a_case_worked_by_hand() -> None:
     assert (found.documents, found.individuals) == (6, 6)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 5)), min_size=1, max_size=30))
 def test_f1_and_confusion_match_scikit_learn(rows: list[tuple[int, int, int]]) -> None:
     classes, predicted, individual = (list(column) for column in zip(*rows, strict=True))

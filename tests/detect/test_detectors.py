@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fixtures.drawing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -382,7 +383,7 @@ def test_scripts_without_spaces_have_no_word_to_cut() -> None:
     check(texts, spans_of(texts, ["田中"], in_bytes=False))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.lists(st.text(st.sampled_from("ab1 é.Жשع😀田e\u0301\u00a0“\x00_")), min_size=1, max_size=4),
     st.data(),
@@ -430,7 +431,7 @@ LISTED = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.dictionaries(st.sampled_from(["z", "a", "m"]), LISTED, max_size=3))
 def test_the_union_is_a_set_in_order(tmp_path_factory: Any, listed: dict[str, list[Any]]) -> None:
     folder = tmp_path_factory.mktemp("u")

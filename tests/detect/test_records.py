@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fixtures.detecting import batch_of, found
+from fixtures.drawing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -231,7 +232,7 @@ def is_of_name(word: str, name: str) -> bool:
     return word == name or near or looks
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.text("aosrnm", min_size=3, max_size=11).filter(lambda name: name != "mar"), st.data())
 def test_edited_names_match_oracle(name: str, data: st.DataObject) -> None:
     words = [name]
@@ -254,7 +255,7 @@ def test_edited_names_match_oracle(name: str, data: st.DataObject) -> None:
     assert find([("name", name.capitalize())], text) == expected
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.dates(datetime.date(1900, 1, 1), datetime.date(2020, 12, 31)),
     st.dates(datetime.date(1900, 1, 1), datetime.date(2020, 12, 31)),

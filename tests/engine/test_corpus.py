@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fixtures.command import command
+from fixtures.drawing import examples
 from fixtures.unprivileged import unprivileged
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -360,7 +361,7 @@ def test_csv_document_beyond_every_block_is_refused_with_the_size(
         documents(open_corpus(path))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(texts, min_size=1, max_size=5), st.text(alphabet='ab",\n', max_size=6))
 def test_only_a_quote_that_is_not_closed_counts_as_open(
     tmp_path_factory: pytest.TempPathFactory, content: list[str], end: str

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from fixtures.drawing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -52,7 +53,7 @@ def rows_by_number(corpus: Corpus, **options: Any) -> dict[int, dict[str, Any]]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.integers(0, 7), min_size=1, max_size=4).filter(lambda sizes: sum(sizes) >= 4),
     st.data(),

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import regex
+from fixtures.drawing import examples
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
@@ -127,8 +128,8 @@ newer = regex.compile(
     "\U0001d25f\U0001d280\U0001d281]"
 )
 known_texts = texts.filter(lambda text: not newer.search(text))
-quick = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-thorough = settings(max_examples=4000, deadline=None, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
+thorough = settings(max_examples=examples(4000), deadline=None, suppress_health_check=list(HealthCheck))
 spans = given(text=texts, first=st.integers(0, 40), length=st.integers(1, 12))
 crowds = given(
     of=st.lists(st.lists(known_texts, min_size=1, max_size=2), min_size=1, max_size=3),
@@ -214,7 +215,7 @@ def test_a_marked_combining_mark_protects_the_sign_it_is_composed_into() -> None
 
 
 def test_the_oracle_of_words_is_the_product_on_any_text() -> None:
-    @settings(max_examples=400, deadline=None)
+    @settings(max_examples=examples(400), deadline=None)
     @given(known_texts)
     def check(text: str) -> None:
         array = pa.array([text], pa.large_string())

@@ -8,6 +8,7 @@ from collections import defaultdict
 import numpy as np
 import pyarrow as pa
 import pytest
+from fixtures.drawing import examples
 from fixtures.indexes import build, corpora
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -61,7 +62,7 @@ def test_a_word_that_the_index_does_not_hold_is_refused_without_its_name() -> No
     assert "Zyxwvut" not in str(caught.value)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(corpora, st.sampled_from([1, 2]))
 def test_supports_along_the_stream_match_the_oracle(corpus: Documents, min_support: int) -> None:
     index = build(corpus, min_support=min_support)
@@ -83,7 +84,7 @@ def test_an_index_that_forgot_supports_of_several_is_refused() -> None:
         ngram_supports(stream_of(corpus, build(corpus)), build(corpus), 4)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(corpora, st.randoms(use_true_random=False))
 def test_distinct_ngrams_of_everyone_match_the_oracle(corpus: Documents, random: object) -> None:
     index = build(corpus)
@@ -118,7 +119,7 @@ def words_of_units(corpus: Documents, k: int = 2) -> dict[int, set[str]]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(corpora, st.integers(0, 2**63 - 1))
 def test_sets_of_all_shared_words_single_out_as_the_oracle_says(corpus: Documents, seed: int) -> None:
     index, owned = build(corpus), words_of_units(corpus)

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fixtures.drawing import examples
 from fixtures.indexes import build, corpora, documents
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,7 +30,7 @@ def protected(index: _rust.NgramIndex, texts: list[str], **options: object) -> l
     return [set(np.flatnonzero(flags[a:b])) for a, b in itertools.pairwise(segmented.doc_offsets)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(corpora, st.integers(1, 4))
 def test_supports_match_the_oracle(corpus: list[tuple[str, int]], max_n: int) -> None:
     index = build(corpus, max_n=max_n, min_support=1)
@@ -48,7 +49,7 @@ def test_supports_match_the_oracle(corpus: list[tuple[str, int]], max_n: int) ->
     assert found == counts
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(corpora, st.integers(2, 4), st.integers(1, 4), st.sampled_from(POLICIES))
 def test_policies_match_the_oracle(corpus: list[tuple[str, int]], k: int, n: int, policy: str) -> None:
     texts = [text for text, _ in corpus]
@@ -64,7 +65,7 @@ def test_policies_match_the_oracle(corpus: list[tuple[str, int]], k: int, n: int
             assert flagged == expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(corpora, st.integers(2, 4))
 def test_starts_mark_exactly_the_minimal_ngrams(corpus: list[tuple[str, int]], k: int) -> None:
     texts = [text for text, _ in corpus]
@@ -77,7 +78,7 @@ def test_starts_mark_exactly_the_minimal_ngrams(corpus: list[tuple[str, int]], k
         assert marked == set(minimal(tokens, counts, k, 3))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(corpora)
 def test_paper_policy_grows_with_k_and_n(corpus: list[tuple[str, int]]) -> None:
     texts = [text for text, _ in corpus]
@@ -88,7 +89,7 @@ def test_paper_policy_grows_with_k_and_n(corpus: list[tuple[str, int]]) -> None:
             assert all(a <= b for a, b in zip(small, protected(index, texts, policy="paper", **larger), strict=True))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(corpora, st.integers(2, 4))
 def test_cover_is_within_last(corpus: list[tuple[str, int]], k: int) -> None:
     texts = [text for text, _ in corpus]
@@ -97,7 +98,7 @@ def test_cover_is_within_last(corpus: list[tuple[str, int]], k: int) -> None:
     assert all(a <= b for a, b in zip(cover, last, strict=True))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(corpora, st.randoms(use_true_random=False), st.integers(1, 4))
 def test_tables_depend_on_documents_alone(corpus: list[tuple[str, int]], random: object, threads: int) -> None:
     shuffled = list(corpus)
@@ -116,7 +117,7 @@ def test_tables_depend_on_documents_alone(corpus: list[tuple[str, int]], random:
         assert pa.record_batch(once.level(n)) == pa.record_batch(again.level(n))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(corpora, corpora)
 def test_merging_disjoint_individuals_equals_indexing_the_union(
     first: list[tuple[str, int]], second: list[tuple[str, int]]

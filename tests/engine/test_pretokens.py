@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from fixtures.drawing import examples
 from fixtures.places import DATA
 from fixtures.tokenizers import Trained, bytelevel, unigram, wordpiece
 from hypothesis import example, given, settings
@@ -193,7 +194,7 @@ def trained(name: str) -> Trained:
 
 
 @pytest.mark.parametrize("name", [CASED, "bert 11True1", "bytelevel", "roberta", "prefix space", "llama 3", "qwen"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(text=fuzz, seed=st.integers(0, 1000))
 @example(text="Anna-Maria O'Neil (12/05/1999), 12/05/1999 x", seed=3)
 def test_words_and_flags_of_fuzzed_text_match_oracle(name: str, text: str, seed: int) -> None:

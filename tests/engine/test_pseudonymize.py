@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from fixtures.drawing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -423,7 +424,7 @@ def documents(draw: st.DrawFn) -> tuple[list[str], list[list[Span]], list[str]]:
     return texts, spans, individuals
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(documents(), st.sampled_from(STYLES), st.none() | st.integers(1, 400))
 def test_text_outside_spans_is_the_same_and_offsets_go_forth_and_back(
     corpus: tuple[list[str], list[list[Span]], list[str]], style: Style, days: int | None
@@ -464,7 +465,7 @@ def test_text_outside_spans_is_the_same_and_offsets_go_forth_and_back(
     assert all(np.array_equal(getattr(kept, name), getattr(edits, name)) for name in OffsetMap.__slots__)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(documents(), st.sampled_from(STYLES))
 def test_batches_order_and_threads_change_nothing(
     corpus: tuple[list[str], list[list[Span]], list[str]], style: Style

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fixtures.drawing import examples
 from fixtures.packing import write_store
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -56,7 +57,7 @@ def content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     st.lists(st.integers(0, 150), max_size=12),
     st.integers(0, 2**32),
@@ -86,7 +87,7 @@ def test_what_is_written_is_opened_and_the_bytes_do_not_depend_on_batches(
     assert set(content(folder / "a")) == FILES | ({"ids_high.bin"} if vocab_size > 1 << 16 else set())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.integers(1, 200), min_size=1, max_size=8),
     st.integers(0, 2**32),

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 import regex
 from fixtures.cases import Case
+from fixtures.drawing import examples
 from fixtures.packing import packed
 from fixtures.tokenizers import KINDS, SPECIAL, Trained, bytelevel, plain_tokenizer
 from hypothesis import example, given, settings
@@ -116,7 +117,7 @@ def check_protection(trained: Trained, text: str, seed: int) -> None:
         assert tokens.flags[inside[0] : inside[-1] + 1].all()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(text=fuzz, seed=st.integers(0, 1000))
 @example(text="the Smith  été", seed=0)
 @example(text="<s> [MASK] <|endoftext|> </s>[UNK]", seed=1)
@@ -127,7 +128,7 @@ def test_alignment_matches_oracle(trained: Trained, text: str, seed: int) -> Non
 
 
 @pytest.mark.corpus
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(text=fuzz, seed=st.integers(0, 1000))
 def test_alignment_matches_oracle_for_real_vocabularies(real: Trained, text: str, seed: int) -> None:
     check_alignment(real, text, seed)
@@ -189,7 +190,7 @@ def test_words_are_found_again_where_tokens_meet_several_or_none(num_documents: 
     assert (found.skipped > 0).any()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(text=fuzz, seed=st.integers(0, 1000))
 @example(text="j.doe@x.org, 𝄞 \ue000", seed=3)
 def test_every_token_that_meets_a_character_of_a_span_is_direct(trained: Trained, text: str, seed: int) -> None:
@@ -238,7 +239,7 @@ def test_a_gap_is_direct_in_its_document_alone(trained: Trained) -> None:
     assert second == [DIRECT * (a <= 5 < b) for a, b in offsets]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(texts=st.lists(fuzz, max_size=5), seed=st.integers(0, 1000))
 def test_tokens_of_a_document_do_not_depend_on_its_batch(trained: Trained, texts: list[str], seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -559,7 +560,7 @@ def test_files_are_the_same_bytes_for_any_threads_files_and_run(tmp_path: Path) 
 # Pseudonymised text.
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(fuzz, max_size=4), st.integers(0, 1000), st.sampled_from(["X", "", "[NAME]"]))
 def test_replace_words_matches_oracle(texts: list[str], seed: int, replacement: str) -> None:
     array = pa.array(texts, pa.large_string())
@@ -576,7 +577,7 @@ def test_replace_words_matches_oracle(texts: list[str], seed: int, replacement: 
     assert pa.record_batch(replaced).column("text").to_pylist() == expected
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.lists(
         st.lists(

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fixtures.drawing import examples
 from fixtures.indexes import build, tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -36,7 +37,7 @@ def of(hospital: list[list[str]], people: set[int] | None = None) -> list[tuple[
 
 
 @pytest.mark.heavy
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(hospitals, hospitals, st.integers(1, 4), st.integers(2, 3))
 def test_an_update_equals_a_rebuild(old: list[list[str]], new: list[list[str]], max_n: int, k: int) -> None:
     """Any hospital becomes any other; whose documents are the same is not counted again."""
@@ -59,7 +60,7 @@ def test_an_update_equals_a_rebuild(old: list[list[str]], new: list[list[str]], 
         )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(hospitals, st.integers(1, 3), st.integers(1, 4))
 def test_pruning_equals_building_pruned(hospital: list[list[str]], first: int, more: int) -> None:
     corpus = of(hospital)

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from fixtures.cases import Case
+from fixtures.drawing import examples
 from fixtures.places import DATA
 from fixtures.tokenizers import plain_tokenizer
 from hypothesis import given, settings
@@ -129,7 +130,7 @@ people = st.sampled_from(["p0", "p1", "p2", "p3", "held0", "held1"])
 
 
 @pytest.mark.heavy
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.lists(st.tuples(people, documents), min_size=2, max_size=9),
     st.sampled_from(list(TOKENIZERS)),

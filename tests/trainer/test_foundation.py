@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from fixtures.drawing import examples
 from fixtures.models import PUBLIC_TEXT, toy_model, toy_tokenizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -78,7 +79,7 @@ def test_gpt2_has_one_special_token_and_adds_none() -> None:
     assert 0 not in tokenizer("the patient")["input_ids"]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.text(st.characters(blacklist_categories=["Cs"]), max_size=30))
 def test_bytelevel_tokens_keep_any_text(text: str) -> None:
     tokenizer = load_tokenizer(toy_tokenizer("gpt2"))
@@ -86,7 +87,7 @@ def test_bytelevel_tokens_keep_any_text(text: str) -> None:
         assert tokenizer.decode(tokenizer(text)["input_ids"], clean_up_tokenization_spaces=False) == text
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.text(st.sampled_from([c for c in ALPHABET if c.isalnum()]), min_size=1, max_size=15))
 def test_any_word_of_latin_letters_and_digits_is_spelt_without_unknown_tokens(word: str) -> None:
     tokenizer = load_tokenizer(toy_tokenizer("bert"))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fixtures.drawing import examples
 from fixtures.models import toy_model, toy_tokenizer
 from fixtures.stores import make_store, random_store
 from hypothesis import given, settings
@@ -218,7 +219,7 @@ def documents(draw: st.DrawFn) -> list[tuple[int, int, int]]:
     return found
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.lists(documents(), min_size=1, max_size=4),
     st.sampled_from(sorted(RECIPES)),
@@ -255,7 +256,7 @@ def test_no_protected_token_is_ever_a_target(
             assert drawn.any() == any(words[run[0]] >= 0 and not never[run].any() for run in runs)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(documents(), min_size=1, max_size=4), st.sampled_from(["mlm", "clm"]))
 def test_every_flag_only_takes_targets_away_from_clm_and_eligible_words_from_mlm(
     found: list[list[tuple[int, int, int]]], objective: str

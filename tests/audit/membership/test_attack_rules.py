@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fixtures.audits import filled
+from fixtures.drawing import examples
 from fixtures.stores import make_store
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,7 +23,7 @@ from reticent.audit.stats.statistics import auc_estimate, exposure
 # ------------------------------------------------------------------ areas of documents
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(-3, 3) | st.just(math.nan)), min_size=1, max_size=14))
 def test_area_of_documents_matches_the_oracle(drawn: list[tuple[int, float]]) -> None:
     individuals = np.array([who for who, _ in drawn])

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from fixtures.drawing import examples
 from fixtures.scores import NAN, scores_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -182,7 +183,7 @@ def test_lower_case_text_with_the_same_scores_tells_nothing() -> None:
 log_probs = st.lists(st.floats(-20, 0, width=32) | st.just(NAN), max_size=12)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.tuples(log_probs, st.floats(0, 5, width=32)), min_size=1, max_size=6))
 def test_scores_match_the_oracle(drawn: list[tuple[list[float], float]]) -> None:
     target = scores_of(*[document for document, _ in drawn])

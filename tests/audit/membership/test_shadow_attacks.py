@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from fixtures.drawing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -178,7 +179,7 @@ def test_the_slope_is_found_again(slope: float) -> None:
 probabilities = st.floats(1e-6, 1)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     st.lists(st.tuples(probabilities, probabilities, st.booleans()), min_size=1, max_size=12),
     st.floats(0, 1),

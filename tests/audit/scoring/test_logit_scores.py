@@ -8,6 +8,7 @@ import signal
 import numpy as np
 import pytest
 import torch
+from fixtures.drawing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -38,7 +39,7 @@ def plainly(logits: np.ndarray, true: np.ndarray) -> list[np.ndarray]:
     shift=st.sampled_from([0.0, -300.0, 300.0]),
     seed=st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_columns_equal_the_definition(
     way: str, rows: int, vocabulary: int, scale: float, shift: float, seed: int
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fixtures.drawing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -109,7 +110,7 @@ def test_clopper_pearson_equals_the_interval_of_scipy(trials: int) -> None:
             assert one_sided == pytest.approx(tuple(upper), abs=1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(1, 200), st.data())
 def test_clopper_pearson_inverts_the_binomial_tails(trials: int, data: st.DataObject) -> None:
     successes = data.draw(st.integers(0, trials))
@@ -132,7 +133,7 @@ def test_impossible_counts_are_refused(successes: int, trials: int) -> None:
 # ------------------------------------------------------------------------ curves
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(tied_scores, tied_scores)
 def test_roc_and_auc_equal_scikit_learn_with_ties(members: np.ndarray, nonmembers: np.ndarray) -> None:
     truth = np.concatenate([np.ones(len(members)), np.zeros(len(nonmembers))])
@@ -223,7 +224,7 @@ def test_tied_nonmembers_are_all_called_or_none() -> None:
     assert estimate.value == 1.0
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(tied_scores, st.integers(0, 2**32 - 1), st.sampled_from([0.29, 0.25, 0.1]), st.integers(100, 140))
 def test_tpr_matches_the_oracle_of_all_thresholds(members: np.ndarray, seed: int, fpr: float, num: int) -> None:
     nonmembers = np.random.default_rng(seed).integers(-3, 4, num) / 2
