@@ -4,7 +4,8 @@ The job of the new run is the old job with more sources and more files of withdr
 and a rebuild from nothing, sees the same documents. The indexes are equal to those of a rebuild, byte by byte.
 
 Documents of a database, an object store or a lake are read again only where that is asked for (``refresh``), into the
-new run; else they are those of the old run. Individuals of whom a text has changed are counted again too.
+new run; else they are those of the old run. Where the server makes digests of texts, only those that the old run lacks
+are read. Individuals of whom a text has changed are counted again too.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
-from hashlib import blake2b
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from reticent.job.artefact import Output
 from reticent.job.maker import is_up_to_date
 from reticent.job.pipeline import Stage, run_stages
 from reticent.job.run import Run
-from reticent.job.stages.corpus import copied_steps, corpus_steps
+from reticent.job.stages.corpus import Refresh, copied_steps, refreshed_steps
 from reticent.job.stages.dedup import dedup_steps
 from reticent.job.stages.detect import detect_steps
 from reticent.job.stages.index import INDEXES, index_artefact, index_config, index_steps
@@ -35,13 +36,13 @@ __all__ = ["update_run"]
 
 
 def _count_update(
-    before: Run, run: Run, wanted: Sequence[str], output: Output, progress: Callable[[int], None]
+    refresh: Refresh, run: Run, wanted: Sequence[str], output: Output, progress: Callable[[int], None]
 ) -> dict[str, NgramIndex]:
     """Return the first of the wanted indexes, as an update of that of the run ``before``."""
     from reticent.engine.index import open_index
     from reticent.engine.update import update_index
 
-    name = wanted[0]
+    name, before = wanted[0], refresh.before
     update = update_index(
         open_index(before.folder / name),
         before.corpus,
@@ -50,7 +51,7 @@ def _count_update(
         run.individuals,
         splits=INDEXES[name],
         k=run.job.protect.k,
-        changed=_changed_texts(before, run) if run.job.corpus.remote is not None else (),
+        changed=_changed_texts(refresh, run) if run.job.corpus.remote is not None else (),
         config=index_config(run, output.folder),
         progress=progress,
     )
@@ -59,23 +60,28 @@ def _count_update(
     return {name: update.index}
 
 
-def _changed_texts(before: Run, run: Run) -> set[str]:
+def _changed_texts(refresh: Refresh, run: Run) -> set[str]:
     """Ids of the individuals who have a document in both runs whose text is not the same."""
     import polars as pl
 
-    if before.corpus.fingerprint() == run.corpus.fingerprint():
+    corpora = refresh.before.corpus, run.corpus
+    if corpora[0].fingerprint() == corpora[1].fingerprint():
         return set()
+    if refresh.changed is not None:
+        changed = pl.Series(refresh.changed, dtype=pl.String).implode()
+        owners = (pl.DataFrame(corpus.scan().select(["doc_id", "individual_id"])) for corpus in corpora)
+        return {name for frame in owners for name in frame.filter(pl.col("doc_id").is_in(changed))["individual_id"]}
     old, new = (
         pl.DataFrame(
             [
-                (doc_id, individual, blake2b(text.encode(), digest_size=16).digest())
+                (doc_id, individual, sha256(text.encode()).digest())
                 for batch in corpus.batches(columns=("doc_id", "individual_id", "text"))
                 for doc_id, individual, text in zip(*(column.to_pylist() for column in batch.columns), strict=True)
             ],
             schema={"doc_id": pl.String, "individual_id": pl.String, "digest": pl.Binary},
             orient="row",
         )
-        for corpus in (before.corpus, run.corpus)
+        for corpus in corpora
     )
     both = old.join(new, on="doc_id", suffix="_new").filter(pl.col("digest") != pl.col("digest_new"))
     return {*both["individual_id"], *both["individual_id_new"]}
@@ -135,11 +141,12 @@ def update_run(
     _require_new_files(before, run, added)
     run.recover()
     run.prepare_folder()
-    read = corpus_steps if refresh else partial(copied_steps, before)
+    again = Refresh(before)
+    read = partial(refreshed_steps, again) if refresh else partial(copied_steps, before)
     stages = [Stage("corpus", read), Stage("dedup", dedup_steps), Stage("split", split_steps)]
     if job.detect.on_error == "quarantine":  # decides which documents there are
         stages.append(Stage("detect", detect_steps))
-    stages.append(Stage("index", partial(index_steps, count=partial(_count_update, before))))
+    stages.append(Stage("index", partial(index_steps, count=partial(_count_update, again))))
     run_stages(run, stages)
     run.keep_job()
     return run

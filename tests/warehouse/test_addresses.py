@@ -87,6 +87,9 @@ def test_an_address_is_shown_without_user_and_parameters(address: str, said: str
         ({"source": "s3://bucket/notes", "version": "1"}, "for Delta and Iceberg alone"),
         ({"source": "s3://bucket/notes", "format": "brat"}, "corpus.format: means nothing"),
         ({"source": "delta:///a", "connections": 0}, "connections"),
+        ({"source": "delta:///a", "opt_out": "gone"}, "corpus.opt_out: means something for a database alone"),
+        ({"source": "notes.parquet", "opt_out": "gone"}, "corpus.opt_out: means nothing for local files"),
+        ({"source": "postgresql://h/d", "opt_out": "gone"}, "needs table, query or preset"),
     ],
 )
 def test_settings_that_contradict_a_source_are_refused(corpus: dict[str, object], said: str) -> None:

@@ -56,7 +56,8 @@ class AdbcDatabase:
         chosen = None
         if selection.expressions is not None:
             chosen = {name: selection.expression(name) for name in columns}
-        for batch in self._hold().batches(selection.statement(chosen, quote=str), batch_rows):
+        staying = selection.staying(settings.individual_id, settings.opt_out)
+        for batch in self._hold().batches(selection.statement(chosen, staying, quote=str), batch_rows):
             names = {name.lower(): name for name in batch.schema.names}  # some databases answer in capitals
             present = [names.get(name.lower(), name) for name in columns]
             require_columns(batch.schema.names, present, self.name)

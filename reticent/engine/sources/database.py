@@ -199,6 +199,16 @@ class Selection:
         """Return the expression of a column."""
         return f"n.{quoted(column)}" if self.expressions is None else self.expressions[column]
 
+    def staying(self, individual_id: str, opt_out: str | None) -> str | None:
+        """Return the condition that an individual is not in a table of those who withdrew; None without a table.
+
+        Ids are compared by their types, so that ids which cannot be compared are an error and not two different ids.
+        """
+        if opt_out is None:
+            return None
+        expression = self.expression(individual_id)
+        return f"NOT EXISTS (SELECT 1 FROM {opt_out} AS o WHERE o.{expression.partition('.')[2]} = {expression})"
+
     def statement(
         self,
         expressions: Mapping[str, str] | None,

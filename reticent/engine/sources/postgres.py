@@ -7,7 +7,8 @@ rows that it sees. A reader takes about ten megabytes beside the batch that it h
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,10 +25,13 @@ __all__ = ["Postgres"]
 
 #: Bytes of a batch: with the driver's own default a reader takes six times the memory and is no faster.
 NUM_BYTES_PER_BATCH: Final = 1 << 20
+#: Ids of a statement that reads some documents: it passes over the whole table, but for their texts.
+IDS_PER_STATEMENT: Final = 100_000
 OPTIONS: Final = {"adbc.postgresql.batch_size_hint_bytes": str(NUM_BYTES_PER_BATCH)}
 #: A session of a reader: text as UTF-8, dates as ISO writes them, rows in the order of the table, no limit of time.
 SETTINGS: Final = (
     "SET client_encoding TO 'UTF8'",
+    "SET standard_conforming_strings TO on",
     "SET DateStyle TO 'ISO, YMD'",
     "SET synchronize_seqscans TO off",
     "SET max_parallel_workers_per_gather TO 0",
@@ -55,6 +59,7 @@ class Postgres:
         self._snapshot = self._exported = ""
         self._relation: str | None = None
         self._num_blocks: int | None = None
+        self._opt_out: str | None = None
 
     def version(self) -> bytes:
         """Return the snapshot, in which all batches are read; it is taken at the first call."""
@@ -65,15 +70,48 @@ class Postgres:
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
         """Yield these columns, all but spans as text; raises as `Source.batches` does."""
+        with self._reader(part, parts) as reader:
+            if reader is not None:
+                yield from self._read(*reader, columns, self._as_text, batch_rows)
+
+    def digests(
+        self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of `batches` in the same order, with the SHA-256 of each text (of its UTF-8) for the text.
+
+        The server makes them, so that no text travels. Not MD5: a server in FIPS mode has none, and two texts of one
+        digest can be made.
+        """
+
+        def expression(field: pa.Field, name: str) -> str:
+            text = self._as_text(field, name)
+            return f"sha256(convert_to({text}, 'UTF8'))" if field.name == self._settings.text else text
+
+        with self._reader(part, parts) as reader:
+            if reader is not None:
+                yield from self._read(*reader, columns, expression, batch_rows)
+
+    def texts(
+        self, doc_ids: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the texts of the documents of a part that have one of these ids, in any order."""
+        with self._reader(part, parts) as reader:
+            for start in range(0, len(doc_ids) if reader else 0, IDS_PER_STATEMENT):
+                assert reader is not None
+                wanted = doc_ids[start : start + IDS_PER_STATEMENT]
+                yield from self._read(*reader, [self._settings.text], self._as_text, batch_rows, wanted)
+
+    @contextmanager
+    def _reader(self, part: int, parts: int) -> Iterator[tuple[Connection, str | None] | None]:
+        """A connection that sees the snapshot, and the condition of the part; None where the part is empty."""
         held = self._hold()
         if parts == 1 or self._num_blocks is None:
-            if part == 0:
-                yield from self._read(held, columns, None, batch_rows)
+            yield (held, None) if part == 0 else None
             return
         reader = self._connect()
         try:
             reader.execute(f"SET TRANSACTION SNAPSHOT '{self._exported}'")
-            yield from self._read(reader, columns, stretch(self._num_blocks, part, parts), batch_rows)
+            yield reader, stretch(self._num_blocks, part, parts)
         finally:
             reader.close()
 
@@ -103,6 +141,8 @@ class Postgres:
             held = self._connect()
             try:
                 self._relation, self._num_blocks = self._find(held)
+                if self._settings.opt_out is not None:
+                    self._opt_out, _, _ = self._look_up(held, self._settings.opt_out, "opt_out")
                 self._snapshot = str(held.rows("SELECT current_database() || ' ' || pg_current_snapshot()::text")[0][0])
                 if self._settings.connections > 1:
                     self._exported = str(held.rows("SELECT pg_export_snapshot()")[0][0])
@@ -118,6 +158,12 @@ class Postgres:
         table = self._settings.table or (PRESETS[preset].notes if preset else None)
         if table is None:
             return None, None
+        relation, kind, num_blocks = self._look_up(held, table)
+        held.schema(f"SELECT 1 FROM {relation} LIMIT 0")  # until the end of the transaction nothing may move its rows
+        return relation, int(num_blocks) if kind in ("r", "p", "m") and num_blocks is not None else None
+
+    def _look_up(self, held: Connection, table: str, setting: str = "") -> tuple[str, str, Any]:
+        """The name of a table as SQL has it, its kind, and its blocks; nothing else gets into a statement."""
         name = table.replace("'", "''")
         found = held.rows(
             "SELECT c.oid::regclass::text, c.relkind::text, (greatest(pg_relation_size(c.oid, 'main'), "
@@ -125,20 +171,28 @@ class Postgres:
             f"/ current_setting('block_size')::bigint)::bigint FROM pg_class c WHERE c.oid = to_regclass('{name}')"
         )
         if not found:
-            raise CorpusError(f"{self.name}: there is no such table, or no right to see it")
+            raise CorpusError(f"{self.name}{setting and ' ' + setting}: there is no such table, or no right to see it")
         relation, kind, num_blocks = found[0]
-        held.schema(f"SELECT 1 FROM {relation} LIMIT 0")  # until the end of the transaction nothing may move its rows
-        return str(relation), int(num_blocks) if kind in ("r", "p", "m") and num_blocks is not None else None
+        return str(relation), str(kind), num_blocks
 
     def _read(
-        self, connection: Connection, columns: Sequence[str], blocks: str | None, batch_rows: int
+        self,
+        connection: Connection,
+        blocks: str | None,
+        columns: Sequence[str],
+        expression_of: Callable[[pa.Field, str], str],
+        batch_rows: int,
+        doc_ids: Sequence[str] | None = None,
     ) -> Iterator[pa.RecordBatch]:
         settings = self._settings
-        selection = Selection.of(self._relation, settings.query, settings.preset, columns)
+        asked = [*columns, settings.doc_id, settings.individual_id]
+        selection = Selection.of(self._relation, settings.query, settings.preset, asked)
         expressions = {}
         for field in selection.described(connection, columns, self.name):
-            expressions[field.name] = self._as_text(field, selection.expression(field.name))
-        yield from connection.batches(selection.statement(expressions, blocks), batch_rows)
+            expressions[field.name] = expression_of(field, selection.expression(field.name))
+        staying = selection.staying(settings.individual_id, self._opt_out)
+        chosen = None if doc_ids is None else f"({selection.expression(settings.doc_id)})::text = {_any_of(doc_ids)}"
+        yield from connection.batches(selection.statement(expressions, blocks, staying, chosen), batch_rows)
 
     def _as_text(self, field: pa.Field, expression: str) -> str:
         """The expression of a column, cast to text by the server, which knows every type of its own."""
@@ -155,6 +209,12 @@ class Postgres:
         if wrong:
             raise CorpusError(f"{self.name} column {field.name}: expected {expected}, got {kind}")
         return f"({expression})::text"
+
+
+def _any_of(values: Sequence[str]) -> str:
+    """Some strings as an operand of a comparison."""
+    items = ",".join('"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"' for value in values)
+    return "ANY('{" + items.replace("'", "''") + "}'::text[])"
 
 
 def stretch(num_blocks: int, part: int, parts: int) -> str:

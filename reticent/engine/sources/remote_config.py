@@ -48,6 +48,11 @@ class Warehouse(Section):
     preset: Literal["omop", "i2b2"] | None = Field(
         default=None, description="databases: tables and columns of a model of clinical data; table names its notes"
     )
+    opt_out: str | None = Field(
+        default=None,
+        description="databases: a table of individuals who withdrew, SCHEMA.TABLE, none of whose notes is read; its "
+        "column of their ids is called as that of the notes",
+    )
     version: str | None = Field(
         default=None, description="Delta: number of the version; Iceberg: id of the snapshot (default: the newest)"
     )
@@ -67,7 +72,8 @@ class Warehouse(Section):
             No value is quoted: it may be the secret.
         """
         remote = [source for source in sources if is_remote(source)]
-        given = [name for name in ("table", "query", "preset", "version") if getattr(self, name) is not None]
+        choices = ("table", "query", "preset", "opt_out", "version")
+        given = [name for name in choices if getattr(self, name) is not None]
         if not remote:
             if given or self.connections != 1:
                 names = ", ".join(f"corpus.{name}" for name in given or ["connections"])
@@ -80,9 +86,9 @@ class Warehouse(Section):
         self._check_choice(scheme_of(remote[0]), given)
 
     def _check_choice(self, scheme: str, given: Sequence[str]) -> None:
-        chosen = [name for name in given if name != "version"]
+        chosen = [name for name in given if name not in ("version", "opt_out")]
         if scheme not in DATABASES:
-            if chosen:
+            if chosen := [name for name in given if name != "version"]:
                 raise PolicyError(f"corpus.{chosen[0]}: means something for a database alone")
             if "version" in given and scheme not in LAKES:
                 raise PolicyError("corpus.version: means something for Delta and Iceberg alone")

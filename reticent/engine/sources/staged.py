@@ -16,6 +16,7 @@ from pathlib import Path
 from threading import Event, Lock
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from reticent.core.errors import CorpusError
@@ -28,7 +29,7 @@ from reticent.engine.sources.source import Request, Source
 
 __all__ = ["stage", "staged_files"]
 
-#: Rows and bytes of a row group: it ends at the first of them.
+#: Rows and bytes of text of a row group: it ends at the first of them.
 ROWS_PER_GROUP: Final = 1 << 16
 BYTES_PER_GROUP: Final = 4 << 20
 #: Row groups of a file: a reader holds the descriptions of all of them.
@@ -131,16 +132,26 @@ class _Staging:
                     self._count(table)
 
     def _groups(self, part: int) -> Iterator[pa.Table]:
+        """The row groups of a part: they depend on its rows, not on the batches in which these came."""
+        import pyarrow.compute as pc
+
         held: list[pa.RecordBatch] = []
         num_rows = num_bytes = 0
         for batch in self._checked(part):
-            held.append(batch)
-            num_rows, num_bytes = num_rows + batch.num_rows, num_bytes + batch.nbytes
-            if num_rows >= ROWS_PER_GROUP or num_bytes >= BYTES_PER_GROUP:
-                yield pa.Table.from_batches(held)
-                held, num_rows, num_bytes = [], 0, 0
+            texts = batch.column(batch.schema.get_field_index(self.settings.text))
+            ends = np.cumsum(pc.fill_null(pc.binary_length(texts), 0).to_numpy(zero_copy_only=False))
+            start = done = 0
+            while start < batch.num_rows:
+                by_bytes = int(np.searchsorted(ends, done + BYTES_PER_GROUP - num_bytes)) + 1
+                end = min(by_bytes, start + ROWS_PER_GROUP - num_rows, batch.num_rows)
+                held.append(batch.slice(start, end - start))
+                num_rows, num_bytes = num_rows + end - start, num_bytes + int(ends[end - 1]) - done
+                start, done = end, int(ends[end - 1])
+                if num_rows >= ROWS_PER_GROUP or num_bytes >= BYTES_PER_GROUP:
+                    yield pa.Table.from_batches(held).combine_chunks()
+                    held, num_rows, num_bytes = [], 0, 0
         if held:
-            yield pa.Table.from_batches(held)
+            yield pa.Table.from_batches(held).combine_chunks()
 
     def _checked(self, part: int) -> Iterator[pa.RecordBatch]:
         """The batches of a part, each value checked, with the source's names of the columns."""

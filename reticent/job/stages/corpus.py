@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +20,12 @@ from reticent.job.artefact import Artefact, Step
 
 if TYPE_CHECKING:
     from reticent.engine.sources.corpus_config import CorpusConfig
+    from reticent.engine.sources.remote import RemoteSource
+    from reticent.engine.sources.source import Source
     from reticent.job.config import Job
     from reticent.job.run import Run
 
-__all__ = ["copied_steps", "corpus_artefact", "corpus_steps", "staged_job"]
+__all__ = ["Refresh", "copied_steps", "corpus_artefact", "corpus_steps", "refreshed_steps", "staged_job"]
 
 NAME = "corpus"
 
@@ -33,6 +36,26 @@ def corpus_steps(run: Run) -> Iterator[Step]:
         return
     yield Step.of(corpus_artefact(run.job), partial(_build, run))
     run.invalidate("whole_corpus", "deduplicated", "parted", "documents", "corpus")
+
+
+def refreshed_steps(refresh: Refresh, run: Run) -> Iterator[Step]:
+    """Yield the step that reads the documents again, in a new snapshot; texts that are known need not travel."""
+    yield Step.of(corpus_artefact(run.job), partial(_build, run, refresh=refresh))
+    run.invalidate("whole_corpus", "deduplicated", "parted", "documents", "corpus")
+
+
+@dataclass(slots=True)
+class Refresh:
+    """A reading again of the documents of a run.
+
+    Attributes
+    ----------
+    changed : ids of documents that the run before has with another text; None where the source makes no digests, and
+        where the documents were read before this process
+    """
+
+    before: Run
+    changed: list[str] | None = None
 
 
 def copied_steps(before: Run, run: Run) -> Iterator[Step]:
@@ -68,6 +91,8 @@ def corpus_artefact(job: Job) -> Artefact:
     settings, address = job.corpus, str(job.corpus.remote)
     kept: dict[str, Any] = {"source": shown(address), "address": _digest(address)}
     kept |= {name: getattr(settings, name) for name in ("table", "preset", "version")}
+    if settings.opt_out is not None:
+        kept["opt_out"] = settings.opt_out
     kept["query"] = None if settings.query is None else _digest(settings.query)
     kept |= {"columns": settings.only(Columns).model_dump(), "more": _more(job)}
     if scheme_of(address) in STORES:
@@ -86,21 +111,36 @@ def _more(job: Job) -> list[str]:
     return sorted({*columns, *([label] if label else [])})
 
 
-def _build(run: Run, folder: Path, counts: dict[str, Any]) -> None:
+def _build(run: Run, folder: Path, counts: dict[str, Any], *, refresh: Refresh | None = None) -> None:
+    from reticent.engine.sources.refreshed import Refreshed
     from reticent.engine.sources.remote import open_remote
     from reticent.engine.sources.staged import stage
 
     settings = run.job.corpus
     with (
         run.progress.task("read the documents", None, "documents") as advance,
-        open_remote(settings, folder) as source,
+        open_remote(settings, folder) as remote,
     ):
+        source = remote if refresh is None else _refreshed(refresh, remote, settings)
         counts.update(stage(source, settings, folder, more=_more(run.job), progress=advance))
-        if source.passed_over:
-            counts["passed_over"] = source.passed_over
+        if isinstance(source, Refreshed):
+            assert refresh is not None
+            refresh.changed, counts["fetched"] = source.changed(), source.num_fetched
+        if remote.passed_over:
+            counts["passed_over"] = remote.passed_over
             run.progress.warn(
-                f"{source.name}: {source.passed_over:,} objects whose suffix tells no format are not read"
+                f"{remote.name}: {remote.passed_over:,} objects whose suffix tells no format are not read"
             )
+
+
+def _refreshed(refresh: Refresh, source: RemoteSource, settings: CorpusConfig) -> Source:
+    """The source, or what it makes digests for: the earlier documents and the differences to them."""
+    from reticent.engine.sources.refreshed import Digesting, Earlier, Refreshed
+    from reticent.engine.sources.staged import staged_files
+
+    if not isinstance(source, Digesting):
+        return source
+    return Refreshed(source, Earlier(staged_files(refresh.before.folder / NAME), settings), settings)
 
 
 def staged_job(job: Job) -> Job:
