@@ -41,16 +41,17 @@ PANELS = {
         "classify": "classify",
         "audit": "runs",
         "report": "runs",
+        "dossier": "dossier",
         "budget": "runs",
     },
     "A finished model": {"probe": "probe", "guard_app": "guard", "tagger_app": "tagger"},
 }
 
 #: Commands that are one themselves and have others below them -> module and class of that.
-BELOW = {"detect": "sample.DetectCommand"}
+BELOW = {"detect": "sample.DetectCommand", "dossier": "dossier.DossierCommand"}
 #: Commands that work in a run folder, so that finished results are there when they are stopped; and those that do
 #: where they are given one.
-RESUMED = ("demo", "run", "index", "update", "protect", "train", "audit", "report")
+RESUMED = ("demo", "run", "index", "update", "protect", "train", "audit", "report", "dossier")
 RESUMED_IN_A_RUN = ("detect", "scrub", "classify", "stats")
 
 

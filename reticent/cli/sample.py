@@ -1,19 +1,14 @@
-"""The commands below `reticent detect`: documents for annotators, and what their corrections say.
-
-``reticent detect SOURCE`` is a command of its own, so a first word that names one of these goes to it; a file of that
-name is ``./sample``.
-"""
+"""The commands below `reticent detect`: documents for annotators, and what their corrections say."""
 
 from __future__ import annotations
 
 import json
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperCommand
 
+from reticent.cli.below import CommandWithOthers, below
 from reticent.cli.options import AsJson, Quiet, RunFolder, Seed, job_of, new_progress, read_job
 
 if TYPE_CHECKING:
@@ -25,21 +20,13 @@ __all__ = ["DetectCommand"]
 #: Folder of a run for annotators, where the user names no other.
 FOLDER = "annotation"
 
-_app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]}, rich_markup_mode="rich")
+_app = below()
 
 
-class DetectCommand(TyperCommand):
-    """A command with commands below it."""
+class DetectCommand(CommandWithOthers):
+    """`reticent detect`, with the commands below it."""
 
-    @cached_property
-    def commands(self) -> dict[str, Any]:
-        group: Any = typer.main.get_command(_app)
-        return dict(group.commands)
-
-    def make_context(self, info_name: Any, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        if args and args[0] in self.commands:
-            return self.commands[args[0]].make_context(f"{info_name} {args[0]}", args[1:], parent=parent, **extra)
-        return super().make_context(info_name, args, parent=parent, **extra)
+    app = _app
 
 
 @_app.command()

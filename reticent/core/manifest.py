@@ -70,6 +70,7 @@ FORMATS = {
     "classification": 1,
     "audit": 2,
     "report": 1,
+    "dossier": 1,
     "guard": 2,
     "tagger": 1,
 }

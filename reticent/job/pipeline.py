@@ -26,6 +26,7 @@ from reticent.job.stages.audit import audit_steps, report_steps
 from reticent.job.stages.corpus import corpus_steps
 from reticent.job.stages.dedup import dedup_steps
 from reticent.job.stages.detect import detect_steps
+from reticent.job.stages.dossier import dossier_steps
 from reticent.job.stages.extraction import extraction_steps
 from reticent.job.stages.foundation import foundation_steps
 from reticent.job.stages.index import index_steps
@@ -76,6 +77,7 @@ _PLAN = (
     Stage("extraction", extraction_steps, within="audit"),
     Stage("audit", audit_steps),
     Stage("report", report_steps),
+    Stage("dossier", dossier_steps, within="report"),
 )
 #: Names of the stages, as a user gives them, in order.
 STAGES = tuple(stage.name for stage in _PLAN if not stage.within)
@@ -139,10 +141,11 @@ def run_stages(run: Run, stages: Iterable[Stage]) -> None:
 
 
 def report_again(run: Run) -> None:
-    """Judge the gates of the job by a finished audit, and write the report; nothing is measured."""
+    """Judge the gates of the job by a finished audit, and write the report and the dossier; nothing is measured."""
     judge_again(run)
-    for step in report_steps(run):
-        make(run, step)
+    for steps in (report_steps, dossier_steps):
+        for step in steps(run):
+            make(run, step)
 
 
 def _train(run: Run) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ByteSize, Field, ValidationError, model_validator
 
 from reticent.audit.config import AuditConfig, CanaryAudit, ExtractionConfig, GateConfig, ProbeConfig, VerdictConfig
+from reticent.audit.dossier.config import DossierConfig
 from reticent.audit.gates import GATES
 from reticent.core.errors import PolicyError
 from reticent.core.json_toml import MAX_DEPTH, depth_of, read_json, read_toml
@@ -56,6 +57,7 @@ class Job(Section):
     extraction: ExtractionConfig | None = None
     gate: tuple[GateConfig, ...] = ()
     verdict: VerdictConfig | None = None
+    dossier: DossierConfig = DossierConfig()
 
     @model_validator(mode="after")
     def _shared(self) -> Job:

@@ -22,7 +22,7 @@ __all__ = ["kept_content", "load_kept_job"]
 #: Fields that are always paths, and fields that may also be a name, such as one of the hub.
 PATHS = (
     *("corpus.source", "corpus.withdrawn", "model.foundation.vocabulary", "probe.subjects", "probe.templates"),
-    *("train.dp.budget_file", "model.train.dp.budget_file"),
+    *("train.dp.budget_file", "model.train.dp.budget_file", "dossier.key"),
 )
 PERHAPS_PATHS = ("model.base", "model.foundation.text")
 

@@ -1,0 +1,218 @@
+"""Figures that speak to a question of a dossier: for each a label in plain words, and an estimate for each model.
+
+No label is the name of an attack. A figure that was not measured yields nothing, and a question without any figure is
+"not answered by this".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from reticent.audit.report.readings import strongest_attack
+
+if TYPE_CHECKING:
+    from reticent.audit.dossier.models import ShownModel
+    from reticent.audit.evidence.audit import AuditEvidence
+    from reticent.audit.stats.estimate import Estimate
+
+__all__ = ["FIGURES", "Figure", "Row", "rows_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One number: its label with the values in it, whose it is (None: of the documents), and the estimate."""
+
+    label: str
+    model: ShownModel | None
+    estimate: Estimate
+    values: Mapping[str, object] = field(default_factory=dict)
+    #: An area under the curve (0.5 is chance); else a share or a difference of shares.
+    area: bool = False
+
+
+Found = Iterator[Row]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A family of numbers, and how they are found in the evidence."""
+
+    name: str
+    of_model: Callable[[ShownModel], Found] | None = None
+    of_audit: Callable[[AuditEvidence], Found] | None = None
+
+
+def rows_of(name: str, audit: AuditEvidence, models: list[ShownModel]) -> Iterator[Row]:
+    """Yield the numbers of a figure that have a value."""
+    figure = FIGURES[name]
+    found = [row for model in models for row in (figure.of_model(model) if figure.of_model else ())]
+    found += figure.of_audit(audit) if figure.of_audit else ()
+    yield from (row for row in found if row.estimate.value is not None)
+
+
+def _excess(model: ShownModel) -> Found:
+    for part, label in (
+        ("both", "identifiers of the people it was trained on that it predicts, more than of people it never saw"),
+        ("direct", "of these, names and numbers"),
+        ("indirect", "of these, rare words"),
+    ):
+        sides = (model.evidence.excess or {}).get(part)  # type: ignore[call-overload]
+        if sides:
+            yield Row(label, model, sides.excess)
+
+
+def _predicted(model: ShownModel) -> Found:
+    types = model.evidence.privacy["both"].types
+    yield Row("identifiers of the people it was trained on that it predicts nowhere", model, types)
+
+
+def _written(model: ShownModel) -> Found:
+    sides = model.evidence.generated.excess.get("both") if model.evidence.generated else None
+    if sides:
+        label = "identifiers in texts that it writes by itself, more than of people it never saw"
+        yield Row(label, model, sides.excess)
+
+
+def _passages(model: ShownModel) -> Found:
+    passages = model.extracted.passages if model.extracted else None
+    for row in passages.rates if passages else ():
+        if row.asked == "all" and row.num_queries is None:
+            values = {"tokens": row.prefix_tokens}
+            label = "passages that come back word for word, given the {tokens} tokens before them"
+            yield Row(label, model, row.members, values)
+        elif row.asked == "all":
+            values = {"tokens": row.prefix_tokens, "draws": row.num_queries}
+            label = "passages that come back within {draws} tries, given the {tokens} tokens before them"
+            yield Row(label, model, row.members, values)
+
+
+def _membership(model: ShownModel) -> Found:
+    strongest = strongest_attack(model.evidence)
+    if strongest:
+        values = {"attacks": len(model.evidence.membership)}
+        label = "how surely the strongest of {attacks} tests of a whole text tells who was trained on"
+        yield Row(label, model, strongest[1], values, area=True)
+
+
+def _threshold(model: ShownModel) -> Found:
+    found = model.evidence.membership.get("loss")
+    if found:
+        label = "how surely the ease with which it predicts a text tells who was trained on"
+        yield Row(label, model, found.auc, area=True)
+
+
+KINDS = {
+    "all": "how surely all words together tell who was trained on",
+    "ordinary": "how surely ordinary words alone tell who was trained on",
+    "rare": "how surely rare words alone tell who was trained on",
+    "direct": "how surely names and numbers alone tell who was trained on",
+}
+
+
+def _kinds(model: ShownModel) -> Found:
+    for kind, label in KINDS.items():
+        found = (model.evidence.by_kind or {}).get(kind)
+        attack = found and next((found.attacks[a] for a in ("lira", "reference", "loss") if a in found.attacks), None)
+        if attack:
+            yield Row(label, model, attack.auc, area=True)
+
+
+def _subgroup(model: ShownModel) -> Found:
+    found = [attack.worst_subgroup for attack in model.evidence.membership.values() if attack.worst_subgroup]
+    worst = max(found, key=lambda group: group.auc.value or 0, default=None)
+    if worst:
+        yield Row("the same in the subgroup that is most exposed", model, worst.auc, area=True)
+
+
+def _user_inference(model: ShownModel) -> Found:
+    found = model.evidence.membership.get("user_inference")
+    if found:
+        label = "how surely other documents of a person, never trained on, tell that the person was trained on"
+        yield Row(label, model, found.auc, area=True)
+
+
+def _inversion(model: ShownModel) -> Found:
+    found = model.evidence.inversion
+    for name, kind in (("direct", found.direct), ("indirect", found.indirect)) if found else ():
+        if kind and kind.all:
+            label = {
+                "direct": "names and numbers picked out among decoys by the words around them",
+                "indirect": "rare words picked out among decoys by the words around them",
+            }[name]
+            yield Row(label, model, kind.all.top1.excess)
+
+
+def _association(model: ShownModel) -> Found:
+    found = model.evidence.inversion
+    if found and found.association:
+        label = "terms of a person’s documents, such as an illness, that their name makes likelier than a decoy name"
+        yield Row(label, model, found.association.rate.excess)
+
+
+def _partial_copy(model: ShownModel) -> Found:
+    found = model.evidence.low_cost
+    if found:
+        label = "people named as trained on by rare words that the model predicts"
+        yield Row(label, model, found.recall)
+
+
+def _moved(model: ShownModel) -> Found:
+    shift = model.evidence.inversion.embedding_shift if model.evidence.inversion else None
+    if shift and shift.input:
+        label = "how surely its files show which identifying words were read"
+        yield Row(label, model, shift.input, area=True)
+
+
+def _unicity(audit: AuditEvidence) -> Found:
+    rows = [row for row in audit.corpus.unicity or () if row.share.value is not None]
+    wanted = [row for row in rows if row.m in (2, 4, 10)] or rows[-1:]
+    for row in wanted:
+        values = {"m": row.m, "k": audit.corpus.k}
+        label = "sets of {m} words, each used by {k} people or more, that only one person’s documents have together"
+        yield Row(label, None, row.share, values)
+
+
+def _probes(audit: AuditEvidence) -> Found:
+    for model in audit.probe.models if audit.probe else ():
+        for result in model.results:
+            values = {"model": model.name, "target": result.target}
+            if result.exact_match:
+                label = "model {model}, asked for a named person’s {target}: answered exactly"
+                yield Row(label, None, result.exact_match, values)
+            if result.likelihood:
+                label = "model {model}: the true {target} is likelier than another person’s"
+                yield Row(label, None, result.likelihood.above_null, values)
+
+
+def _missed(audit: AuditEvidence) -> Found:
+    found = audit.sampled_recall
+    if found:
+        yield Row("names and numbers that detection finds, by annotators who read a sample", None, found.overall.recall)
+
+
+FIGURES: Mapping[str, Figure] = MappingProxyType(
+    {
+        figure.name: figure
+        for figure in (
+            Figure(name="excess", of_model=_excess),
+            Figure(name="predicted", of_model=_predicted),
+            Figure(name="written", of_model=_written),
+            Figure(name="passages", of_model=_passages),
+            Figure(name="membership", of_model=_membership),
+            Figure(name="threshold", of_model=_threshold),
+            Figure(name="kinds", of_model=_kinds),
+            Figure(name="subgroup", of_model=_subgroup),
+            Figure(name="user_inference", of_model=_user_inference),
+            Figure(name="inversion", of_model=_inversion),
+            Figure(name="association", of_model=_association),
+            Figure(name="partial_copy", of_model=_partial_copy),
+            Figure(name="moved", of_model=_moved),
+            Figure(name="unicity", of_audit=_unicity),
+            Figure(name="probes", of_audit=_probes),
+            Figure(name="missed", of_audit=_missed),
+        )
+    }
+)

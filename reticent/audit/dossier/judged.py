@@ -1,0 +1,138 @@
+"""The verdict by risk in words of a dossier: the same outcomes as the report's, without the name of an attack."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from reticent.audit.outcomes import BEYOND, NOT_SHOWN, WITHIN
+from reticent.audit.risk_verdict import FEW, UNSURE, WIDE, WITHOUT_POWER, WITHOUT_TWIN
+from reticent.audit.risks import RISKS
+
+if TYPE_CHECKING:
+    from reticent.audit.dossier.language import Words
+    from reticent.audit.dossier.models import ShownModel
+    from reticent.audit.evidence.risks import RiskResult
+
+__all__ = ["OUTCOMES", "Cell", "cells_of", "change_of", "reason_of"]
+
+#: Outcome -> words; the sign says the same without colour.
+OUTCOMES = {WITHIN: ("✓", "within the threshold"), BEYOND: ("✗", "beyond the threshold"), NOT_SHOWN: ("?", "not shown")}
+#: Number that decides, as the evidence names it; the name of the attack behind it is left out.
+NUMBER = re.compile(r"(.*?)(?:, attack .*)?")
+PASSAGES = re.compile(r"passages that come back, given (\d+) tokens(?: and ([\d,]+) draws)?")
+
+
+class Cell(NamedTuple):
+    """One risk of one model, as it is printed."""
+
+    title: str
+    sign: str
+    outcome: str
+    relevant: bool
+    #: The number that decides, its value and its interval; empty where none may leave.
+    what: str
+    value: str
+    interval: str
+    threshold: str
+    reason: str
+
+
+def cells_of(model: ShownModel, words: Words) -> Iterator[Cell]:
+    """Yield the risks of a model in the order of the report."""
+    for result in model.risks.results if model.risks else ():
+        sign, outcome = OUTCOMES[result.outcome]
+        area = result.risk in ("words", "individual")
+        threshold = words.number(result.at_most) if area else words.percent(result.at_most, 0)
+        yield Cell(
+            title=words(RISKS[result.risk].title),
+            sign=sign,
+            outcome=words(outcome),
+            relevant=result.relevant,
+            what=_number(result.what, words) if result.what else "",
+            value=words.value(result.estimate, area=area) if result.estimate else "",
+            interval=words.interval(result.estimate, area=area),
+            threshold=words("at most {value}", value=threshold),
+            reason=_reason(result, words),
+        )
+
+
+def reason_of(model: ShownModel, words: Words) -> str:
+    """Say why the verdict on a model is as it is."""
+    row = model.risks
+    if row is None:
+        return ""
+    if _broke_rule(model):
+        return words("Training broke its own rule: protected words were among its targets.")
+    deciding = _deciding(model)
+    if not deciding:
+        return words("No risk was declared relevant.")
+    titles = words.listed([words(RISKS[result.risk].title) for result in deciding])
+    if row.outcome == BEYOND:
+        return words("Beyond the threshold: {risks}.", risks=titles)
+    if row.outcome == WITHIN:
+        return words("Within every threshold: {risks}.", risks=titles)
+    reasons = list(dict.fromkeys(_reason(result, words) for result in deciding))
+    return words("Not shown: {risks}. The reason: {reasons}.", risks=titles, reasons="; ".join(reasons))
+
+
+def change_of(model: ShownModel, words: Words) -> str:
+    """Say what would change the verdict on a model, or for how long it holds."""
+    row = model.risks
+    if row is None:
+        return ""
+    if _broke_rule(model):
+        return words("Report it, and train again.")
+    deciding = _deciding(model)
+    if row.outcome == WITHIN:
+        return words("It holds until there is new data, a withdrawal, more training or a new attack.")
+    if row.outcome == BEYOND:
+        said = list(dict.fromkeys(words(RISKS[result.risk].lowered_by) for result in deciding))
+        return words("What would change it: {changes}.", changes="; ".join(said))
+    return words("What would change it: {changes}.", changes="; ".join(_changes(deciding, words)))
+
+
+def _changes(deciding: list[RiskResult], words: Words) -> list[str]:
+    reasons = {result.reason for result in deciding}
+    found = []
+    if WITHOUT_TWIN in reasons:
+        found.append(words("train the same model without protection beside it, which shows what the tests can find"))
+    if WITHOUT_POWER in reasons:
+        found.append(words("train the model without protection until a test finds something in it, or on more people"))
+    if reasons & {WIDE, UNSURE, FEW}:
+        found.append(words("ask about more people"))
+    unmeasured = [words(RISKS[r.risk].title) for r in deciding if r.reason.startswith("not measured")]
+    if unmeasured:
+        found.append(words("measure: {risks}", risks=words.listed(unmeasured)))
+    return found or [words("a valid comparison of the two sides")]
+
+
+def _deciding(model: ShownModel) -> list[RiskResult]:
+    row = model.risks
+    return [r for r in row.results if r.relevant and r.outcome == row.outcome] if row else []
+
+
+def _broke_rule(model: ShownModel) -> bool:
+    return bool(model.evidence.ledger and model.evidence.ledger.violations)
+
+
+def _reason(result: RiskResult, words: Words) -> str:
+    """A reason of the report in the language; what stands behind a colon there is of the method, and left out."""
+    if result.reason.startswith("not measured"):
+        return words("not measured")
+    if result.reason.startswith("the attack is invalid"):
+        return words("the test is not valid here: the two groups of people differ without the model")
+    return words(result.reason)
+
+
+def _number(what: str, words: Words) -> str:
+    if found := PASSAGES.fullmatch(what):
+        if found[2]:
+            return words(
+                "passages that come back within {draws} tries, given the {tokens} tokens before them",
+                draws=found[2], tokens=found[1],
+            )  # fmt: skip
+        return words("passages that come back word for word, given the {tokens} tokens before them", tokens=found[1])
+    named = NUMBER.fullmatch(what)
+    return words(named[1] if named else what)

@@ -1,0 +1,119 @@
+"""The languages of a dossier: English strings are in the code and the templates, ``fr.toml`` has the French of each.
+
+A string without its French is an error where the page is made, so that no page is half translated.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+import tomllib
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from reticent.core.errors import ArtifactError
+
+if TYPE_CHECKING:
+    from reticent.audit.dossier.config import Language
+    from reticent.audit.stats.estimate import Estimate
+
+__all__ = ["Words", "french"]
+
+NO_BREAK, THIN = "\N{NO-BREAK SPACE}", "\N{NARROW NO-BREAK SPACE}"
+MONTHS = {
+    "en": "January February March April May June July August September October November December",
+    "fr": "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
+}
+
+
+@cache
+def french() -> dict[str, str]:
+    """Return English -> French."""
+    found: dict[str, str] = tomllib.loads((files("reticent.audit.dossier") / "fr.toml").read_text(encoding="utf-8"))
+    return found
+
+
+class Words:
+    """Sentences and numbers of one language."""
+
+    def __init__(self, language: Language):
+        self.language = language
+
+    def __call__(self, english: str, **values: object) -> str:
+        """Return a string in the language, with its values put in.
+
+        Raises
+        ------
+        ArtifactError
+            There is no French for it.
+        """
+        text = english
+        if self.language == "fr":
+            if english not in french():
+                raise ArtifactError(f"fr.toml: no French for {english!r}")
+            text = french()[english]
+        if values:
+            text = text.format(**values)
+        return _spaced(text) if self.language == "fr" else text
+
+    def listed(self, parts: list[str]) -> str:
+        """Return parts as a list in words."""
+        if len(parts) < 2:
+            return "".join(parts)
+        return f"{', '.join(parts[:-1])} {self('and')} {parts[-1]}"
+
+    def count(self, number: int | None, cell: int = 0) -> str:
+        """Return a count; None is one that is too small to publish."""
+        if number is None:
+            return self("fewer than {cell}", cell=cell)
+        return f"{number:,}".replace(",", THIN if self.language == "fr" else ",")
+
+    def number(self, value: float, digits: int = 2) -> str:
+        text = f"{value:,.{digits}f}"
+        if float(text.replace(",", "")) == 0:
+            text = text.removeprefix("-")
+        if self.language == "fr":
+            text = text.replace(",", THIN).replace(".", ",")
+        return text.replace("-", "\N{MINUS SIGN}")
+
+    def percent(self, share: float, digits: int = 1) -> str:
+        return f"{self.number(100 * share, digits)}{NO_BREAK}%"
+
+    def value(self, estimate: Estimate | None, *, area: bool = False, rounded_up: bool = False) -> str:
+        """Return the value of an estimate; a dash where there is none, or a 0 or 1 that has no bound."""
+        if estimate is None or estimate.value is None:
+            return "–"
+        if estimate.value in (0, 1) and (estimate.low is None or estimate.high is None):
+            return "–"
+        shown = self._shown(estimate.value, area)
+        if estimate.bound == "below":
+            return self("at most {value}", value=shown)
+        if estimate.bound == "above":
+            return self("at least {value}", value=shown)
+        return shown
+
+    def interval(self, estimate: Estimate | None, *, area: bool = False) -> str:
+        """Return the ends of an interval, rounded outwards where it is of a zero; nothing where there is none."""
+        if estimate is None or estimate.value is None or estimate.low is None or estimate.high is None:
+            return ""
+        low, high = estimate.low, estimate.high
+        if estimate.value == 0 and not area:  # a bound of a zero is never rounded to less
+            high = math.ceil(1000 * high - 1e-9) / 1000
+        return self("{low} to {high}", low=self._shown(low, area), high=self._shown(high, area)).replace(" ", NO_BREAK)
+
+    def _shown(self, value: float, area: bool) -> str:
+        return self.number(value) if area else self.percent(value)
+
+    def date(self, created: str) -> str:
+        """Return a day in words, of a time in ISO format."""
+        day = datetime.datetime.fromisoformat(created).date()
+        ordinal = "1er" if self.language == "fr" and day.day == 1 else str(day.day)
+        return f"{ordinal} {MONTHS[self.language].split()[day.month - 1]} {day.year}".replace(" ", NO_BREAK)
+
+
+def _spaced(text: str) -> str:
+    """French typography: the spaces before a double sign and within quotation marks do not break."""
+    text = re.sub(r" ([;!?%»])", THIN + r"\1", text)
+    return text.replace(" :", NO_BREAK + ":").replace("« ", "«" + NO_BREAK)

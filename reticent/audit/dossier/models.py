@@ -1,0 +1,120 @@
+"""The models of a dossier, in words: each recipe explained, none by its name alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from reticent.audit.report.summary import last_checkpoints
+from reticent.core.errors import PolicyError
+from reticent.engine.schema import DIRECT, INDIRECT
+from reticent.trainer.recipes import RECIPES, Recipe, RecipeChanges
+
+if TYPE_CHECKING:
+    from reticent.audit.dossier.language import Words
+    from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
+    from reticent.audit.evidence.extraction import ExtractedModel
+    from reticent.audit.evidence.risks import ModelRisks
+
+__all__ = ["ShownModel", "explained", "shown_models"]
+
+#: Sentences about a recipe. ``{k}``: what fewer than k individuals use identifies them.
+NEVER_TARGET = {
+    DIRECT | INDIRECT: "never trained to predict a word that identifies a person: neither a name or number that was "
+    "found, nor a word that fewer than {k} people use",
+    DIRECT: "never trained to predict a name or number that was found; rare words were not protected",
+    INDIRECT: "never trained to predict a word that fewer than {k} people use; names and numbers that more people "
+    "share were not protected",
+}
+OBJECTIVES = {"mlm": "It fills in masked words (BERT-like)", "clm": "It continues a text (GPT-like)"}
+CONTEXTS = {
+    "tag": "names and numbers that were found stand in its texts as a tag",
+    "surrogate": "names and numbers that were found stand in its texts as made-up ones, other ones in each epoch",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ShownModel:
+    """One trained model at its last checkpoint, means over trainings where there are several."""
+
+    evidence: ModelEvidence
+    risks: ModelRisks | None
+    extracted: ExtractedModel | None
+    #: Name in the tables: letters in the order of the audit.
+    letter: str
+    about: str
+    is_twin: bool
+
+
+def shown_models(audit: AuditEvidence, words: Words) -> list[ShownModel]:
+    """Return the trained models of a published audit, those of the verdict, in its order."""
+    trained = [model for model in last_checkpoints(audit.models) if model.recipe != "base"]
+    rows = {(row.model, row.objective, row.recipe): row for row in (audit.risks.rows if audit.risks else ())}
+    found = []
+    for number, model in enumerate(trained):
+        recipe = _recipe(model.recipe, audit)
+        found.append(
+            ShownModel(
+                evidence=model,
+                risks=rows.get((model.model, model.objective, model.recipe)),
+                extracted=_extracted(model, audit),
+                letter=_letter(number),
+                about=_about(recipe, model, audit, words),
+                is_twin=recipe is not None and not recipe.uses_flags and recipe.text == "original"
+                and not (recipe.private or model.guarantee),
+            )
+        )  # fmt: skip
+    return found
+
+
+def explained(recipe: Recipe, k: int, words: Words) -> str:
+    """Say in a sentence what a model of this recipe was and was not trained to predict."""
+    parts = []
+    if recipe.text == "pseudonymised":
+        parts.append(words("names and numbers that were found were replaced by X before training"))
+    if recipe.never_target in NEVER_TARGET:
+        parts.append(words(NEVER_TARGET[recipe.never_target], k=k))
+    if recipe.context in CONTEXTS:
+        parts.append(words(CONTEXTS[recipe.context]))
+    if recipe.goldfish_k is not None:
+        parts.append(words("one token in {k} was left out of training, chosen by a hash", k=recipe.goldfish_k))
+    if recipe.private:
+        parts.append(words("trained with differential privacy"))
+    if not parts:
+        parts.append(words("trained without any protection: made for comparison"))
+    return words("{objective}: {recipe}.", objective=words(OBJECTIVES[recipe.objective]), recipe="; ".join(parts))
+
+
+def _about(recipe: Recipe | None, model: ModelEvidence, audit: AuditEvidence, words: Words) -> str:
+    if recipe is None:
+        return words("{objective}. Its recipe is the institution’s own.", objective=words(OBJECTIVES[model.objective]))
+    own = _own_recipes(audit).get(model.recipe)
+    k = own.get("k") if isinstance(own, Mapping) else None
+    return explained(recipe, k if isinstance(k, int) else audit.corpus.k, words)
+
+
+def _own_recipes(audit: AuditEvidence) -> Mapping[str, object]:
+    found = audit.settings.get("recipes")
+    return found if isinstance(found, Mapping) else {}
+
+
+def _recipe(name: str, audit: AuditEvidence) -> Recipe | None:
+    if name in RECIPES:
+        return RECIPES[name]
+    own = _own_recipes(audit).get(name)
+    try:
+        return RecipeChanges(**own).named(name) if isinstance(own, Mapping) else None
+    except PolicyError:
+        return None
+
+
+def _extracted(model: ModelEvidence, audit: AuditEvidence) -> ExtractedModel | None:
+    rows = audit.extraction.models if audit.extraction else ()
+    found = [row for row in rows if (row.model, row.recipe) == (model.model, model.recipe)]
+    return max(found, key=lambda row: row.epoch or 0, default=None)
+
+
+def _letter(number: int) -> str:
+    """A, B, …, Z, A2, B2, …"""
+    return chr(ord("A") + number % 26) + (str(number // 26 + 1) if number >= 26 else "")

@@ -1,0 +1,153 @@
+"""The page of a dossier, in one language: evidence for a decision, for a reader without training."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from reticent.audit.dossier.adversaries import ADVERSARIES, tests_not_made
+from reticent.audit.dossier.facts import FACTS, Told
+from reticent.audit.dossier.figures import Row, rows_of
+from reticent.audit.dossier.impact import FEARED, LEVELS, filled_fields
+from reticent.audit.dossier.judged import cells_of, change_of, reason_of
+from reticent.audit.dossier.language import Words
+from reticent.audit.dossier.models import ShownModel, shown_models
+from reticent.audit.dossier.questions import CRITERIA, EXAMINED, LIKELIHOODS, Question
+from reticent.audit.evidence.rules import FORBIDDEN
+from reticent.audit.report.readings import ordinary_utility
+from reticent.core.errors import ArtifactError
+
+if TYPE_CHECKING:
+    import jinja2
+
+    from reticent.audit.dossier.config import Language
+    from reticent.audit.evidence.dossier import DossierEvidence
+
+__all__ = ["page_name", "pages_digest", "render"]
+
+#: Claims that no dossier makes, beside those of no report.
+CLAIMS = (*FORBIDDEN, "gdpr-ready", "gdpr ready", "conforme au rgpd", "is compliant", "est conforme", "anonymisé")
+
+
+class Line(NamedTuple):
+    """One line of a table of figures, as it is printed."""
+
+    label: str
+    whose: str
+    value: str
+    interval: str
+    n: str
+
+
+class Answer(NamedTuple):
+    """A question with what speaks to it: lines of figures, and sentences."""
+
+    title: str
+    text: str
+    lines: list[Line]
+    sentences: list[str]
+
+
+def page_name(language: Language, languages: Sequence[Language], suffix: str) -> str:
+    """Return the file of a page: ``dossier.html`` in the first language, ``dossier.fr.html`` in another."""
+    return f"dossier{'' if language == languages[0] else f'.{language}'}.{suffix}"
+
+
+def pages_digest() -> str:
+    """Return the SHA-256 of what makes the pages: those of another version are not up to date."""
+    here, digest = Path(__file__).parent, hashlib.sha256()
+    others = [here.parent / name for name in ("risks.py", "risk_verdict.py", "stats/estimate.py", "stats/seeds.py")]
+    for path in [*sorted([*here.glob("*.py"), *here.glob("*.toml"), *here.glob("templates/*")]), *others]:
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def render(evidence: DossierEvidence, language: Language, languages: Sequence[Language]) -> str:
+    """Return the page of published evidence in a language.
+
+    Raises
+    ------
+    ArtifactError
+        The page would make a claim that no dossier may make.
+    """
+    words = Words(language)
+    audit = evidence.audit
+    models = shown_models(audit, words)
+    told = Told(evidence, models, words)
+    page = _environment().get_template("dossier.html.j2").render(
+        t=words, lang=language, others=[(other, page_name(other, languages, "html")) for other in languages
+                                        if other != language],
+        evidence=evidence, audit=audit, declared=evidence.declared, models=models, cell=audit.cell,
+        day=words.date(evidence.created), version=audit.versions.get("reticent", "–"),
+        verdicts=[(model, list(cells_of(model, words)), reason_of(model, words), change_of(model, words))
+                  for model in models],
+        utility={model.letter: _utility(model, words) for model in models},
+        flow=[sentence for fact in ("documents", "split", "copies", "detection", "protection", "recipes")
+              for sentence in FACTS[fact](told)],
+        adversaries=[(who, [(test, test.made(told)) for test in who.tests]) for who in ADVERSARIES],
+        criteria=[_answer(question, told) for question in CRITERIA],
+        likelihoods=[_answer(question, told) for question in LIKELIHOODS],
+        examined=[(words(group), [_answer(question, told) for question in questions]) for group, questions in EXAMINED],
+        not_made=list(tests_not_made(told)), facts=lambda name: list(FACTS[name](told)),
+        impact=list(filled_fields(told)), feared=FEARED, levels=LEVELS, outcomes=_outcomes(models),
+    )  # fmt: skip
+    claims = [claim for claim in CLAIMS if claim in page.lower()]
+    if claims:
+        raise ArtifactError(f"the dossier would say {claims[0]!r}, which none may")
+    return page
+
+
+def _answer(question: Question, told: Told) -> Answer:
+    t = told.words
+    lines = [_line(row, told) for name in question.figures for row in rows_of(name, told.audit, told.models)]
+    sentences = [sentence for name in question.facts for sentence in FACTS[name](told)]
+    return Answer(t(question.title), t(question.text), _once(lines), sentences)
+
+
+def _line(row: Row, told: Told) -> Line:
+    t = told.words
+    values: dict[str, Any] = {
+        name: t.count(value) if isinstance(value, int) else value for name, value in row.values.items()
+    }
+    return Line(
+        label=t(row.label, **values),
+        whose="" if row.model is None else row.model.letter,
+        value=t.value(row.estimate, area=row.area),
+        interval=t.interval(row.estimate, area=row.area),
+        n=t.count(row.estimate.n, told.audit.cell),
+    )
+
+
+def _once(lines: list[Line]) -> list[Line]:
+    """Lines with those of one label together, and the label printed once."""
+    labels = list(dict.fromkeys(line.label for line in lines))
+    ordered = [line for label in labels for line in lines if line.label == label]
+    return [
+        line._replace(label="") if number and ordered[number - 1].label == line.label else line
+        for number, line in enumerate(ordered)
+    ]
+
+
+def _utility(model: ShownModel, words: Words) -> str:
+    measured = ordinary_utility(model.evidence.utility.heldout, model.evidence.objective)
+    if measured is None or measured.value is None:
+        return "–"
+    return f"{words.value(measured)} ({words.interval(measured)})"
+
+
+def _outcomes(models: Sequence[ShownModel]) -> Iterator[str]:
+    yield from dict.fromkeys(model.risks.outcome for model in models if model.risks)
+
+
+def _environment() -> jinja2.Environment:
+    import jinja2
+
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("reticent.audit.dossier", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

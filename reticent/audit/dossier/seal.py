@@ -1,0 +1,85 @@
+"""The seal of a dossier: a list of the SHA-256 of its files, and the signature of that list by an SSH key.
+
+Both are checked without Reticent: ``sha256sum -c SHA256SUMS``, ``ssh-keygen -Y verify -n reticent-dossier …``.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from reticent.core.errors import ArtifactError
+from reticent.core.manifest import MANIFEST, hash_file
+
+__all__ = [
+    "EVIDENCE", "NAMESPACE", "SIGNATURE", "SUMS", "dossier_digest", "fingerprint_of_key", "read_sums", "run_ssh_keygen",
+    "seal", "signed_files",
+]  # fmt: skip
+
+EVIDENCE, SUMS, SIGNATURE = "evidence.json", "SHA256SUMS", "SHA256SUMS.sig"
+#: What the signature is for: one that was made for anything else does not hold.
+NAMESPACE = "reticent-dossier"
+_LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
+
+
+def signed_files(folder: Path) -> list[str]:
+    """Return the names of all files that the list has to have: all but the list, its signature and a manifest."""
+    files = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file() or path.is_symlink())
+    return sorted(name for name in files if name not in (SUMS, SIGNATURE, MANIFEST))
+
+
+def seal(folder: Path, key: str | None) -> None:
+    """Write the list of digests and, where there is a key, its signature.
+
+    Raises
+    ------
+    ArtifactError
+        The key cannot be used, or ssh-keygen is not installed.
+    """
+    lines = (f"{hash_file(folder / name)}  {name}\n" for name in signed_files(folder))
+    (folder / SUMS).write_text("".join(lines), encoding="utf-8")
+    if key is not None:
+        run_ssh_keygen(["-Y", "sign", "-f", str(Path(key).expanduser()), "-n", NAMESPACE, str(folder / SUMS)])
+
+
+def dossier_digest(folder: Path) -> str:
+    """Return the SHA-256 of the list of digests, by which other dossiers and model cards name this one."""
+    return hash_file(folder / SUMS)
+
+
+def read_sums(folder: Path) -> dict[str, str]:
+    """Return file -> SHA-256 of the list; `ArtifactError` where there is none, or a line is of another form."""
+    try:
+        lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        raise ArtifactError(f"{folder}: no dossier here (no readable {SUMS})") from None
+    found = [_LINE.fullmatch(line) for line in lines]
+    if not all(found) or not found:
+        raise ArtifactError(f"{folder / SUMS}: not a list of digests")
+    return {match[2]: match[1] for match in found if match}
+
+
+def fingerprint_of_key(key: str) -> str:
+    """Return the fingerprint of a key, ``SHA256:…``, as ssh-keygen prints it."""
+    return _fingerprint(run_ssh_keygen(["-l", "-f", str(Path(key).expanduser())]))
+
+
+def _fingerprint(said: str) -> str:
+    found = re.search(r"SHA256:[A-Za-z0-9+/]+", said)
+    if found is None:
+        raise ArtifactError("ssh-keygen: no fingerprint in its answer")
+    return found[0]
+
+
+def run_ssh_keygen(arguments: Sequence[str], stdin: bytes | None = None) -> str:
+    """Return the answer of ssh-keygen; `ArtifactError` where it fails or is not installed."""
+    try:
+        done = subprocess.run(["ssh-keygen", *arguments], input=stdin, capture_output=True, check=False)
+    except OSError:
+        raise ArtifactError("ssh-keygen cannot be started: signatures need OpenSSH 8.1 or newer") from None
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        raise ArtifactError(f"ssh-keygen: {said[-1] if said else 'failed'}")
+    return (done.stdout + done.stderr).decode(errors="replace")

@@ -1,0 +1,158 @@
+"""Check of a dossier: its files, its signature, and that model files are those that were tested."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from reticent.audit.dossier.seal import (
+    EVIDENCE,
+    NAMESPACE,
+    SIGNATURE,
+    SUMS,
+    read_sums,
+    run_ssh_keygen,
+    signed_files,
+)
+from reticent.audit.evidence.dossier import EVIDENCE_FORMAT, DossierEvidence, ModelUnderTest
+from reticent.audit.evidence.json_form import from_json
+from reticent.core.errors import ArtifactError, ReticentError
+from reticent.core.json_toml import read_json
+from reticent.core.manifest import hash_file
+
+__all__ = ["Checked", "model_digests", "read_evidence", "verify_dossier", "verify_model"]
+
+#: Of a model folder, files that do not change what the model does: an exported model has a card of its own.
+NOT_OF_THE_MODEL = ("README.md",)
+
+
+@dataclass(slots=True)
+class Checked:
+    """What was checked and holds, what does not hold, and what was not checked; sentences."""
+
+    holds: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    unchecked: list[str] = field(default_factory=list)
+    #: Fingerprint of the key of the signature; None without one that holds.
+    key: str | None = None
+    #: Name of the signer by the list of allowed signers; None where it was not checked.
+    signer: str | None = None
+
+
+def read_evidence(folder: Path) -> DossierEvidence:
+    """Return ``evidence.json`` of a dossier.
+
+    Raises
+    ------
+    ArtifactError
+        It is missing, of another version, or has a field that no version has.
+    """
+    content = read_json(folder / EVIDENCE)
+    if not isinstance(content, dict) or content.get("format") != EVIDENCE_FORMAT:
+        raise ArtifactError(f"{folder / EVIDENCE}: not evidence of the format {EVIDENCE_FORMAT}")
+    return from_json(DossierEvidence, content, EVIDENCE)
+
+
+def verify_dossier(folder: Path, models: Sequence[Path] = (), signers: Path | None = None) -> Checked:
+    """Check a dossier.
+
+    Parameters
+    ----------
+    models : folders of models that must be among those that were tested
+    signers : file of allowed signers (ssh-keygen(1)): the signature must be of one of them. Without it only that the
+        signature fits the files is checked.
+
+    Raises
+    ------
+    ArtifactError
+        There is no list of digests: this is no dossier.
+    """
+    checked = Checked()
+    _check_files(folder, checked)
+    evidence = None
+    try:
+        evidence = read_evidence(folder)
+    except (ReticentError, OSError, ValueError) as error:
+        checked.faults.append(f"{EVIDENCE} cannot be read: {error}")
+    _check_signature(folder, evidence, signers, checked)
+    for model in models if evidence else ():
+        assert evidence is not None
+        found = verify_model(evidence, model)
+        if found is None:
+            checked.faults.append(f"{model}: no model of this dossier has these files")
+        else:
+            seed = "" if found.training is None else f", training {found.training}"
+            checked.holds.append(
+                f"{model}: the files of {found.recipe} of {found.model}, epoch {found.epoch}{seed}, as tested"
+            )
+    if evidence and not models:
+        checked.unchecked.append("model files: name their folders with --model")
+    return checked
+
+
+def model_digests(folder: Path) -> dict[str, str]:
+    """Return file -> SHA-256 of a model folder, without its card."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    names = {path.relative_to(folder).as_posix(): path for path in files}
+    return {name: hash_file(path) for name, path in names.items() if name not in NOT_OF_THE_MODEL}
+
+
+def verify_model(evidence: DossierEvidence, folder: Path) -> ModelUnderTest | None:
+    """Return the tested model whose files these are, all of them and no other; None where there is none."""
+    digests = model_digests(folder) if folder.is_dir() else {}
+    return next((model for model in evidence.models if digests and model.files == digests), None)
+
+
+def _check_files(folder: Path, checked: Checked) -> None:
+    listed = read_sums(folder)
+    there = signed_files(folder)
+    faults = [f"{name}: is not in {SUMS}" for name in there if name not in listed]
+    for name, digest in listed.items():
+        path = folder / name
+        if name not in there:
+            faults.append(f"{name}: is missing")
+        elif path.is_symlink() or hash_file(path) != digest:
+            faults.append(f"{name}: is not the file that was listed")
+    if EVIDENCE not in listed:
+        faults.append(f"{EVIDENCE}: is not in {SUMS}")
+    checked.faults += faults
+    if not faults:
+        checked.holds.append(f"{len(listed)} files are as {SUMS} says")
+
+
+def _check_signature(folder: Path, evidence: DossierEvidence | None, signers: Path | None, checked: Checked) -> None:
+    expected = evidence.signed_by if evidence else None
+    if not (folder / SIGNATURE).is_file():
+        if expected is not None or signers is not None:
+            checked.faults.append(f"{SIGNATURE}: is missing; the dossier says it was signed" if expected else
+                                  f"{SIGNATURE}: is missing; the dossier is not signed")  # fmt: skip
+        else:
+            checked.unchecked.append("signature: there is none, so whoever has the folder can have made it")
+        return
+    sums, signature = (folder / SUMS).read_bytes(), str(folder / SIGNATURE)
+    try:
+        said = run_ssh_keygen(["-Y", "check-novalidate", "-n", NAMESPACE, "-s", signature], sums)
+    except ArtifactError:
+        checked.faults.append(f"{SIGNATURE}: does not fit {SUMS}")
+        return
+    key = re.search(r"SHA256:[A-Za-z0-9+/]+", said)
+    checked.key = key and key[0]
+    if checked.key != expected:
+        checked.faults.append(f"{SIGNATURE}: is of another key than {EVIDENCE} says")
+        return
+    if signers is None:
+        checked.holds.append(f"{SIGNATURE} fits, by the key {checked.key}")
+        checked.unchecked.append("whose key it is: give a file of allowed signers with --signers")
+        return
+    try:
+        found = run_ssh_keygen(["-Y", "find-principals", "-s", signature, "-f", str(signers)]).strip()
+        signer = found.splitlines()[0]
+        identity = ["-I", signer.split(",")[0]]
+        run_ssh_keygen(["-Y", "verify", "-f", str(signers), *identity, "-n", NAMESPACE, "-s", signature], sums)
+    except (ArtifactError, IndexError):
+        checked.faults.append(f"{SIGNATURE}: its key is not one of the allowed signers")
+        return
+    checked.signer = signer
+    checked.holds.append(f"{SIGNATURE} fits, by {signer}, key {checked.key}")

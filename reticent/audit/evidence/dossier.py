@@ -1,0 +1,81 @@
+"""Evidence of a dossier: the content of ``evidence.json``, which is published numbers and where they come from.
+
+Digests of what stays inside are keyed (HMAC-SHA256, by a key that stays in the run folder): who has the run can check
+them, and no reader can test a guess of the documents, or of who is a member. Digests of model files and of files of
+the dossier are plain SHA-256.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from reticent.audit.evidence.audit import AuditEvidence
+from reticent.audit.evidence.json_form import nullable, optional
+from reticent.audit.evidence.rules import NAME, PARTS, SETTING, TOTAL
+
+__all__ = ["EVIDENCE_FORMAT", "Declared", "DossierEvidence", "KeyedDigests", "ModelUnderTest"]
+
+#: Raised with every change of the meaning or the form of ``evidence.json``; each has a schema of its own.
+EVIDENCE_FORMAT = "reticent.evidence/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """What the institution says of the processing: the tests do not know it."""
+
+    institution: Annotated[str | None, NAME] = optional()
+    purpose: Annotated[str | None, NAME] = optional()
+    legal_basis: Annotated[str | None, NAME] = optional()
+    documents: Annotated[str | None, NAME] = optional()
+    licence: Annotated[str | None, NAME] = optional()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyedDigests:
+    """HMAC-SHA256 of what stays inside: documents, the split, spans of detectors, the indexes, tokens by name (with
+    what is protected of them), the audit before publication, and the job.
+    """
+
+    corpus: Annotated[str, SETTING]
+    split: Annotated[str, SETTING]
+    spans: Annotated[str, SETTING]
+    indexes: Annotated[dict[str, str], SETTING]
+    protection: Annotated[dict[str, str], SETTING]
+    audit: Annotated[str, SETTING]
+    job: Annotated[str, SETTING]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelUnderTest:
+    """One checkpoint that was tested: SHA-256 of each of its files, and the keyed digest of its training's ledger."""
+
+    model: Annotated[str, NAME]
+    recipe: Annotated[str, NAME]
+    objective: Annotated[str, SETTING]
+    epoch: Annotated[int, SETTING]
+    #: The number of the training, from 1, where a recipe was trained with several seeds.
+    training: Annotated[int | None, SETTING] = optional()
+    num_parameters: Annotated[int, TOTAL]
+    files: Annotated[dict[str, str], SETTING]
+    ledger: Annotated[str, SETTING]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DossierEvidence:
+    """Published numbers, each with its n, interval and settings; digests, versions, and the command for the same."""
+
+    format: Annotated[str, SETTING]
+    created: Annotated[str, SETTING]
+    declared: Annotated[Declared, PARTS]
+    audit: Annotated[AuditEvidence, PARTS]
+    models: Annotated[list[ModelUnderTest], PARTS]
+    digests: Annotated[KeyedDigests, PARTS]
+    #: SHA-256 over the files of the package that measured.
+    code: Annotated[str, SETTING]
+    versions: Annotated[dict[str, str], SETTING]
+    command: Annotated[str, SETTING]
+    #: SHA-256 of the list of digests of the dossier that this one replaces.
+    replaces: Annotated[str | None, SETTING] = nullable()
+    #: Fingerprint of the key that signed the folder, as ssh-keygen prints it.
+    signed_by: Annotated[str | None, SETTING] = nullable()

@@ -1,0 +1,110 @@
+"""The dossier of a run: made, checked, and what leaves with a model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reticent.cli.below import CommandWithOthers, below
+from reticent.cli.options import AsJson, Quiet, RunFolder, Set, job_of, new_progress, read_job
+
+if TYPE_CHECKING:
+    from reticent.audit.dossier.verify import Checked
+
+__all__ = ["DossierCommand", "dossier"]
+
+_app = below()
+
+
+class DossierCommand(CommandWithOthers):
+    """`reticent dossier`, with the commands below it."""
+
+    app = _app
+
+
+def dossier(
+    run_folder: RunFolder,
+    language: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LANGUAGE", help="en or fr; repeat for both, the first is dossier.html (default: both)."),
+    ] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Private SSH key of the institution, which signs the folder."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Also copy the folder there, to send it: new or empty.")
+    ] = None,
+    settings: Set = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write the dossier of a finished run to RUN/dossier: evidence for a decision, in a folder that can be sent.
+
+    The run makes it at its end too. What the run cannot know is said in the job: --set dossier.institution=…,
+    dossier.purpose, dossier.legal_basis, dossier.documents, dossier.licence. A dossier that is replaced is kept in
+    RUN/replaced-dossiers. `reticent dossier verify FOLDER` checks one; `reticent dossier export RUN MODEL RECIPE`
+    copies a model with its card.
+
+    Example: reticent dossier run --language fr --key ~/.ssh/id_ed25519 --out to-the-dpo
+    """
+    from reticent.job.dossier import make_dossier
+    from reticent.job.run import Run
+
+    changes = [f"dossier.languages={json.dumps(language)}"] if language else []
+    changes += [f"dossier.key={json.dumps(str(key.absolute()))}"] if key is not None else []
+    job = job_of(read_job(run_folder), [*changes, *(settings or [])], used=("dossier",))
+    made = make_dossier(Run(job, new_progress(quiet)), out)
+    if as_json:
+        typer.echo(json.dumps(made))
+    else:
+        typer.echo(f"Dossier: {made['folder']}")
+        typer.echo(f"Its digest: {made['digest']}")
+
+
+@_app.command()
+def verify(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A dossier.")],
+    model: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="A model folder that must be one of those that were tested; repeat. Of a dossier that stands in its "
+            "run folder all models there are checked.",
+        ),
+    ] = None,
+    signers: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Allowed signers, as ssh-keygen(1) has them: the signature must be of one of these.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check a dossier: its files, its signature, and that model files are those that were tested.
+
+    Exit status 1 where anything differs.
+
+    Example: reticent dossier verify to-the-dpo --signers allowed_signers --model exported
+    """
+    from reticent.job.dossier import check_dossier
+
+    checked = check_dossier(folder, model or [], signers)
+    if as_json:
+        found = {"holds": checked.holds, "faults": checked.faults, "unchecked": checked.unchecked}
+        typer.echo(json.dumps({**found, "key": checked.key, "signer": checked.signer}, indent=1))
+    else:
+        _print(checked)
+    if checked.faults:
+        raise typer.Exit(1)
+
+
+def _print(checked: Checked) -> None:
+    for sign, lines in (("holds", checked.holds), ("NOT checked", checked.unchecked), ("FAULT", checked.faults)):
+        for line in lines:
+            typer.echo(f"{sign}: {line}")
+    typer.echo("The dossier does NOT hold." if checked.faults else "The dossier holds.")

@@ -1,0 +1,93 @@
+"""The dossier of a finished run, outside the plan: made again, copied to be sent, checked against the run."""
+
+from __future__ import annotations
+
+import hmac
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reticent.core.errors import ArtifactError
+from reticent.core.manifest import JOB, MANIFEST
+from reticent.job.maker import make
+from reticent.job.provenance import KEY
+from reticent.job.stages.dossier import DOSSIER, dossier_steps
+
+if TYPE_CHECKING:
+    from reticent.audit.dossier.verify import Checked
+    from reticent.audit.evidence.dossier import DossierEvidence
+    from reticent.job.run import Run
+
+__all__ = ["check_dossier", "copy_dossier", "make_dossier"]
+
+
+def make_dossier(run: Run, out: Path | None = None) -> dict[str, Any]:
+    """Make the dossier of a run whose report is written, unless it is up to date; returns its folder and digest.
+
+    Raises
+    ------
+    ArtifactError
+        There is no report, or ``out`` is not new or empty.
+    """
+    from reticent.audit.dossier.seal import dossier_digest
+    from reticent.core.artifact import require_kind
+
+    require_kind(run.folder / "report", "report")
+    for step in dossier_steps(run):
+        make(run, step)
+    run.keep_job()
+    folder = run.folder / DOSSIER
+    if out is not None:
+        copy_dossier(folder, out)
+    return {"folder": str(out or folder), "digest": dossier_digest(folder)}
+
+
+def copy_dossier(folder: Path, out: Path) -> None:
+    """Copy a dossier without its manifest, to be sent."""
+    if out.is_file() or (out.exists() and any(out.iterdir())):
+        raise ArtifactError(f"{out}: a file or not empty; choose a new folder")
+    out.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for file in sorted(folder.iterdir()):
+        if file.is_file() and file.name != MANIFEST and not file.name.startswith("."):
+            shutil.copyfile(file, out / file.name)
+            (out / file.name).chmod(0o600)
+
+
+def check_dossier(folder: Path, models: Sequence[Path] = (), signers: Path | None = None) -> Checked:
+    """Check a dossier; where it stands in its run folder, also all models of the run, and what they were made from.
+
+    Raises
+    ------
+    ArtifactError
+        This is no dossier.
+    """
+    from reticent.audit.dossier.verify import read_evidence, verify_dossier
+
+    run = folder.absolute().parent
+    inside = (run / JOB).is_file() and folder.absolute().name == DOSSIER
+    own = [path.parent for path in sorted(run.glob("models/**/epoch-*/config.json"))] if inside else []
+    checked = verify_dossier(folder, [*models, *own], signers)
+    if inside and (run / KEY).is_file() and not checked.faults:
+        evidence = read_evidence(folder)
+        faults = list(_changed_results(evidence, run))
+        checked.faults += faults
+        if not faults:
+            checked.holds.append("indexes, split, spans, protected tokens and audit are those of the run")
+    return checked
+
+
+def _changed_results(evidence: DossierEvidence, run: Path) -> Iterator[str]:
+    """Yield the results of a run that are not those of which the dossier has the keyed digests."""
+    from reticent.core.artifact import fingerprint
+
+    key, digests = (run / KEY).read_bytes(), evidence.digests
+    expected = {"split": digests.split, "spans": digests.spans, "audit": digests.audit}
+    for name, digest in {**expected, **digests.indexes, **digests.protection}.items():
+        try:
+            found = hmac.new(key, fingerprint(run / name).encode(), "sha256").hexdigest()
+        except ArtifactError:
+            yield f"{name}: is missing in the run, or not as it was written"
+            continue
+        if found != digest:
+            yield f"{name}: of the run is not the one that the dossier was made from"

@@ -1,0 +1,122 @@
+"""Where the numbers of a dossier come from: digests of what a run read and made, of its models, and of the code.
+
+Digests of what stays inside are keyed by ``dossier.key`` of the run folder, 32 random bytes: a reader of a dossier
+cannot test a guess of the documents, or of the split, by them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import math
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reticent.core.errors import ArtifactError
+
+if TYPE_CHECKING:
+    from reticent.audit.evidence.dossier import KeyedDigests, ModelUnderTest
+    from reticent.job.run import Run
+
+__all__ = ["code_digest", "keyed", "keyed_digests", "models_under_test"]
+
+#: Key of the digests of what stays inside.
+KEY = "dossier.key"
+#: Files of the package that its results depend on.
+CODE = ("*.py", "*.j2", "*.toml", "*.html", "*.css", "*.js", "*.so")
+
+
+def keyed(run: Run, *digests: str) -> str:
+    """Return the keyed digest of digests; the key is made where there is none.
+
+    Raises
+    ------
+    ArtifactError
+        A plan is only looked at, and there is no key.
+    """
+    from reticent.core.artifact import write_private
+
+    file = run.folder / KEY
+    if not file.exists():
+        if run.fingerprints.looking:
+            raise ArtifactError(f"{file}: no dossier was made yet")
+        write_private(file, secrets.token_bytes(32))
+    return hmac.new(file.read_bytes(), "\n".join(digests).encode(), "sha256").hexdigest()
+
+
+def keyed_digests(run: Run) -> KeyedDigests:
+    """Return the keyed digests of the documents and artefacts that the models and the audit were made from."""
+    from reticent.audit.evidence.dossier import KeyedDigests
+    from reticent.core.manifest import canonical
+
+    job = canonical(run.job.model_dump(mode="json", exclude={"out", "dossier"}))
+
+    def of(name: str) -> str:
+        return keyed(run, run.fingerprints.of(name))
+
+    # Stores by name: a token store is in a folder of its own, and shadow models have theirs.
+    stores = {
+        store for model in run.job.model for store in (run.folder / "tokens" / model.name).glob("*/manifest.json")
+    }
+    names = sorted(store.parent.relative_to(run.folder).as_posix() for store in stores)
+    return KeyedDigests(
+        corpus=keyed(run, run.corpus.fingerprint()),
+        split=of("split"),
+        spans=of("spans"),
+        indexes={name: of(name) for name in ("index", "index-joint") if (run.folder / name).is_dir()},
+        protection={name: of(name) for name in names if "-shadow-" not in name},
+        audit=of("audit"),
+        job=keyed(run, hashlib.sha256(job).hexdigest()),
+    )
+
+
+def models_under_test(run: Run) -> Iterator[ModelUnderTest]:
+    """Yield every checkpoint that the audit measured, with the digests that its training's manifest has of its files:
+    whether they still are those is checked by who asks for an artefact.
+    """
+    from reticent.audit.dossier.verify import NOT_OF_THE_MODEL
+    from reticent.audit.evidence.dossier import ModelUnderTest
+    from reticent.core.artifact import read_manifest
+    from reticent.job.trainings import measurements_of
+
+    for section in run.job.model:
+        seeds = list(run.job.training(section).seeds or [None])
+        for measurement in measurements_of(run.job, section):
+            if measurement.training is None:
+                continue
+            folder = run.folder / measurement.training.name
+            files, start = read_manifest(folder).files, f"epoch-{measurement.epoch:04d}/"
+            own = {name.removeprefix(start): about["sha256"] for name, about in files.items() if name.startswith(start)}
+            yield ModelUnderTest(
+                model=section.name,
+                recipe=measurement.recipe,
+                objective=section.objective,
+                epoch=measurement.epoch,
+                training=seeds.index(measurement.seed) + 1 if len(seeds) > 1 else None,
+                num_parameters=_num_parameters(folder / start),
+                files={name: digest for name, digest in sorted(own.items()) if name not in NOT_OF_THE_MODEL},
+                ledger=keyed(run, files["ledger.json"]["sha256"]) if "ledger.json" in files else keyed(run),
+            )
+
+
+def code_digest() -> str:
+    """Return the SHA-256 over the files of the installed package, its compiled core among them."""
+    package, digest = Path(__file__).parents[1], hashlib.sha256()
+    for path in sorted(path for pattern in CODE for path in package.rglob(pattern)):
+        digest.update(path.relative_to(package).as_posix().encode() + b"\0")
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _num_parameters(folder: Path) -> int:
+    """Number of parameters of a checkpoint, from the headers of its files; weights that are shared count once."""
+    return sum(math.prod(shape) for file in folder.glob("*.safetensors") for shape in _shapes(file))
+
+
+def _shapes(file: Path) -> Iterator[list[int]]:
+    with file.open("rb") as opened:
+        header = json.loads(opened.read(int.from_bytes(opened.read(8), "little")))
+    return (about["shape"] for name, about in header.items() if name != "__metadata__")

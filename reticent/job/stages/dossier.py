@@ -1,0 +1,93 @@
+"""The published report -> the dossier, a folder that can be sent: evidence, pages, digests, signature.
+
+A dossier that another one replaces is kept in ``replaced-dossiers``, by its digest: it may have been sent.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reticent.job.artefact import Artefact, Step
+from reticent.job.provenance import code_digest, keyed, keyed_digests, models_under_test
+
+if TYPE_CHECKING:
+    from reticent.audit.evidence.dossier import DossierEvidence
+    from reticent.job.run import Run
+
+__all__ = ["DOSSIER", "REPLACED", "dossier_steps"]
+
+#: Folders of a run: its dossier, and those that it replaced.
+DOSSIER, REPLACED = "dossier", "replaced-dossiers"
+
+
+def dossier_steps(run: Run) -> Iterator[Step]:
+    """Yield the step of the artefact ``dossier``. The inputs in its manifest, which leaves with it, are keyed."""
+    from reticent.audit.dossier.page import pages_digest
+    from reticent.audit.dossier.pdf import writes_pdf
+    from reticent.audit.dossier.seal import fingerprint_of_key
+
+    own = run.job.dossier
+    config: dict[str, Any] = own.model_dump(mode="json", exclude={"key", "pdf"})
+    config |= {"signed_by": fingerprint_of_key(own.key) if own.key else None, "pdf": writes_pdf(own.pdf)}
+    config["pages"] = pages_digest()
+    inputs = {"report": keyed(run, run.fingerprints.of("report"))}
+    yield Step.of(Artefact(DOSSIER, "dossier", config, inputs), partial(_build, run, config["signed_by"]))
+
+
+def _build(run: Run, signed_by: str | None, folder: Path, counts: dict[str, Any]) -> None:
+    from reticent.audit.dossier.seal import dossier_digest
+    from reticent.audit.dossier.write import write_dossier
+
+    write_dossier(folder, _evidence(run, signed_by, _keep_replaced(run)), run.job.dossier)
+    counts["digest"] = dossier_digest(folder)
+
+
+def _keep_replaced(run: Run) -> str | None:
+    """Copy the dossier that is there to those that were replaced, and return its digest."""
+    from reticent.audit.dossier.seal import SUMS, dossier_digest
+    from reticent.core.artifact import make_private_folder
+
+    old = run.folder / DOSSIER
+    if not (old / SUMS).is_file():
+        return run.job.dossier.replaces
+    digest = dossier_digest(old)
+    kept = run.folder / REPLACED / digest[:16]
+    if not kept.exists():
+        make_private_folder(kept.parent)
+        shutil.copytree(old, kept)
+    return digest
+
+
+def _evidence(run: Run, signed_by: str | None, replaces: str | None) -> DossierEvidence:
+    from reticent.audit.evidence.audit import AuditEvidence
+    from reticent.audit.evidence.dossier import EVIDENCE_FORMAT, Declared, DossierEvidence
+    from reticent.audit.evidence.json_form import from_json
+    from reticent.core.artifact import require_kind
+    from reticent.core.json_toml import read_json
+
+    require_kind(run.folder / "report", "report")
+    audit = from_json(AuditEvidence, read_json(run.folder / "report" / "report.json"), "report")
+    said = run.job.dossier
+    return DossierEvidence(
+        format=EVIDENCE_FORMAT,
+        created=audit.created,
+        declared=Declared(
+            institution=said.institution,
+            purpose=said.purpose,
+            legal_basis=said.legal_basis,
+            documents=said.documents,
+            licence=said.licence,
+        ),
+        audit=audit,
+        models=list(models_under_test(run)),
+        digests=keyed_digests(run),
+        code=code_digest(),
+        versions=audit.versions,
+        command="reticent run RUN",
+        replaces=replaces,
+        signed_by=signed_by,
+    )

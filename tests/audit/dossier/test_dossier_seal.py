@@ -1,0 +1,215 @@
+"""The seal of a dossier: an untouched one holds, and each kind of tampering is found and named."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fixtures.dossiers import dossier_evidence
+
+from reticent.audit.dossier.config import DossierConfig
+from reticent.audit.dossier.seal import NAMESPACE, SIGNATURE, SUMS, dossier_digest, fingerprint_of_key, seal
+from reticent.audit.dossier.verify import model_digests, read_evidence, verify_dossier, verify_model
+from reticent.audit.dossier.write import write_dossier
+from reticent.audit.evidence.json_form import to_json
+from reticent.core.errors import ArtifactError
+
+CONFIG = DossierConfig(pdf="off")
+
+
+def new_key(folder: Path, name: str) -> str:
+    command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(folder / name)]
+    subprocess.run(command, check=True)
+    return str(folder / name)
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two keys, a list of allowed signers, a model, and a dossier of it signed and one that is not."""
+    folder = tmp_path_factory.mktemp("dossiers")
+    keys = {name: new_key(folder, name) for name in ("dpo", "other")}
+    public = Path(f"{keys['dpo']}.pub").read_text().split()
+    (folder / "signers").write_text(f'dpo@hospital namespaces="{NAMESPACE}" {public[0]} {public[1]}\n')
+    model = folder / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    (model / "model.safetensors").write_bytes(b"weights")
+    (model / "README.md").write_text("a card of its own")
+    evidence = dossier_evidence()
+    models = [replace(evidence.models[0], files=model_digests(model)), evidence.models[1]]
+    for name, key in (("plain", None), ("signed", keys["dpo"])):
+        (folder / name).mkdir()
+        signed_by = fingerprint_of_key(key) if key else None
+        write_dossier(
+            folder / name,
+            replace(evidence, models=models, signed_by=signed_by),
+            CONFIG.replace(key=key),
+        )
+    return folder
+
+
+@pytest.fixture
+def copy(places: Path, tmp_path: Path) -> Path:
+    """The signed dossier, to be changed."""
+    return Path(shutil.copytree(places / "signed", tmp_path / "dossier"))
+
+
+def test_an_untouched_dossier_holds_and_says_what_it_did_not_check(places: Path) -> None:
+    plain = verify_dossier(places / "plain")
+    assert plain.faults == []
+    assert (plain.key, plain.signer) == (None, None)
+    assert any("signature: there is none" in line for line in plain.unchecked)
+    assert any("--model" in line for line in plain.unchecked)
+    signed = verify_dossier(places / "signed", [places / "model"], places / "signers")
+    assert (signed.faults, signed.unchecked) == ([], [])
+    assert signed.signer == "dpo@hospital"
+    assert signed.key == fingerprint_of_key(str(places / "dpo"))
+    assert any("clm of gpt2, epoch 16" in line for line in signed.holds)
+
+
+def test_tools_that_are_not_ours_check_it_too(places: Path) -> None:
+    subprocess.run(["sha256sum", "--quiet", "-c", SUMS], cwd=places / "signed", check=True)
+
+
+def change_evidence(folder: Path) -> None:
+    content = json.loads((folder / "evidence.json").read_text())
+    content["audit"]["models"][0]["privacy"]["both"]["num_leaked"] = 0
+    (folder / "evidence.json").write_text(json.dumps(content))
+
+
+def list_again(folder: Path) -> None:
+    """The list of digests made anew, as one would who changes a number."""
+    signature = (folder / SIGNATURE).read_bytes()
+    change_evidence(folder)
+    seal(folder, None)
+    (folder / SIGNATURE).write_bytes(signature)
+
+
+def sign_again(folder: Path) -> None:
+    (folder / SIGNATURE).unlink()
+    seal(folder, new_key(folder.parent, "stolen"))
+
+
+def without_the_signature(folder: Path) -> None:
+    (folder / SIGNATURE).unlink()
+
+
+def link_out(folder: Path) -> None:
+    (folder / "dossier.html").rename(folder.parent / "kept.html")
+    (folder / "dossier.html").symlink_to(folder.parent / "kept.html")
+
+
+def unknown_field(folder: Path) -> None:
+    content = json.loads((folder / "evidence.json").read_text())
+    content["approved"] = True
+    (folder / "evidence.json").write_text(json.dumps(content))
+
+
+def change_page(folder: Path) -> None:
+    page = folder / "dossier.fr.html"
+    page.write_text(page.read_text() + " ")
+
+
+@pytest.mark.parametrize(
+    ("tamper", "fault"),
+    [
+        (change_evidence, "evidence.json: is not the file that was listed"),
+        (change_page, "dossier.fr.html: is not the file that was listed"),
+        (lambda folder: (folder / "dossier.html").unlink(), "dossier.html: is missing"),
+        (lambda folder: (folder / "more.pdf").write_text("x"), "more.pdf: is not in SHA256SUMS"),
+        (link_out, "dossier.html: is not the file that was listed"),
+        (list_again, "SHA256SUMS.sig: does not fit SHA256SUMS"),
+        (without_the_signature, "SHA256SUMS.sig: is missing; the dossier says it was signed"),
+        (sign_again, "SHA256SUMS.sig: is of another key than evidence.json says"),
+        (unknown_field, "evidence.json cannot be read: evidence.json: 'approved' is no field of DossierEvidence"),
+        (lambda folder: (folder / "evidence.json").write_text("{"), "evidence.json cannot be read"),
+        (lambda folder: (folder / SIGNATURE).write_text("no signature"), "SHA256SUMS.sig: does not fit SHA256SUMS"),
+    ],
+)
+def test_tampering_is_found_and_named(copy: Path, tamper: Callable[[Path], object], fault: str) -> None:
+    tamper(copy)
+    faults = verify_dossier(copy).faults
+    assert any(line.startswith(fault) for line in faults), faults
+
+
+@pytest.mark.parametrize("text", ["", "0 evidence.json\n", "nonsense"])
+def test_what_has_no_list_of_digests_is_no_dossier(copy: Path, text: str) -> None:
+    (copy / SUMS).write_text(text)
+    with pytest.raises(ArtifactError, match="not a list of digests"):
+        verify_dossier(copy)
+    (copy / SUMS).unlink()
+    with pytest.raises(ArtifactError, match="no dossier here"):
+        verify_dossier(copy)
+
+
+def test_a_signature_that_is_asked_for_must_be_of_an_allowed_signer(places: Path, copy: Path) -> None:
+    assert verify_dossier(places / "plain", signers=places / "signers").faults == [
+        "SHA256SUMS.sig: is missing; the dossier is not signed"
+    ]
+    other = Path(f"{places / 'other'}.pub").read_text().split()
+    (copy.parent / "signers").write_text(f"other@hospital {other[0]} {other[1]}\n")
+    assert verify_dossier(copy, signers=copy.parent / "signers").faults == [
+        "SHA256SUMS.sig: its key is not one of the allowed signers"
+    ]
+
+
+def test_a_signature_made_for_something_else_does_not_hold(places: Path, copy: Path) -> None:
+    (copy / SIGNATURE).unlink()
+    command = ["ssh-keygen", "-q", "-Y", "sign", "-f", str(places / "dpo"), "-n", "file", str(copy / SUMS)]
+    subprocess.run(command, check=True, capture_output=True)
+    assert verify_dossier(copy).faults == ["SHA256SUMS.sig: does not fit SHA256SUMS"]
+
+
+@pytest.mark.parametrize(
+    "tamper",
+    [
+        lambda model: (model / "model.safetensors").write_bytes(b"weightz"),
+        lambda model: (model / "config.json").unlink(),
+        lambda model: (model / "adapter.py").write_text("import os"),
+        lambda model: shutil.rmtree(model),
+    ],
+)
+def test_model_files_that_were_not_tested_are_found(
+    places: Path, tmp_path: Path, tamper: Callable[[Path], object]
+) -> None:
+    model = Path(shutil.copytree(places / "model", tmp_path / "model"))
+    assert verify_model(read_evidence(places / "signed"), model) is not None
+    tamper(model)
+    assert verify_dossier(places / "signed", [model]).faults == [f"{model}: no model of this dossier has these files"]
+
+
+def test_the_card_of_a_model_may_differ(places: Path, tmp_path: Path) -> None:
+    model = Path(shutil.copytree(places / "model", tmp_path / "model"))
+    (model / "README.md").write_text("the card of the exported model")
+    assert verify_dossier(places / "signed", [model]).faults == []
+
+
+def test_equal_evidence_gives_equal_bytes_and_one_digest(places: Path, tmp_path: Path) -> None:
+    write_dossier(tmp_path, read_evidence(places / "plain"), CONFIG)
+    assert dossier_digest(tmp_path) == dossier_digest(places / "plain")
+    for file in (places / "plain").iterdir():
+        assert (tmp_path / file.name).read_bytes() == file.read_bytes()
+
+
+def test_evidence_of_another_format_is_refused(copy: Path) -> None:
+    content = {**to_json(read_evidence(copy)), "format": "reticent.evidence/0"}
+    (copy / "evidence.json").write_text(json.dumps(content))
+    with pytest.raises(ArtifactError, match=r"not evidence of the format reticent\.evidence/1"):
+        read_evidence(copy)
+
+
+def test_an_audit_that_is_not_published_makes_no_dossier(tmp_path: Path) -> None:
+    evidence = dossier_evidence()
+    with pytest.raises(ArtifactError, match="published evidence alone"):
+        write_dossier(tmp_path, replace(evidence, audit=replace(evidence.audit, small_cell=None)), CONFIG)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_key_that_cannot_be_used_is_an_error_that_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="ssh-keygen: "):
+        fingerprint_of_key(str(tmp_path / "none"))
