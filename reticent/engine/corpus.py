@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.identity import FOLDED, Ids, check_choice, check_distinct, one_id_each
+from reticent.engine.owned import owned_batch
 from reticent.engine.schema import DOCUMENTS
 from reticent.engine.sources.batches import as_scanned, changed, kept_rows, memory_from, merged, reading_pool, stretches
 from reticent.engine.sources.columns import REQUIRED, SOURCE_COLUMN
@@ -203,7 +204,7 @@ class Corpus:
                         num_rows[-1] += batch.num_rows
                         if skips:
                             kept.append(batch.column("text").is_valid().to_numpy(zero_copy_only=False))
-                            batch = batch.drop_columns(["text"])
+                            batch = owned_batch(batch.drop_columns(["text"]))
                         batches.append(batch)
             if not batches or not any(batch.num_rows for batch in batches):
                 raise CorpusError(f"{self.source.name}: no documents")

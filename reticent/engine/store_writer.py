@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from reticent.core.written import HashedFile
+from reticent.engine.owned import owned
 from reticent.engine.packed import ID_BITS, IDS, PLANES
 from reticent.engine.schema import ID_TABLES, VIEW_TABLES
 
@@ -197,7 +198,7 @@ class _TableFile:
         self._schema, self._pending, self._num_pending = schema, [schema.empty_table()], 0
 
     def write(self, columns: list[pa.Array | np.ndarray]) -> None:
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, self._schema, strict=True)]
+        arrays = [owned(pa.array(column, field.type)) for column, field in zip(columns, self._schema, strict=True)]
         self._pending.append(pa.Table.from_arrays(arrays, schema=self._schema))
         self._num_pending += len(arrays[0])
         if self._num_pending >= ROWS_PER_GROUP:

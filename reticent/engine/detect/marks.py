@@ -21,6 +21,7 @@ from reticent.core.errors import ArtifactError, CorpusError
 from reticent.engine.detect.alignment import utf8_bytes
 from reticent.engine.detect.labels import category
 from reticent.engine.kernels import hash_slices
+from reticent.engine.owned import owned
 from reticent.engine.schema import SPANS
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ class _Line:
         starts, ends = words.char_spans(texts)
         shift = np.repeat(base[:-1], np.diff(words.doc_offsets))
         self._words.append((starts + shift, ends + shift))
-        self._individuals.append(batch.column("individual_id"))
+        self._individuals.append(owned(batch.column("individual_id")))
         self._gold.append(self._gold_of(column, texts, base))
         document = number[found_document]
         at = {"document": document + self._num_documents, "row": found_rows}
