@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 FORMAT = "reticent.audit/1"
-#: No count of fewer individuals, documents or identifiers is published; the job's ``audit.small_cell`` overrules it.
+#: The smallest published count of individuals, documents or identifiers; the job's ``audit.small_cell`` overrides it.
 SMALL_CELL = 5
 
 Row = TypeVar("Row", bound=Any)
@@ -48,7 +48,7 @@ Row = TypeVar("Row", bound=Any)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelEvidence:
-    """All measures of one checkpoint, or of a base model (recipe "base", epoch 0)."""
+    """All measurements of one checkpoint, or of a base model (recipe "base", epoch 0)."""
 
     model: Annotated[str | None, NAME] = optional()
     name: Annotated[str, NAME]
@@ -56,12 +56,12 @@ class ModelEvidence:
     objective: Annotated[str, SETTING]
     epoch: Annotated[int, SETTING]
     seed: Annotated[int | None, PRIVATE] = optional()
-    #: The number of the training, from 1, where there are several: its seed is not published.
+    #: Number of the training, from 1, if there are several; it stands in for the seed, which is not published.
     training: Annotated[int | None, SETTING] = optional()
-    #: How many trainings this is a mean of (:mod:`reticent.audit.stats.seeds`); None of one.
+    #: Number of trainings in this mean (:mod:`reticent.audit.stats.seeds`); None for a single training.
     num_trainings: Annotated[int | None, SETTING] = optional()
     ledger: Annotated[Ledger | None, PARTS] = nullable()
-    #: Guarantee of differential privacy of this training, with its unit.
+    #: Differential privacy guarantee of this training, with its unit.
     guarantee: Annotated[str | None, NAME] = optional()
     utility: Annotated[Utility, PARTS]
     privacy: Annotated[dict[Part, Privacy], PARTS]
@@ -81,7 +81,7 @@ class ModelEvidence:
     inversion: Annotated[Inversion | None, PARTS] = optional()
 
     def closed(self, raw: ModelEvidence, cell: int) -> ModelEvidence:
-        """No attack on few of a side, and no interval of one that is not published."""
+        """Withhold attacks on few individuals of a side, and the intervals of attacks that are not published."""
         attacks = {
             name: attack
             for (name, attack), measured in zip(self.membership.items(), raw.membership.values(), strict=True)
@@ -100,7 +100,7 @@ class ModelEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredModels:
-    """Models that were measured outside a job, each base model before those that were trained from it."""
+    """Models measured outside a job; each base model comes before the models trained from it."""
 
     settings: Annotated[Mapping[str, object], Settings("audit")]
     models: Annotated[list[ModelEvidence], PARTS]
@@ -108,15 +108,15 @@ class MeasuredModels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEvidence:
-    """Everything that an audit found: it stays inside. `publish_audit` gives what may leave."""
+    """All results of an audit. They stay inside; `publish_audit` returns the part that may leave."""
 
     probe: Annotated[ProbeEvidence | None, PARTS] = optional()
     extraction: Annotated[Extraction | None, PARTS] = optional()
-    #: What annotators say detection misses; None where no sample of these documents was annotated.
+    #: Recall of detection in an annotated sample; None if no sample of these documents was annotated.
     sampled_recall: Annotated[SampledRecall | None, PARTS] = optional()
-    #: The verdict by risk, with the numbers that are published; an audit that stays inside has none.
+    #: The verdict by risk, made from the published numbers; None in an audit that stays inside.
     risks: Annotated[RiskTable | None, PARTS] = optional()
-    #: F1 of the downstream task, a result for each model of the job.
+    #: F1 of the downstream task, one result for each model of the job.
     classification: Annotated[list[ClassificationEvidence] | None, PARTS] = optional()
     format: Annotated[str, SETTING]
     created: Annotated[str, SETTING]
@@ -125,16 +125,16 @@ class AuditEvidence:
     corpus: Annotated[CorpusEvidence, PARTS]
     models: Annotated[list[ModelEvidence], PARTS]
     verdict: Annotated[Verdict | None, PARTS] = optional()
-    #: The threshold of this publication; None of an audit that stays inside.
+    #: The small-cell threshold of this publication; None in an audit that stays inside.
     small_cell: Annotated[int | None, SETTING] = optional()
-    #: Settings that no list names, and so are not shown; None for none.
+    #: Number of settings that are not on the list of published ones; None for none.
     num_settings_withheld: Annotated[int | None, TOTAL] = optional()
-    #: Means over the trainings of each recipe, where there are several; `models` has them one by one.
+    #: Means over the trainings of each recipe, if there are several; `models` has the single trainings.
     over_seeds: Annotated[list[ModelEvidence] | None, PARTS] = optional()
 
     @property
     def cell(self) -> int:
-        """The job's threshold of small cells."""
+        """The job's small-cell threshold."""
         settings = self.settings.get("audit")
         return int(settings.get("small_cell") or SMALL_CELL) if isinstance(settings, Mapping) else SMALL_CELL
 
@@ -142,8 +142,8 @@ class AuditEvidence:
 def publish_audit(audit: AuditEvidence) -> AuditEvidence:
     """Return the published audit: every field by its rule (:mod:`reticent.audit.evidence.rules`).
 
-    Small cells are closed, individuals are out of distributions, paths are shortened, seeds kept back: trainings of
-    several are numbered, and settings that no list names are counted.
+    Small cells are withheld, distributions show no single individual, paths are shortened, and seeds are removed.
+    Several trainings are numbered instead. Settings that are not on the list of published ones are only counted.
     """
     _, num_unknown = published_settings(audit.settings)
     if audit.probe is not None:
@@ -154,9 +154,7 @@ def publish_audit(audit: AuditEvidence) -> AuditEvidence:
 
 
 def _numbered(audit: AuditEvidence) -> AuditEvidence:
-    """The audit with ``training``, a number from 1 on, beside the seed of each of several trainings of a model, in the
-    order in which they come.
-    """
+    """The audit with the field ``training`` set, from 1 in their order, for models with several trainings."""
     seeds: dict[str | None, dict[int, int]] = {}
 
     def numbered(rows: Sequence[Row]) -> list[Row]:

@@ -1,4 +1,4 @@
-"""Evidence of classification: F1 of classes on held-out documents, from each start. It stays in the run's folder."""
+"""Evidence of classification: F1 of classes on held-out documents, for each start. It stays in the run's folder."""
 
 from __future__ import annotations
 
@@ -26,26 +26,27 @@ __all__ = ["ClassRow", "ClassificationEvidence", "ClassifiedStart", "ClassifierT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassRow:
-    """F1 of one class, its held-out documents and their individuals."""
+    """F1 of one class, and the numbers of its held-out documents and their individuals."""
 
     f1: Annotated[Estimate, OVER_INDIVIDUALS]
     documents: Annotated[int | None, COUNT]
     individuals: Annotated[int | None, COUNT]
 
     def closed(self, raw: ClassRow, cell: int) -> ClassRow:
-        """No count of documents of few individuals."""
+        """Withhold the count of documents if they belong to few individuals."""
         few = raw.individuals is None or 0 < raw.individuals < cell
         return replace(self, documents=None) if few else self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredClasses:
-    """F1 over the classes and of each; ``confusion`` counts documents, a row a true class, a column a predicted one."""
+    """F1 over all classes and of each. ``confusion`` counts documents: one row for each true class, one column for each
+    predicted class."""
 
     macro_f1: Annotated[Estimate, OVER_INDIVIDUALS]
     micro_f1: Annotated[Estimate, OVER_INDIVIDUALS]
     classes: Annotated[list[ClassRow], PARTS]
-    #: Closed by the small cell where it is measured, as its sums would give cells away.
+    #: Its small cells are withheld where it is measured, because row and column sums would reveal single cells.
     confusion: Annotated[list[list[int | None]] | None, TOGETHER]
     documents: Annotated[int | None, COUNT]
     individuals: Annotated[int | None, COUNT]
@@ -53,7 +54,7 @@ class MeasuredClasses:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassifierTraining:
-    """Settings of the training of a classifier."""
+    """Training settings of a classifier."""
 
     losses: Annotated[list[float], TOTAL]
     num_steps: Annotated[int, TOTAL]
@@ -63,7 +64,7 @@ class ClassifierTraining:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassifiedStart(MeasuredClasses):
-    """The classifier on one checkpoint, or a baseline; epoch 0 for the base model and without a model."""
+    """The classifier on one checkpoint, or a baseline; the epoch is 0 for the base model and for a baseline."""
 
     recipe: Annotated[str, PATH]
     epoch: Annotated[int, SETTING]
@@ -73,7 +74,7 @@ class ClassifiedStart(MeasuredClasses):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassificationEvidence:
-    """Every start of one model section (None: of folders), the documents that were used and those that were not."""
+    """Every start of one model section (None: of folders), with the numbers of documents used and left out."""
 
     format: Annotated[str, SETTING]
     model: Annotated[str | None, NAME] = nullable()

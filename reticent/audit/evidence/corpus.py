@@ -1,4 +1,4 @@
-"""Evidence of a corpus: counts of words and identifiers, distributions over individuals, copies, files read."""
+"""Evidence of a corpus: counts of words and identifiers, distributions over individuals, copies and files."""
 
 from __future__ import annotations
 
@@ -35,14 +35,15 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """A cumulative distribution over individuals: the share ``y`` that is at most ``x``."""
+    """A cumulative distribution over individuals: ``y`` is the share of individuals with a value of at most ``x``."""
 
     x: Annotated[list[float], CURVE]
     y: Annotated[list[float], CURVE]
 
 
 def grouped(curve: Curve, num: int, cell: int) -> Curve:
-    """Return a distribution over ``num`` individuals in steps of at least ``cell``, without its first and last few."""
+    """Return a distribution over ``num`` individuals, thinned so that at least ``cell`` individuals lie between its
+    points, below the first and above the last."""
     x, y, before = [], [], 0
     for at, share in zip(curve.x, curve.y, strict=True):
         count = round(share * num)
@@ -68,7 +69,7 @@ class NumIndividuals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NgramCounts:
-    """Distinct n-grams, their occurrences, and how many of them an individual has."""
+    """Distinct n-grams, their occurrences, and the distribution of their number over individuals."""
 
     distinct: Annotated[int | None, COUNT]
     occurrences: Annotated[int | None, COUNT]
@@ -76,14 +77,14 @@ class NgramCounts:
     per_individual: Annotated[Curve | None, CURVE] = optional()
 
     def closed(self, raw: NgramCounts, cell: int) -> NgramCounts:
-        """A share made up by so few n-grams would identify them."""
+        """Withhold a share that comes from so few n-grams that it would reveal them."""
         few = raw.distinct is None or _is_few(raw.distinct, cell)
         return replace(self, occurrences=None, occurrences_direct=None) if few else self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdentifiersByLength:
-    """Identifying n-grams of one length: all, the minimal ones, and n-grams that are kept as targets."""
+    """Identifying n-grams of one length: all of them, the minimal ones, and n-grams that stay targets."""
 
     n: Annotated[int, SETTING]
     all: Annotated[NgramCounts, PARTS]
@@ -107,7 +108,7 @@ class MarginRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnicityRow:
-    """Share of individuals (or households) whom ``m`` shared words together single out."""
+    """Share of individuals (or households) whom ``m`` shared words identify in combination."""
 
     m: Annotated[int, SETTING]
     share: Annotated[Estimate, OVER_INDIVIDUALS]
@@ -118,7 +119,7 @@ class UnicityRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WordCurve:
-    """A cumulative distribution over words: no step of it is an individual."""
+    """A cumulative distribution over words; none of its steps is a single individual."""
 
     x: Annotated[list[float], TOTAL]
     y: Annotated[list[float], TOTAL]
@@ -126,7 +127,7 @@ class WordCurve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByWords:
-    """Distributions over words, by distinct word and by occurrence: how many individuals use one."""
+    """Distributions of support over words: by distinct word and by occurrence."""
 
     distinct: Annotated[WordCurve, PARTS]
     occurrences: Annotated[WordCurve, PARTS]
@@ -153,7 +154,7 @@ class RetentionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detected:
-    """Spans of one label that one detector found, in how many documents, of how many individuals."""
+    """Counts for one label of one detector: spans, documents with such a span, and their individuals."""
 
     label: Annotated[str, NAME]
     detector: Annotated[str, NAME]
@@ -164,7 +165,7 @@ class Detected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopiesSide:
-    """Documents that repeat others, and their share of all words."""
+    """Documents that repeat other documents, and their share of all words."""
 
     documents: Annotated[int | None, COUNT] = nullable()
     words_share: Annotated[float | None, TOTAL] = nullable()
@@ -175,7 +176,7 @@ class CopiesSide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClustersSide(CopiesSide):
-    """The same, with the clusters that the documents make."""
+    """The same, with the number of clusters of such documents."""
 
     clusters: Annotated[int | None, COUNT] = nullable()
 
@@ -195,7 +196,7 @@ class CopiesKind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepeatedPassages:
-    """Passages of ``min_words`` or more that stand in several documents, within individuals and across them."""
+    """Passages of ``min_words`` or more that occur in several documents, within individuals and across them."""
 
     min_words: Annotated[int, SETTING]
     within: Annotated[CopiesSide, PARTS]
@@ -216,7 +217,7 @@ class LiftedWords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copies:
-    """Copies within a corpus, and the documents left out for them."""
+    """Copies within a corpus, and the number of documents left out as copies."""
 
     documents: Annotated[int, TOTAL]
     individuals: Annotated[int | None, COUNT] = optional()
@@ -230,8 +231,8 @@ class Copies:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Files that were read, those that were not by reason, dialects of CSV, rows that look cut wrongly, documents
-    without a text."""
+    """Files that were read, skipped files by reason, CSV dialects, rows that look wrongly split, documents without
+    text."""
 
     files: Annotated[int, TOTAL]
     passed_over: Annotated[dict[str, int], TOTAL]
@@ -270,7 +271,7 @@ class CorpusEvidence:
     num_individuals: Annotated[NumIndividuals, PARTS] = NumIndividuals()
 
     def closed(self, raw: CorpusEvidence, cell: int) -> CorpusEvidence:
-        """Distributions over the members in steps of the small cell, and no label that few have."""
+        """Coarsen distributions over the members to steps of the small cell, and withhold labels that few have."""
         num = raw.num_individuals.members or 0
         own = raw.identifiers_per_individual
         rows = None

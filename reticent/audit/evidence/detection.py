@@ -1,4 +1,4 @@
-"""Evidence of detection: shares of annotations that detectors find, together and alone. It stays where it is asked."""
+"""Evidence of detection: the shares of annotations that detectors find, together and alone. It stays inside."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedRate(Estimate):
-    """A rate, and over how many things it is."""
+    """A rate, and the number of items that it is over."""
 
     of: Annotated[int | None, COUNT]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matched:
-    """Precision, recall and F1 by one kind of match."""
+    """Precision, recall and F1 for one kind of match."""
 
     precision: Annotated[CountedRate, OVER_INDIVIDUALS]
     recall: Annotated[CountedRate, OVER_INDIVIDUALS]
@@ -38,7 +38,7 @@ class Matched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchesOf:
-    """The kinds of matches: of equal spans, of overlapping ones, of words."""
+    """The kinds of matches: equal spans, overlapping spans, and words."""
 
     strict: Annotated[Matched, PARTS]
     relaxed: Annotated[Matched, PARTS]
@@ -47,7 +47,7 @@ class MatchesOf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllFound:
-    """Documents and individuals of whom every mention is covered."""
+    """Documents and individuals whose mentions are all covered."""
 
     documents: Annotated[CountedRate, OVER_INDIVIDUALS]
     individuals: Annotated[CountedRate, OVER_INDIVIDUALS]
@@ -55,8 +55,8 @@ class AllFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetectionScores:
-    """Scores of found spans: by category, over all and whatever the label; mentions that are covered, overall and of
-    each category; entities, overall and of each type of identifier."""
+    """Scores of found spans: by category, over all categories, and independent of the label. Also covered mentions,
+    overall and by category, and entities, overall and by type of identifier."""
 
     categories: Annotated[dict[str, MatchesOf], PARTS]
     overall: Annotated[MatchesOf, PARTS]
@@ -70,8 +70,8 @@ class DetectionScores:
 class DetectionEvidence:
     """Found and missed mentions; ``unmarked`` documents have no gold standard and are left out.
 
-    ``only`` counts by detector and category the mentions that are covered with it and not without it; ``missed`` and
-    ``partial`` those that no detector touches, or covers whole.
+    ``only`` counts, by detector and category, the mentions that are covered with the detector and not without it.
+    ``missed`` counts mentions that no detector touches, ``partial`` mentions that are touched but not covered whole.
     """
 
     documents: Annotated[int, TOTAL]
@@ -88,8 +88,8 @@ class DetectionEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetectedSpans:
-    """Spans by detector and category; ``folder`` is None where they were not kept, ``skipped`` counts documents without
-    a text."""
+    """Spans by detector and category. ``folder`` is None if they were not kept; ``skipped`` counts documents without
+    text."""
 
     folder: Annotated[str | None, PATH] = nullable()
     documents: Annotated[int, TOTAL]

@@ -1,4 +1,4 @@
-"""Evidence of extraction: training text that comes back, canaries, and the verdict of the gates."""
+"""Evidence of extraction: reproduced training text, canaries, and the verdict of the gates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneRun:
-    """The lower bound on epsilon from one training, and the most that so many guesses could have shown."""
+    """The lower bound on epsilon from one training, and the largest bound that so many guesses can give."""
 
     num_canaries: Annotated[int, TOTAL]
     num_guesses: Annotated[int, TOTAL]
@@ -40,7 +40,7 @@ class OneRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InAndOut:
-    """An estimate over the canaries that training saw, and one over those it did not."""
+    """An estimate over the included canaries, and one over the others."""
 
     included: Annotated[Estimate, OVER_INDIVIDUALS]
     excluded: Annotated[Estimate, OVER_INDIVIDUALS]
@@ -48,8 +48,8 @@ class InAndOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryArm:
-    """Canaries of one kind. They belong to no individual: their counts are no small cells, but their estimates are
-    closed all the same."""
+    """Canaries of one kind. They belong to no individual, so their counts are not small cells; their estimates are
+    withheld by the small cell all the same."""
 
     num_included: Annotated[int, TOTAL]
     exposure: Annotated[InAndOut, PARTS]
@@ -70,7 +70,7 @@ class Canaries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassageSettings:
-    """Settings of extracting passages."""
+    """Settings of the extraction of passages."""
 
     prefix_tokens: Annotated[list[int], SETTING]
     suffix_tokens: Annotated[int, SETTING]
@@ -82,7 +82,7 @@ class PassageSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassageRate(Excess):
-    """The share of passages that came back, by one measure."""
+    """The share of passages that the model reproduced, by one measure."""
 
     measure: Annotated[str, SETTING]
     prefix_tokens: Annotated[int | None, SETTING] = optional()
@@ -91,7 +91,7 @@ class PassageRate(Excess):
     probability: Annotated[float | None, SETTING] = optional()
 
     def closed(self, raw: Excess, cell: int) -> PassageRate:
-        """A rate is over passages; it is closed by the individuals whose they are."""
+        """Withhold the rate by the number of individuals whose passages it counts."""
         bounded = replace(
             self,
             members=self.members.as_share(self.members.n, cell),
@@ -104,7 +104,7 @@ class PassageRate(Excess):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passages:
-    """Passages of both sides that were asked for, those too short to be, and how many came back."""
+    """Passages of both sides that were tested, those too short to test, and the rates of reproduction."""
 
     settings: Annotated[PassageSettings | None, PARTS] = optional()
     num_passages: Annotated[Sides, PARTS]
@@ -120,7 +120,7 @@ class ExtractedModel:
     recipe: Annotated[str | None, NAME] = optional()
     objective: Annotated[str | None, SETTING] = optional()
     seed: Annotated[int | None, PRIVATE] = optional()
-    #: The number of the training, from 1, where there are several: its seed is not published.
+    #: Number of the training, from 1, if there are several; it stands in for the seed, which is not published.
     training: Annotated[int | None, SETTING] = optional()
     epoch: Annotated[int | None, SETTING] = optional()
     canaries: Annotated[Canaries | None, PARTS] = nullable()
@@ -129,7 +129,7 @@ class ExtractedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extraction:
-    """Extraction from every model; ``has_canaries`` models are not for release."""
+    """Extraction from every model; models with ``has_canaries`` must not be released."""
 
     has_canaries: Annotated[bool | None, SETTING] = optional()
     models: Annotated[list[ExtractedModel], PARTS]
@@ -154,7 +154,7 @@ class GateResult:
     prefix_tokens: Annotated[int | None, SETTING] = optional()
     num_queries: Annotated[int | None, SETTING] = optional(beside="prefix_tokens")
     upper: Annotated[float | None, TOGETHER] = nullable()
-    #: Of a measure that is bounded from below only: epsilon of canaries.
+    #: Set for a measure that is only bounded from below: epsilon of canaries.
     at_least: Annotated[float | None, TOTAL] = optional()
     outcome: Annotated[str, SETTING]
     reason: Annotated[str | None, NAME] = optional()
@@ -162,13 +162,13 @@ class GateResult:
     unit: Annotated[str | None, SETTING] = optional()
 
     def closed(self, raw: GateResult, cell: int) -> GateResult:
-        """No bound, and no n, over 1 to below the small cell."""
+        """Withhold a bound and an n over 1 to the small cell - 1 individuals."""
         return self if raw.n is not None and 0 < raw.n < cell else replace(self, n=raw.n, upper=raw.upper)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The worst of all gates, whether the run fails, and every result."""
+    """The worst outcome of all gates, whether the run fails, and the result of each gate."""
 
     fixed_before_training: Annotated[bool | None, SETTING] = optional()
     outcome: Annotated[str | None, SETTING] = nullable()

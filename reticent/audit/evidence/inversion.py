@@ -1,4 +1,4 @@
-"""Evidence of inversion: identifiers and terms read back from their context, and rows of embeddings that moved."""
+"""Evidence of inversion: identifiers and terms recovered from their context, and shifts of embedding rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Association", "Chance", "EmbeddingShift", "Inversion", "InvertedKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chance:
-    """Rates of a blind choice among the candidates."""
+    """Rates of a random choice among the candidates."""
 
     top1: Annotated[float, SETTING]
     mrr: Annotated[float, SETTING]
@@ -24,7 +24,7 @@ class Chance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankedCandidates:
-    """How the true identifier ranks among its decoys: first, by reciprocal rank, in bits."""
+    """Rank of the true identifier among its decoys: top-1 rate, mean reciprocal rank, and bits."""
 
     top1: Annotated[Excess, PARTS]
     mrr: Annotated[Excess | None, PARTS] = optional()
@@ -33,7 +33,7 @@ class RankedCandidates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvertedKind:
-    """Inversion of one kind of identifiers, over all words around them and over the ordinary ones."""
+    """Inversion of one kind of identifiers, over all words around them and over the ordinary words."""
 
     score: Annotated[str | None, SETTING] = optional()
     num_decoys: Annotated[int | None, SETTING] = optional()
@@ -51,7 +51,7 @@ class InvertedKind:
 
 
 def _told(found: RankedCandidates | None, num_targets: Sides, cell: int) -> RankedCandidates | None:
-    """Rates that would give few identifiers away, and the difference they would add up to, as they may leave."""
+    """The publishable form of the rates: bounds for rates over few identifiers, and no difference that reveals them."""
     if found is None:
         return None
     top1 = replace(
@@ -64,7 +64,7 @@ def _told(found: RankedCandidates | None, num_targets: Sides, cell: int) -> Rank
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Association:
-    """How often a decoy name makes a term of the individual's documents less likely than their own name does."""
+    """How often a term of the individual's documents is less likely after a decoy name than after their own name."""
 
     rate: Annotated[Excess, PARTS]
     num_decoys: Annotated[int | None, SETTING] = optional()
@@ -76,7 +76,8 @@ class Association:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddingShift:
-    """How well the movement of its row tells a token that only identifiers use from one that training did not use."""
+    """Area under the ROC curve with which shifts of embedding rows separate tokens that only identifiers use from
+    tokens that training did not use."""
 
     input: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
     output: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
@@ -87,7 +88,7 @@ class EmbeddingShift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inversion:
-    """All that was asked of identifiers that are context only."""
+    """All measurements of identifiers that are context only."""
 
     direct: Annotated[InvertedKind | None, PARTS] = optional()
     indirect: Annotated[InvertedKind | None, PARTS] = optional()

@@ -1,7 +1,7 @@
 """Evidence and JSON: `from_json` reads a dataclass strictly, `to_json` writes it.
 
-A key that is no field of the class is an error that names it: a value without a rule is never passed on. A field that
-was not measured is None; it is left out of the JSON, or written as null where the field is `nullable`.
+A key that is not a field of the class is an error that names the key, so a value without a rule is never passed on. A
+field that was not measured is None. It is left out of the JSON, or written as null if the field is `nullable`.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from reticent.core.errors import ArtifactError
 __all__ = ["Json", "extended", "from_json", "nullable", "optional", "to_json"]
 
 Evidence = TypeVar("Evidence")
-#: JSON as a file holds it: of no known shape, until `from_json` has read it.
+#: JSON from a file. Its shape is unknown until `from_json` has read it.
 Json = Any
 
 
 def optional(*, beside: str | None = None) -> Any:
-    """A field that is left out of the JSON where it is None; ``beside`` names a field with which null is written."""
+    """A field that is left out of the JSON if it is None. If the field named by ``beside`` is set, null is written."""
     return field(default=None, metadata={"beside": beside})
 
 
 def nullable() -> Any:
-    """A field that is written as null where it is None."""
+    """A field that is written as null if it is None."""
     return field(default=None, metadata={"null": True})
 
 
 def extended(part: Any, cls: type[Evidence], **more: Any) -> Evidence:
-    """Return evidence as a class of more fields, with these."""
+    """Return the evidence as an instance of ``cls``, a class with more fields, whose values are ``more``."""
     return cls(**{own.name: getattr(part, own.name) for own in fields(part)}, **more)
 
 
@@ -42,7 +42,7 @@ def from_json(cls: type[Evidence], value: Json, where: str = "evidence") -> Evid
     Raises
     ------
     ArtifactError
-        A key is not a field, a field without a default is missing, or a value has another type; the message names the
+        A key is not a field, a field without a default is missing, or a value has the wrong type. The message names the
         place and the key, never the value.
     """
     return _read(cls, value, where)  # type: ignore[no-any-return]

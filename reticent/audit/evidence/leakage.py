@@ -33,26 +33,26 @@ __all__ = [
     "Utility",
 ]
 
-#: Which identifiers: all of them, the direct ones, the indirect ones.
+#: All identifiers, the direct ones, or the indirect ones.
 Part = Literal["both", "direct", "indirect"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sides:
-    """A count of members and one of held-out individuals, or of their documents."""
+    """Two counts: members and held-out individuals, or the documents of each."""
 
     members: Annotated[int | None, COUNT] = nullable()
     heldout: Annotated[int | None, COUNT] = nullable()
 
     @classmethod
     def of(cls, is_member: np.ndarray) -> Sides:
-        """Count both; bool array, one entry for each that is counted."""
+        """Count both sides of a bool array, with one entry for each item."""
         return cls(members=int(is_member.sum()), heldout=int((~is_member).sum()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """Targets of a training that could have been protected, that were, that remained, and that broke the rule."""
+    """Counts of a training's targets: eligible, protected, remaining, and violations (protected tokens as targets)."""
 
     eligible: Annotated[int, TOTAL]
     protected: Annotated[int, TOTAL]
@@ -62,7 +62,7 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideUtility:
-    """Words or tokens of one side predicted right, ordinary ones and all; causal models' perplexity."""
+    """Rates of correctly predicted words or tokens of one side, ordinary ones and all; perplexity of causal models."""
 
     ordinary_word_accuracy: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
     masked_word_accuracy: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
@@ -85,9 +85,10 @@ class Utility:
 class Privacy:
     """Share of identifiers that are predicted nowhere, at three levels, and the counts behind it.
 
-    The counts and ``types`` give each other away: where few leaked, ``types`` is the bound that the small cell gives.
-    So do those of ``unseen``, which counts a prediction only where the context given did not hold the identifier.
-    ``num_common`` are surfaces that are protected and are no identifiers, as k or more use them in another spelling.
+    The counts and ``types`` reveal each other. So if few identifiers leaked, ``types`` is the bound that follows from
+    the small cell. The same holds for ``unseen``, which counts a prediction only if its context did not contain the
+    identifier. ``num_common`` counts surfaces that are protected and are not identifiers, because k or more individuals
+    use them in another spelling.
     """
 
     types: Annotated[Estimate, OVER_INDIVIDUALS]
@@ -134,7 +135,7 @@ class NgramPrivacy(Estimate):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExcessOverSides:
-    """The held-out individuals' rate, and what the members' is above it."""
+    """The rate of held-out individuals, and the excess of the members' rate over it."""
 
     heldout: Annotated[Estimate, OVER_INDIVIDUALS]
     excess: Annotated[Estimate, OVER_INDIVIDUALS]
@@ -145,7 +146,8 @@ class ExcessOverSides:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CategoryPrivacy(NgramPrivacy):
-    """Privacy of the identifiers of one category; its leak rate is also what the other two add up to."""
+    """Privacy of the identifiers of one category. The members' leak rate equals the held-out rate plus the excess, so
+    all three are withheld together."""
 
     excess: Annotated[ExcessOverSides, PARTS]
 
@@ -158,7 +160,7 @@ class CategoryPrivacy(NgramPrivacy):
 
 
 def _leaks(types: Estimate, total: int | None, leaked: int | None, cell: int) -> tuple[Estimate, int | None]:
-    """Privacy and the number that leaked; both counts were closed by their rule."""
+    """Privacy and the number that leaked; both counts were already withheld or kept by their rule."""
     if total is None:
         return replace(types, value=None, low=None, high=None), None
     if leaked is None and types.value is not None:
@@ -167,13 +169,13 @@ def _leaks(types: Estimate, total: int | None, leaked: int | None, cell: int) ->
 
 
 def is_closed(side: Estimate) -> bool:
-    """Whether a side's exact value is not published: the other side and the difference would add up to it."""
+    """Whether the exact value of a side is withheld. Then either the other side or the difference must be, too."""
     return side.bound is not None or side.n is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excess:
-    """A rate of members, that of held-out individuals, and their difference."""
+    """The rate of members, the rate of held-out individuals, and their difference."""
 
     members: Annotated[Estimate, OVER_INDIVIDUALS]
     heldout: Annotated[Estimate, OVER_INDIVIDUALS]
@@ -186,15 +188,15 @@ class Excess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calls:
-    """Precision, recall and F1 of calling individuals members."""
+    """Precision, recall and F1 of an attack that calls individuals members."""
 
     precision: Annotated[Estimate, OVER_INDIVIDUALS]
     recall: Annotated[Estimate, OVER_INDIVIDUALS]
     f1: Annotated[Estimate, OVER_INDIVIDUALS]
 
     def closed(self, raw: Calls, cell: int) -> Calls:
-        """Bounds for all three where few members are called, or all but few, so that none of them can be counted."""
-        # Where no individual was called, or too few to say, the small cell itself bounds the calls from above.
+        """Replace all three by bounds if few members are called, or all but few, so that they cannot be counted."""
+        # If the number of calls is 0 or withheld, the small cell itself bounds the calls from above.
         members, called = self.recall.n, self.precision.n or cell
         if self.recall.value is None or not members:
             return self
@@ -213,7 +215,7 @@ class Calls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphCalls(Calls):
-    """Calls by one graph, which has ``num_identifiers``; ``num_false`` of them are none in all documents."""
+    """Calls by one graph with ``num_identifiers``; ``num_false`` of them are not identifiers in all documents."""
 
     num_identifiers: Annotated[int | None, COUNT] = optional()
     num_false: Annotated[int | None, COUNT] = optional()
@@ -228,8 +230,8 @@ class GraphShare(GraphCalls):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LowCost(Calls):
-    """Low-cost membership: the headline, by the share of the documents that the adversary has, and of an adversary who
-    has the training documents.
+    """Low-cost membership: the headline, the results by share of the documents that the adversary has, and the result
+    for an adversary who has the training documents.
     """
 
     by_graph_share: Annotated[list[GraphShare], PARTS]
@@ -238,7 +240,7 @@ class LowCost(Calls):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationSettings:
-    """How a causal model was let write."""
+    """Settings of the text generation of a causal model."""
 
     num_prompts: Annotated[int, SETTING]
     prefix_tokens: Annotated[int, SETTING]
@@ -250,7 +252,7 @@ class GenerationSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Continuations:
-    """Likeness of what a model writes to what the documents go on with, each from 0 to 1."""
+    """Similarity of generated continuations to those of the documents; each score is from 0 to 1."""
 
     bleu: Annotated[Estimate, OVER_INDIVIDUALS]
     rouge1: Annotated[Estimate, OVER_INDIVIDUALS]
@@ -260,20 +262,20 @@ class Continuations:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """Leakage of a causal model that writes by itself."""
+    """Leakage in text that a causal model generates."""
 
     settings: Annotated[GenerationSettings | None, PARTS] = optional()
     decoding: Annotated[str | None, NAME] = optional()
     num_prompts: Annotated[Sides, PARTS]
     excess: Annotated[dict[Part, Excess], PARTS]
-    #: Of held-out individuals' documents, and of members'.
+    #: Continuations of held-out individuals' documents, and of members' documents.
     heldout: Annotated[Continuations | None, PARTS] = optional()
     members: Annotated[Continuations | None, PARTS] = optional()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllOccurrences:
-    """Leakage of a masked model that was asked with every occurrence of a word in its window masked."""
+    """Leakage of a masked model that predicts a word with all its occurrences in the window masked."""
 
     privacy: Annotated[dict[Part, Privacy], PARTS]
     excess: Annotated[dict[Part, Excess], PARTS]

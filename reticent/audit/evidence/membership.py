@@ -40,7 +40,7 @@ class AttackedDocuments:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorstSubgroup:
-    """The subgroup whose members are most surely distinguishable, of ``num_groups`` that were tried."""
+    """The subgroup whose members are most clearly distinguishable, out of ``num_groups`` that were tested."""
 
     group: Annotated[str, NAME]
     num_groups: Annotated[int, TOTAL]
@@ -51,8 +51,8 @@ class WorstSubgroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredAttack:
-    """One attack on one model. ``control`` is the same attack on the base model, where it is compared by other models;
-    ``slope`` is RMIA's, fitted on a population; ``verdict`` and ``why`` are given by `validity.judged`."""
+    """One attack on one model. ``control`` is the same shadow attack on the base model, ``slope`` is RMIA's a, fitted
+    on a population, and `validity.judged` sets ``verdict`` and ``why``."""
 
     auc: Annotated[Estimate, OVER_INDIVIDUALS]
     documents: Annotated[AttackedDocuments | None, PARTS] = optional()
@@ -69,7 +69,7 @@ class MeasuredAttack:
     why: Annotated[str | None, NAME] = optional()
 
     def closed(self, raw: MeasuredAttack, cell: int) -> MeasuredAttack:
-        """No threshold that few individuals of a side pass, no rate of few members, no subgroup of few."""
+        """Withhold thresholds that few individuals of a side pass, rates over few members, and small subgroups."""
         if not are_enough(raw, cell):
             return self
         rates = None
@@ -79,14 +79,14 @@ class MeasuredAttack:
         return replace(self, roc=_without_few(raw, cell), tpr_at_fpr=rates, worst_subgroup=worst)
 
     def _named(self, rate: Estimate, cell: int) -> Estimate:
-        """The share of members that are named at a low false-positive rate."""
+        """The published form of the share of members found at a low false-positive rate."""
         return (rate.withheld(cell) if 0 < (rate.n or 0) < cell else rate).as_share(self.num_members, cell)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindAttack:
-    """One attack by the words of one kind: area, and share of members named at a false-positive rate of 1 %. Means over
-    the shadows, each the target once, are ``in_turn``.
+    """One attack by the words of one kind: the area, and the share of members found at a false-positive rate of 1 %.
+    Fields ``in_turn`` are means over the shadows, each of which is the target once.
     """
 
     auc: Annotated[Estimate, OVER_INDIVIDUALS]
@@ -97,7 +97,7 @@ class KindAttack:
     num_nonmembers: Annotated[int | None, COUNT]
 
     def closed(self, raw: KindAttack, cell: int) -> KindAttack:
-        """Nothing of few individuals of a side, and no rate of few members."""
+        """Withhold everything if a side has few individuals, and rates over few members."""
         if not are_enough(raw, cell):
             return replace(self, auc=self.auc.withheld(cell), auc_in_turn=None)
         tpr = raw.tpr and raw.tpr.as_share(raw.num_members, cell)
@@ -107,8 +107,8 @@ class KindAttack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindMembership:
-    """Membership by the words of one kind, which are ``share`` of all tokens: its attacks, and how far the shadows that
-    know an individual are from those that do not, in units of their spread: the mean, and of the most exposed tenth.
+    """Membership by the words of one kind, which make up ``share`` of all tokens: its attacks, and d', the distance
+    between in-shadows and out-shadows in units of their spread, for all individuals and for the most exposed tenth.
     """
 
     share: Annotated[float, TOTAL]
@@ -120,18 +120,18 @@ class KindMembership:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestAttack:
-    """The attack whose interval starts highest, with intervals of all that hold at once."""
+    """The attack whose interval starts highest, with simultaneous intervals of all attacks."""
 
     attack: Annotated[str, NAME]
     num_attacks: Annotated[int, TOTAL]
     auc: Annotated[Estimate, OVER_INDIVIDUALS]
-    #: Attack -> [low, high]; `ModelEvidence` puts back those of attacks that are published.
+    #: Attack -> [low, high]; `ModelEvidence` restores those of published attacks.
     intervals: Annotated[dict[str, list[float]] | None, TOGETHER] = optional()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blind:
-    """How well words alone, without any model, tell members from held-out individuals."""
+    """Area at which words alone, without any model, distinguish members from held-out individuals."""
 
     auc: Annotated[Estimate, OVER_INDIVIDUALS]
     num_members: Annotated[int | None, COUNT]
@@ -139,7 +139,7 @@ class Blind:
 
 
 def are_enough(measured: MeasuredAttack | WorstSubgroup | Blind | KindAttack, cell: int) -> bool:
-    """Return whether neither side is smaller than the small cell; a side that was closed is."""
+    """Return whether both sides have at least ``cell`` individuals; a withheld side counts as smaller."""
     return min(measured.num_members or 0, measured.num_nonmembers or 0) >= cell
 
 

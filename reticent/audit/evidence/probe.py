@@ -1,5 +1,4 @@
-"""Evidence of probes with individuals' own items (ProPILE): estimates over subjects, curves trimmed where they were
-made, and no item."""
+"""Evidence of probes with individuals' own items (ProPILE): estimates over subjects and trimmed curves, but no item."""
 
 from __future__ import annotations
 
@@ -42,7 +41,7 @@ class PairedTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Density:
-    """A density between the small cell's lowest and highest subject: its tails were left out where it was made."""
+    """A density between the small cell's lowest and highest subject; its tails were cut when it was made."""
 
     x: Annotated[list[float], TOTAL]
     y: Annotated[list[float], TOTAL]
@@ -50,7 +49,7 @@ class Density:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Densities:
-    """Of the true items' log-likelihoods, and of those of the null."""
+    """Densities of the log-likelihoods of the true items and of the null."""
 
     true: Annotated[Density, PARTS]
     null: Annotated[Density, PARTS]
@@ -58,7 +57,7 @@ class Densities:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LikelihoodComparison:
-    """True items against the null, which is another subject's item under the same prompt."""
+    """True items against the null, which is another subject's item with the same prompt."""
 
     true: Annotated[Estimate, OVER_INDIVIDUALS]
     null: Annotated[Estimate, OVER_INDIVIDUALS]
@@ -73,7 +72,7 @@ class LikelihoodComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExposureAt:
-    """Share of subjects whose item has a likelihood over 1/k, true and null, and the chance within k draws."""
+    """Share of subjects whose item has a likelihood over 1/k, true and null, and the probability within k draws."""
 
     k: Annotated[int, SETTING]
     true: Annotated[Estimate, OVER_INDIVIDUALS]
@@ -83,7 +82,7 @@ class ExposureAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByTemplates:
-    """The same with the first so many templates."""
+    """The same exposure with the first few templates only."""
 
     num_templates: Annotated[int, SETTING]
     exact_match: Annotated[Estimate, OVER_INDIVIDUALS]
@@ -93,7 +92,7 @@ class ByTemplates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldoutProbe:
-    """The same question, of held-out individuals."""
+    """The same probe of held-out individuals."""
 
     n: Annotated[int | None, COUNT]
     factor: Annotated[Estimate, OVER_INDIVIDUALS]
@@ -102,7 +101,7 @@ class HeldoutProbe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeResult:
-    """One model asked for one type of item at one level; ``withheld`` says why there is no number."""
+    """The probe of one model for one type of item at one level; ``withheld`` is the reason if there is no number."""
 
     target: Annotated[str, NAME]
     level: Annotated[str, SETTING]
@@ -123,7 +122,7 @@ class ProbeResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """The same questions before and after a soft prompt."""
+    """The same probes before and after a soft prompt."""
 
     n: Annotated[int | None, COUNT]
     likelihood_before: Annotated[Estimate, OVER_INDIVIDUALS]
@@ -143,7 +142,7 @@ class TransferRow(Comparison):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoftPromptRow(Comparison):
-    """One variant of a soft prompt; ``sweep`` names what differs from the first."""
+    """One variant of a soft prompt; ``sweep`` names the setting that differs from the first variant."""
 
     sweep: Annotated[str, SETTING]
     best_epoch: Annotated[int, SETTING]
@@ -165,7 +164,7 @@ class SoftPromptResult(SoftPromptRow):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbedModel:
-    """Every answer of one model."""
+    """All probes of one model."""
 
     name: Annotated[str, PATH]
     recipe: Annotated[str, PATH]
@@ -178,7 +177,7 @@ class ProbedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbedSubjects:
-    """How many subjects were asked for, and which types of items they have."""
+    """The number of probed subjects, and the types of items that they have."""
 
     num: Annotated[int | None, COUNT]
     types: Annotated[list[str], NAME]
@@ -186,7 +185,7 @@ class ProbedSubjects:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotAsked:
-    """A type of item for which no template asks."""
+    """A type of item without a template."""
 
     target: Annotated[str, NAME]
     level: Annotated[str, SETTING]

@@ -1,4 +1,4 @@
-"""Evidence of the verdict by risk (:mod:`reticent.audit.risk_verdict`): a row a model, a result a risk."""
+"""Evidence of the verdict by risk (:mod:`reticent.audit.risk_verdict`): one row for a model, one result for a risk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["ModelRisks", "RiskResult", "RiskTable"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiskResult:
-    """One risk of one model. ``what`` names the number that decides, and ``estimate`` is it, where it may leave."""
+    """One risk of one model. ``what`` names the deciding number; ``estimate`` is its value, if it may leave."""
 
     risk: Annotated[str, SETTING]
     relevant: Annotated[bool, SETTING]
@@ -27,7 +27,7 @@ class RiskResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRisks:
-    """The verdict on one model: the worst of its relevant risks, why, and what would change it."""
+    """The verdict on one model: the worst of its relevant risks, the reason, and the change that would improve it."""
 
     model: Annotated[str | None, NAME] = optional()
     recipe: Annotated[str, NAME]
@@ -41,9 +41,9 @@ class ModelRisks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiskTable:
-    """Every trained model at its last checkpoint; which thresholds were the institution's, and when they were fixed."""
+    """Every trained model at its last checkpoint, the origin of the thresholds, and the time when they were fixed."""
 
-    #: Whether the job has thresholds of its own; else they are those of this version.
+    #: Whether the job sets its own thresholds; otherwise they are the defaults of this version.
     own_thresholds: Annotated[bool, SETTING]
     fixed_before_training: Annotated[bool | None, SETTING] = optional()
     rows: Annotated[list[ModelRisks], PARTS]

@@ -1,8 +1,8 @@
 """Publication rules (definitions.md#publication): the published form of each field of the evidence, and `publish`.
 
 Every field of an evidence class carries one rule in its annotation (``Annotated[int, COUNT]``). Publication is closed
-by default: a field without a rule does not leave, and a field whose rule is `CURVE` or `TOGETHER` leaves only by the
-``closed`` method of its class, which sees the other fields that would give it away.
+by default: a field without a rule does not leave. A field whose rule is `CURVE` or `TOGETHER` leaves only through the
+``closed`` method of its class, which sees the other fields that could reveal it.
 
 Invariant: `publish` of published evidence changes nothing.
 """
@@ -37,22 +37,22 @@ __all__ = [
     "without_folders",
 ]
 
-#: Claims no report may make.
+#: Claims that no report may make.
 FORBIDDEN = ("anonymous", "anonymised", "anonymized", "gdpr compliant", "gdpr-compliant")
 
 Evidence = TypeVar("Evidence")
 
 
 class Rule(Protocol):
-    """Published form of the value of one field; ``cell`` is the smallest count that is published."""
+    """The published form of the value of one field; ``cell`` is the smallest published count."""
 
     def published(self, value: Any, cell: int) -> Any:
-        """Return the value as it may leave; None for nothing."""
+        """Return the publishable form of the value; None to withhold it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """A count of individuals, documents or identifiers: None from 1 to below the small cell."""
+    """A count of individuals, documents or identifiers: withheld (None) from 1 to the small cell - 1."""
 
     def published(self, value: Any, cell: int) -> Any:
         if isinstance(value, Mapping):
@@ -62,26 +62,26 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Evidence in a field, or a list or mapping of it: its own fields have rules."""
+    """Nested evidence, or a list or mapping of it: its own fields have rules."""
 
     def published(self, value: Any, cell: int) -> Any:
         if isinstance(value, Mapping):
             return {without_claims(key): self.published(part, cell) for key, part in value.items()}
         if isinstance(value, list | tuple):
             return type(value)(self.published(part, cell) for part in value)
-        # A value that is no evidence has no rule of its own, and is not published.
+        # A value that is not evidence has no rule of its own, so it is not published.
         return publish(value, cell) if is_dataclass(value) and not isinstance(value, type) else None
 
 
 class OverIndividuals(Parts):
-    """Estimates (or a mapping of them): closed where they are over fewer than the small cell."""
+    """An estimate (or a mapping of estimates): withheld if it is over fewer individuals than the small cell."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """A number over all tokens or words of a corpus or a training, or of a test: it is of no few individuals."""
+    """A number over all tokens or words of a corpus, a training or a test, which reveals no individual."""
 
     def published(self, value: Any, cell: int) -> Any:
         return value
@@ -89,7 +89,7 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A number or a word that was chosen before anything was measured, or that says how it was."""
+    """A number or a word that was chosen before the measurement, or that describes its method."""
 
     def published(self, value: Any, cell: int) -> Any:
         return without_claims(value)
@@ -97,7 +97,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A text that is no individual's: a name of the job, a label, a sentence of ours. It makes no claim."""
+    """A text that is not from a document: a name of the job, a label, a fixed sentence. It is cleared of claims."""
 
     def published(self, value: Any, cell: int) -> Any:
         return without_claims(value)
@@ -105,7 +105,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A name that may be a path: it keeps its last part. Folders are named after individuals and projects."""
+    """A name that may be a path. Only its last part is kept, because folders can be named after individuals."""
 
     def published(self, value: Any, cell: int) -> Any:
         return without_folders(without_claims(value))
@@ -113,7 +113,7 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of a job or a part of it: only those that are known by name leave, paths shortened, no seed."""
+    """The settings of a job or a part of it: only settings known by name leave, with shortened paths and no seed."""
 
     root: str = ""
 
@@ -124,7 +124,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Private:
-    """It does not leave."""
+    """A value that never leaves."""
 
     def published(self, value: Any, cell: int) -> None:
         return None
@@ -132,7 +132,7 @@ class Private:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Points of a distribution over individuals: without any, until the class puts back those that few do not show."""
+    """Points of a distribution over individuals. All are removed, until ``closed`` of the class restores safe ones."""
 
     def published(self, value: Any, cell: int) -> Any:
         return None if value is None else _emptied(value)
@@ -140,7 +140,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """Published form of a field that another would give away: nothing, until ``closed`` of the class restores it."""
+    """A field that other fields could reveal. It is withheld, until ``closed`` of the class restores it."""
 
     def published(self, value: Any, cell: int) -> None:
         return None
@@ -152,7 +152,7 @@ NAME, PATH, SETTINGS, PRIVATE, CURVE, TOGETHER = Name(), Path(), Settings(), Pri
 
 @cache
 def rules_of(cls: type) -> dict[str, Rule | None]:
-    """Return the rule of each field of an evidence class; None where its annotation has none."""
+    """Return the rule of each field of an evidence class; None if its annotation has none."""
     found: dict[str, Rule | None] = {}
     hints = get_type_hints(cls, include_extras=True)
     for field in fields(cls):
@@ -165,8 +165,13 @@ def rules_of(cls: type) -> dict[str, Rule | None]:
 def publish(evidence: Evidence, cell: int) -> Evidence:
     """Return published evidence: each field by its rule, then fields together by the method of their class.
 
-    A class whose fields give each other away has ``closed(self, raw, cell)``: ``self`` is what the rules left, ``raw``
-    the evidence before, and it returns what leaves.
+    A class whose fields could reveal each other has ``closed(self, raw, cell)``. ``self`` is the evidence after the
+    rules, ``raw`` the evidence before them, and the result is published.
+
+    Raises
+    ------
+    TypeError
+        ``evidence`` is not an evidence dataclass.
     """
     if not is_dataclass(evidence) or isinstance(evidence, type):
         raise TypeError(f"expected evidence, got {type(evidence).__name__}")
@@ -179,7 +184,7 @@ def publish(evidence: Evidence, cell: int) -> Evidence:
 
 
 def without_claims(value: Any) -> Any:
-    """Return names that users chose, however deep they lie, without the claims that no report may make."""
+    """Return a nested value whose texts have no claim that a report may not make."""
     if isinstance(value, Mapping):
         return {without_claims(key): without_claims(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -191,9 +196,9 @@ def without_claims(value: Any) -> Any:
 
 
 def without_folders(value: Any) -> Any:
-    """Return paths, however deep they lie, with their last part alone, however they begin.
+    """Return a nested value whose paths, absolute or relative, keep their last part alone.
 
-    A name on the hub looks like a relative path and is shortened like one.
+    A name on the hub looks like a relative path and is shortened in the same way.
     """
     if isinstance(value, Mapping):
         return {key: without_folders(part) for key, part in value.items()}

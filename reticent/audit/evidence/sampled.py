@@ -1,4 +1,4 @@
-"""Evidence of a sample that annotators read: the share of identifiers that detectors find, and how many they leave."""
+"""Evidence of an annotated sample: the share of identifiers that detectors find, and the number that they miss."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["Agreement", "SampledIdentifiers", "SampledRecall"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampledIdentifiers:
-    """Identifiers of one category, or all: each is counted wherever it stands.
+    """Identifiers of one category, or of all categories; every mention counts.
 
-    ``recall`` is the share that detection protects whole, ``unprotected`` the number that it does not, both of all
-    documents of the run. The last two count individuals of the sample with one that is not protected, and with one that
-    is.
+    ``recall`` is the share that detection protects whole, ``unprotected`` the number that it does not, both over all
+    documents of the run. The last two fields count individuals of the sample with an unprotected identifier, and with
+    a protected one.
     """
 
     marked: Annotated[int | None, COUNT]
@@ -29,18 +29,17 @@ class SampledIdentifiers:
     individuals_found: Annotated[int | None, PRIVATE]
 
     def closed(self, raw: SampledIdentifiers, cell: int) -> SampledIdentifiers:
-        """Only bounds where few individuals have one that is missed, or few one that is found."""
-        if self.recall.value is None:  # over few individuals, or nothing
+        """Replace exact numbers by bounds if few individuals have a missed identifier, or few have a found one."""
+        if self.recall.value is None:  # withheld, or nothing was measured
             return replace(self, unprotected=self.unprotected.withheld(cell)) if raw.recall.n else self
         return self.bounds_of(raw) if raw.is_few(cell) else self
 
     def is_few(self, cell: int) -> bool:
-        """Whether the exact numbers would be of few individuals; never once they are published."""
+        """Whether the exact numbers describe few individuals; always false for published evidence."""
         return any(0 < (count or 0) < cell for count in (self.individuals_missed, self.individuals_found))
 
     def bounds_of(self, raw: SampledIdentifiers) -> SampledIdentifiers:
-        """Return this with the bounds of exact numbers alone, rounded outwards, as an exact bound could be solved for
-        the numbers."""
+        """Return bounds alone, rounded outwards, because the exact numbers could be solved from exact bounds."""
         most = _rounded_up(raw.unprotected.high or 0.0)
         if (raw.recall.value or 0.0) < 0.5:
             recall = self.recall.bounded(math.ceil((raw.recall.high or 0.0) * 100) / 100, "below")
@@ -52,7 +51,7 @@ class SampledIdentifiers:
 
 
 def _rounded_up(value: float) -> float:
-    """A number rounded up to two digits.
+    """A number rounded up to two significant digits.
 
     >>> [_rounded_up(value) for value in (0.0, 7.2, 431.0, 12901.0)]
     [0.0, 8.0, 440.0, 13000.0]
@@ -63,8 +62,8 @@ def _rounded_up(value: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """How far two annotators agree: on spans (2 · common / all of both), equal ones and overlapping ones of one
-    category; and on the category of each word, Cohen's kappa and Krippendorff's alpha."""
+    """Agreement of two annotators: on spans (2 · common / all of both), equal or overlapping with the same category;
+    and on the category of each word, by Cohen's kappa and Krippendorff's alpha."""
 
     exact: Annotated[Estimate, OVER_INDIVIDUALS]
     partial: Annotated[Estimate, OVER_INDIVIDUALS]
@@ -74,7 +73,7 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampledRecall:
-    """Recall in a sample of documents, weighted back to the ``corpus_documents`` that it was drawn from."""
+    """Recall in a sample of documents, weighted to the ``corpus_documents`` that the sample was drawn from."""
 
     documents: Annotated[int, TOTAL]
     corpus_documents: Annotated[int, TOTAL]
@@ -86,8 +85,9 @@ class SampledRecall:
     agreement: Annotated[Agreement | None, PARTS] = optional()
 
     def closed(self, raw: SampledRecall, cell: int) -> SampledRecall:
-        """Categories add up to all: those of few individuals are bounded together with the next larger ones, so that
-        what all have less the others is not of few; where there are no such, all has a bound alone."""
+        """Replace numbers over few individuals by bounds. The categories add up to the overall number, so small
+        categories are bounded together with the next larger ones: the overall number minus the exact ones then
+        describes more than a few individuals. If there are no larger ones, the overall number is a bound too."""
         few = [name for name, row in raw.categories.items() if row.is_few(cell) or _is_withheld(row, cell)]
         if not few:
             return self
@@ -111,5 +111,5 @@ class SampledRecall:
 
 
 def _is_withheld(row: SampledIdentifiers, cell: int) -> bool:
-    """Whether a category of the sample is over so few individuals that nothing of it is published."""
+    """Whether a category has so few individuals in the sample that none of its numbers is published."""
     return row.individuals_missed is not None and 0 < (row.recall.n or 0) < cell

@@ -1,7 +1,7 @@
-"""The settings of a job that a report shows: those that are known here by name. The others are counted, not shown.
+"""The settings of a job that a report shows: only those listed here by name. The others are counted, not shown.
 
-Seeds are known and never shown: the sides, and the coins of canaries, are functions of seed and ids, so a reader with
-both would know the members. The seeds of trainings go too, as the job's is often one of them.
+Seeds are never shown. The split and the inclusion of canaries are functions of seed and ids, so a reader who has both
+would know the members. The seeds of trainings are left out too, because one of them is often the job's seed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DP = (
     "unit target_epsilon noise_multiplier target_delta max_grad_norm max_documents clipping sample_rate "
     "max_physical_batch_size accountant budget_epsilon budget_delta budget_file"
 )
-#: Dotted name of a section -> the names in it that are shown. A ``*`` stands for any one name: a recipe, a label.
+#: Dotted name of a section -> the names in it that are shown. A ``*`` matches any single name: a recipe, a label.
 #: Items of a list have the name of the list.
 PUBLISHED_SETTINGS: Mapping[str, frozenset[str]] = {
     section: frozenset(names.split())
@@ -74,12 +74,12 @@ PUBLISHED_SETTINGS: Mapping[str, frozenset[str]] = {
         "select_by eval_every patience",
     }.items()
 }
-#: Settings that are known and not shown, beside the seeds: they may hold an individual's words, or name a file of them.
+#: Settings besides seeds that are never shown: they may contain an individual's words, or name a file that does.
 PRIVATE_SETTINGS = frozenset({"detect.spacy.patterns", "detect.eds.components", "probe.subjects", "probe.templates"})
 
 
 def names_a_seed(key: str) -> bool:
-    """Return whether a key names a seed or several.
+    """Return whether a key names one or several seeds.
 
     >>> [names_a_seed(key) for key in ("seed", "data_seed", "seeds", "seeded")]
     [True, True, True, False]
@@ -88,7 +88,7 @@ def names_a_seed(key: str) -> bool:
 
 
 def published_settings(settings: Any, root: str = "") -> tuple[Any, int]:
-    """Return the settings that are known by name, and how many were left out because they are not.
+    """Return the settings that are listed by name, and the number of those that are not.
 
     >>> published_settings({"seed": 7, "dedup": {"mode": "off", "folder": "/home/a"}})
     ({'dedup': {'mode': 'off'}}, 1)
@@ -112,7 +112,7 @@ def published_settings(settings: Any, root: str = "") -> tuple[Any, int]:
 
 
 def _known(section: str) -> frozenset[str]:
-    """The names that are shown of a section, itself known or matched by one with ``*``."""
+    """The published names of a section, which is listed by its own name or matched by a ``*``."""
     if section in PUBLISHED_SETTINGS:
         return PUBLISHED_SETTINGS[section]
     parent, _, _ = section.rpartition(".")

@@ -1,6 +1,6 @@
-"""Evidence of the attack on a tagger: pairs of a name that it was trained on and one that it was not.
+"""Evidence of the attack on a tagger, over pairs of a name from its training set and a name that is not in it.
 
-It stays in the folder of the attack: numbers without an interval are private.
+The evidence stays in the folder of the attack, and numbers without an interval are private.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairRates:
-    """Accuracy of the pairs, and the adversarial advantage: of pairs, TPR - FPR is 2 · accuracy - 1."""
+    """Accuracy over the pairs, and the adversarial advantage, which for pairs is TPR - FPR = 2 · accuracy - 1."""
 
     accuracy: Annotated[Estimate, OVER_INDIVIDUALS]
     advantage: Annotated[Estimate, OVER_INDIVIDUALS]
@@ -38,14 +38,14 @@ class PairRates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlindRates(PairRates):
-    """The same without the model, by what the names look like."""
+    """The same without the model, from the length and frequency of the names."""
 
     auc: Annotated[float, PRIVATE]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptRates(PairRates):
-    """The same by the scores of one prompt, and where members stand in the list of all names."""
+    """The same by the scores of one prompt, and the rank of members in the list of all names."""
 
     average_precision: Annotated[Estimate, OVER_INDIVIDUALS]
     auc: Annotated[float, PRIVATE]
@@ -56,7 +56,7 @@ class PromptRates(PairRates):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coin:
-    """Accuracy of a coin: the expected one, and that of one drawn for each pair."""
+    """Accuracy of a random choice: the expected value, and that of one random draw for each pair."""
 
     expected: Annotated[float, SETTING]
     drawn: Annotated[float, TOTAL]
@@ -64,7 +64,7 @@ class Coin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankedRocs:
-    """ROC curves of the list by mean and maximum over the prompts, and without the model."""
+    """ROC curves of the list ranked by mean and by maximum over the prompts, and without the model."""
 
     mean: Annotated[Roc, PARTS]
     maximum: Annotated[Roc, PARTS]
@@ -86,7 +86,7 @@ class RankedList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaggerSide:
-    """Everything that is measured on the development or the test pairs."""
+    """All measurements on the development pairs or on the test pairs."""
 
     pairs: Annotated[int | None, COUNT]
     pairwise: Annotated[dict[str, PairRates], PARTS]
@@ -100,12 +100,12 @@ class TaggerSide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatesByMentions:
-    """Members that are mentioned from ``low`` to ``high`` times; None: or more often. Of few names there is no more
-    than that they are few."""
+    """Members that are mentioned from ``low`` to ``high`` times (None: no upper limit). A group of few names has no
+    numbers."""
 
     low: Annotated[int, SETTING]
     high: Annotated[int | None, SETTING] = nullable()
-    #: Their number, or "under 5", as it is said where it is measured.
+    #: The number of names, or "under 5"; a small number is already withheld where it is measured.
     names: Annotated[int | str, TOTAL]
     score: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
     accuracy: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
@@ -114,8 +114,8 @@ class RatesByMentions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaggerChoices(PairRates):
-    """The choices of the development pairs, measured on the test pairs. ``excess`` is what the tagger adds to what the
-    names alone give away; only that counts where the two kinds are not ``matched``."""
+    """Choices made on the development pairs and measured on the test pairs. ``excess`` is the gain of the tagger over
+    the names alone. If the two kinds of names are not ``matched``, only ``excess`` is meaningful."""
 
     pairwise: Annotated[str, SETTING]
     blind_advantage: Annotated[Estimate, OVER_INDIVIDUALS]
@@ -130,7 +130,7 @@ class TaggerChoices(PairRates):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaggerPrompt:
-    """A text that the names were put in."""
+    """A text into which the names were inserted."""
 
     text: Annotated[str, NAME]
     utterance: Annotated[str, SETTING]
@@ -139,7 +139,7 @@ class TaggerPrompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaggerEvidence:
-    """Every number of the attack on one tagger; ``names`` counts what was kept and left out."""
+    """All numbers of the attack on one tagger; ``names`` counts the names that were kept and left out."""
 
     prompts: Annotated[list[TaggerPrompt], PARTS]
     names: Annotated[dict[str, int], COUNT]

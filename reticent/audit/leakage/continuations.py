@@ -1,8 +1,8 @@
-"""BLEU and ROUGE of what a causal model writes against what the documents go on with (definitions.md#utility).
+"""BLEU and ROUGE of a causal model's continuations against those of the documents (definitions.md#utility).
 
-BLEU is that of sacrebleu, over all continuations of a side together (exponential smoothing, tokenised as "13a"), on a
-scale from 0 to 1; ROUGE-1, -2 and -L are F-measures of rouge-score, means over continuations. ROUGE's own tokens are
-ASCII letters and digits alone; here they are runs of letters and digits of any script, case folded.
+BLEU is computed by sacrebleu over all continuations of a side together (tokenizer "13a", exponential smoothing), on a
+scale from 0 to 1. ROUGE-1, -2 and -L are F-measures of rouge-score, as means over continuations. rouge-score's own
+tokenizer keeps ASCII letters and digits only; here tokens are runs of letters and digits of any script, case folded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from reticent.audit.stats.statistics import Bootstrap, iter_resamples, ratio_est
 
 __all__ = ["bleu_counts", "bleu_of", "continuations", "rouge_scores"]
 
-#: Longest n-gram of BLEU, and the columns of its counts: found, there are, length of the text, of the reference.
+#: Longest n-gram of BLEU, and the columns of its counts: matches, n-grams, length of the text, length of the reference.
 MAX_ORDER = 4
 ROUGE = ("rouge1", "rouge2", "rougeL")
 _TAILS = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
@@ -47,7 +47,7 @@ def bleu_counts(texts: Sequence[str], references: Sequence[Sequence[str]], *, to
 def bleu_of(counts: np.ndarray, *, smoothing: bool = True) -> np.ndarray:
     """Return BLEU, 0 to 1, of sums of counts: float64, one a row.
 
-    An order in which nothing was found is smoothed as sacrebleu does by default: 1/2, 1/4, … of one found.
+    An order without a match is smoothed as by default in sacrebleu: it counts as 1/2, 1/4, … of a match.
     """
     found, total = counts[:, :MAX_ORDER], counts[:, MAX_ORDER : 2 * MAX_ORDER]
     length, reference = counts[:, -2], counts[:, -1]
@@ -73,7 +73,7 @@ def rouge_scores(texts: Sequence[str], references: Sequence[str]) -> np.ndarray:
 def continuations(
     texts: Sequence[str], references: Sequence[str], individuals: np.ndarray, **bootstrap: Unpack[Bootstrap]
 ) -> Continuations:
-    """Return BLEU and ROUGE of texts against what the documents go on with, intervals clustered by individual.
+    """Return BLEU and ROUGE of texts against the documents' own continuations, with intervals clustered by individual.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Identifiers in text that a causal model generates (definitions.md#leakage): the second half of the Privacy metric.
 
-The model continues the beginnings of documents of both sides. An identifier counts as leaked where it is written
-anywhere, but not where the beginning it was given holds it: repeating what was said is no leak. The same identifiers
-of members and held-out individuals are counted, so that what such documents hold in general cancels.
+The model continues the beginnings of documents of both sides. An identifier counts as leaked if a continuation contains
+it and its prompt does not: repeating the prompt is not a leak. The same identifiers are counted for members and
+held-out individuals, so identifiers that are common in such documents cancel.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ __all__ = ["GenerationConfig", "draw_prompts", "generated_leakage", "newly_writt
 def draw_prompts(store: TokenStore, members: np.ndarray, config: GenerationConfig, seed: int) -> np.ndarray:
     """Return documents that are longer than a prompt, up to ``num_prompts`` of the larger side, int64, ascending.
 
-    Of both sides the same share is drawn: a document's beginning draws out its own words, and rates are over all,
-    so a side that is asked more densely would seem to leak more.
+    The same share of both sides is drawn. The beginning of a document tends to elicit its own words, and rates are over
+    all identifiers, so a side with more prompts per document would seem to leak more.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def newly_written(
     table: SurfaceTable,
     tokenizer: PreTrainedTokenizerFast,
 ) -> np.ndarray:
-    """Return which identifiers were written in a continuation whose prompt does not hold them: bool, by number.
+    """Return the identifiers that occur in a continuation whose prompt does not contain them: bool, by number.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def newly_written(
 def _spelled(
     rows: list[list[int]], identifiers: Identifiers, table: SurfaceTable, tokenizer: PreTrainedTokenizerFast
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Identifiers in rows of ids, whose words are cut as those of documents are, and the row of each."""
+    """Identifiers in rows of ids, split into words like documents, and the row of each."""
     from reticent import _rust
 
     texts = pa.array(tokenizer.backend_tokenizer.decode_batch(rows, skip_special_tokens=True), pa.large_string())
@@ -105,7 +105,7 @@ def generated_leakage(
 
     Parameters
     ----------
-    identifiers : of the store, of surfaces that ``table`` numbers
+    identifiers : identifiers of the store, over the surfaces that ``table`` numbers
 
     Cost: at most 2 x num_prompts x num_samples continuations of num_tokens tokens.
     """
@@ -145,7 +145,7 @@ def _continued(
     tokenizer: PreTrainedTokenizerFast,
     **bootstrap: Unpack[Bootstrap],
 ) -> Continuations:
-    """BLEU and ROUGE of one side's continuations against as many tokens of the documents themselves."""
+    """BLEU and ROUGE of one side's continuations against the same number of tokens of the documents themselves."""
     first = store.doc_offsets[documents] + config.prefix_tokens
     end = np.minimum(first + config.num_tokens, store.doc_offsets[documents + 1])
     chosen = np.flatnonzero(side)

@@ -1,15 +1,15 @@
-"""The identifiers of documents as leaks are counted (definitions.md#leakage), and the places where they stand.
+"""The identifiers whose leaks are counted (definitions.md#leakage), and their occurrences in the documents.
 
-An *indirect* identifier is an n-gram that fewer than k units use while k or more use each shorter part of it, where
-words are equal when their coarse surfaces are: support is counted here as leaks are matched. So no case variant of a
-common word is one, although it is protected. A *direct* identifier is the surface of a word in a direct span, unless k
-units or more use that surface outside of direct spans ("de" of a street). Both are of words and n-grams up to any n,
-whatever n a model was protected with.
+An *indirect* identifier is an n-gram that fewer than k units use, while k or more use each shorter part of it. Words
+are equal here if their coarse surfaces are, because predictions are matched in this way. So a case variant of a common
+word is not an identifier, although it is protected. A *direct* identifier is the surface of a word in a direct span,
+unless k units or more use that surface outside of direct spans ("de" in a street name). Identifiers are measured up to
+any length, independent of the n of a model's protection.
 
-Invariant: identity is exact. A word is its surface, an n-gram the pair of its two (n-1)-grams; no hash stands for one.
+Invariant: identity is exact. A word is its surface, and an n-gram is the pair of its two (n-1)-grams, never a hash.
 
-Costs: 16 bytes a word and length while `Identifiers` is made, which sorts the words once a length; looking predictions
-up is a binary search a word and length.
+Cost: `Identifiers` takes 16 bytes for each word and length while it is made, and sorts the words once for each length.
+A look-up of predictions is a binary search for each word and length.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from reticent.engine.schema import DIRECT, INDIRECT
 
 __all__ = ["PART_FLAGS", "Context", "Identifiers", "Predicted", "continues"]
 
-#: Flag bits of each part of the identifiers.
+#: The flag bits of each part of the identifiers.
 PART_FLAGS: dict[Part, int] = {"both": DIRECT | INDIRECT, "direct": DIRECT, "indirect": INDIRECT}
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The context given to a model when it predicted a word: its window, less the words that it could not see.
+    """The context of a model when it predicts a word: the window of the word, without the words that are hidden.
 
     Attributes
     ----------
     windows : int array, shape (S,), the window of each word
     folds : int array, shape (S,), or None
-        Of a masked model: the pass in which each word is masked, with all other words of its fold. None of a causal
-        model, which sees the words before.
+        For a masked model, the pass in which each word is masked, together with all other words of its fold. None for a
+        causal model, which sees the words before.
     """
 
     windows: np.ndarray
@@ -48,13 +48,13 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """Which identifiers were predicted, by their numbers, and which words were predicted in their own place.
+    """The identifiers that were predicted, by number, and the occurrences that were predicted at their own position.
 
     Attributes
     ----------
     anywhere : bool array, shape (num_identifiers,)
     unseen : bool array, shape (num_identifiers,), or None
-        Predicted somewhere where the context given did not hold it; None where no context is known.
+        Predicted at a position whose context does not contain it; None if contexts are unknown.
     in_place : bool array, shape (occurrences,), or None
     """
 
@@ -65,7 +65,7 @@ class Predicted:
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """N-grams of one length: their keys, ascending; which are shared; the number of an identifier, -1 of no one."""
+    """N-grams of one length: their keys, ascending; whether each is shared; its number as an identifier, or -1."""
 
     keys: np.ndarray
     is_shared: np.ndarray
@@ -73,9 +73,9 @@ class _Level:
 
 
 def continues(words: Words) -> np.ndarray:
-    """Return of each word whether it follows the one before it in its document, bool (S,).
+    """Return whether each word directly follows the word before it in the same document, bool (S,).
 
-    It does not where a word between them has no token of its own.
+    It does not if a word without a token of its own lies between them.
     """
     following = np.zeros(len(words), dtype=bool)
     following[1:] = words.documents[1:] == words.documents[:-1]
@@ -85,26 +85,27 @@ def continues(words: Words) -> np.ndarray:
 
 
 class Identifiers:
-    """The identifiers of some words: an entry an occurrence, by length and then by place.
+    """The identifiers of some words, one entry for each occurrence, sorted by length and then by position.
 
     Parameters
     ----------
-    words : of the documents, flagged by protection
-    surfaces : int64 array, shape (S,)
+    words : words of the documents, with the flags of the protection
+    surfaces : int64 array, shape (S,), the surface number of each word
     k, n : an n-gram of at most ``n`` words that fewer than ``k`` units use is an indirect identifier
-    max_n : longest n-gram that is measured; those over ``n`` stand in no headline
-    units : array by individual code, or None: support counts individuals
+    max_n : longest measured n-gram; n-grams over ``n`` do not count in the headline
+    units : integer array by individual code, the household of each individual; None: support counts individuals
     held : bool array, shape (S,), or None
-        Words whose documents supports are counted on; None for all.
-    owners_of_all : whether an identifier of the documents held is looked for in all documents; False: in those held
+        Words of the documents on which support is counted; None for all.
+    owners_of_all : whether identifiers of the documents held are searched in all documents (True) or in those held
 
     Attributes
     ----------
     num : number of identifiers; they are numbered from 0
     places, lengths, numbers, flags : arrays, shape (occurrences,)
-        First word, number of words, identifier, and `DIRECT` or `INDIRECT`, of each occurrence.
-    individuals : array, shape (occurrences,)
-    num_common : part -> surfaces or n-grams that are protected and are no identifier, as k units or more use them
+        First word, number of words, identifier number, and `DIRECT` or `INDIRECT` of each occurrence.
+    individuals : array, shape (occurrences,), the individual of each occurrence
+    num_common : part -> number of surfaces or n-grams that are protected, but are not identifiers because k units or
+        more use them
     """
 
     def __init__(
@@ -171,7 +172,7 @@ class Identifiers:
         self.individuals = self.words.individuals[self.places]
 
     def _num_common_ngrams(self, counted: np.ndarray) -> int:
-        """Distinct n-grams that are protected as shortest identifying ones and are no identifiers here."""
+        """Number of distinct n-grams that are protected as minimal identifying ones, but are not identifiers here."""
         following, total = continues(self.words), 0
         for n in range(1, self.n + 1):
             starts = np.flatnonzero((self.words.ngram_starts >> (n - 1) & 1).astype(bool) & counted)
@@ -186,12 +187,12 @@ class Identifiers:
         return total
 
     def find(self, surfaces: np.ndarray, following: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return where words spell identifiers: first words, numbers of identifiers and their lengths.
+        """Return the occurrences of identifiers in a sequence of words: first words, identifier numbers and lengths.
 
         Parameters
         ----------
-        surfaces : int64 array, shape (P,), numbered as those of the documents are
-        following : bool array, shape (P,), whether a word follows the one before it
+        surfaces : int64 array, shape (P,), with the numbers of the documents' surfaces
+        following : bool array, shape (P,), whether a word directly follows the word before it
         """
         known = np.where(surfaces < len(self.is_direct), surfaces, NO_SURFACE)
         places, numbers, lengths = [], [], []
@@ -221,14 +222,14 @@ class Identifiers:
         context: Context | None = None,
         own: np.ndarray | None = None,
     ) -> Predicted:
-        """Return which identifiers a model predicted in some word of the documents that were scored.
+        """Return the identifiers that a model predicted somewhere in the scored documents.
 
         Parameters
         ----------
-        predicted, true : int64 arrays, shape (P,), of the words scored
-        words : the words scored
-        context : what the model was given, or None
-        own : bool array, shape (P,): words scored that are the words of these identifiers, in order; None: all
+        predicted, true : int64 arrays, shape (P,), predicted and true surface of each scored word
+        words : the scored words
+        context : the contexts of the predictions, or None
+        own : bool array, shape (P,), the scored words that are the words of these identifiers, in order; None: all
         """
         following = continues(words)
         places, numbers, lengths = self.find(predicted, following)
@@ -247,14 +248,14 @@ class Identifiers:
         return Predicted(anywhere, unseen, in_place)
 
     def parts(self) -> Iterator[tuple[Part, np.ndarray]]:
-        """Yield the parts of the headline ("both", "direct", "indirect"), and which occurrences belong to each."""
+        """Yield the parts of the headline ("both", "direct", "indirect"), with a mask of the occurrences of each."""
         within = self.lengths <= self.n
         for part, bits in PART_FLAGS.items():
             yield part, ((self.flags & bits) != 0) & within
 
 
 def _supports(values: np.ndarray, units: np.ndarray, num_values: int) -> np.ndarray:
-    """Number of distinct units of each value from 0 to ``num_values``; values below 0 do not count."""
+    """Number of distinct units of each value below ``num_values``; negative values do not count."""
     known = values >= 0
     size = int(units.max(initial=0)) + 1
     pairs = np.sort(values[known].astype(np.int64) * size + units[known])
@@ -262,7 +263,7 @@ def _supports(values: np.ndarray, units: np.ndarray, num_values: int) -> np.ndar
 
 
 def _pairs(ids: np.ndarray, level: _Level, following: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Places where two shared (n-1)-grams overlap, and the two as one number."""
+    """Positions where two shared (n-1)-grams overlap, and the key of the pair."""
     shared = np.zeros(len(ids), dtype=bool)
     shared[ids >= 0] = level.is_shared[ids[ids >= 0]]
     both = shared[:-1] & shared[1:]
@@ -279,10 +280,11 @@ def _in_context(
     held: tuple[np.ndarray, np.ndarray, np.ndarray],
     context: Context,
 ) -> np.ndarray:
-    """Whether the context in which identifiers were predicted held them, bool, one entry a prediction.
+    """Whether the context of each predicted identifier contains it, bool, one entry for each prediction.
 
-    A causal model is given the words before. A masked one is given the words of its window that are not masked in the
-    same pass; of n-grams (n >= 2), whose words are predicted in several passes, those that do not meet the place.
+    The context of a causal model is the words before. The context of a masked model is the words of its window that are
+    not masked in the same pass. The words of an n-gram (n >= 2) are predicted in several passes, so its context is the
+    words of the window outside the n-gram.
     """
     if not len(held[0]) or not len(places):
         return np.zeros(len(places), dtype=bool)
@@ -298,7 +300,7 @@ def _in_context(
     if context.folds is None:
         return before
     behind = stands & (at[np.maximum(end - 1, 0)] >= places + lengths)
-    # Of words: how many of those in the window are masked in the same pass?
+    # For single words: how many occurrences in the window are masked in the same pass?
     num_folds = int(context.folds.max(initial=0)) + 1
     masked = np.sort(keys * num_folds + context.folds[at])
     own = wanted * num_folds + context.folds[places]

@@ -1,15 +1,14 @@
-"""Leakage: which identifiers a model predicts (definitions.md#leakage).
+"""Leakage: the identifiers that a model predicts (definitions.md#leakage).
 
-A prediction counts wherever it appears: in any words of any document that was scored. The questions are asked of the
-same integers:
+A prediction counts wherever it appears, at any words of any scored document. Two measures use it:
 
-- **Privacy** [@boutet2025]: of the members' identifiers, which share is never predicted?
-- **Excess leakage**: the rate of members minus that of held-out individuals. Here identifiers are those of both
-  sides' documents together, so that nothing but membership tells the two apart: which side an individual is on was
-  drawn before anything was counted.
+- **Privacy** [@boutet2025]: the share of the members' identifiers that is never predicted.
+- **Excess leakage**: the rate of members minus the rate of held-out individuals. The identifiers are those of both
+  sides' documents together, and the sides were drawn before anything was counted. So the two rates differ in membership
+  alone.
 
-:class:`reticent.audit.leakage.identifiers.Identifiers` says what an identifier is. One that several individuals share
-is split evenly among them, so that individuals add up to identifiers.
+:class:`reticent.audit.leakage.identifiers.Identifiers` defines an identifier. An identifier that several individuals
+share is split evenly among them, so the individuals' shares add up to the number of identifiers.
 """
 
 from __future__ import annotations
@@ -46,15 +45,15 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class _Ownership:
-    """Identifiers and who has them: one entry for each (individual, identifier) pair."""
+    """Identifiers and their owners: one entry for each (individual, identifier) pair."""
 
     individuals: np.ndarray
     identifiers: np.ndarray
 
     def per_individual(self, codes: np.ndarray, leaked: np.ndarray) -> Counts:
-        """(leaked, all) identifiers of each individual, shared ones split evenly among their owners.
+        """(leaked, all) identifiers of each individual; shared identifiers are split evenly among their owners.
 
-        ``leaked`` (bool) is by the number of an identifier.
+        ``leaked`` is a bool array by identifier number.
         """
         if len(self.identifiers) == 0:
             return np.zeros(len(codes)), np.zeros(len(codes))
@@ -67,7 +66,7 @@ class _Ownership:
 
 def _own(identifiers: Identifiers, chosen: np.ndarray) -> _Ownership:
     """Pairs of the chosen occurrences (bool)."""
-    # A pair as one number: NumPy sorts numbers ten times faster than rows.
+    # A pair is packed into one number, because NumPy sorts numbers ten times faster than rows.
     size = max(identifiers.num, 1)
     pairs = np.sort(identifiers.individuals[chosen].astype(np.int64) * size + identifiers.numbers[chosen])
     owners, owned = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], size)
@@ -77,22 +76,23 @@ def _own(identifiers: Identifiers, chosen: np.ndarray) -> _Ownership:
 def privacy(identifiers: Identifiers, found: Predicted, **bootstrap: Unpack[Bootstrap]) -> dict[Part, Privacy]:
     """Return Privacy = 1 - leak rate for direct, indirect and both, at the three levels.
 
-    A prediction counts wherever it appears, at every level: *types* are the distinct identifiers, *occurrences* the
-    places that hold one, *individuals* those who have one, leaked when at least one of theirs is predicted.
-    ``in_place`` is the share of the occurrences that are not predicted in their own words; ``unseen`` is the share of
-    the types that are not predicted where the context given did not hold them.
+    A prediction counts wherever it appears, at every level. *Types* are the distinct identifiers, *occurrences* their
+    places, and *individuals* their owners, who count as leaked if at least one of their identifiers is predicted.
+    ``in_place`` is the share of occurrences that are not predicted at their own position. ``unseen`` is the share of
+    types that are never predicted at a position whose context does not contain them.
 
     Parameters
     ----------
-    identifiers : of the members' documents, as training was flagged; those of at most `Identifiers.n` words count
-    found : what was predicted of them, in any scored document
+    identifiers : identifiers of the members' documents, with the flags of training; those of at most `Identifiers.n`
+        words count
+    found : their predictions in all scored documents
 
     Returns
     -------
     dict
-        Words with an unknown token cannot be predicted, so they would only flatter the model: they are counted apart
-        (``num_unpredictable``) and in nothing else. So are surfaces that are protected and identify no one as leaks
-        are matched (``num_common``).
+        By part. Words with an unknown token cannot be predicted and would raise Privacy, so they are counted in
+        ``num_unpredictable`` and nowhere else. Protected surfaces that are not identifiers under the coarse surface are
+        counted in ``num_common`` and nowhere else.
     """
     words = identifiers.words
     codes = np.unique(words.individuals)
@@ -119,14 +119,14 @@ def privacy(identifiers: Identifiers, found: Predicted, **bootstrap: Unpack[Boot
             num_identifiers=len(distinct),
             num_leaked=int(found.anywhere[distinct].sum()),
             num_leaked_unseen=None if unseen is None else int(unseen[distinct].sum()),
-            num_common=identifiers.num_common.get(part),  # of both it would be the sum, which gives a small one away
+            num_common=identifiers.num_common.get(part),  # none for "both": the sum would reveal a small part
             num_unpredictable=_num_unpredictable(identifiers, part),
         )
     return result
 
 
 def _num_unpredictable(identifiers: Identifiers, part: Part) -> int:
-    """Protected words that hold an unknown token."""
+    """Number of protected words that contain an unknown token."""
     return int(
         np.count_nonzero(((identifiers.words.flags & PART_FLAGS[part]) != 0) & (identifiers.surfaces == NO_SURFACE))
     )
@@ -135,7 +135,7 @@ def _num_unpredictable(identifiers: Identifiers, part: Part) -> int:
 def privacy_by_n(identifiers: Identifiers, found: Predicted, **bootstrap: Unpack[Bootstrap]) -> dict[str, NgramPrivacy]:
     """Return Privacy over the minimal identifying n-grams, for each n that occurs, up to `Identifiers.max_n`.
 
-    An n-gram is predicted when its n words are predicted in n neighbouring words of one document, anywhere.
+    An n-gram counts as predicted if its n words are predicted at n neighbouring words of any document.
     """
     codes = np.unique(identifiers.words.individuals)
     result = {}
@@ -163,18 +163,19 @@ def privacy_by_category(
     names: Sequence[str],
     **bootstrap: Unpack[Bootstrap],
 ) -> dict[str, CategoryPrivacy]:
-    """Return Privacy of the members' direct identifiers, and their excess over held-out individuals', by category.
+    """Return Privacy of the members' direct identifiers and the excess over held-out individuals, by category.
 
     Parameters
     ----------
-    identifiers : of both sides; leaked : bool array by number of an identifier
-    is_member : bool array, shape (S,), of each word
-    categories : integer array, shape (S,), numbers of ``names``
+    identifiers : identifiers of both sides' documents
+    leaked : bool array by identifier number
+    is_member : bool array, shape (S,), of each word's individual
+    categories : integer array, shape (S,), the category of each word, as an index of ``names``
 
     Returns
     -------
     dict
-        By category; those that no member has are left out. The counts are of the members.
+        By category. Categories that no member has are left out. Counts are over the members.
     """
     result = {}
     words = identifiers.words
@@ -207,8 +208,8 @@ def excess_leakage(
 
     Parameters
     ----------
-    identifiers : of both sides' documents together
-    leaked : bool array by number of an identifier
+    identifiers : identifiers of both sides' documents together
+    leaked : bool array by identifier number
     is_member : bool array, shape (S,), of each word's individual
     """
     return {
@@ -224,11 +225,12 @@ def excess_over_base(
     is_member: np.ndarray,
     **bootstrap: Unpack[Bootstrap],
 ) -> dict[Part, Excess]:
-    """Return how much more leaks than from the base model: of members, of held-out individuals, and the difference.
+    """Return the excess of the leak rate over the base model's: for members, for held-out individuals, and the
+    difference of the two.
 
-    The same identifiers are asked of both models, so each individual is compared with themselves. The difference of
-    differences is what fine-tuning on the members' own documents added: neither knowledge of the
-    base model nor guesses that a model of such documents makes of any individual.
+    Both models are evaluated on the same identifiers, so each individual is their own control. The difference of the
+    differences is the effect of training on the members' own documents. It contains neither the knowledge of the base
+    model nor the guesses that any model of such documents makes.
     """
     result = {}
     for part, sides in _sides(identifiers, is_member):
@@ -241,7 +243,7 @@ def excess_over_base(
 
 
 def _sides(identifiers: Identifiers, is_member: np.ndarray) -> list[tuple[Part, list[tuple[_Ownership, np.ndarray]]]]:
-    """Of each part the identifiers of members and of held-out individuals, with the codes of these."""
+    """For each part, the identifiers of members and of held-out individuals, with the codes of the individuals."""
     member, codes = is_member[identifiers.places], identifiers.words.individuals
     return [
         (

@@ -1,9 +1,10 @@
-"""Low-cost membership (definitions.md#leakage): who is called a member as one of their identifiers was predicted.
+"""Low-cost membership (definitions.md#leakage): a predicted identifier makes its individual a member.
 
-The adversary knows documents, and counts in them who uses each n-gram: the graph. It is *rebuilt* from a share of the
-documents, so it lacks identifiers and holds false ones: what three individuals use looks like one's own where only one
-of the documents is known. The share of 1 is the auditor's own case; beside it stands the graph of the training
-documents alone [@boutet2025, §6.4], whose identifiers are looked for in the documents of either side.
+The adversary has some documents and counts in them which individuals use each n-gram: the graph. It is rebuilt from a
+*share* of the documents, so it lacks some identifiers and contains false ones. For example, an n-gram of three
+individuals looks identifying if the adversary has documents of only one of them. A share of 1 is the case of the
+auditor. Beside it stands the graph of the training documents alone [@boutet2025, §6.4], whose identifiers are searched
+in the documents of both sides.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ __all__ = ["Graph", "adversary_graphs", "documents_held", "low_cost_membership"]
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A graph that an adversary has: its identifiers and their owners, and how many are none in all documents.
+    """The graph of an adversary: its identifiers and their owners, and the number of false identifiers.
 
     Attributes
     ----------
-    share : share of the documents it was made of; None of the training documents alone
-    num_false : identifiers of the graph that k units or more use in all documents
+    share : share of the documents that the graph is made from; None for the training documents alone
+    num_false : number of identifiers of the graph that k units or more use in all documents
     """
 
     share: float | None
@@ -42,7 +43,7 @@ class Graph:
 
 
 def documents_held(num_documents: int, share: float, seed: int) -> np.ndarray:
-    """Return the documents of an adversary who has a share of them, bool; those of a smaller share are among them."""
+    """Return the documents that an adversary with this share has, bool; larger shares contain smaller ones."""
     return generator(seed, 11).random(num_documents) < share
 
 
@@ -61,9 +62,9 @@ def adversary_graphs(
 
     Parameters
     ----------
-    words, surfaces : of the documents of both sides
+    words, surfaces : words of the documents of both sides, and their surfaces, shape (S,)
     is_member : bool array, shape (S,), of each word's individual
-    k, n, units : as of `Identifiers`
+    k, n, units : as for `Identifiers`
 
     Cost: that of `Identifiers` for each share.
     """
@@ -88,7 +89,7 @@ def _graph(share: float | None, own: Identifiers, whole: Identifiers) -> Graph:
 
 
 def _keys(identifiers: Identifiers) -> np.ndarray:
-    """Place and length of each occurrence as one number."""
+    """Position and length of each occurrence as one number."""
     return identifiers.places * (identifiers.max_n + 1) + identifiers.lengths
 
 
@@ -100,13 +101,13 @@ def low_cost_membership(
     num_bootstrap: int,
     seed: int,
 ) -> LowCost:
-    """Return precision, recall and F1 of calling an individual a member when an indirect identifier of theirs is
-    predicted.
+    """Return precision, recall and F1 of an attack that calls an individual a member if one of their indirect
+    identifiers is predicted.
 
     Parameters
     ----------
-    graphs : of `adversary_graphs`; the first is the headline
-    leaked : of each graph, whether its identifiers were predicted: bool array by number
+    graphs : from `adversary_graphs`; the first is the headline
+    leaked : for each graph, a bool array by identifier number: whether the identifier was predicted
     is_member : bool array, shape (S,), of each word's individual
     """
     words = graphs[0].identifiers.words
@@ -140,7 +141,7 @@ def low_cost_membership(
 
 
 def _calls(called: np.ndarray, member: np.ndarray, num_bootstrap: int, seed: int) -> Calls:
-    """Precision, recall and F1 of the calls; a 0 or 1 has no spread to resample and takes exact bounds."""
+    """Precision, recall and F1 of the calls; a 0 or 1 does not vary in a bootstrap and has exact bounds."""
     confusion = np.stack([called & member, called & ~member, ~called & member], axis=1).astype(np.float64)
     num_called, num_members, n = int(called.sum()), int(member.sum()), len(called)
     missing = {
@@ -169,7 +170,7 @@ def _calls(called: np.ndarray, member: np.ndarray, num_bootstrap: int, seed: int
 def _exact_interval(name: str, value: float, num_called: int, num_members: int) -> tuple[float, float]:
     """Interval of a precision, recall or F1 of 0 or 1, from Clopper-Pearson's bounds of precision and recall.
 
-    F1 is their harmonic mean: with no hit it is at most that of the recall's bound and a precision of 1.
+    F1 is their harmonic mean. Without a hit it is at most the harmonic mean of recall's bound and a precision of 1.
     """
     recall = clopper_pearson(0, num_members, one_sided=True)[1] if num_members else 1.0
     if value == 0 and name == "f1":
@@ -182,7 +183,7 @@ def _exact_interval(name: str, value: float, num_called: int, num_members: int) 
 
 
 def _scores(confusion: np.ndarray) -> np.ndarray:
-    """(hits, false calls, missed members) by row -> precision, recall and F1, shape (3, rows); NaN for 0 / 0."""
+    """Rows of (hits, false calls, missed members) -> precision, recall and F1, shape (3, rows); NaN for 0 / 0."""
     hit, false, missed = confusion.T
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.stack([hit / (hit + false), hit / (hit + missed), 2 * hit / (2 * hit + false + missed)])

@@ -1,4 +1,4 @@
-"""Every measure of the leakage of one model, from the words it predicted."""
+"""All measures of leakage of one model, from the words that it predicted."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ __all__ = ["Leakage", "LeakageAudit"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leakage:
-    """The fields of a model's evidence that are about leakage."""
+    """The leakage fields of a model's evidence."""
 
     privacy: dict[Part, Privacy]
     privacy_by_n: dict[str, NgramPrivacy]
@@ -52,15 +52,15 @@ class Leakage:
 
 
 class LeakageAudit:
-    """The identifiers of the documents, shared by all models of one tokenizer; found when they are first asked for.
+    """The identifiers of the documents, shared by all models of one tokenizer; computed on first use.
 
     Parameters
     ----------
     words, true : words of both sides' documents, and their surfaces
-    train_words : words of the members' documents, flagged as training was
+    train_words : words of the members' documents, with the flags of training
     is_member : bool array, shape (S,), of each word's individual
     units : household of each individual, by code; None: support counts individuals
-    categories : of each word the number of its category, and the names of these; or None
+    categories : (category number of each word, names of the categories), or None
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class LeakageAudit:
 
     @cached_property
     def member_identifiers(self) -> Identifiers:
-        """Those of the members' documents."""
+        """The identifiers of the members' documents."""
         return self._identifiers(self.train_words, self.true[self.is_member])
 
     @cached_property
@@ -104,7 +104,7 @@ class LeakageAudit:
         return Identifiers(words, surfaces, k=config.k, n=config.n, max_n=config.max_n, units=self.units)
 
     def context(self, objective: str, special: SpecialIds) -> Context:
-        """Return the windows in which models are asked for each word, and the passes of masked models."""
+        """Return the window of each word, and the pass in which a masked model predicts it."""
         key = (objective, special)
         if key not in self._contexts:
             windows = cut_windows(self.store, self.config.window_length, special)
@@ -116,8 +116,13 @@ class LeakageAudit:
         return self._contexts[key]
 
     def measure(self, predicted: np.ndarray, base_predicted: np.ndarray | None, context: Context) -> Leakage:
-        """Return what leaks where these surfaces were predicted, one for each word of the store; of a base model there
-        is none to compare with.
+        """Return the leakage of a model.
+
+        Parameters
+        ----------
+        predicted : int64 array, shape (S,), the surface that the model predicts for each word of the store
+        base_predicted : the same for the base model; None if the model is the base model
+        context : the contexts of the predictions
         """
         options, own, both = self._bootstrap, self.member_identifiers, self.identifiers
         of_members = own.predicted(predicted, self.words, self.true, context, self.is_member)
@@ -139,7 +144,7 @@ class LeakageAudit:
         )
 
     def measure_all_occurrences(self, predicted: np.ndarray) -> AllOccurrences:
-        """Return the leakage of a masked model that was asked with every occurrence of a word masked."""
+        """Return the leakage of a masked model that predicts a word with all its occurrences in the window masked."""
         found = self.member_identifiers.predicted(predicted, self.words, self.true, own=self.is_member)
         leaked = self._leaked(self.identifiers, predicted)
         return AllOccurrences(

@@ -27,13 +27,13 @@ def utility(
     chosen: np.ndarray,
     **bootstrap: Unpack[Bootstrap],
 ) -> SideUtility:
-    """Return the utility of one side, intervals clustered by individual.
+    """Return the utility of one side, with intervals clustered by individual.
 
     Parameters
     ----------
-    objective : "mlm" gives masked_word_accuracy (all tokens of the word right at once) and masked_token_accuracy; "clm"
-        gives token_accuracy and perplexity. Both also on *ordinary* text: words and tokens that identify no individual
-        (``flags`` 0), which is what a protected model is meant to learn
+    objective : "mlm" returns masked_word_accuracy (all tokens of a word correct at once) and masked_token_accuracy;
+        "clm" returns token_accuracy and perplexity. Both are also given on *ordinary* text: words and tokens that
+        identify no individual (``flags`` 0), which a protected model should learn
     flags : uint8 array, shape (num_tokens,)
     individual : uint32 array, shape (num_documents,)
     chosen : bool array, shape (num_documents,), the documents of this side
@@ -45,7 +45,7 @@ def utility(
     def rate(
         values: np.ndarray, counted: np.ndarray, bounds: np.ndarray = offsets, limit: float | None = 1.0
     ) -> Estimate:
-        """Mean of the counted values of the chosen documents."""
+        """Mean of the counted values over the chosen documents."""
         totals, counts = document_sums(values, counted, bounds)
         totals, counts = (np.bincount(row, part[chosen], minlength=len(codes)) for part in (totals, counts))
         return ratio_estimate(totals, counts, limit=limit, **bootstrap)

@@ -1,8 +1,8 @@
 """The words of a store as integers, true and predicted.
 
-`Words` are occurrences: of each its tokens, document and flags. Each distinct tuple of token ids is decoded once and
-folded to its coarse surface (NFKC, case folded, without accents, invisible characters and spaces), because support is
-counted on the fine surface and leaks are matched on the coarse one. Everything after that is integers.
+`Words` holds occurrences, each with its tokens, document and flags. Each distinct tuple of token ids is decoded once
+and folded to its coarse surface (NFKC, case folded, without accents, invisible characters and spaces), because
+protection counts support on the fine surface and leaks are matched on the coarse one. All later steps use integers.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 __all__ = ["NO_SURFACE", "SurfaceTable", "Words", "words_of"]
 
-#: Surface of a word with an unknown token, or that was not predicted: equal to no other.
+#: Surface of a word with an unknown token, or of a word without a prediction. It is equal to no other surface.
 NO_SURFACE = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Words by their place in the documents; every array has shape (S,).
+    """Words in the order of the documents; every array has shape (S,).
 
-    ``starts`` and ``lengths`` are in tokens of the store; ``documents`` are document numbers, ``individuals`` codes;
-    ``numbers`` are those of the words in their documents, None where no word is passed over.
+    ``starts`` and ``lengths`` are in tokens of the store. ``documents`` are document numbers, ``individuals`` codes.
+    ``numbers`` are the words' numbers in their documents, None if every word has a token.
     """
 
     starts: np.ndarray
@@ -61,7 +61,7 @@ def words_of(store: TokenStore) -> Words:
 
 
 class SurfaceTable:
-    """Coarse surfaces by number, shared by every sequence of ids decoded through it."""
+    """Numbers of coarse surfaces, shared by all sequences of ids that are decoded with this table."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast):
         self._tokenizer = tokenizer.backend_tokenizer
@@ -72,10 +72,10 @@ class SurfaceTable:
         return len(self._numbers)
 
     def surfaces(self, ids: np.ndarray, words: Words) -> np.ndarray:
-        """Return the surface of each word (int64, shape (S,)) spelled by ``ids`` (one id a token of the store, -1 for
-        none).
+        """Return the surface of each word, int64, shape (S,), as spelled by ``ids``: one id for each token of the
+        store, -1 for none.
 
-        Cost: a look-up a word, and one decode for each distinct tuple.
+        Cost: one look-up for each word, and one decoding for each distinct tuple.
         """
         numbers, first = number_tuples(ids, words.starts, words.lengths)
         surfaces = np.empty(len(first), dtype=np.int64)
@@ -86,7 +86,7 @@ class SurfaceTable:
         return surfaces[numbers]
 
     def known(self, texts: Iterable[str]) -> np.ndarray:
-        """Return the surfaces of words given as text, int64, `NO_SURFACE` for what nothing decoded so far spells."""
+        """Return the surfaces of words given as text, int64; `NO_SURFACE` for a text that was not decoded so far."""
         return np.array([self._numbers.get(fold(text), NO_SURFACE) for text in texts], dtype=np.int64)
 
     def _number(self, rows: np.ndarray) -> np.ndarray:

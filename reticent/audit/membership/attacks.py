@@ -1,9 +1,9 @@
 """Membership attacks: score functions over TokenScores (definitions.md#membership). A higher score always means more
 likely a member.
 
-Each is a pure function of the scores of the model under attack, of the base model, and of the sizes of the texts; it
-gives one number for each document, NaN for a document without a score. The score of an individual is the mean over
-their documents. The rules for judging a result are in :mod:`reticent.audit.membership.validity`.
+Each attack is a pure function of the scores of the model under attack, the scores of the base model, and the sizes of
+the texts. It returns one number for each document, NaN for a document without a score. The score of an individual is
+the mean over their documents. :mod:`reticent.audit.membership.validity` has the rules for judging a result.
 """
 
 from __future__ import annotations
@@ -51,8 +51,10 @@ def ratio_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarray:
 
 
 def zlib_score(target: TokenScores, _: TokenScores | None, zlib_bytes: np.ndarray, *__: Any) -> np.ndarray:
-    """Return minus the summed loss over the zlib length of the text (Carlini et al. 2021); NaN where no token was
-    scored: a sum of nothing would be the highest score there is."""
+    """Return minus the summed loss over the zlib length of the text in bytes (Carlini et al. 2021).
+
+    NaN for a document without a scored token: an empty sum would be the highest possible score.
+    """
     totals, counts = _sum(target.log_probs, target.doc_offsets)
     return np.where(counts > 0, totals / np.maximum(zlib_bytes, 1), np.nan)
 
@@ -60,9 +62,9 @@ def zlib_score(target: TokenScores, _: TokenScores | None, zlib_bytes: np.ndarra
 def lowercase_score(
     target: TokenScores, _: TokenScores | None, __: np.ndarray | None, lowercase: TokenScores
 ) -> np.ndarray:
-    """Return minus the mean loss over that of the text in lower case (Carlini et al. 2021).
+    """Return minus the ratio of the mean loss to the mean loss of the text in lower case (Carlini et al. 2021).
 
-    NaN for every document where the two have the same scores: a tokenizer that folds case leaves nothing to compare.
+    NaN for all documents if both have the same scores: the tokenizer then folds case, and there is nothing to compare.
     """
     own, lowered = -_mean(target.log_probs, target.doc_offsets), -_mean(lowercase.log_probs, lowercase.doc_offsets)
     if np.array_equal(own, lowered, equal_nan=True):
@@ -84,16 +86,17 @@ def min_k_plus_plus_score(target: TokenScores, *_: Any) -> np.ndarray:
 
 
 def wbc_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarray:
-    """Return the share of windows of tokens whose summed loss is lower than the base model's, as a mean over ten sizes
-    of windows; a document of one token is one window."""
+    """Return the share of windows of tokens whose summed loss is lower than the base model's, as a mean over ten window
+    sizes (Chen et al. 2026); a document of one token is one window."""
     return document_window_wins(target.log_probs - base.log_probs, target.doc_offsets, WINDOW_SIZES)
 
 
 def ez_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarray:
-    """Return, over the tokens that the model does not predict, what it gained on the base model over what it lost.
+    """Return the gains over the base model divided by the losses, over tokens that the model does not predict (Ilić et
+    al. 2026).
 
-    Gains and losses are summed log-probabilities. Without a loss, and so where the model predicts every token, it is
-    infinity: no individual is a surer member than one known by heart.
+    Gains and losses are sums of differences of log-probabilities. The score is infinite if there is no loss, for
+    example if the model predicts every token: such a text is memorised, which is the strongest sign of membership.
     """
     gain = target.log_probs - base.log_probs
     wrong = target.scored & (target.rank > 0) & ~np.isnan(gain)  # the most likely token is another one
@@ -105,8 +108,8 @@ def ez_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarray:
 
 
 def mlm_ratio_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarray:
-    """Return the base model's energy of a document minus the model's (Mireshghallah et al. 2022), summed over masked
-    patterns: each fold of `score_masked` is one. The mean over them is the same ranking."""
+    """Return the base model's energy of a document minus the model's, summed over masked patterns (Mireshghallah et al.
+    2022). Each fold of `score_masked` is one pattern. A mean over patterns gives the same ranking."""
     totals, counts = _sum(target.log_probs - base.log_probs, target.doc_offsets)
     return np.where(counts > 0, totals, np.nan)
 
@@ -116,19 +119,19 @@ WINDOW_SIZES = np.array([2, 3, 4, 6, 9, 13, 18, 25, 32, 40])
 
 
 def user_inference_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarray:
-    """Return the mean log p of the model minus that of the base model, in nats a token, of documents that were held
-    back: of both sides, drawn by one rule (`reticent.engine.split.draw_user_inference_holdout`); none was trained on.
+    """Return the model's mean log p minus the base model's, in nats per token, of the user-inference holdout.
 
-    So its mean over the documents of an individual shows whether the *individual* took part, not the document (Kandpal
-    et al. 2024). Members and held-out individuals are compared by equal shares of their documents, also in the blind
-    baseline of this attack.
+    One rule draws the holdout documents on both sides (`reticent.engine.split.draw_user_inference_holdout`), and no
+    model is trained on them. So the mean over the documents of an individual shows whether the *individual* is a
+    member, not the document (Kandpal et al. 2024). Members and held-out individuals are compared by equal shares of
+    their documents, in the blind baseline of this attack too.
     """
     return reference_score(target, base)
 
 
-#: Every likelihood attack by name. A new attack is a new row here. All take (target, base,
-#: zlib_bytes, lowercase): the scores of the model, those of the base model, the sizes of the texts, and the scores of
-#: the model on the texts in lower case; an argument that an attack does not need may be None or left out.
+#: Every likelihood attack by name. A new attack is a new row here. All score functions take (target, base, zlib_bytes,
+#: lowercase): the scores of the model, the scores of the base model, the sizes of the texts, and the model's scores of
+#: the texts in lower case. An argument that an attack does not need may be None or left out.
 ATTACKS: Mapping[str, Attack] = table_of(
     (
         Attack(
@@ -142,7 +145,7 @@ ATTACKS: Mapping[str, Attack] = table_of(
             name="reference",
             score=reference_score,
             title="Reference model",
-            about="the model predicts it better than the base model does (difference of their losses)",
+            about="the model predicts the document better than the base model does (difference of their losses)",
             source="Carlini et al. 2021",
             needs=frozenset({Need.BASE}),
         ),
@@ -150,14 +153,14 @@ ATTACKS: Mapping[str, Attack] = table_of(
             name="ratio",
             score=ratio_score,
             title="Ratio to the reference model",
-            about="the model predicts it better than the base model does (ratio of their losses)",
+            about="the model predicts the document better than the base model does (ratio of their losses)",
             needs=frozenset({Need.BASE}),
         ),
         Attack(
             name="zlib",
             score=zlib_score,
             title="zlib",
-            about="the model predicts it well for its size when compressed, so that plain text does not look known",
+            about="the loss is low for the compressed size of the document, so simple text does not look memorised",
             source="Carlini et al. 2021",
             needs=frozenset({Need.SIZES}),
         ),
@@ -165,7 +168,7 @@ ATTACKS: Mapping[str, Attack] = table_of(
             name="lowercase",
             score=lowercase_score,
             title="Lower case",
-            about="the model predicts it better than the same text in lower case",
+            about="the model predicts the document better than the same text in lower case",
             source="Carlini et al. 2021",
             needs=frozenset({Need.LOWERCASE}),
         ),
@@ -173,21 +176,21 @@ ATTACKS: Mapping[str, Attack] = table_of(
             name="min_k",
             score=min_k_score,
             title="Min-K %",
-            about="the fifth of its tokens that the model predicts worst is predicted well",
+            about="even the fifth of the tokens that the model predicts worst has a high likelihood",
             source="Shi et al. 2024",
         ),
         Attack(
             name="min_k_plus_plus",
             score=min_k_plus_plus_score,
             title="Min-K %++",
-            about="the same, of tokens measured against what the model expects in their places",
+            about="the same, with each token's log-probability standardised by what the model expects at its position",
             source="Zhang et al. 2024",
         ),
         Attack(
             name="wbc",
             score=wbc_score,
             title="Comparison by windows",
-            about="in many windows of a few tokens the model predicts it better than the base model does",
+            about="in many short windows of tokens the model predicts the document better than the base model does",
             source="Chen et al. 2026",
             needs=frozenset({Need.BASE}),
         ),
@@ -195,7 +198,7 @@ ATTACKS: Mapping[str, Attack] = table_of(
             name="ez",
             score=ez_score,
             title="Errors gained over lost",
-            about="where the model expects another token it has still gained on the base model more than it has lost",
+            about="on tokens that the model predicts wrongly, it gained more over the base model than it lost",
             source="Ilić et al. 2026",
             needs=frozenset({Need.BASE}),
         ),
@@ -212,8 +215,8 @@ ATTACKS: Mapping[str, Attack] = table_of(
             name=USER_INFERENCE,
             score=user_inference_score,
             title="User inference",
-            about="of documents that were held back from training, the model predicts those of the person better "
-            "than the base model does: it asks whether the person is known, not the document",
+            about="the model predicts documents of the person that were held back from training better than the base "
+            "model does; the attack asks whether the person is a member, not the document",
             source="Kandpal et al. 2024",
             needs=frozenset({Need.BASE, Need.HOLDOUT}),
         ),
@@ -222,15 +225,15 @@ ATTACKS: Mapping[str, Attack] = table_of(
 
 
 def needing(need: Need, attacks: Iterable[str] | None = None) -> frozenset[str]:
-    """Return the names of the likelihood attacks, or of those given, that have this need."""
+    """Return the likelihood attacks that have this need, among the names given (default: all)."""
     return frozenset(name for name in (ATTACKS if attacks is None else attacks) if need in ATTACKS[name].needs)
 
 
 def individual_scores(document_scores: np.ndarray, individuals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (codes, mean score over the individual's documents that could be scored), sorted by code.
+    """Return (codes, mean score over the scored documents of each individual), sorted by code.
 
-    If a document scores infinity, a mean would ignore all others: then it is the mean of s / (1 + |s|), which keeps
-    their order.
+    If a document scores infinity, a plain mean would ignore all other documents. The mean is then taken over
+    s / (1 + |s|), which keeps the order of the documents' scores.
     """
     usable = ~np.isnan(document_scores)
     scores = document_scores[usable].astype(np.float64)
@@ -245,12 +248,14 @@ def individual_scores(document_scores: np.ndarray, individuals: np.ndarray) -> t
 def attack(
     document_scores: np.ndarray, individuals: np.ndarray, is_member: np.ndarray, **bootstrap: Unpack[Bootstrap]
 ) -> MeasuredAttack:
-    """Return AUC, TPR at low FPR and the ROC curve of document scores, with the individual as the unit; beside it
-    the AUC of documents.
+    """Return AUC, TPR at low FPR and the ROC curve of document scores, with the individual as the unit, and also the
+    AUC over documents.
 
     Parameters
     ----------
-    document_scores : float array, shape (D,); individuals : uint32, shape (D,); is_member : bool, shape (D,)
+    document_scores : float array, shape (D,); NaN for a document without a score
+    individuals : uint32 array, shape (D,)
+    is_member : bool array, shape (D,)
     """
     codes, scores = individual_scores(document_scores, individuals)
     member_codes = np.unique(individuals[is_member])
@@ -269,7 +274,7 @@ def attack(
 
 def _sum(values: np.ndarray, doc_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the sum and the number of the values of each document that are not NaN."""
-    # Each document by itself: in a running sum one token of probability 0 would spoil every document after it.
+    # Each document separately: in a running sum, one token of probability 0 would make all later sums infinite.
     return document_sums(values, ~np.isnan(values), doc_offsets)
 
 

@@ -1,11 +1,11 @@
-"""The blind baseline: a classifier that never sees the model finds members by their words alone.
+"""The blind baseline: a classifier that separates members by their words alone, without the model.
 
-It must fail. If it succeeds, the two sides differ in their subjects or in their time, and any attack can succeed on a
+The baseline must fail. If it succeeds, the two sides differ in their topics or dates, and an attack can succeed on a
 model that remembers no individual (Das et al. 2024; Meeus et al. 2024).
 
 The classifier is naive Bayes over the bag of words of an individual, cross-validated by individual. A bootstrap of
-cross-validated scores gives intervals that are too narrow: individuals train the classifier of one fold and are scored
-in another, so similarity by chance counts twice. So the interval comes from the same computation on permuted
+cross-validated scores gives intervals that are too narrow: each individual trains some classifiers and is scored by
+another, so a chance similarity counts twice. The interval therefore comes from the same computation on permuted
 memberships.
 """
 
@@ -25,22 +25,23 @@ __all__ = ["blind_baseline"]
 
 NUM_FOLDS = 5
 NUM_PERMUTATIONS = 199
-#: Permutations at once: words times this many numbers are held.
+#: Permutations computed at once; memory is this many numbers for each distinct word.
 AT_ONCE = 25
 
 
 def blind_baseline(words: Words, surfaces: np.ndarray, is_member: np.ndarray, *, seed: int = 0) -> Blind:
-    """Return how well words alone distinguish members.
+    """Return the area under the ROC curve at which words alone distinguish members.
 
-    The interval holds 0.5 exactly if a permutation test at 5 % finds nothing. The value is None if a side has fewer
-    than two individuals with words, or no two individuals share a word.
+    The interval contains 0.5 if and only if a permutation test at 5 % is not significant. The value is None if a side
+    has fewer than two individuals with words, or if no two individuals share a word.
 
     Parameters
     ----------
-    words, surfaces : words of the documents and the number of each one's surface, shape (S,); negative for none
+    words : Words of the documents
+    surfaces : integer array, shape (S,), the surface number of each word; negative for none
     is_member : bool array, shape (documents,)
 
-    Cost: 200 · 2 · the distinct words of every individual, in blocks of 25 numbers a distinct word.
+    Cost: 400 additions for each distinct word of each individual; memory is 25 numbers for each distinct word.
     """
     from scipy.sparse import coo_array
     from scipy.stats import rankdata
@@ -65,7 +66,7 @@ def blind_baseline(words: Words, surfaces: np.ndarray, is_member: np.ndarray, *,
     ranks = rankdata(np.concatenate(scores, axis=1), axis=0)
     wins = (ranks * memberships).sum(axis=0) - num_members * (num_members + 1) / 2
     areas = wins / (num_members * num_nonmembers)
-    # The smallest distance of a permuted area that at most 5 % of all, the real one among them, go beyond.
+    # The distance from 0.5 that at most 5 % of all areas exceed, the observed one included.
     reach = float(np.quantile(np.abs(areas - 0.5), LEVEL, method="higher"))
     auc = Estimate(
         value=float(areas[0]),
@@ -78,8 +79,8 @@ def blind_baseline(words: Words, surfaces: np.ndarray, is_member: np.ndarray, *,
 
 
 def _held_out_scores(bags: Any, memberships: np.ndarray, fold: np.ndarray) -> np.ndarray:
-    """Return the mean log-odds of the words of each individual under the classifiers that did not see them,
-    (individuals, P).
+    """Return the mean log-odds of each individual's words under the classifiers that were not trained on that
+    individual, float64, shape (individuals, P).
     """
     scores = np.empty(memberships.shape)
     lengths = np.maximum(bags.sum(axis=1), 1)[:, None]
@@ -94,7 +95,7 @@ def _held_out_scores(bags: Any, memberships: np.ndarray, fold: np.ndarray) -> np
 
 
 def _deal(member: np.ndarray, seed: int) -> np.ndarray:
-    """Return the fold of each individual: each side is dealt evenly to the folds."""
+    """Return the fold of each individual, with an equal share of both sides in every fold."""
     num_others = int(np.count_nonzero(~member))
     num_folds = min(NUM_FOLDS, num_others, len(member) - num_others)
     ranks = np.empty(len(member), dtype=np.int64)
@@ -104,7 +105,7 @@ def _deal(member: np.ndarray, seed: int) -> np.ndarray:
 
 
 def _permuted(member: np.ndarray, fold: np.ndarray, seed: int) -> np.ndarray:
-    """Return the memberships, then permutations of them within each fold: bool (individuals, 1 + permutations)."""
+    """Return the memberships and their permutations within each fold, bool, shape (individuals, 1 + permutations)."""
     random, columns = generator(seed, 12), [member]
     order = np.argsort(fold, kind="stable")
     for _ in range(NUM_PERMUTATIONS):

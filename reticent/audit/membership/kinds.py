@@ -1,18 +1,19 @@
-"""Membership by kind of word (definitions.md#by-kind-of-word): which words carry it, protected ones or the others?
+"""Membership by kind of word (definitions.md#by-kind-of-word): which words reveal it, protected ones or the others?
 
-The tokens of the documents are dealt to kinds by the flags of the joint index: *direct*, *rare* (in an indirect
-identifier and in no direct one), *ordinary* (neither), and *all*. Of a model that protects, *targets* are all but those
-that it never has for a target. An individual's number is the mean over their documents of the mean log-probability of
-the kind's tokens, and every attack here is a function of that number: `loss` is the number, `reference` the number less
-the base model's, `lira` the log ratio of two Gaussians of the shadows' numbers. Their variances are pooled over
-individuals and shrunk to the pool (:func:`reticent.audit.membership.shadow_attacks.fit_gaussians`); `lira_textbook` has
-those of each individual alone [@carlini2022].
+The flags of the joint index divide the tokens of the documents into kinds: *direct*, *rare* (in an indirect identifier
+and in no direct one) and *ordinary* (neither); *all* is their union. For a model that protects, *targets* are the
+tokens that it may predict. The number of an individual is the mean over their documents of the mean log-probability of
+the tokens of one kind. Every attack here is a function of that number: `loss` is the number itself, `reference` is the
+number minus the base model's, and `lira` is the log ratio of two Gaussians of the shadows' numbers. The variances of
+`lira` are pooled over individuals and shrunk to the pool
+(:func:`reticent.audit.membership.shadow_attacks.fit_gaussians`); `lira_textbook` uses the variance of each individual
+alone [@carlini2022].
 
-An area of 1 hides how far apart the sides are. So d' = (mean in - mean out) / s stands beside it, s the shadows' spread
-within individuals, pooled; also of the most exposed tenth: those of the largest d' by one half of the shadows, measured
-by the other half, both ways.
+An area of 1 does not show how far apart the sides are. So d' = (mean in - mean out) / s stands beside it, where s is
+the pooled spread of the shadows within individuals. It is also given for the most exposed tenth: one half of the
+shadows selects the individuals with the largest d', the other half measures them, and the reverse.
 
-Cost: one pass over the shadows' scores; memory is a number for each shadow, kind and individual.
+Cost: one pass over the shadows' scores; memory is one number for each shadow, kind and individual.
 """
 
 from __future__ import annotations
@@ -42,16 +43,16 @@ from reticent.engine.store import TokenStore
 __all__ = ["KINDS", "KindAudit", "KindShadows", "d_primes"]
 
 KINDS = ("all", "ordinary", "rare", "direct")
-#: Kind of the tokens that a protecting model may have for a target.
+#: Kind of the tokens that a model with protection may have as targets.
 TARGETS = "targets"
 FPR = 0.01
-#: The most exposed individuals, one of so many.
+#: One in so many individuals counts as most exposed.
 EXPOSED = 10
 
 
 @dataclass(frozen=True, slots=True)
 class KindShadows:
-    """The numbers of the shadows, float64 (kinds, shadows, individuals), and who is in each, bool (shadows, …)."""
+    """The shadows' numbers, float64 (kinds, shadows, individuals), and their members, bool (shadows, individuals)."""
 
     numbers: np.ndarray
     is_in: np.ndarray
@@ -75,7 +76,7 @@ class KindAudit:
         return self.store.flags
 
     def masks(self, never_target: int) -> Iterator[tuple[str, np.ndarray]]:
-        """Yield each kind that has tokens, with which they are (bool); targets only where some token is none."""
+        """Yield each kind that has tokens, with a bool mask of them; `TARGETS` only if some token is never a target."""
         direct, indirect = ((self._flags & bit) != 0 for bit in (DIRECT, INDIRECT))
         found = {"all": np.ones(len(direct), dtype=bool), "ordinary": ~direct & ~indirect,
                  "rare": indirect & ~direct, "direct": direct}  # fmt: skip
@@ -85,8 +86,8 @@ class KindAudit:
         yield from ((name, mask) for name, mask in found.items() if mask.any())
 
     def numbers(self, log_probs: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Return of each individual the mean over documents of the mean log-probability of the tokens of a kind:
-        float64 (individuals,), NaN without such a token.
+        """Return each individual's mean over documents of the mean log-probability of the tokens of a kind, float64,
+        shape (individuals,); NaN without such a token.
         """
         bounded = np.maximum(log_probs, LOG_PROB_LIMITS[0])
         totals, counts = document_sums(bounded, mask & ~np.isnan(log_probs), self.store.doc_offsets)
@@ -97,7 +98,7 @@ class KindAudit:
         return result
 
     def shadows(self, shadows: Iterable[tuple[np.ndarray, np.ndarray]], never_target: int) -> KindShadows:
-        """Return the numbers of shadows, each given as (log-probabilities of tokens, documents it was trained on)."""
+        """Return the numbers of shadows. Each is given as (log-probabilities of tokens, its training documents)."""
         masks, numbers, is_in = [mask for _, mask in self.masks(never_target)], [], []
         for log_probs, known in shadows:
             numbers.append([self.numbers(log_probs, mask) for mask in masks])
@@ -115,9 +116,10 @@ class KindAudit:
 
         Parameters
         ----------
-        log_probs, base : of the tokens under the model and its base; None for the base itself
-        never_target : flags that the recipe never has for a target
-        shadows : of `shadows` with the same ``never_target``
+        log_probs : float array, shape (num_tokens,), log-probabilities under the model
+        base : the same under the base model; None if the model is the base model
+        never_target : flags of tokens that the recipe never has as targets
+        shadows : from `shadows`, with the same ``never_target``
         """
         result = {}
         for number, (kind, mask) in enumerate(self.masks(never_target)):
@@ -160,7 +162,7 @@ class KindAudit:
         )
 
     def _d_primes(self, numbers: np.ndarray | None, is_in: np.ndarray) -> tuple[Estimate | None, Estimate | None]:
-        assert numbers is not None  # there are shadows
+        assert numbers is not None  # because there are shadows
         own = d_primes(numbers, is_in)
         known = np.isfinite(own)
         every = ratio_estimate(np.where(known, own, 0.0), known.astype(float), limit=None, **self.bootstrap)
@@ -171,8 +173,8 @@ class KindAudit:
 
 
 def d_primes(numbers: np.ndarray, is_in: np.ndarray) -> np.ndarray:
-    """Return each individual's d', float64 (I,): mean of the shadows that know them less that of the others, over the
-    pooled spread within individuals and sides; NaN where a side is empty.
+    """Return each individual's d', float64, shape (I,): the mean of the shadows trained on them minus the mean of the
+    others, over the pooled spread within individuals and sides; NaN if a side has no shadow.
 
     Parameters
     ----------
@@ -198,9 +200,10 @@ def _gap_and_spread(numbers: np.ndarray, is_in: np.ndarray) -> tuple[np.ndarray,
 
 
 def exposed_d_primes(numbers: np.ndarray, is_in: np.ndarray) -> np.ndarray:
-    """Return d' of the most exposed tenth, by the half of the shadows that did not choose them: both halves' together.
+    """Return d' of the most exposed tenth, measured by the half of the shadows that did not select them, for both
+    halves together.
 
-    Shadows come in pairs, so each half knows of each individual a model with and one without them.
+    Shadows come in pairs, so each half has a model trained with and a model trained without each individual.
     """
     _, spread = _gap_and_spread(numbers, is_in)
     halves = [np.flatnonzero(np.arange(len(is_in)) // 2 % 2 == half) for half in (0, 1)]
@@ -214,7 +217,7 @@ def exposed_d_primes(numbers: np.ndarray, is_in: np.ndarray) -> np.ndarray:
 
 
 def _lira(own: np.ndarray, numbers: np.ndarray, is_in: np.ndarray, textbook: bool) -> np.ndarray:
-    """LiRA's log ratio of each individual; NaN where a side has no shadow (textbook: two)."""
+    """LiRA's log ratio of each individual; NaN if a side has no shadow (textbook: fewer than two)."""
     known = np.isfinite(numbers).all(axis=0)
     result = np.full(len(own), np.nan)
     enough = (np.minimum(is_in.sum(axis=0), (~is_in).sum(axis=0)) > 1) & known
@@ -234,7 +237,7 @@ def _without(numbers: np.ndarray, is_in: np.ndarray, number: int) -> tuple[np.nd
 
 
 def _auc_in_turn(scores: np.ndarray, is_in: np.ndarray, *, num_bootstrap: int, seed: int) -> Estimate | None:
-    """Mean area over the shadows as targets, resampled by individual, who stands in all of them."""
+    """Mean area over the shadows as targets. A resample draws the same individuals for all of them."""
     num = scores.shape[1]
     usable = [np.flatnonzero(np.isfinite(row)) for row in scores]
     turns = [
@@ -270,8 +273,8 @@ def _auc_in_turn(scores: np.ndarray, is_in: np.ndarray, *, num_bootstrap: int, s
 
 
 def _tpr_in_turn(scores: np.ndarray, is_in: np.ndarray, *, num_bootstrap: int, seed: int) -> Estimate | None:
-    """Mean share of members named at a false-positive rate of 1 %, over the shadows as targets; None where fewer
-    than 1,000 individuals are in none of them. The interval is that of the shadow in the middle.
+    """Mean share of members found at a false-positive rate of 1 %, over the shadows as targets; None if a shadow has
+    fewer than 1,000 non-members. The interval is that of the median shadow.
     """
     found = []
     for row, known in zip(scores, is_in, strict=True):

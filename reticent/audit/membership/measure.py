@@ -1,7 +1,7 @@
-"""Membership attacks on every model of an audit: their inputs beside a model's scores, and their joint results.
+"""Membership attacks on every model of an audit: their inputs besides the model's scores, and their joint results.
 
-The audit's own documents are attacked, and for ``user_inference`` those that were held back; the tokens of the texts in
-lower case and the sizes of the texts after zlib are asked for only where an attack needs them.
+The attacks score the audit's own documents; ``user_inference`` scores its holdout. Tokens of the texts in lower case
+and the sizes of the texts after zlib are required only if an attack needs them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = ["Membership", "MembershipAudit"]
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Every attack on a model with its worst subgroup, the best attack, and (of a base model) the blind baseline."""
+    """Every attack on a model with its worst subgroup, the best attack, and (for a base model) the blind baseline."""
 
     membership: dict[str, MeasuredAttack]
     best_attack: BestAttack | None
@@ -48,20 +48,19 @@ class Membership:
 
 
 class MembershipAudit:
-    """Holds the attacked documents and the inputs beside the scores; see `measure`.
+    """Holds the attacked documents and the inputs besides the scores; see `measure`.
 
     Parameters
     ----------
     store : tokens of both sides
     members : bool array, shape (store.num_documents,)
-    words, surfaces, table : of ``store``
-    lowercase, user_inference_holdout, groups : as `audit_models` takes them; only what an attack of ``config`` needs
-        is looked at
+    words, surfaces, table : the words of ``store``, their surfaces, and the table that numbers the surfaces
+    lowercase, user_inference_holdout, groups : as for `audit_models`; read only if an attack of ``config`` needs them
 
     Raises
     ------
     ArtifactError
-        An input of an attack is missing, or is of other documents.
+        An input of an attack is missing, or belongs to other documents.
     """
 
     def __init__(
@@ -104,9 +103,9 @@ class MembershipAudit:
 
         Parameters
         ----------
-        base : None for the base model itself
+        base : scores of the base model; None if the model is the base model
         lowercase : scores of the documents in lower case
-        further : as `Auditor.measure` takes it
+        further : as for `Auditor.measure`
         """
         options: Bootstrap = {"num_bootstrap": self.config.num_bootstrap, "seed": self.config.seed}
         document_scores = self._attacks(objective, scores, base, lowercase) | dict(further or {})
@@ -132,7 +131,7 @@ class MembershipAudit:
     def _attacks(
         self, objective: str, scores: TokenScores, base: TokenScores | None, lowercase: TokenScores | None
     ) -> dict[str, np.ndarray]:
-        """Return the document scores of every attack on these scores; the base model is not compared with itself."""
+        """Return the document scores of every attack; the base model is not compared with itself."""
         rows = [ATTACKS[name] for name in self.config.attacks]
         return {
             row.name: row.score(scores, base, self.zlib_bytes, lowercase)

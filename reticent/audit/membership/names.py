@@ -1,4 +1,4 @@
-"""Names of attacks that settings need before an attack is loaded: this module imports nothing heavy."""
+"""Names of attacks that the settings need. This module imports nothing heavy, so reading a job stays fast."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 __all__ = ["ATTACKS_ON_SIZES", "DEFAULT_ATTACKS", "DEFAULT_SHADOW_ATTACKS", "USER_INFERENCE"]
 
-#: The attack on documents that were held back; all other attacks score the documents of the audit.
+#: The attack on the user-inference holdout; all other attacks score the documents of the audit.
 USER_INFERENCE: Final = "user_inference"
 #: Attacks that need the compressed sizes of the texts.
 ATTACKS_ON_SIZES: Final = frozenset({"zlib"})

@@ -1,8 +1,8 @@
 """Shadow models: the individuals that each is trained on, its scores of the documents, and the attacks with them.
 
-The attacks are those of definitions.md#shadow-models. The individuals of a shadow are drawn by unit, the household if
-there is one, from the seed and the shadow's number alone. Shadows come in pairs, a random half and the other half: each
-individual is in exactly half of them, and more shadows leave the earlier ones as they are.
+definitions.md#shadow-models defines the attacks. The individuals of a shadow are drawn by unit (the household, if there
+is one), from the seed and the shadow's number alone. Shadows come in pairs, a random half and its complement. So each
+individual is in exactly half of them, and additional shadows do not change the earlier ones.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def draw_half(units: np.ndarray, candidates: np.ndarray, *, seed: int, number: i
 
     Parameters
     ----------
-    units : uint32, shape (I,), unit of each individual; candidates : bool, shape (I,), true if it may be drawn
+    units : uint32 array, shape (I,), unit of each individual
+    candidates : bool array, shape (I,), true for an individual who may be drawn
     """
     pool = np.unique(units[candidates])
     keys = generator(seed, _STREAM_PAIRS + number // 2).random(int(units.max()) + 1)
@@ -70,7 +71,7 @@ def draw_half(units: np.ndarray, candidates: np.ndarray, *, seed: int, number: i
 
 
 def shadow_individuals(individuals: Individuals, *, seed: int, number: int) -> Individuals:
-    """Return the split of shadow ``number``: its half of the members and the held-out individuals are its members."""
+    """Return the split of shadow ``number``: its members are its half of the members and held-out individuals."""
     candidates = individuals.mask(MEMBERS, HELDOUT)
     drawn = draw_half(individuals.units, candidates, seed=seed, number=number)
     sides = individuals.table.column("split").combine_chunks().indices.to_numpy().copy()
@@ -81,7 +82,8 @@ def shadow_individuals(individuals: Individuals, *, seed: int, number: int) -> I
 
 
 def draw_population(units: np.ndarray, heldout: np.ndarray, *, share: float, seed: int) -> np.ndarray:
-    """Return whether RMIA compares with each individual; bool (I,): some of the held-out units, at least one."""
+    """Return the individuals whose documents RMIA compares with, bool (I,): a share of the held-out units, at least
+    one."""
     pool = np.unique(units[heldout])
     keys = generator(seed, _STREAM_POPULATION).random(int(units.max()) + 1)
     chosen = pool[np.argsort(keys[pool], kind="stable")][: max(1, round(share * len(pool)))]
@@ -89,7 +91,7 @@ def draw_population(units: np.ndarray, heldout: np.ndarray, *, share: float, see
 
 
 def training_seed(seed: int, number: int) -> int:
-    """Return the seed that shadow ``number`` is trained with: each has its own, as the model's is not known."""
+    """Return the training seed of shadow ``number``: its own, because an attacker does not know the model's."""
     return int(generator(seed, _STREAM_SEEDS).integers(0, 2**63, number + 1, dtype=np.int64)[number])
 
 
@@ -104,7 +106,8 @@ class DocumentScores:
     ----------
     log_probs : float32 (T,), NaN where not scored
     mean_log_prob, top_probability, entropy : float64 (D,)
-        Means over the scored tokens: log p of the token, p of the most likely one, entropy; NaN without a token.
+        Means over the scored tokens: log p of the token, p of the most likely token, entropy in nats; NaN without a
+        scored token.
     doc_offsets : int64 (D + 1,)
     """
 
@@ -116,9 +119,9 @@ class DocumentScores:
 
     @classmethod
     def of(cls, scores: TokenScores) -> DocumentScores:
-        """Return these of a scoring pass."""
+        """Return the document scores of a scoring pass."""
         offsets = scores.doc_offsets
-        bounded = np.maximum(scores.log_probs, LOG_PROB_LIMITS[0])  # one impossible token must not be all that is seen
+        bounded = np.maximum(scores.log_probs, LOG_PROB_LIMITS[0])  # else one impossible token decides
         top = _means(np.exp(scores.top_log_probs), offsets)
         return cls(scores.log_probs, _means(bounded, offsets), top, _means(scores.entropy, offsets), offsets)
 
@@ -128,7 +131,7 @@ class DocumentScores:
         return np.stack([self.mean_log_prob, self.top_probability, self.entropy], axis=1)
 
     def to_parquet(self, path: Path, is_in: np.ndarray) -> None:
-        """Write a row for each document; ``is_in``, bool (D,), marks those that the shadow was trained on."""
+        """Write one row for each document; ``is_in``, bool (D,), marks the training documents of the shadow."""
         log_probs = pa.LargeListArray.from_arrays(pa.array(self.doc_offsets), pa.array(self.log_probs))
         columns = {"is_in": pa.array(is_in), "log_probs": log_probs}
         columns |= {name: pa.array(getattr(self, name)) for name in _MEANS}
@@ -164,12 +167,12 @@ class ShadowAttacks:
 
     Parameters
     ----------
-    shadows : of each, its scores and the documents that it was trained on, bool (D,)
+    shadows : for each shadow, its scores and its training documents, bool (D,)
     population : bool (D,), documents that RMIA compares with
     slope : float, optional
         RMIA's a; default: fitted on in and out models of the population's documents (`fit_offline_slope`).
 
-    Cost: one pass over the shadows' scores, of which only those of a document are kept.
+    Cost: one pass over the shadows' scores; only the scores of documents, not of tokens, are kept.
     """
 
     def __init__(
@@ -241,14 +244,15 @@ def _rmia_online(shadows: ShadowAttacks, models: Models) -> list[np.ndarray]:
 
 
 _SHADOWS, _POPULATION = frozenset({Need.BASE, Need.SHADOWS}), frozenset({Need.BASE, Need.SHADOWS, Need.POPULATION})
-#: Every attack with shadow models; a score takes the shadows and the models, and gives a score of each model.
+#: Every attack with shadow models. A score function takes the shadows and the models, and returns one score array for
+#: each model.
 SHADOW_ATTACKS: Mapping[str, Attack] = table_of(
     (
         Attack(
             name="shadow",
             score=_classified,
             title="Attack classifier",
-            about="a classifier, trained on models like this one of which it is known who is in them, calls it known",
+            about="a classifier that was trained on the outputs of shadow models predicts membership",
             source="Shokri et al. 2017",
             needs=_SHADOWS,
         ),
@@ -256,7 +260,7 @@ SHADOW_ATTACKS: Mapping[str, Attack] = table_of(
             name="lira_online",
             score=_lira_online,
             title="LiRA, online",
-            about="the model speaks of it as models like it do that know it, rather than as those that do not",
+            about="its likelihood fits shadow models that were trained on the document better than those that were not",
             source="Carlini et al. 2022",
             needs=_SHADOWS,
         ),
@@ -264,7 +268,7 @@ SHADOW_ATTACKS: Mapping[str, Attack] = table_of(
             name="lira_offline",
             score=_lira_offline,
             title="LiRA, offline",
-            about="the model predicts it better than models like it do that do not know it",
+            about="the model predicts the document better than shadow models that were not trained on it",
             source="Carlini et al. 2022",
             needs=_SHADOWS,
         ),
@@ -280,8 +284,8 @@ SHADOW_ATTACKS: Mapping[str, Attack] = table_of(
             name="rmia",
             score=_rmia,
             title="RMIA, offline",
-            about="beside models that do not know it, the model prefers it to more of the documents of people it never "
-            "saw",
+            about="relative to shadow models that were not trained on it, the model prefers the document to more "
+            "documents of people it never saw",
             source="Zarifzadeh et al. 2024",
             needs=_POPULATION,
         ),
@@ -289,7 +293,7 @@ SHADOW_ATTACKS: Mapping[str, Attack] = table_of(
             name="rmia_online",
             score=_rmia_online,
             title="RMIA, online",
-            about="the same, beside models that know it and models that do not",
+            about="the same, relative to shadow models that were trained on it and shadow models that were not",
             source="Zarifzadeh et al. 2024",
             needs=_POPULATION,
         ),
@@ -298,7 +302,7 @@ SHADOW_ATTACKS: Mapping[str, Attack] = table_of(
 
 
 class ShadowControl(TypedDict, total=False):
-    """More of a `MeasuredAttack`: the area of the same attack on the base model, its shadows, and RMIA's slope."""
+    """Further fields of a `MeasuredAttack`: the same attack's area on the base model, its shadows, and RMIA's slope."""
 
     control: Estimate
     num_shadows: int
@@ -308,10 +312,10 @@ class ShadowControl(TypedDict, total=False):
 def shadow_scores(
     attacks: ShadowAttacks, names: Iterable[str], target: DocumentScores, base: DocumentScores
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return each attack's score of every document, float64 (D,), for the target and for the base: NaN where RMIA
-    compares with a document.
+    """Return each attack's score of every document, float64 (D,), for the target and for the base model; RMIA scores
+    the documents that it compares with as NaN.
 
-    The base model knows no individual: where members are distinguishable in it the two sides differ by themselves.
+    The base model saw no individual. If members are distinguishable in it, the two sides differ by themselves.
     """
     found = {}
     for name in names:

@@ -1,13 +1,12 @@
-"""Attacks with shadow models: pure functions of what a model and its shadows say of documents
-(definitions.md#shadow-models).
+"""Attacks with shadow models: pure functions of the scores of a model and its shadows (definitions.md#shadow-models).
 
-A shadow is trained like the model under attack on a random half of the individuals, so of every document some shadows
-know it (*in*) and some do not (*out*). A higher score always means more likely a member.
+A shadow is trained like the model under attack, on a random half of the individuals. So for every document there are
+shadows trained on it (*in*) and shadows that were not (*out*). A higher score always means more likely a member.
 
-Of a document an attack sees its mean log-probability (Hayes et al. 2025: the loss is LiRA's observable for language
-models; to subtract the base model's would change nothing, it is the same in every shadow). Of a token it sees the
-logit of its probability, log p - log(1 - p): to predict a token is to classify, and there Carlini et al. (2022) found
-this to be close to a Gaussian.
+The observable of a document is its mean log-probability (Hayes et al. 2025 use the loss for LiRA on language models).
+Subtracting the base model's would change nothing, because it is the same for every shadow. The observable of a token is
+the logit of its probability, log p - log(1 - p): predicting a token is a classification, and Carlini et al. (2022)
+found that this logit is close to a Gaussian.
 """
 
 from __future__ import annotations
@@ -34,18 +33,19 @@ __all__ = [
     "rmia_score",
 ]
 
-#: The pooled variance weighs as much as this many shadows: with a handful it decides, with hundreds each text's own.
+#: The pooled variance has the weight of this many shadows. It decides if shadows are few; with hundreds of shadows the
+#: variance of each text decides.
 PRIOR_SHADOWS = 32
-#: A variance of exactly 0 (shadows that do not differ) would make every score infinite.
+#: A variance of exactly 0 (identical shadows) would make every score infinite.
 LEAST_VARIANCE = 1e-12
-#: Log-probabilities beyond these are the rounding of float32 softmax, not confidence.
+#: Log-probabilities beyond these limits come from the rounding of a float32 softmax, not from confidence.
 LOG_PROB_LIMITS = (-100.0, -1e-6)
 LEAST_PROBABILITY = np.finfo(np.float64).tiny
 
 
 @dataclass(frozen=True, slots=True)
 class Gaussians:
-    """How a number is distributed over the shadows that know its text and over those that do not; float64 (n,) each."""
+    """Means and variances of n numbers over the in-shadows and over the out-shadows; float64 (n,) each."""
 
     mean_in: np.ndarray
     variance_in: np.ndarray
@@ -54,20 +54,20 @@ class Gaussians:
 
 
 def fit_gaussians(shadows: Iterable[tuple[np.ndarray, np.ndarray]], *, prior: float = PRIOR_SHADOWS) -> Gaussians:
-    """Return the two Gaussians of each of n numbers, from one (values (n,), is_in bool (n,)) a shadow.
+    """Return the two Gaussians of each of n numbers, from one pair (values (n,), is_in bool (n,)) for each shadow.
 
-    A variance of four values is hardly known, and it is what LiRA with few shadows fails at. So on each side it is
-    (S + m·s0²) / (d + m): S is the sum of squares around the mean of its d + 1 values, s0² the variance within the
-    numbers pooled over all of them and both sides (Carlini et al.'s global variance), m = 32. With few shadows LiRA is
-    then nearly linear in a number, so that one beyond both means counts for the nearer of them. ``prior`` is m; 0 gives
-    the textbook variances of each number alone (NaN of one value).
+    A variance over four values is uncertain, and this is why LiRA fails with few shadows. So the variance of each side
+    is (S + m·s0²) / (d + m). S is the sum of squares around the mean of its d + 1 values, s0² is the variance within
+    numbers, pooled over all of them and both sides (the global variance of Carlini et al.), and m = 32. With few
+    shadows LiRA is then nearly linear in a number, so a value beyond both means counts for the nearer one. ``prior`` is
+    m; 0 gives the textbook variance of each number alone (NaN for a single value).
 
-    Cost: one pass; memory is six numbers for each of the n, whatever the number of shadows.
+    Cost: one pass; memory is six numbers for each of the n, independent of the number of shadows.
 
     Raises
     ------
     ValueError
-        On one side no number has two values, so that nothing is known of its spread.
+        On one side no number has two values, so its spread is unknown.
     """
     count = total = squares = np.zeros((2, 0))
     for values, is_in in shadows:
@@ -103,18 +103,18 @@ def lira_online_score(values: np.ndarray, shadows: Gaussians) -> np.ndarray:
 def lira_offline_score(values: np.ndarray, shadows: Gaussians) -> np.ndarray:
     """Return -log(1 - Φ((v - mean_out) / σ_out)) of each number.
 
-    It orders numbers as Φ itself does, but does not round to one value where Φ is 1; and the mean over an individual's
-    documents is Fisher's way to join their p-values.
+    The order of the numbers is that of Φ itself, but they do not all round to one value where Φ is 1. The mean over an
+    individual's documents is Fisher's method of combining their p-values.
     """
     return -log_ndtr(-(values - shadows.mean_out) / np.sqrt(shadows.variance_out))
 
 
 def lira_sequence_score(log_probs: np.ndarray, doc_offsets: np.ndarray, shadows: Gaussians) -> np.ndarray:
-    """Return the sum over each document's tokens of LiRA's log ratio of the token (float64 (D,); NaN without a token).
+    """Return the sum over each document's tokens of LiRA's log ratio of the token, float64 (D,); NaN without a token.
 
-    A diagonal form of the sequence attack (Rossi et al. 2025): every token has Gaussians of its own, so that the few
-    tokens by which a document is known are not lost in its mean. How tokens vary together is not modelled; a handful of
-    shadows does not tell.
+    This is a diagonal form of the sequence attack (Rossi et al. 2025). Every token has its own Gaussians, so the few
+    tokens that reveal a document are not lost in its mean. Covariances between tokens are not modelled, because a few
+    shadows cannot estimate them.
 
     Parameters
     ----------
@@ -127,26 +127,28 @@ def lira_sequence_score(log_probs: np.ndarray, doc_offsets: np.ndarray, shadows:
 
 
 def logit_confidence(log_probs: np.ndarray) -> np.ndarray:
-    """Return log p - log(1 - p) in float64, within what float32 can tell; NaN stays."""
+    """Return log p - log(1 - p) in float64, with log p cut to the range that float32 resolves; NaN stays NaN."""
     clipped = np.clip(log_probs.astype(np.float64), *LOG_PROB_LIMITS)
     return clipped - np.log(-np.expm1(clipped))
 
 
 def offline_probability(out: np.ndarray, slope: float) -> np.ndarray:
-    """Return p(x) = ((1 + a) p_out(x) + (1 - a)) / 2: what the average model says, where only shadows that do not know
-    x are at hand (Zarifzadeh et al. 2024; a = 1 is p_out itself).
+    """Return p(x) = ((1 + a) p_out(x) + (1 - a)) / 2, an estimate of the average model's probability from out-shadows
+    alone (Zarifzadeh et al. 2024); a = 1 gives p_out itself.
     """
     return ((1 + slope) * out + (1 - slope)) / 2
 
 
 def online_probability(known: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """Return p(x) as the mean of the shadows that know x and of those that do not, each half."""
+    """Return p(x), the mean over in-shadows and the mean over out-shadows with equal weights."""
     return (known + out) / 2
 
 
 def fit_offline_slope(known: np.ndarray, out: np.ndarray) -> float:
-    """Return the a, from 0 to 1, whose `offline_probability` is nearest to `online_probability` (least squares of the
-    relative error, as it is ratios that count: else a few easy texts would decide for all).
+    """Return the a, from 0 to 1, whose `offline_probability` is nearest to `online_probability`.
+
+    The fit minimises the squared relative error, because RMIA compares ratios. With the absolute error, a few easy
+    texts would decide the fit.
     """
     missing = (1 - out) / np.maximum(online_probability(known, out), LEAST_PROBABILITY)
     wanted = (1 - known) / np.maximum(online_probability(known, out), LEAST_PROBABILITY)
@@ -160,10 +162,10 @@ def rmia_score(target: np.ndarray, average: np.ndarray, population: np.ndarray, 
     Parameters
     ----------
     target, average : float64, shape (D,)
-        p_θ and p of each document: of a text, the geometric mean of its tokens' probabilities, as the p of a whole text
-        is 0 beside the 1 - a of `offline_probability`.
+        p_θ and p of each document: the geometric mean of its tokens' probabilities. The probability of the whole text
+        would vanish beside the 1 - a of `offline_probability`.
     population : bool, shape (D,)
-        Which documents are z. None of them may be a candidate.
+        The documents z. None of them may be a candidate.
 
     Cost: a sort of the population.
     """
@@ -179,13 +181,13 @@ def rmia_score(target: np.ndarray, average: np.ndarray, population: np.ndarray, 
 def attack_classifier_score(features: np.ndarray, is_in: np.ndarray, *targets: np.ndarray) -> list[np.ndarray]:
     """Return the log-odds of membership that an attack classifier gives, for each array of ``targets`` [@shokri2017].
 
-    The classifier is a logistic regression on standardised features, trained on what the shadows say of texts they know
-    and of texts they do not. It never sees which text it is.
+    The classifier is a logistic regression on standardised features. It is trained on the features of texts under
+    in-shadows and under out-shadows, and does not see which text it scores.
 
     Parameters
     ----------
     features : float64, shape (rows, features); is_in : bool, shape (rows,)
-    targets : float64, shape (D, features) each; a row that holds NaN has score NaN
+    targets : float64, shape (D, features) each; the score of a row with a NaN is NaN
     """
     from sklearn.linear_model import LogisticRegression
 

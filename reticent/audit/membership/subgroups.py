@@ -1,4 +1,4 @@
-"""Subgroups of individuals, and the one whose members are most surely distinguishable: an average hides it."""
+"""Subgroups of individuals, and the one whose members are most clearly distinguishable, which an average hides."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ SMALLEST_SIDE = 10
 
 
 def subgroups(store: TokenStore, columns: Mapping[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
-    """Return groups of the individuals of a store: name -> label of each (by code, ascending).
+    """Return groupings of the individuals of a store: name -> label of each individual (by code, ascending).
 
-    By number of documents and by length of all of them, in thirds, and by each of ``columns`` (values, one an
-    individual). What does not part them is left out.
+    The groupings are thirds by number of documents, thirds by total length in tokens, and one for each of ``columns``
+    (one value for each individual). A grouping with a single group is left out.
     """
     _, number = np.unique(store.individual, return_inverse=True)
     documents = np.bincount(number)
@@ -34,7 +34,7 @@ def subgroups(store: TokenStore, columns: Mapping[str, np.ndarray] | None = None
 
 
 def _thirds(values: np.ndarray, names: Sequence[str]) -> np.ndarray:
-    """The third that each value is in; equal values are in the same one, so a third can be empty."""
+    """The third of each value. Equal values are in the same third, so a third can be empty."""
     return np.array(names)[np.searchsorted(np.quantile(values, [1 / 3, 2 / 3]), values, side="left")]
 
 
@@ -46,13 +46,14 @@ def worst_subgroup(
     num_bootstrap: int = 1000,
     seed: int = 0,
 ) -> WorstSubgroup | None:
-    """Return the group of individuals that is most surely distinguishable, with a Bonferroni-corrected interval; None
-    where no group has ten individuals on both sides.
+    """Return the group whose interval lies highest, with Bonferroni correction; None if no group has ten individuals on
+    both sides.
 
     Parameters
     ----------
-    scores : float array, shape (individuals,), NaN for none; is_member : bool array, shape (individuals,)
-    groups : name -> label of each individual
+    scores : float array, shape (individuals,), NaN for none
+    is_member : bool array, shape (individuals,)
+    groups : name -> label of each individual, shape (individuals,)
     """
     usable = ~np.isnan(scores)
     sides = {}

@@ -1,4 +1,4 @@
-"""`Attack`: one row says everything of an attack, its texts too.
+"""`Attack`: one row holds everything about an attack, its texts for the report included.
 
 A family is a module with an immutable table of rows at module level: likelihood attacks in
 :mod:`reticent.audit.membership.attacks`, attacks with shadow models in :mod:`reticent.audit.membership.shadow`.
@@ -19,12 +19,12 @@ __all__ = ["Attack", "Need", "require_attacks", "table_of"]
 
 
 class Need(StrEnum):
-    """Inputs of an attack beside the scores of the model under attack."""
+    """Inputs of an attack besides the scores of the model under attack."""
 
     BASE = "base"  # the base model's scores of the same documents
     SIZES = "sizes"  # bytes of each text after zlib
     LOWERCASE = "lowercase"  # the model's scores of the texts in lower case
-    HOLDOUT = "holdout"  # both models' scores of documents that were held back from training
+    HOLDOUT = "holdout"  # both models' scores of the user-inference holdout
     SHADOWS = "shadows"  # scores of shadow models
     POPULATION = "population"  # documents to compare with, which are not attacked
 
@@ -36,13 +36,14 @@ class Attack:
     Parameters
     ----------
     name : as in the job's ``audit.attacks`` and in the report
-    score : gives a number of each document, float (D,): higher means more likely a member, NaN for nothing to say. Of
-        a likelihood attack it takes (target, base, zlib_bytes, lowercase), of one with shadows (shadows, models)
-    title : what a reader calls it
-    about : what it takes for a sign that a document was trained on; "the model …"
-    source : who published it; empty where its definition is ours alone
-    needs : what it takes beside the scores of the model under attack
-    objectives : of which models it can be computed
+    score : function that returns one number for each document, float (D,): higher means more likely a member, NaN for
+        no score. It takes (target, base, zlib_bytes, lowercase) for a likelihood attack, and (shadows, models) for an
+        attack with shadow models
+    title : the name of the attack in the report
+    about : the sign of membership that the attack looks for, as a clause without a full stop
+    source : the publication; empty for an attack that is not published
+    needs : inputs besides the scores of the model under attack
+    objectives : objectives of the models that it can attack
     """
 
     name: str
@@ -55,7 +56,7 @@ class Attack:
 
 
 def table_of(rows: Iterable[Attack]) -> Mapping[str, Attack]:
-    """Return rows by name, in their order; the table cannot be changed."""
+    """Return rows by name, in their order, as an immutable table; `ValueError` if a name occurs twice."""
     rows = tuple(rows)
     table = {row.name: row for row in rows}
     if len(table) < len(rows):
@@ -64,6 +65,6 @@ def table_of(rows: Iterable[Attack]) -> Mapping[str, Attack]:
 
 
 def require_attacks(names: Iterable[str], table: Mapping[str, Attack]) -> None:
-    """Raise `PolicyError` for an attack that the table of a family does not have."""
+    """Raise `PolicyError` for a name that is not in the table of its family."""
     if unknown := set(names) - set(table):
         raise PolicyError(f"attacks: unknown attack {sorted(unknown)[0]!r}; expected some of {', '.join(table)}")

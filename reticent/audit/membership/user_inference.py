@@ -1,6 +1,7 @@
-"""User inference: does a model's loss on documents that it was not trained on tell whether the *individual* took part?
+"""User inference: does a model's loss on documents outside its training data reveal whether the *individual* is a
+member?
 
-The documents are of members and of held-out individuals, and are drawn by one rule on both sides
+The documents belong to members and to held-out individuals. One rule draws them on both sides
 (`reticent.engine.split.draw_user_inference_holdout`).
 """
 
@@ -22,15 +23,15 @@ __all__ = ["UserInferenceHoldout"]
 
 @dataclass(frozen=True, slots=True)
 class UserInferenceHoldout:
-    """Tokens of documents, and which of them are of members (bool, shape (store.num_documents,))."""
+    """Tokens of the holdout documents, and a mask of the members' documents (bool, shape (store.num_documents,))."""
 
     store: TokenStore
     members: np.ndarray
 
     @classmethod
     def beside(cls, audit: TokenStore, members: np.ndarray, holdout: TokenStore | None) -> UserInferenceHoldout:
-        """Return the documents of the individuals of an audit; who is left with no other document was not
-        trained on, and is left out.
+        """Return the holdout documents of the individuals of an audit. An individual without any other document has no
+        document in the audit, and is left out.
 
         Parameters
         ----------
@@ -39,7 +40,7 @@ class UserInferenceHoldout:
         Raises
         ------
         ArtifactError
-            There are none, or one of them is a document of the audit.
+            There is no holdout, or one of its documents is a document of the audit.
         """
         if holdout is None:
             raise ArtifactError("the attack user_inference needs the tokens of documents that training never sees")
@@ -52,6 +53,6 @@ class UserInferenceHoldout:
         return cls(holdout, np.isin(holdout.individual, audit.individual[members]))
 
     def blind(self, table: SurfaceTable, *, seed: int) -> Blind:
-        """Return the blind baseline of these documents: what their words alone tell."""
+        """Return the blind baseline of these documents, from their words alone."""
         words = words_of(self.store)
         return blind_baseline(words, table.surfaces(self.store.input_ids, words), self.members, seed=seed)

@@ -1,8 +1,8 @@
 """Verdicts on membership results (definitions.md#verdict-on-an-attack): one for every attack, from its controls.
 
-A verdict is "distinguishable" only where the interval lies over chance and nothing invalidates it. An attack that finds
-nothing is "not distinguishable" only where the same attack succeeds on the unprotected twin: else it has shown no
-power, and its number must not be read as safety.
+A verdict is "distinguishable" only if the interval lies over chance and no control invalidates the attack. An attack
+that finds nothing is "not distinguishable" only if the same attack succeeds on the unprotected twin. Otherwise it has
+shown no power, and its number must not be read as safety.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ __all__ = [
 ]
 
 INVALID, DISTINGUISHABLE, QUIET, NO_POWER = "invalid", "distinguishable", "not distinguishable", "no power"
-#: The area under the ROC curve of an attack that knows nothing.
+#: The area under the ROC curve of an attack without any information.
 CHANCE = 0.5
 #: Quantiles of the normal distribution for a two-sided test at 5 % that succeeds in 80 % of trials.
 TO_DETECT = 1.959964 + 0.841621
 
 
 def detectable_auc(num_members: int, num_nonmembers: int) -> float | None:
-    """Return the area that a test at 5 % over so many individuals finds four times in five, None without individuals.
+    """Return the area that a test at 5 % over so many individuals finds four times in five; None if a side is empty.
 
-    From the standard error of the area of an attack at chance (Mann-Whitney), sqrt((m + n + 1) / (12 m n)).
+    It follows from the standard error of the area of an attack at chance (Mann-Whitney), sqrt((m + n + 1) / (12 m n)).
 
     >>> round(detectable_auc(100, 100), 3)
     0.615
@@ -54,20 +54,21 @@ def detectable_auc(num_members: int, num_nonmembers: int) -> float | None:
 
 
 def is_over_chance(auc: Estimate | None) -> bool:
-    """Return whether the interval of an area lies over chance; not where its lower end is chance itself."""
+    """Return whether the interval of an area lies over chance; false if its lower end is chance itself."""
     return auc is not None and auc.low is not None and auc.low > CHANCE
 
 
 def holds_chance(auc: Estimate) -> bool:
-    """Return whether the interval of an area holds chance, its ends included; so does one that is missing."""
+    """Return whether the interval of an area contains chance, its ends included; true if there is no interval."""
     return auc.low is None or auc.high is None or auc.low <= CHANCE <= auc.high
 
 
 def judged(models: Sequence[ModelEvidence]) -> list[ModelEvidence]:
-    """Return the models with a verdict and its reason on every attack, from controls among the models themselves.
+    """Return the models with a verdict and its reason for every attack, from controls among the models themselves.
 
-    Of each section and objective: the blind baseline and the base model's own attacks must not find members
-    distinguishable, and the unprotected twin of the same epoch (or its last) says whether an attack has power.
+    The controls belong to the same section and objective. The blind baseline and the attacks on the base model must not
+    find members distinguishable. The unprotected twin of the same epoch (or its last) shows whether an attack has
+    power.
     """
     result = []
     for model in models:
@@ -109,11 +110,11 @@ def _verdict(
 def _invalid(name: str, measured: MeasuredAttack, base: ModelEvidence | None) -> Iterator[str]:
     if base is None:
         return
-    # Of the documents that the attack looks at.
+    # The baseline of the documents that the attack scores.
     blind = base.blind_holdout if name == USER_INFERENCE else base.blind
     if blind is not None and not holds_chance(blind.auc):
         yield "the two sides are distinguishable by words alone, without any model"
-    control = measured.control or _area(base, name)  # shadows attack the base with the model, not by itself
+    control = measured.control or _area(base, name)  # shadows attack both at once
     if control is not None and not holds_chance(control):
         yield "they are distinguishable in the base model too, which saw no individual"
 

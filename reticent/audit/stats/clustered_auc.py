@@ -1,9 +1,9 @@
 """Areas under the ROC curve of documents, and the best of several attacks.
 
-Documents of one individual are not independent: a resample draws individuals, with all their documents. It draws the
-same individuals for every attack on them, so areas of several attacks can be compared draw by draw. A loop over
-scikit-learn's `roc_auc_score` takes five times as long (2,000 documents, 1,000 draws: 2.3 s and 0.5 s); documents taken
-as independent give intervals that cover too rarely
+Documents of one individual are not independent, so a resample draws individuals with all their documents. It draws the
+same individuals for every attack, so the areas of several attacks can be compared draw by draw. A loop over
+scikit-learn's `roc_auc_score` takes five times as long (2,000 documents, 1,000 draws: 2.3 s instead of 0.5 s). If
+documents are resampled as if they were independent, the intervals are too narrow
 (`test_interval_covers_the_truth_when_documents_of_an_individual_are_alike`).
 """
 
@@ -34,16 +34,20 @@ def clustered_auc(
     num_bootstrap: int = 1000,
     seed: int = 0,
 ) -> tuple[Estimate, np.ndarray]:
-    """Return the area under the ROC curve of documents (ties count half) and its draws.
+    """Return the area under the ROC curve of documents (ties count half) and its bootstrap draws.
 
     Parameters
     ----------
-    scores : float array, shape (D,); NaN for a document that takes no part
-    individuals : integer array, shape (D,); is_member : bool array, shape (D,), the same for all of an individual
+    scores : float array, shape (D,); NaN for a document that is left out
+    individuals : integer array, shape (D,)
+    is_member : bool array, shape (D,), the same for all documents of an individual
 
     Returns
     -------
-    Estimate, its ``n`` individuals; and draws : float64, shape (num_bootstrap,), NaN where a side has no document
+    estimate : Estimate
+        Its ``n`` counts individuals.
+    draws : float64 array, shape (num_bootstrap,)
+        NaN if a side of the draw has no document.
 
     Cost: a sort, and O(num_bootstrap · documents) time in blocks of bounded memory.
     """
@@ -81,8 +85,8 @@ def clustered_auc(
 def _sorted_side(
     scores: np.ndarray, individuals: np.ndarray, side: np.ndarray, usable: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Scores of the documents of a side, ascending, the number of each one's individual, and how many there are."""
-    # Counted with those whose documents take no part, so that a draw is of the same individuals for every attack.
+    """Scores of a side's documents, ascending; the number of each document's individual; the number of individuals."""
+    # Individuals without a usable document are counted too, so every attack resamples the same individuals.
     codes, number = np.unique(individuals[side], return_inverse=True)
     kept = usable[side]
     found, number = scores[side][kept].astype(np.float64), number[kept]
@@ -98,18 +102,19 @@ def best_attack(
     num_bootstrap: int = 1000,
     seed: int = 0,
 ) -> BestAttack | None:
-    """Return the attack that is most surely better than chance, with an interval that holds although it was picked;
-    None where no attack has an area.
+    """Return the attack whose interval lies highest, with an interval that allows for the selection; None if no attack
+    has an area.
 
-    The intervals of all attacks hold at once: value ± c · standard error, with c the 95 % quantile over the draws of
-    the largest |draw - value| / standard error of any attack (max-statistic bootstrap). That of one attack of many
-    alone would promise too much. An area of 0 or 1 has no spread; it has Clopper-Pearson's bound, Bonferroni corrected.
-    So the intervals hold for the best of some of the attacks too.
+    The intervals of all attacks hold simultaneously: value ± c · standard error, where c is the 95 % quantile over the
+    draws of the largest |draw - value| / standard error of any attack (max-statistic bootstrap). The interval of one
+    attack alone would be too narrow for the best of many. An area of 0 or 1 does not vary in the draws; it has a
+    Clopper-Pearson bound with Bonferroni correction. So the intervals also hold for the best of any subset of attacks.
 
     Parameters
     ----------
-    scores : attack -> float array, shape (individuals,), one score an individual, NaN for none
-    individuals, is_member : shape (individuals,)
+    scores : attack -> float array, shape (individuals,); NaN for an individual without a score
+    individuals : integer array, shape (individuals,)
+    is_member : bool array, shape (individuals,)
     """
     measured = {
         name: clustered_auc(own, individuals, is_member, num_bootstrap=num_bootstrap, seed=seed)
@@ -124,7 +129,7 @@ def best_attack(
     draws = draws[:, ~np.isnan(draws).any(axis=0)]
     spread = draws.std(axis=1, ddof=1) if draws.shape[1] > 1 else np.zeros(len(names))
     fewest = np.array([_fewest(scores[name], is_member) for name in names])
-    varies = (spread > 0) & (values > 0) & (values < 1) & (fewest > 1)  # one alone is the same in every draw
+    varies = (spread > 0) & (values > 0) & (values < 1) & (fewest > 1)  # a single individual is the same in every draw
     reach = 0.0
     if varies.any():
         steps = np.abs(draws[varies] - values[varies, None]) / spread[varies, None]

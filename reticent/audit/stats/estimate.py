@@ -1,4 +1,4 @@
-"""`Estimate`: a number with its interval, and how it is closed where it is over few."""
+"""`Estimate`: a number with its interval, and the form in which it is published if it is over few individuals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BOOTSTRAP = "bootstrap over individuals"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """How several trainings of one recipe differ: their number, the lowest and highest value, standard deviation."""
+    """The spread over several trainings of one recipe: their number, lowest and highest value, standard deviation."""
 
     n: Annotated[int, TOTAL]
     low: Annotated[float, TOTAL]
@@ -28,9 +28,9 @@ class Spread:
 class Estimate:
     """A number with its two-sided 95 % interval; ``n`` counts ``unit``.
 
-    ``value`` is None where there is nothing to estimate, ``n`` where the estimate was closed for publication. ``bound``
-    says that the value is the most ("below") or the least ("above") that it may be, as the exact one would give a small
-    count away. ``seeds`` is there where the estimate is a mean over trainings.
+    ``value`` is None if there is nothing to estimate. ``n`` is None if the estimate was withheld for publication. If
+    ``bound`` is set, the exact value would reveal a small count: the value is then an upper bound ("below") or a lower
+    bound ("above"). ``seeds`` is set if the estimate is a mean over trainings.
     """
 
     value: Annotated[float | None, TOGETHER]
@@ -44,7 +44,7 @@ class Estimate:
     seeds: Annotated[Spread | None, PARTS] = optional()
 
     def closed(self, raw: Estimate, cell: int) -> Estimate:
-        """Nothing of an estimate over 1 to below ``cell``; else all of it."""
+        """Withhold an estimate over 1 to ``cell`` - 1 units; restore all of any other."""
         kept = replace(self, value=raw.value, low=raw.low, high=raw.high, n=raw.n)
         return kept.withheld(cell) if 0 < (raw.n or 0) < cell else kept
 
@@ -53,17 +53,17 @@ class Estimate:
         return replace(self, value=None, low=None, high=None, n=None, method=f"fewer than {cell}")
 
     def bounded(self, value: float, side: Literal["above", "below"]) -> Estimate:
-        """Return the bound that stands for an estimate whose exact value would give a small count away."""
+        """Return a bound in place of an estimate whose exact value would reveal a small count."""
         low = value if self.low is None else min(self.low, value)
         high = value if self.high is None else max(self.high, value)
         low, high = (low, 1.0) if side == "above" else (0.0, high)
         return replace(self, value=value, low=low, high=high, bound=side)
 
     def as_share(self, total: int | None, cell: int) -> Estimate:
-        """Return a share of ``total`` individuals; it is a bound if few are counted, or few are not."""
+        """Return a share of ``total`` individuals, as a bound if it counts fewer than ``cell`` or all but so few."""
         if self.value is None or not total:
             return self
-        # Of passages or other things that an individual has several of, a rate can be less than one individual's.
+        # A rate over passages (an individual has several) can be positive and still less than one individual's share.
         count = round(self.value * total)
         if self.value > 0 and count < cell:
             return self.bounded(cell / total, "below")

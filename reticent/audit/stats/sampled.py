@@ -1,20 +1,19 @@
-"""Shares and totals of a corpus from a stratified sample of its documents, with intervals that hold where little is
-missed.
+"""Shares and totals of a corpus from a stratified sample of its documents, with intervals that stay valid if the sample
+misses little.
 
-A document of stratum h stands for N_h / n_h of them (Horvitz and Thompson), a share is a ratio of two such totals. The
-residual of a document is that from the mean of its stratum, shrunk by the share of the stratum that was drawn; the
-residuals of one individual's documents are added before they are squared, and the larger of that variance and of the
-one of single documents is taken. So a sample of every document has no error, and documents of one individual are no
-independent evidence.
+A document drawn from stratum h stands for N_h / n_h documents (Horvitz and Thompson). A share is a ratio of two such
+totals. The residual of a document is its distance from the mean of its stratum, shrunk by the share of the stratum that
+was drawn. The residuals of one individual's documents are added before they are squared. The variance is the larger of
+this one and the variance over single documents. So a sample of every document has no error, and the documents of one
+individual do not count as independent evidence.
 
-Neither a normal interval nor a bootstrap holds where a sample misses little: both are too narrow, or of no width. Here
+If a sample misses little, a normal interval and a bootstrap are both too narrow, or have no width. So:
 
 - a *share* has the interval of Clopper and Pearson at the effective sample size [@korn1998], value · (1 - value) /
-  variance, with their correction for few degrees of freedom. No share is known better than by as many independent
-  things as were seen.
+  variance, with their correction for few degrees of freedom. The effective size is at most the number of items seen.
 - a *total* has the gamma interval of weighted sums of counts [@fay1997].
-- The far end of both (of what is rare, its upper end) adds one more individual, as the exact intervals add one more
-  event: one that counts as much as the largest that was seen (:meth:`Drawn.step`).
+- The far end of both (the upper end for a rare event) adds one more individual, as exact intervals add one more event.
+  This individual counts as much as the largest in the sample (:meth:`Drawn.step`).
 
 Cost: O(documents drawn) for each estimate.
 """
@@ -45,7 +44,7 @@ class Drawn:
     ----------
     individual, stratum : int64, shape (D,)
     sizes : int64, shape (H,)
-        Documents of the corpus in each stratum; of every stratum that has any, at least one is drawn.
+        Documents of the corpus in each stratum. At least one is drawn from every stratum that has any.
     """
 
     individual: np.ndarray
@@ -54,23 +53,23 @@ class Drawn:
 
     @cached_property
     def drawn(self) -> np.ndarray:
-        """Documents drawn of each stratum, int64, shape (H,)."""
+        """Documents drawn from each stratum, int64, shape (H,)."""
         return np.bincount(self.stratum, minlength=len(self.sizes))
 
     @cached_property
     def weight(self) -> np.ndarray:
-        """How many documents of the corpus each one stands for, float64, shape (D,)."""
+        """Number of documents of the corpus that each one stands for, float64, shape (D,)."""
         return self.sizes[self.stratum] / self.drawn[self.stratum]
 
     @cached_property
     def error_weight(self) -> np.ndarray:
-        """The same without those that were seen: the weight of a document's residual in the error, shape (D,)."""
+        """Weight of a document's residual in the error, shape (D,): `weight` with the finite population correction."""
         unseen = 1 - self.drawn[self.stratum] / self.sizes[self.stratum]
         return self.weight * np.sqrt(unseen)
 
     @property
     def is_whole(self) -> bool:
-        """Whether every document of the corpus is among these."""
+        """Whether every document of the corpus was drawn."""
         return bool(np.array_equal(self.drawn, self.sizes))
 
     def by_individual(self, values: np.ndarray) -> np.ndarray:
@@ -78,12 +77,13 @@ class Drawn:
         return np.bincount(self.individual, weights=values)
 
     def step(self, rare: np.ndarray, whole: np.ndarray, crowd: float, *, at_most: str) -> float:
-        """Return how much the next individual may have of what is rare, weighted.
+        """Return an upper bound on the rare items of one more individual, weighted.
 
-        As much as the largest seen; as the individual with the largest ``whole`` would have, were as much of it rare as
-        of those seen that have any; at least one thing; and at least ``crowd``, but no more than an individual has in
-        all: the one of an average thing ("typical"), or the one that has most ("largest"). Where nothing was seen and
-        nothing is known of crowds, it is all that the one of an average thing has.
+        The bound is the largest of four numbers: the largest sum of rare items seen in an individual; the ``whole`` of
+        the individual that has most, times the share that is rare among individuals who have any; one item; and
+        ``crowd``. ``crowd`` is cut at the items of one individual: the individual of an average item ("typical"), or
+        the one that has most ("largest"). If no rare item was seen and ``crowd`` is 0, the bound is the number of items
+        of the individual of an average item.
         """
         own = self.by_individual(self.error_weight * whole)
         seen = self.by_individual(self.error_weight * rare)
@@ -96,25 +96,25 @@ class Drawn:
         return max(float(seen.max()), crowded * most, one, known)
 
     def variance(self, values: np.ndarray) -> float:
-        """Variance of the estimated total of a value of each document."""
+        """Return the variance of the estimated total of ``values``, float64, shape (D,)."""
         n = self.drawn[self.stratum]
         means = np.bincount(self.stratum, weights=values, minlength=len(self.sizes))[self.stratum] / n
-        # One document alone in its stratum has no mean beside it: its whole value counts.
+        # The mean of a stratum with one document is that document, so its whole value counts as the residual.
         residual = np.where(n > 1, (values - means) * np.sqrt(n / np.maximum(n - 1, 1)), values)
         residual = self.error_weight * residual
         return float(max((residual**2).sum(), (self.by_individual(residual) ** 2).sum()))
 
 
 def sampled_share(drawn: Drawn, part: np.ndarray, whole: np.ndarray, *, crowd: float = 0.0) -> Estimate:
-    """Return sum(part) / sum(whole) of the corpus, from one entry a document drawn.
+    """Return sum(part) / sum(whole) over the corpus, estimated from the documents drawn.
 
     Parameters
     ----------
     part, whole : float64, shape (D,)
-        Counts of each document, ``part`` at most ``whole``.
+        Counts in each document drawn; ``part`` is at most ``whole``.
     crowd : float
-        The least that the next individual is taken to have of what is rare, weighted; never more than the largest
-        ``whole`` of an individual.
+        Lower bound on the rare items assumed for one more individual, weighted. It is cut at the largest ``whole`` of
+        an individual.
     """
     n = int((drawn.by_individual(whole) > 0).sum())
     total = float((drawn.weight * whole).sum())
@@ -127,7 +127,7 @@ def sampled_share(drawn: Drawn, part: np.ndarray, whole: np.ndarray, *, crowd: f
         return Estimate(value=value, low=0.0, high=1.0, n=n, method="one individual: no interval")
     rare = part if value < 0.5 else whole - part
     share = min(value, 1 - value)
-    # As a jackknife would: a document that holds much of the whole hides its own residual.
+    # The correction of a jackknife: a document with a large share of the whole pulls the ratio towards itself.
     held = np.minimum(drawn.weight * whole / total, 1 - 1e-9)
     variance = max(
         drawn.variance((rare - share * whole) / (1 - held)) / total**2,
@@ -147,12 +147,12 @@ def sampled_share(drawn: Drawn, part: np.ndarray, whole: np.ndarray, *, crowd: f
 
 
 def sampled_total(drawn: Drawn, counts: np.ndarray, whole: np.ndarray, *, crowd: float = 0.0) -> Estimate:
-    """Return sum(counts) of the corpus, from one entry a document drawn; never less than what was seen.
+    """Return sum(counts) over the corpus, estimated from the documents drawn; never less than the sum in the sample.
 
     Parameters
     ----------
     counts, whole : float64, shape (D,)
-        Of all things of a document, those that are counted.
+        Items of each document drawn: those that are counted, and all of them.
     crowd : float
         As in `sampled_share`.
     """
@@ -161,7 +161,7 @@ def sampled_total(drawn: Drawn, counts: np.ndarray, whole: np.ndarray, *, crowd:
     n = len(np.unique(drawn.individual))
     if drawn.is_whole:
         return Estimate(value=value, low=value, high=value, n=n, method=ALL)
-    # Of counts without spread between documents there is still that of Poisson.
+    # Counts that are equal in all documents still have the variance of a Poisson count.
     variance = max(drawn.variance(counts), float((drawn.error_weight**2 * counts).sum()))
     variance *= float(stats.t.ppf(_TAIL, max(n - 1, 1)) / stats.norm.ppf(_TAIL)) ** 2
     low = variance / (2 * value) * float(stats.chi2.ppf(_TAIL, 2 * value**2 / variance)) if seen else 0.0

@@ -1,11 +1,11 @@
 """Several trainings of one recipe as one entry: means over the seeds, beside intervals over individuals.
 
-Two spreads, never mixed. `low` and `high` mean the same as for a single training: a 95 % interval over individuals,
-of the n individuals it names. Of several trainings they are the means of the intervals' ends. The mean of the trainings
-is measured on the same individuals, so its interval is not wider than that on average (the deviation of a mean is at
-most the mean of the deviations): the interval is not too narrow, and three trainings are not taken for three times as
-many individuals. How the trainings themselves differ stands under ``seeds``: their number, the lowest and the highest
-value, and the standard deviation (n - 1).
+There are two kinds of spread, and they are never mixed. `low` and `high` have the same meaning as for a single
+training: a 95 % interval over ``n`` individuals. For several trainings they are the means of the intervals' ends. All
+trainings are measured on the same individuals, and the deviation of a mean is at most the mean of the deviations. So
+the interval is not too narrow, and three trainings do not count as three times as many individuals. The differences
+between the trainings stand under ``seeds``: their number, the lowest and the highest value, and the standard deviation
+(n - 1).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ __all__ = ["num_seeds", "over_seeds"]
 def over_seeds(models: Sequence[ModelEvidence], small_cell: int = 5) -> list[ModelEvidence]:
     """Return one entry for each (model, objective, recipe, epoch), in the order of the audit.
 
-    Where there is no seed, or one, the entry is the one that is there. Counts are means, rounded up; ledgers are sums;
-    curves are those of the first seed. A count that is closed (None) enters as ``small_cell``, the most it can be;
-    a mean that is below it then is closed too.
+    An entry with one training, or without a seed, stays as it is. Counts are means, rounded up. Ledgers are sums.
+    Curves are those of the first seed. A withheld count (None) enters as ``small_cell``, its upper bound; a mean that
+    is then below ``small_cell`` is withheld too.
     """
     groups: dict[tuple[str | None, str, str, int], list[ModelEvidence]] = {}
     for model in models:
@@ -41,12 +41,12 @@ def over_seeds(models: Sequence[ModelEvidence], small_cell: int = 5) -> list[Mod
 
 
 def num_seeds(models: Sequence[ModelEvidence]) -> int:
-    """Return the largest number of trainings that one entry of `over_seeds` is a mean of."""
+    """Return the largest number of trainings in one entry of `over_seeds`."""
     return max((model.num_trainings or 1 for model in models), default=1)
 
 
 def _merged(entries: Sequence[ModelEvidence], cell: int) -> ModelEvidence:
-    # They describe one training, so there is no mean.
+    # These fields describe one training and have no mean.
     own = [replace(entry, name=entries[0].name, seed=None, training=None, ledger=None) for entry in entries]
     mean: ModelEvidence = _mean(own, cell)
     found = [entry.best_attack for entry in entries]
@@ -63,7 +63,7 @@ def _sum(ledgers: Sequence[Ledger]) -> Ledger:
 
 
 def _best_attack(found: Sequence[BestAttack | None], membership: dict[str, MeasuredAttack]) -> BestAttack | None:
-    """The best of the means, where each training has another best attack: a mean over these would be of no attack."""
+    """The best of the attacks' means. The best attack may differ between trainings, so its own mean has no meaning."""
     first, of_all = found[0], [(best and best.intervals) or {} for best in found]
     known = [name for name, attack in membership.items() if attack.auc.value is not None]
     names = [name for name in known if all(name in intervals for intervals in of_all)]
@@ -78,7 +78,7 @@ def _best_attack(found: Sequence[BestAttack | None], membership: dict[str, Measu
 
 
 def _mean(values: Sequence[Any], cell: int) -> Any:
-    """Return the mean of one place of the entries: of estimates, counts, evidence, and mappings and lists of them."""
+    """Return the mean of one field of the entries: estimates, counts, evidence, or mappings and lists of them."""
     first = values[0]
     if all(isinstance(value, Estimate) for value in values):
         return _estimate(values, cell)
@@ -100,7 +100,7 @@ def _mean(values: Sequence[Any], cell: int) -> Any:
 
 
 def _estimate(estimates: Sequence[Estimate], cell: int) -> Estimate:
-    """An estimate of several trainings; not measured where one of them is not."""
+    """The mean of the trainings' estimates; without a value if one of them has none."""
     known = [e.value for e in estimates if e.value is not None]
     bounds = {e.bound for e in estimates if e.bound}
     merged = replace(estimates[0], n=_mean([e.n for e in estimates], cell))

@@ -1,4 +1,4 @@
-"""A rate of members, that of held-out individuals, and their difference: the form of nearly every measure."""
+"""The rate of members, the rate of held-out individuals, and their difference: the form of nearly every measure."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def excess_of(
     signed: bool = False,
     **bootstrap: Unpack[Bootstrap],
 ) -> Excess:
-    """Return the rate of members, that of held-out individuals, and their difference.
+    """Return the rate of members, the rate of held-out individuals, and their difference.
 
-    ``limit`` and ``signed`` are those of `ratio_estimate`.
+    ``limit`` and ``signed`` have the meaning that they have in `ratio_estimate`.
     """
     return Excess(
         members=ratio_estimate(*members, limit=limit, signed=signed, **bootstrap),
@@ -42,7 +42,14 @@ def two_sides(
     limit: float | None,
     **bootstrap: Unpack[Bootstrap],
 ) -> Excess:
-    """Return the mean of members, of held-out individuals, and their difference, clustered by individual."""
+    """Return the mean over members, the mean over held-out individuals, and their difference, clustered by individual.
+
+    Parameters
+    ----------
+    values : float array, shape (D,), one value for each document
+    individuals : integer array, shape (D,)
+    is_member : bool array, shape (D,)
+    """
     sides = []
     for side in (is_member, ~is_member):
         codes, row = np.unique(individuals[side], return_inverse=True)

@@ -1,8 +1,8 @@
 """Statistics: rates, curves and intervals with the individual as the unit.
 
 Documents of one individual are not independent, so every interval resamples individuals. A zero is never shown
-without its upper bound, and no true-positive rate is given at a false-positive rate that too few non-members can
-resolve.
+without its upper bound. No true-positive rate is given at a false-positive rate that the number of non-members is too
+small to resolve.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _TAILS = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
 
 
 class Bootstrap(TypedDict):
-    """How intervals are made: the number of resamples of the individuals, and the seed of their draws."""
+    """Settings of the bootstrap: the number of resamples of the individuals, and the seed of the draws."""
 
     num_bootstrap: int
     seed: int
@@ -50,15 +50,15 @@ class Bootstrap(TypedDict):
 def clopper_pearson(
     successes: int, trials: int, *, level: float = LEVEL, one_sided: bool = False
 ) -> tuple[float, float]:
-    """Return the exact binomial interval; one-sided gives (0, upper bound).
+    """Return the exact binomial interval [@clopper1934]; one-sided gives (0, upper bound).
 
     >>> round(clopper_pearson(0, 299, one_sided=True)[1], 5)
     0.00997
     """
     if not 0 <= successes <= trials or trials < 1:
         raise ValueError(f"expected 0 <= successes <= trials and trials >= 1, got {successes} of {trials}")
-    # As quantiles of scipy's beta and not by `scipy.stats.binomtest(...).proportion_ci`: the same to 1e-12, in 0.1 ms
-    # instead of 2.5, which searches for the root.
+    # `scipy.stats.binomtest(...).proportion_ci` gives the same to 1e-12, but searches for the root: 2.5 ms instead of
+    # 0.1 ms for these quantiles of scipy's beta distribution.
     tail = 1 - level if one_sided else (1 - level) / 2
     high = 1.0 if successes == trials else float(stats.beta.ppf(1 - tail, successes + 1, trials - successes))
     low = 0.0 if successes == 0 or one_sided else float(stats.beta.ppf(tail, successes, trials - successes + 1))
@@ -66,8 +66,8 @@ def clopper_pearson(
 
 
 def iter_resamples(num: int, num_bootstrap: int, seed: int, *, rows: int | None = None) -> Iterator[np.ndarray]:
-    """Yield how often each of ``num`` individuals stands in each resample, float64 (at most ``rows``, num) at a
-    time; the numbers do not depend on ``rows``."""
+    """Yield blocks of resamples, float64, shape (at most ``rows``, num): how often each of ``num`` individuals is drawn
+    in each. The numbers do not depend on ``rows``."""
     rows = rows or max(1, MAX_WEIGHTS // num)
     for done in range(0, num_bootstrap, rows):
         weights = np.empty((min(rows, num_bootstrap - done), num))
@@ -85,17 +85,20 @@ def ratio_estimate(
     limit: float | None = 1.0,
     signed: bool = False,
 ) -> Estimate:
-    """Return sum(numerator) / sum(denominator), one entry an individual, with a percentile bootstrap interval.
+    """Return sum(numerator) / sum(denominator) with a percentile bootstrap interval over individuals.
 
-    A rate of exactly 0 or 1 has no spread to resample; its far bound is Clopper-Pearson's over the individuals that
-    have a denominator. One individual alone has no interval: it is shown as 0 to ``limit``.
+    A rate of exactly 0 or 1 does not vary in a bootstrap; its far bound is Clopper-Pearson's over the individuals whose
+    denominator is positive. A single individual has no interval; the bounds are then 0 and ``limit``.
 
     Parameters
     ----------
+    numerator, denominator : arrays, shape (individuals,)
+    unit : str
+        The unit that ``n`` counts, as a report names it.
     limit : float or None
-        The largest the ratio can be: 1 for a rate, None for a mean that has no limit (and no exact bound).
+        The largest possible ratio: 1 for a rate, None for a mean without a limit (which has no exact bound).
     signed : bool
-        The ratio is a change of a rate, from -1 to 1: where no individual's changed, both bounds are exact ones.
+        The ratio is a change of a rate, from -1 to 1. If it changed for no individual, both bounds are exact ones.
     """
     certain = _without_spread(numerator, denominator, unit, limit, signed)
     if certain is not None:
@@ -109,7 +112,7 @@ def ratio_estimate(
 def _without_spread(
     numerator: np.ndarray, denominator: np.ndarray, unit: str, limit: float | None, signed: bool = False
 ) -> Estimate | None:
-    """The estimate where there is nothing to resample: no individual, one alone, or a rate of exactly 0 or 1."""
+    """The estimate if a bootstrap has no spread: no individual, a single one, or a rate of exactly 0 or 1."""
     numerator, denominator = _with_denominator(numerator, denominator)
     n = len(denominator)
     if n == 0:
@@ -132,19 +135,20 @@ def _without_spread(
 def ratio_estimates(
     numerators: np.ndarray, denominators: np.ndarray, *, num_bootstrap: int = 1000, seed: int = 0
 ) -> tuple[list[Estimate], np.ndarray]:
-    """Return the rates of many things over the same individuals, as `ratio_estimate` does for one, and their draws.
+    """Return several rates over the same individuals, each as by `ratio_estimate`, and their draws.
 
-    All are resampled together, so a number that combines several of them (an F1 of precision and recall) has an
-    interval too.
+    All rates are resampled together. So a number that combines several of them (an F1 of precision and recall) can have
+    an interval too.
 
     Parameters
     ----------
-    numerators, denominators : shape (things, individuals)
+    numerators, denominators : arrays, shape (rates, individuals)
 
     Returns
     -------
-    list of Estimate, and draws : float64, shape (num_bootstrap, things); NaN where no individual drawn has a
-    denominator
+    estimates : list of Estimate, one for each rate
+    draws : float64 array, shape (num_bootstrap, rates)
+        NaN if no individual drawn has a positive denominator.
     """
     tops, bottoms = (np.asarray(values, dtype=np.float64) for values in (numerators, denominators))
     draws = np.empty((0, len(tops)))
@@ -172,13 +176,13 @@ def ratio_difference(
     limit: float | None = 1.0,
     signed: bool = False,
 ) -> Estimate:
-    """Return the difference of two rates of independent sets of individuals, each (numerator, denominator).
+    """Return the difference of two rates of independent sets of individuals, each given as (numerator, denominator).
 
-    ``limit`` and ``signed`` are of each side, as in `ratio_estimate`; without a limit, a side of one individual leaves
-    no interval.
+    ``limit`` and ``signed`` describe each side, as in `ratio_estimate`. Without a limit, there is no interval if a side
+    has a single individual.
 
-    Where a side has no spread to resample (a rate of 0 or 1, or one individual), the two sides' own intervals are
-    joined by square-and-add (Zou and Donner 2008), so the uncertainty of a zero is also in the difference.
+    If a side does not vary in a bootstrap (a rate of 0 or 1, or one individual), the intervals of both sides are
+    combined by square-and-add [@zou2008]. So the difference includes the uncertainty of a zero.
     """
     sides = [_with_denominator(*side) for side in (first, second)]
     a, b = (
@@ -213,8 +217,8 @@ def _ratio_draws(numerator: np.ndarray, denominator: np.ndarray, num_bootstrap: 
 
 
 def roc_curve(members: np.ndarray, nonmembers: np.ndarray, *, max_points: int = 200) -> dict[str, list[float]]:
-    """Return false- and true-positive rates of all thresholds (thinned to ``max_points``), from (0, 0) to (1, 1); no
-    points when a side is empty."""
+    """Return false- and true-positive rates at all thresholds, from (0, 0) to (1, 1), thinned to ``max_points``; no
+    points if a side is empty."""
     if len(members) == 0 or len(nonmembers) == 0:
         return {"fpr": [], "tpr": []}
     thresholds = np.unique(np.concatenate([members, nonmembers]))[::-1]
@@ -231,15 +235,15 @@ def auc_estimate(
 ) -> Estimate:
     """Return the area under the ROC curve (ties count half), with a bootstrap over both sets of individuals.
 
-    An area of exactly 0 or 1 has no spread: min(members, non-members) disjoint pairs all fell one way, and the far
-    bound is Clopper-Pearson's over these. ``level`` is that of the interval.
+    An area of exactly 0 or 1 does not vary in a bootstrap. There are min(members, non-members) disjoint pairs, and all
+    have the same order, so the far bound is Clopper-Pearson's over these. ``level`` is the level of the interval.
 
     Cost: a sort, and O(num_bootstrap · individuals) time in blocks of bounded memory.
     """
     m, n = len(members), len(nonmembers)
     if m == 0 or n == 0:
         return Estimate(value=None, n=m + n, level=level, method="one side has no individual")
-    # Sorted, so that the interval does not change with the order of the individuals.
+    # Sorted, so the interval does not depend on the order of the individuals.
     members, nonmembers = np.sort(members), np.sort(nonmembers)
     below, up_to = (np.searchsorted(nonmembers, members, side=side) for side in ("left", "right"))
     value = float((below + up_to).mean() / (2 * n))
@@ -256,7 +260,7 @@ def auc_estimate(
         iter_resamples(n, num_bootstrap, seed + 1, rows=rows),
         strict=True,
     ):
-        # Resampled non-members up to each place among the sorted scores.
+        # Number of resampled non-members up to each position of the sorted scores.
         running = np.concatenate([np.zeros((len(weights_n), 1)), np.cumsum(weights_n, axis=1)], axis=1)
         wins = running[:, below]
         wins += running[:, up_to]
@@ -266,7 +270,7 @@ def auc_estimate(
 
 
 def certain_auc_bounds(value: float, num_pairs: int, level: float = LEVEL) -> tuple[float, float]:
-    """Return the interval of an area of 0 or 1: all of ``num_pairs`` disjoint pairs fell one way."""
+    """Return the interval of an area of 0 or 1, where all of ``num_pairs`` disjoint pairs have the same order."""
     bound = clopper_pearson(0, num_pairs, level=level, one_sided=True)[1]
     return (0.0, bound) if value == 0 else (1 - bound, 1.0)
 
@@ -274,10 +278,10 @@ def certain_auc_bounds(value: float, num_pairs: int, level: float = LEVEL) -> tu
 def tpr_at_fpr(
     members: np.ndarray, nonmembers: np.ndarray, fpr: float, *, num_bootstrap: int = 1000, seed: int = 0
 ) -> Estimate | None:
-    """Return the share of members above all but ``fpr`` of the non-members; None with fewer than 10 / fpr of them, or
-    without members.
+    """Return the share of members who score above all but ``fpr`` of the non-members; None without members or with
+    fewer than 10 / fpr non-members.
 
-    A share of 0 or 1 has at least Clopper-Pearson's far bound over the members.
+    The interval of a share of 0 or 1 reaches at least as far as Clopper-Pearson's over the members.
     """
     if len(members) == 0 or len(nonmembers) < 10 / fpr:
         return None
@@ -304,9 +308,9 @@ def _tpr(members: np.ndarray, nonmembers: np.ndarray, fpr: float) -> float:
 
 
 def exposure(canary_score: float, reference_scores: np.ndarray) -> float:
-    """Return log2|R| - log2(rank of the canary among the references), a higher score being better memorised.
+    """Return the exposure log2|R| - log2(rank of the canary among the references) [@carlini2019], in bits.
 
-    A canary that ties stands in the middle of its ties; one below every reference has rank |R| + 1.
+    A higher score means better memorised. Ties share the middle rank. A canary below every reference has rank |R| + 1.
 
     >>> [round(exposure(-s, -np.arange(1.0, 17.0)), 6) for s in (0.0, 3.5, 20.0)]
     [4.0, 2.0, -0.087463]
@@ -320,9 +324,9 @@ def exposure(canary_score: float, reference_scores: np.ndarray) -> float:
 def one_run_epsilon(
     num_canaries: int, num_guesses: int, num_right: int, delta: float, *, confidence: float = LEVEL
 ) -> float:
-    """Return the empirical lower bound on epsilon from one training run (Steinke et al. 2023); say "at least".
+    """Return the empirical lower bound on epsilon from one training run [@steinke2023]; a report must say "at least".
 
-    ``num_canaries`` were included by fair coins; of ``num_guesses`` guesses ``num_right`` were right.
+    Each of ``num_canaries`` was included with probability 1/2; ``num_right`` of ``num_guesses`` guesses were right.
 
     >>> round(one_run_epsilon(1000, 100, 100, 0.0), 6)
     3.492965
