@@ -234,6 +234,36 @@ class Blacklist:
         """Return 1 for each word on the list."""
 
 @final
+class ReadWords:
+    """Words that identify, as a tokenizer spells them, and a look for them in what a model reads.
+
+    ``words`` are surfaces of an index, ``is_rare`` (uint8, one a word) says which identify. A spelling that another
+    word has too is left out.
+    """
+
+    def __new__(
+        cls,
+        tokenizer_json: str,
+        words: _ArrowArray,
+        is_rare: NDArray[np.uint8],
+        *,
+        surface: Literal["exact", "casefold", "fold"] | str = "exact",
+        num_threads: int = 0,
+    ) -> ReadWords: ...
+    @property
+    def num_rare(self) -> int:
+        """Spellings that only identifying words have."""
+    @property
+    def unknown(self) -> int | None:
+        """The id of characters without a piece; None where every character has one."""
+    def classes(self) -> NDArray[np.uint8]:
+        """Return bits of each id: 1 a space before it, 2 first letter upper case, 4 a digit, 8 a lower-case letter."""
+    def count(self, input_ids: NDArray[np.int64], word_ids: NDArray[np.int32], skipped: NDArray[np.bool_]) -> int:
+        """Return how many words of the rows identify; arrays (B, T). A word with a skipped token is passed over."""
+    def is_rare(self, ids: NDArray[np.uint32], offsets: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """Return 1 for each run ``ids[offsets[i]:offsets[i + 1]]`` that spells a word that identifies."""
+
+@final
 class TokenEncoder:
     """A ``tokenizer.json`` whose tokens know their words; no text comes to the id of a special token."""
 

@@ -37,10 +37,11 @@ def list_all_recipes(wanted: bool) -> None:
     from reticent.trainer.recipes import RECIPES
 
     for name, recipe in RECIPES.items():
-        typer.echo(f"{name:10} {recipe.about}")
+        typer.echo(f"{name:17} {recipe.about}")
     typer.echo(
         "\nYour own, in a job file, from any of these; what is not given stays as it is there:\n\n"
         '[recipes.careful]\nbase = "ppclm"\ncontext = "surrogate"       # or "tag", "keep"\n'
+        'context_indirect = "surrogate"    # the same for indirect identifiers\n'
         'never_target = ["direct", "indirect"]\nfreeze_embeddings = true\n\n'
         "More fields: objective, text, goldfish_k, goldfish_h, mask_split, private."
     )

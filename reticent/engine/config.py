@@ -13,7 +13,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 from reticent.core.section import Section, of_job
 from reticent.engine.schema import MAX_K, MAX_N
 
-__all__ = ["Arm", "CanaryConfig", "DedupConfig", "IndexConfig", "SplitConfig", "Surface"]
+__all__ = ["Arm", "CanaryConfig", "DedupConfig", "IndexConfig", "SplitConfig", "Surface", "SurrogateConfig"]
 
 #: Spellings that count as one word. A coarser surface raises supports, so it protects less.
 Surface = Literal["exact", "casefold", "fold"]
@@ -108,6 +108,19 @@ class IndexConfig(Section):
     def least_support(self) -> int:
         """Support under which n-grams are not extended; 1 keeps every n-gram, as updating and merging need."""
         return 1 if self.updatable else self.min_support
+
+
+class SurrogateConfig(Section):
+    """The text in the context in the place of an identifier, where a recipe replaces it."""
+
+    section: ClassVar[str] = "surrogates"
+
+    pool: str = Field(
+        default="generated",
+        min_length=1,
+        description='public words for indirect identifiers: "generated", "wordfreq:en" (or another language; extra '
+        "wordfreq), or a file with a word a line; never words of these documents",
+    )
 
 
 class CanaryConfig(Section):

@@ -33,6 +33,7 @@ def check_run(run: Run, *, counts: bool, models: bool, classifies: bool, audits:
         _require_extras(run)
         _require_devices(run)
         _require_bases(run)
+        _require_pool(run)
     if run.job.classify is not None and classifies:
         from reticent.job.classification import check_starts, read_labels
 
@@ -95,6 +96,16 @@ def _require_bases(run: Run) -> None:
             from reticent.trainer.base_files import check_base
 
             check_base(model.base, tokenizer=run.tokenizer_of(model))
+
+
+def _require_pool(run: Run) -> None:
+    """Raise `PolicyError` for public words that cannot be read, where a recipe needs them."""
+    if any(
+        run.job.recipe(recipe).context_indirect == "surrogate" for model in run.job.model for recipe in model.recipes
+    ):
+        from reticent.engine.public_words import read_public_words
+
+        read_public_words(run.job.surrogates.pool)
 
 
 def _require_audit(run: Run) -> None:

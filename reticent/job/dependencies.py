@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from reticent.engine.public_words import read_public_words
+
 if TYPE_CHECKING:
     from reticent.job.config import ModelSection
     from reticent.job.run import Run
@@ -27,6 +29,8 @@ def training_dependencies(
     tokens = tokens or f"tokens/{training.model.name}/{run.job.tokens(training.recipe)}"
     read = {"tokens": run.fingerprints.of(tokens)} if recipe.uses_flags else {"text": run.fingerprints.of_text(tokens)}
     config = {**settings.cache_key(private=recipe.private), "recipe": recipe.to_dict(), "seed": seed}
+    if recipe.replaces_indirect:
+        config["pool"] = read_public_words(run.job.surrogates.pool).digest()
     return config, {**read, **run.base_input(training.model)}
 
 

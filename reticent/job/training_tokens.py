@@ -15,6 +15,7 @@ from reticent.engine.schema import MEMBERS
 from reticent.engine.store import TokenStore, open_tokens
 
 if TYPE_CHECKING:
+    from reticent.engine.context_words import ContextWords
     from reticent.engine.ngrams import NgramIndex
     from reticent.engine.split import Individuals
     from reticent.job.config import ModelSection
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from reticent.trainer.recipes import Recipe
     from reticent.trainer.verify import Verdict
 
-__all__ = ["Drawn", "find_run", "training_tokens", "verify_training"]
+__all__ = ["Drawn", "find_run", "public_context", "training_tokens", "verify_training"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,24 @@ def training_tokens(
 
     with EpochTokens(place, make, num_epochs) as epoch_store:
         yield epoch_store(1), epoch_store
+
+
+def public_context(run: Run, model: ModelSection, recipe: Recipe, *, of: Drawn | None = None) -> ContextWords | None:
+    """Return the public words for a recipe that replaces indirect identifiers in the context; None for any other."""
+    if not recipe.replaces_indirect:
+        return None
+    from reticent.engine.context_words import context_words
+    from reticent.engine.index import open_index
+    from reticent.engine.public_words import read_public_words
+
+    index = of.index() if of else open_index(run.folder / "index")
+    return context_words(
+        run.tokenizer_of(model),
+        read_public_words(run.job.surrogates.pool),
+        index,
+        run.job.protection(recipe.name).k,
+        num_threads=run.job.num_threads,
+    )
 
 
 def find_run(ledger: Path) -> tuple[Path, str, str]:
@@ -143,7 +162,9 @@ def verify_training(
         tempfile.TemporaryDirectory(prefix=".verify-", dir=run.folder) as place,
         training_tokens(run, model, recipe, Path(place), num_epochs) as (store, epoch_store),
     ):
-        verdict = verify_ledger(content, epoch_store or store, recipe, settings=settings, progress=progress)
+        context = public_context(run, model, recipe)
+        tokens_of = epoch_store or store
+        verdict = verify_ledger(content, tokens_of, recipe, settings=settings, progress=progress, context=context)
         name = f"tokens/{model.name}/{run.job.tokens(recipe.name)}"
         flags, are_those = _text_check_of_flags(run, name, recipe, store, epoch_store)
     verdict.mismatches[:0] = mismatches if are_those else [*mismatches, flags]

@@ -18,10 +18,12 @@ from reticent.core.errors import TrainingError
 from reticent.engine.kernels import draw_words, goldfish_drops, hash_targets, replace_words
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.engine.store import TokenStore
+from reticent.trainer.context import BatchContext
 from reticent.trainer.recipes import DROPPED, Recipe
 from reticent.trainer.windows import Batch, SpecialIds
 
 __all__ = [
+    "CONTEXT_COUNTS",
     "COUNTS",
     "Ledger",
     "ProtectedStore",
@@ -35,6 +37,8 @@ __all__ = [
 ]
 
 COUNTS = ("eligible", "protected", "targets", "violations")
+#: Counts of a recipe that replaces indirect identifiers in the context; a ledger of another has none.
+CONTEXT_COUNTS = ("replaced", "filled", "coincidences", "read")
 
 
 @dataclass(slots=True)
@@ -44,23 +48,29 @@ class Ledger:
     eligible: tokens that could be a target; protected: tokens that must not; targets: tokens that were one;
     violations: protected tokens that were. The run stops at the first. ``epochs`` holds the same four for each epoch,
     the digest of its targets (`hash_targets`), and the fingerprint of its protection.
+
+    Of a recipe that replaces indirect identifiers in the context also words: replaced; filled, for want of a public
+    word of as many tokens; coincidences, public words that happen to identify; read: identifying words that stand in
+    an input. The run stops at the first of these too. An epoch then has the digest of its public words, ``inputs``.
     """
 
     eligible: int = 0
     protected: int = 0
     targets: int = 0
     violations: int = 0
+    replaced: int = 0
+    filled: int = 0
+    coincidences: int = 0
+    read: int = 0
     epochs: dict[int, dict[str, Any]] = field(default_factory=dict, compare=False)
 
     def to_dict(self) -> dict[str, int]:
-        """Return the four counts."""
-        return {name: getattr(self, name) for name in COUNTS}
+        """Return the counts: four, or eight where words of the context were replaced."""
+        return {name: getattr(self, name) for name in (COUNTS + CONTEXT_COUNTS if self.replaced else COUNTS)}
 
     def state(self) -> dict[str, Any]:
         """Return everything as it stands in JSON, for `from_states`."""
-        rows = [
-            {"epoch": epoch, **row, "digest": f"{row['digest']:016x}"} for epoch, row in sorted(self.epochs.items())
-        ]
+        rows = [{"epoch": epoch, **_written(row)} for epoch, row in sorted(self.epochs.items())]
         return {**self.to_dict(), "epochs": rows}
 
     @classmethod
@@ -71,18 +81,28 @@ class Ledger:
             for row in state["epochs"]:
                 counts = {name: int(row[name]) for name in COUNTS}
                 ledger._add(int(row["epoch"]), counts, int(row["digest"], 16))
+                if "replaced" in row:
+                    counts = {name: int(row[name]) for name in CONTEXT_COUNTS}
+                    ledger._add(int(row["epoch"]), counts, int(row["inputs"], 16), "inputs")
                 ledger.begin_epoch(int(row["epoch"]), row["protection"])
         return ledger
 
     def summed(self, add: Callable[..., Sequence[float]]) -> Ledger:
         """Return the ledger over all processes; ``add`` sums each of its arguments over them, exact below 2^53."""
         rows = [self._row(epoch) for epoch in range(1, max(self.epochs, default=0) + 1)]
-        halves = [(row["digest"] & 0xFFFFFFFF, row["digest"] >> 32) for row in rows]
-        numbers = [[*(row[name] for name in COUNTS), *half] for row, half in zip(rows, halves, strict=True)]
-        sums = iter([int(value) for value in add(*(value for row in numbers for value in row))])
+        # Digests in halves.
+        parts = ((COUNTS, "digest"), (CONTEXT_COUNTS, "inputs"))
+        numbers = [
+            value
+            for row in rows
+            for names, digest in parts
+            for value in (*(row[name] for name in names), row[digest] & 0xFFFFFFFF, row[digest] >> 32)
+        ]
+        sums = iter([int(value) for value in add(*numbers)])
         total = Ledger()
         for epoch, row in enumerate(rows, 1):
-            total._add(epoch, {name: next(sums) for name in COUNTS}, next(sums) + (next(sums) << 32))
+            for names, digest in parts:
+                total._add(epoch, {name: next(sums) for name in names}, next(sums) + (next(sums) << 32), digest)
             total.begin_epoch(epoch, row["protection"])
         return total
 
@@ -103,15 +123,30 @@ class Ledger:
                 f"{violations} protected tokens are targets in a batch; training stopped before its step"
             )
 
-    def _add(self, epoch: int, counts: dict[str, int], digest: int) -> None:
+    def check_context(self, counts: dict[str, int], *, epoch: int, digest: int) -> None:
+        """Count the words that were replaced in a batch; `TrainingError` if a word that identifies is read."""
+        self._add(epoch, counts, digest, "inputs")
+        if counts["read"]:
+            raise TrainingError(
+                f"{counts['read']} words that identify stand in the inputs of a batch; training stopped before its step"
+            )
+
+    def _add(self, epoch: int, counts: dict[str, int], value: int, digest: str = "digest") -> None:
         row = self._row(epoch)
         for name, count in counts.items():
             setattr(self, name, getattr(self, name) + count)
             row[name] += count
-        row["digest"] = (row["digest"] + digest) & (2**64 - 1)
+        row[digest] = (row[digest] + value) & (2**64 - 1)
 
     def _row(self, epoch: int) -> dict[str, Any]:
-        return self.epochs.setdefault(epoch, {**dict.fromkeys((*COUNTS, "digest"), 0), "protection": ""})
+        numbers = (*COUNTS, "digest", *CONTEXT_COUNTS, "inputs")
+        return self.epochs.setdefault(epoch, {**dict.fromkeys(numbers, 0), "protection": ""})
+
+
+def _written(row: dict[str, Any]) -> dict[str, Any]:
+    """An epoch as it stands in JSON: without words of the context where none was replaced."""
+    names = (*COUNTS, "digest", "protection", *((*CONTEXT_COUNTS, "inputs") if row["replaced"] else ()))
+    return {name: f"{row[name]:016x}" if name in ("digest", "inputs") else row[name] for name in names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +171,7 @@ def make_targets(
     seed: int,
     epoch: int,
     random_ids: np.ndarray | None = None,
+    context: BatchContext | None = None,
 ) -> Targets:
     """Return inputs and labels of a batch for a recipe, checked and counted.
 
@@ -147,12 +183,19 @@ def make_targets(
     ----------
     random_ids : int64 array, optional
         The pool that random tokens are drawn from, where the recipe has some: see `replacement_ids`.
+    context : BatchContext, optional
+        Puts public words in the place of indirect identifiers first, where the recipe replaces them.
 
     Raises
     ------
     TrainingError
-        A protected token is a target, or MLM is asked of a tokenizer without a mask token.
+        A protected token is a target, MLM is asked of a tokenizer without a mask token, or a recipe replaces indirect
+        identifiers and nothing is given to do so, or one is read all the same.
     """
+    if recipe.replaces_indirect:
+        if context is None:
+            raise TrainingError(f"recipe {recipe.name} replaces indirect identifiers; no public words were given")
+        batch = context(batch, ledger)
     labels = draw_targets(batch, recipe, ledger, mask_share=mask_share, seed=seed, epoch=epoch)
     if recipe.objective == "clm":
         return Targets(batch.input_ids, labels)

@@ -24,6 +24,7 @@ import torch
 from reticent.core.errors import PolicyError, TrainingError
 from reticent.engine.store import TokenStore
 from reticent.trainer.config import TrainConfig
+from reticent.trainer.context import BatchContext, context_of
 from reticent.trainer.distributed import World, join_world
 from reticent.trainer.export import write_model
 from reticent.trainer.labels import Ledger, ProtectedStore, Targets, make_targets, protect_store
@@ -44,6 +45,8 @@ from reticent.trainer.windows import Batch, SpecialIds, Windows, cut_windows, pr
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+    from reticent.engine.context_words import ContextWords
 
 __all__ = ["TrainResult", "train"]
 
@@ -77,6 +80,7 @@ def train(
     privacy: PrivacyConfig | None = None,
     resume: bool = True,
     world: World | None = None,
+    context: ContextWords | None = None,
 ) -> TrainResult:
     """Fine-tune ``model`` in place with a recipe; checkpoints go to ``out/epoch-NNNN``, plain ``save_pretrained``
     folders.
@@ -103,17 +107,22 @@ def train(
         False begins anew, whatever state is there.
     world : World, optional
         The processes that take part; by default those that torchrun started.
+    context : ContextWords, optional
+        Public words, which a recipe with ``context_indirect`` puts where indirect identifiers stood.
 
     Raises
     ------
     TrainingError
         The tokens do not fit the model, none of them has a flag the recipe protects, nothing is eligible as a target, a
-        protected token is a target, or the loss or its gradient is not finite. Checkpoints written before stay.
+        protected token is a target, a word that identifies is read though the recipe replaces it, or the loss or its
+        gradient is not finite. Checkpoints written before stay.
     ArtifactError
         ``out`` holds the state of another training.
     PolicyError
-        A setting does not go with DP-SGD, or the privacy budget does not allow this run.
+        A setting does not go with DP-SGD, the privacy budget does not allow this run, or a recipe replaces indirect
+        identifiers and there are no public words.
     """
+    context = context_of(recipe, context)
     out, world = Path(out), world or join_world()
     device = world.device(config.device)
     fast_tokenizer = load_tokenizer(tokenizer)
@@ -122,6 +131,8 @@ def train(
     step = _choose_step(recipe, config, privacy, world, device, changes=epoch_store is not None)
     protected = protect_store(store, recipe, special, len(fast_tokenizer))
     identity = identity_of(model, store, recipe, config, world.size, more=step.cache_key())
+    if context is not None:
+        identity["context"] = context.digest
     world.barrier()  # the first may have had to make the folder, or to empty it
     found = read_state(out, identity) if resume else None
     state = found or State()
@@ -152,7 +163,8 @@ def train(
                 protected = protect_store(epoch_store(state.epoch), recipe, special, len(fast_tokenizer))
                 windows = _cut(protected, special, config, device)
             run.ledger.begin_epoch(state.epoch, protected.fingerprint)
-            make = _maker(recipe, config, special.mask, step.mask_seed, state.epoch, protected.random_ids)
+            replace = None if context is None else BatchContext(context, windows, recipe, step.mask_seed, state.epoch)
+            make = _maker(recipe, config, special.mask, step.mask_seed, state.epoch, protected.random_ids, replace)
             _take_steps(run, windows, make, progress)
             _end_epoch(run, recipe, fast_tokenizer, adapter)
             state.begin_epoch()
@@ -163,7 +175,8 @@ def train(
         adapter.merge()
     ledger = run.ledger.summed(world.sum)
     if world.is_main:
-        write_ledger(out / "ledger.json", ledger, recipe, config, special, **cost)
+        about = {} if context is None else {"context": {"source": context.source, "pool": context.digest}}
+        write_ledger(out / "ledger.json", ledger, recipe, config, special, **about, **cost)
         delete_state(out)
     return TrainResult(
         checkpoints={epoch: _folder(out, epoch) for epoch in state.checkpoints},
@@ -300,7 +313,13 @@ def _cut(protected: ProtectedStore, special: SpecialIds, config: TrainConfig, de
 
 
 def _maker(
-    recipe: Recipe, config: TrainConfig, mask_id: int | None, seed: int, epoch: int, random_ids: np.ndarray | None
+    recipe: Recipe,
+    config: TrainConfig,
+    mask_id: int | None,
+    seed: int,
+    epoch: int,
+    random_ids: np.ndarray | None,
+    context: BatchContext | None,
 ) -> Callable[[Batch, Ledger], Targets]:
     def make(batch: Batch, ledger: Ledger) -> Targets:
         return make_targets(
@@ -312,6 +331,7 @@ def _maker(
             seed=seed,
             epoch=epoch,
             random_ids=random_ids,
+            context=context,
         )
 
     return make

@@ -170,7 +170,7 @@ def unaccounted_steps(recipe: Recipe) -> tuple[str, ...]:
     found = []
     if recipe.never_target:
         found.append("the choice of protected words")
-    if recipe.text != "original" or recipe.context != "keep":
+    if recipe.text != "original" or recipe.context != "keep" or recipe.replaces_indirect:
         found.append("the choice of replaced words")
     return tuple(found)
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["DROPPED", "RECIPES", "Objective", "Recipe", "RecipeChanges", "custom_recipe", "get_recipe"]
 
 Objective = Literal["mlm", "clm"]
+Context = Literal["keep", "surrogate", "tag"]
 
 #: Flag bit of a token that the goldfish loss drops. Set when training starts; no store on disk has it.
 DROPPED: Final = 4
@@ -43,6 +44,9 @@ class Recipe:
     context : {"keep", "surrogate", "tag"}
         The text in the place of a direct identifier: itself, a random surrogate of its category drawn afresh each
         epoch, or ``[NAME]``. A replacement is never a target either.
+    context_indirect : {"keep", "surrogate", "tag"}
+        The same for a word of an indirect identifier: itself, a public word of as many tokens drawn afresh each epoch,
+        or as many tokens that stand for no word.
     freeze_embeddings : bool
         Every row of the vocabulary stays that of the base model: input embeddings, output embeddings (with tied weights
         they are the same matrix) and the bias of the output.
@@ -60,7 +64,8 @@ class Recipe:
     objective: Objective
     text: Literal["original", "pseudonymised"] = "original"
     never_target: int = 0
-    context: Literal["keep", "surrogate", "tag"] = "keep"
+    context: Context = "keep"
+    context_indirect: Context = "keep"
     freeze_embeddings: bool = False
     goldfish_k: int | None = None
     goldfish_h: int = 13
@@ -72,8 +77,9 @@ class Recipe:
             self._wrong("objective", "mlm or clm", self.objective)
         if self.text not in ("original", "pseudonymised"):
             self._wrong("text", "original or pseudonymised", self.text)
-        if self.context not in ("keep", "surrogate", "tag"):
-            self._wrong("context", "keep, surrogate or tag", self.context)
+        for name in ("context", "context_indirect"):
+            if getattr(self, name) not in ("keep", "surrogate", "tag"):
+                self._wrong(name, "keep, surrogate or tag", getattr(self, name))
         if self.never_target & ~(DIRECT | INDIRECT):
             self._wrong("never_target", "flags direct and indirect", self.never_target)
         if self.context != "keep" and self.text != "original":
@@ -94,8 +100,13 @@ class Recipe:
     @property
     def protected_flags(self) -> int:
         """Flag bits of every token that is no target: also of replacements of identifiers, and of dropped tokens."""
-        replaced = DIRECT if self.context != "keep" else 0
+        replaced = (DIRECT if self.context != "keep" else 0) | (INDIRECT if self.replaces_indirect else 0)
         return self.never_target | replaced | (DROPPED if self.goldfish_k is not None else 0)
+
+    @property
+    def replaces_indirect(self) -> bool:
+        """Whether another word stands in the place of each word of an indirect identifier."""
+        return self.context_indirect != "keep"
 
     @property
     def tokens(self) -> str:
@@ -116,6 +127,12 @@ class Recipe:
             parts.append(
                 {"tag": "a tag for direct identifiers", "surrogate": "a new surrogate each epoch"}[self.context]
             )
+        if self.replaces_indirect:
+            parts.append(
+                {"tag": "a blank for indirect identifiers", "surrogate": "public words for indirect identifiers"}[
+                    self.context_indirect
+                ]
+            )
         hidden = [name for name, bit in FLAGS.items() if self.never_target & bit]
         if hidden:
             parts.append(f"{' and '.join(hidden)} identifiers never a target")
@@ -130,8 +147,13 @@ class Recipe:
         return ", ".join(parts) if len(parts) > 1 else f"{parts[0]}, no protection"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return its fields as they stand in JSON."""
-        return {**asdict(self), "mask_split": list(self.mask_split)}
+        """Return its fields as they stand in JSON. ``context_indirect`` stands there where it is not "keep": records
+        from before there was this field stay those of their recipes.
+        """
+        values = {**asdict(self), "mask_split": list(self.mask_split)}
+        if not self.replaces_indirect:
+            del values["context_indirect"]
+        return values
 
     @property
     def uses_flags(self) -> bool:
@@ -148,8 +170,13 @@ class RecipeChanges(Section):
         default=None, description="pseudonymised: X for each direct identifier, and X is a target"
     )
     never_target: tuple[Literal["direct", "indirect"], ...] | None = None
-    context: Literal["keep", "surrogate", "tag"] | None = Field(
+    context: Context | None = Field(
         default=None, description="what stands for a direct identifier; surrogates and tags are never a target"
+    )
+    context_indirect: Context | None = Field(
+        default=None,
+        description="what stands for a word of an indirect identifier: a public word ([surrogates] pool) of as many "
+        "tokens, drawn afresh each epoch, or blanks; never a target",
     )
     freeze_embeddings: bool | None = None
     goldfish_k: int | None = Field(default=None, description="drop one token in k by a hash; clm only")
@@ -185,6 +212,8 @@ RECIPES: Mapping[str, Recipe] = {
         *_pair("dpp", "", never_target=DIRECT),
         *_pair("ipp", "", never_target=INDIRECT),
         *_pair("pp", "", never_target=DIRECT | INDIRECT),
+        *_pair("ipp", "-surrogate", never_target=INDIRECT, context_indirect="surrogate"),
+        *_pair("pp", "-surrogate", never_target=DIRECT | INDIRECT, context="surrogate", context_indirect="surrogate"),
         *_pair("dp-", "", private=True),
         Recipe(name="goldfish", objective="clm", goldfish_k=4),
     )

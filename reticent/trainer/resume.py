@@ -66,7 +66,7 @@ def identity_of(
     """Everything that a state is the state of, as JSON. Cost: one pass over the weights and the tokens."""
     settings = {name: value for name, value in config.of_one_training().items() if name not in UNBOUND}
     settings["batches_a_step"] = config.gradient_accumulation_steps * num_processes
-    identity = {"settings": settings, "recipe": asdict(recipe), "tokens": _tokens_digest(store)}
+    identity = {"settings": settings, "recipe": recipe.to_dict(), "tokens": _tokens_digest(store)}
     identity |= {"model": _weights_digest(model), "train.dp": more}
     return json.loads(json.dumps(identity, default=str))
 

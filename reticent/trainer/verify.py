@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Any
 from reticent.core.errors import ArtifactError
 from reticent.core.json_toml import parse_json
 from reticent.engine.store import TokenStore
-from reticent.trainer.labels import COUNTS, Ledger, draw_targets, fingerprint_protection, with_drops
+from reticent.trainer.context import BatchContext, context_of
+from reticent.trainer.labels import CONTEXT_COUNTS, COUNTS, Ledger, draw_targets, fingerprint_protection, with_drops
 from reticent.trainer.recipes import Recipe
 from reticent.trainer.windows import SpecialIds, cut_windows
 
 if TYPE_CHECKING:
+    from reticent.engine.context_words import ContextWords
     from reticent.trainer.config import TrainConfig
 
 __all__ = ["Verdict", "read_ledger", "verify_ledger", "write_ledger"]
@@ -100,6 +102,7 @@ def verify_ledger(
     *,
     settings: Mapping[str, Any] | None = None,
     progress: Callable[[int], None] | None = None,
+    context: ContextWords | None = None,
 ) -> Verdict:
     """Draw every epoch of a run again and compare with its ledger.
 
@@ -114,7 +117,10 @@ def verify_ledger(
         What the training's settings should be; of these `DRAWN` are compared.
     progress : callable, optional
         Gets the number of epochs that are done.
+    context : ContextWords, optional
+        Public words of a recipe that replaces indirect identifiers.
     """
+    context = context_of(recipe, context)
     wrong = [
         f"{what} {name}: the ledger says {said.get(name)!r}, the run {expected!r}"
         for what, said, wanted in (
@@ -124,6 +130,10 @@ def verify_ledger(
         for name, expected in wanted.items()
         if said.get(name) != expected
     ]
+    if content["recipe"].get("context_indirect", "keep") != recipe.context_indirect:
+        wrong.append(f"recipe's context_indirect: the ledger has another than the run's {recipe.context_indirect!r}")
+    if context is not None and content.get("context", {}).get("pool") != context.digest:
+        wrong.append("context: the public words are not those of the training")
     rows = {row["epoch"]: row for row in content["epochs"]}
     num_epochs = content["settings"]["num_epochs"]
     if sorted(rows) != list(range(1, num_epochs + 1)):
@@ -131,23 +141,25 @@ def verify_ledger(
     totals = Ledger.from_states(content).to_dict()
     wrong += [
         f"{name}: {content[name]:,} in all, {totals[name]:,} by the epochs"
-        for name in COUNTS
-        if content[name] != totals[name]
+        for name in totals
+        if content.get(name) != totals[name]
     ]
     if content["violations"]:
         wrong.append(f"{content['violations']:,} protected tokens were targets")
+    if content.get("read"):
+        wrong.append(f"{content['read']:,} words that identify were read")
     if recipe.private:
         wrong += _wrong_promise(content.get("privacy", {}))
     drawn = Ledger()
-    for done, (epoch, protection) in enumerate(_drawn_again(content, tokens, recipe, sorted(rows), drawn), 1):
+    for done, (epoch, protection) in enumerate(_drawn_again(content, tokens, recipe, sorted(rows), drawn, context), 1):
         row = rows[epoch]
         again = row if recipe.private else drawn.state()["epochs"][-1]
         if row["protection"] != protection:
             wrong.append(f"epoch {epoch}: the tokens, their flags or what is protected are not those of the run")
         wrong += [
-            f"epoch {epoch}: {name}: the ledger says {_said(row[name])}, drawn again it is {_said(again[name])}"
-            for name in (*COUNTS, "digest")
-            if row[name] != again[name]
+            f"epoch {epoch}: {name}: the ledger says {_said(row.get(name))}, drawn again it is {_said(again.get(name))}"
+            for name in (*COUNTS, "digest", *CONTEXT_COUNTS, "inputs")
+            if row.get(name) != again.get(name)
         ]
         if progress:
             progress(done)
@@ -160,6 +172,7 @@ def _drawn_again(
     recipe: Recipe,
     epochs: list[int],
     ledger: Ledger,
+    context: ContextWords | None,
 ) -> Iterator[tuple[int, str]]:
     """Count each epoch into ``ledger``; yields its number and the fingerprint of its protection."""
     settings, special = content["settings"], SpecialIds(**content["special"])
@@ -171,9 +184,11 @@ def _drawn_again(
             protection = fingerprint_protection(store, recipe)
             windows = cut_windows(with_drops(store, recipe), settings["window_length"], special)
         order = windows.epoch_order(settings["batch_size"], seed=settings["seed"], epoch=epoch)
+        replace = BatchContext(context, windows, recipe, settings["seed"], epoch) if context is not None else None
         for numbers in order if not recipe.private else ():
+            batch = windows.gather(numbers)
             draw_targets(
-                windows.gather(numbers),
+                batch if replace is None else replace(batch, ledger),
                 recipe,
                 ledger,
                 mask_share=settings["mask_share"],

@@ -15,7 +15,7 @@ from reticent.core.errors import PolicyError
 from reticent.core.json_toml import MAX_DEPTH, depth_of, read_json, read_toml
 from reticent.core.names import require_distinct, require_name
 from reticent.core.section import Section, explain
-from reticent.engine.config import DedupConfig, IndexConfig, SplitConfig
+from reticent.engine.config import DedupConfig, IndexConfig, SplitConfig, SurrogateConfig
 from reticent.engine.detect.choose import DETECTORS
 from reticent.engine.detect.config import DetectConfig
 from reticent.engine.protect import Policy
@@ -47,6 +47,7 @@ class Job(Section):
     detect: DetectConfig = DetectConfig()
     index: IndexConfig = IndexConfig()
     protect: Policy = Policy()
+    surrogates: SurrogateConfig = SurrogateConfig()
     model: tuple[ModelSection, ...] = ()
     recipes: dict[str, RecipeChanges] = Field(default={}, description="the job's own recipes, by name")
     train: TrainConfig = TrainConfig()

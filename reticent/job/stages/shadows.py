@@ -218,7 +218,7 @@ def _build_tokens(shadow: Shadow, folder: Path, counts: dict[str, int]) -> None:
 
 def _train(shadow: Shadow, folder: Path, counts: dict[str, int]) -> Path:
     """Train a shadow in ``folder``; returns its last checkpoint."""
-    from reticent.job.training_tokens import Drawn, training_tokens
+    from reticent.job.training_tokens import Drawn, public_context, training_tokens
     from reticent.trainer.distributed import World
     from reticent.trainer.loop import train
     from reticent.trainer.models import load_model
@@ -244,6 +244,7 @@ def _train(shadow: Shadow, folder: Path, counts: dict[str, int]) -> Path:
             epoch_store=epoch_store,
             privacy=_privacy(run, model) if recipe.private else None,
             world=World(),
+            context=public_context(run, model, recipe, of=drawn),
         )
     counts.update(steps=result.num_steps, **result.ledger.to_dict())
     return result.checkpoints[config.num_epochs]

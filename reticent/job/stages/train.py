@@ -57,7 +57,7 @@ def _make_room(run: Run, training: Training) -> None:
 
 def _build(run: Run, training: Training, seed: int, folder: Path, counts: dict[str, Any]) -> None:
     from reticent.core.manifest import STATE
-    from reticent.job.training_tokens import training_tokens
+    from reticent.job.training_tokens import public_context, training_tokens
     from reticent.trainer.loop import train
     from reticent.trainer.models import load_model
 
@@ -80,6 +80,7 @@ def _build(run: Run, training: Training, seed: int, folder: Path, counts: dict[s
             progress=advance,
             epoch_store=epoch_store,
             privacy=privacy_of(run, model) if recipe.private else None,
+            context=public_context(run, model, recipe),
         )
     counts.update(steps=result.num_steps, **result.ledger.to_dict())
     if result.guarantee is not None:

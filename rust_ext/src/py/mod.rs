@@ -8,6 +8,7 @@ pub mod copies;
 pub mod detect;
 pub mod index;
 pub mod panic;
+pub mod read_words;
 pub mod rules;
 pub mod scrub;
 pub mod store;
@@ -116,6 +117,7 @@ fn rust_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     tokenizer::register(module)?;
     tokens::register(module)?;
     detect::register(module)?;
+    read_words::register(module)?;
     rules::register(module)?;
     copies::register(module)?;
     scrub::register(module)?;

@@ -7,6 +7,7 @@ pub mod charsmap;
 pub mod packed;
 pub mod planes;
 pub mod pretokens;
+pub mod read_words;
 pub mod subwords;
 pub mod tokenizer_check;
 pub mod tokens;

@@ -1,0 +1,107 @@
+"""Indirect identifiers in the context of a batch: replaced before targets are made, and the proof that none is read.
+
+The proof is about the inputs and goes by their characters. The words that stand in a batch are spelt again and looked
+for among those that fewer than k individuals use, whatever the flags say. Where no word was replaced none may be found;
+where words were, no more than the public words that happen to identify. A word that a window cuts, and that no flag
+protects, is passed over: part of a word may happen to be another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from reticent.core.errors import PolicyError
+from reticent.engine.context_kernels import hash_cells
+from reticent.engine.schema import DIRECT, INDIRECT
+from reticent.trainer.recipes import Recipe
+
+if TYPE_CHECKING:
+    from reticent.engine.context_words import ContextWords
+    from reticent.trainer.labels import Ledger
+    from reticent.trainer.windows import Batch, Windows
+
+__all__ = ["BatchContext", "context_of"]
+
+
+def context_of(recipe: Recipe, words: ContextWords | None) -> ContextWords | None:
+    """Return the public words of a recipe, None where it keeps indirect identifiers in the context.
+
+    Raises
+    ------
+    PolicyError
+        It replaces them, and no public words were given.
+    """
+    if not recipe.replaces_indirect:
+        return None
+    if words is None:
+        raise PolicyError(
+            f'recipe {recipe.name}: context_indirect = "{recipe.context_indirect}" needs a public pool of words; give '
+            "context=reticent.engine.context_words.context_words(…), in a job [surrogates] pool"
+        )
+    return words.blank() if recipe.context_indirect == "tag" else words
+
+
+@dataclass(frozen=True, slots=True)
+class BatchContext:
+    """Replaces indirect identifiers in the batches of some windows, and counts into the ledger."""
+
+    words: ContextWords
+    windows: Windows
+    recipe: Recipe
+    seed: int
+    epoch: int
+
+    def __call__(self, batch: Batch, ledger: Ledger) -> Batch:
+        """Return the batch as a model may read it.
+
+        Raises
+        ------
+        TrainingError
+            A word that identifies stands in it.
+        """
+        indirect = (batch.flags & INDIRECT) != 0
+        made = self.words.replace(
+            batch.input_ids, batch.word_ids, indirect, batch.windows, seed=self.seed, epoch=self.epoch
+        )
+        drawn = (batch.flags & DIRECT) != 0 if self.recipe.context != "keep" else np.zeros_like(indirect)
+        passed_over = ~batch.is_text | (self._cut(batch) & ~indirect)
+        read = self._count(made.input_ids, batch, passed_over | indirect | drawn)
+        # In the places of protected words only words that were drawn and happen to identify.
+        coincidences = made.num_coincidences + self._count(made.input_ids, batch, passed_over | indirect) - read
+        in_place = self._count(made.input_ids, batch, passed_over) - read
+        read += max(0, in_place - coincidences)
+        ledger.check_context(
+            {
+                "replaced": made.num_words,
+                "filled": made.num_filled,
+                "coincidences": coincidences,
+                "read": read,
+            },
+            epoch=self.epoch,
+            digest=int(hash_cells(made.input_ids, indirect, batch.windows, self.seed, self.epoch)),
+        )
+        return replace(batch, input_ids=made.input_ids)
+
+    def _count(self, input_ids: np.ndarray, batch: Batch, skipped: np.ndarray) -> int:
+        return self.words.count_read(input_ids, batch.word_ids, skipped)
+
+    def _cut(self, batch: Batch) -> np.ndarray:
+        """Cells, bool (B, T), of the first and last word of windows that begin or end inside of a document."""
+        cut = np.zeros(batch.word_ids.shape, dtype=np.bool_)
+        if (batch.windows < 0).any():  # a dummy, of no window
+            return cut
+        windows, store = self.windows, self.windows.store
+        starts, documents = windows.starts[batch.windows], windows.documents[batch.windows]
+        ends = starts + windows.lengths[batch.windows]
+        begun = starts > store.doc_offsets[documents]
+        unfinished = ends < store.doc_offsets[documents + 1]
+        offset = int(windows.special.prefix is not None)
+        for row in np.flatnonzero(begun | unfinished):
+            last = offset + int(ends[row] - starts[row]) - 1
+            for column, cuts in ((offset, begun[row]), (last, unfinished[row])):
+                if cuts:
+                    cut[row] |= batch.word_ids[row] == batch.word_ids[row, column]
+        return cut & (batch.word_ids >= 0)

@@ -1,0 +1,56 @@
+"""A job whose recipe replaces identifiers in the context: trained, verified, made again for another pool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fixtures.jobs import Values, changed, make_hospital, values_of
+from fixtures.models import toy_model, toy_tokenizer
+
+from reticent.core.errors import PolicyError
+from reticent.job.config import parse_job
+from reticent.job.run import Run
+from reticent.job.training_tokens import verify_training
+from reticent.trainer.export import write_model
+from reticent.trainer.models import load_tokenizer
+from reticent.trainer.recipes import get_recipe
+from reticent.trainer.verify import read_ledger
+
+pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.heavy]
+
+
+@pytest.fixture(scope="module")
+def values(tmp_path_factory: pytest.TempPathFactory) -> Values:
+    hospital = make_hospital(tmp_path_factory.mktemp("hospital"), 16)
+    base = hospital / "bert"
+    write_model(toy_model("bert"), load_tokenizer(toy_tokenizer("bert")), base, recipe=get_recipe("mlm"), epoch=0)
+    (hospital / "public.txt").write_text("river\nstone\ngarden\nsummer\n42\n1999\n", encoding="utf-8")
+    values = changed(values_of(hospital, hospital / "run"), model__base=str(base))
+    values["train"] = {"num_epochs": 1, "window_length": 32, "batch_size": 8}
+    values["protect"] = {"k": 2, "n": 1}
+    values["model"][0]["recipes"] = ["ppmlm-surrogate"]
+    values["surrogates"] = {"pool": str(hospital / "public.txt")}
+    Run(parse_job(values)).execute("train")
+    return values
+
+
+def test_no_word_that_identifies_was_read_and_the_ledger_is_verified(values: Values) -> None:
+    ledger = Path(values["out"]) / "models/toy/ppmlm-surrogate/ledger.json"
+    content = read_ledger(ledger)
+    assert content["replaced"] > 100
+    assert content["read"] == content["violations"] == 0
+    verdict = verify_training(Run(parse_job(values)), "toy", "ppmlm-surrogate", ledger)
+    assert verdict.mismatches == []
+    assert verdict.counts is not None
+    assert verdict.counts["replaced"] == content["replaced"]
+
+
+def test_another_pool_is_another_training_and_one_that_is_missing_is_refused_at_once(values: Values) -> None:
+    missing = Run(parse_job(changed(values, surrogates__pool=str(Path(values["out"]) / "none.txt"))))
+    with pytest.raises(PolicyError, match=r"surrogates\.pool: .*cannot be read .*choose a public pool"):
+        missing.execute("train")
+    ledger = Path(values["out"]) / "models/toy/ppmlm-surrogate/ledger.json"
+    before = read_ledger(ledger)["context"]["pool"]
+    Run(parse_job(changed(values, surrogates__pool="generated"))).execute("train")
+    assert read_ledger(ledger)["context"]["pool"] != before
