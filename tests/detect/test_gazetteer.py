@@ -6,6 +6,7 @@ import unicodedata
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from fixtures.detecting import found
 from fixtures.drawing import examples
@@ -228,3 +229,19 @@ def test_census_names_in_real_notes_are_found_at_the_speed_of_a_table(data: Path
     spans = found(detector, ["Dr. Abernathy was seen with zzyzx"])
     assert ("NAME", "Abernathy") in spans[0]
     assert all(piece != "zzyzx" for _, piece in spans[0])
+
+
+def test_words_of_lines_without_case_are_judged_by_the_capitals_of_the_rest(tmp_path: Path) -> None:
+    """A dialogue typed in small letters says nothing of its names; of words that never have a capital it does."""
+    dialogue = "[doctor] hi , karen . do you love white bread ?\n[patient] i love white bread .\n"
+    note = "Karen is a pleasant 50-year-old woman. She was seen by Karen Roy.\n\nCHIEF BREAD\n"
+    texts = [f"{dialogue}{note}"] * 4
+    (tmp_path / "names.txt").write_text("Karen\nLove\nWhite\nBread\n")
+    ids = [f"p{number}" for number in range(4)]
+    table = {"doc_id": ids, "individual_id": ids, "text": pa.array(texts, pa.large_string())}
+    pq.write_table(pa.table(table), tmp_path / "d.parquet")
+    detector = GazetteerDetector({"NAME": tmp_path / "names.txt"})
+    learn_common_words(open_corpus(tmp_path / "d.parquet"), [detector])
+    found = detector.detect(pa.record_batch({"text": pa.array(texts[:1], pa.large_string())}))
+    surfaces = [texts[0][row["start"] : row["end"]] for row in found.to_pylist()]
+    assert surfaces == ["karen", "Karen", "Karen"]

@@ -104,7 +104,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.heavy
-def test_spacy_processes_are_spawned_and_find_the_same_after_polars(tmp_path: Path) -> None:
+def test_spacy_processes_share_a_pipeline_and_find_the_same_after_polars(tmp_path: Path) -> None:
     pytest.importorskip("spacy")
     (tmp_path / "script.py").write_text(SPAWNED)
     done = subprocess.run([sys.executable, tmp_path / "script.py"], timeout=300, capture_output=True, check=False)

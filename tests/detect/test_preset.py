@@ -40,7 +40,7 @@ def test_fast_takes_what_needs_no_model() -> None:
 def test_thorough_adds_the_ner_that_is_named() -> None:
     chosen = config(preset="thorough", spacy="en_core_web_sm", records="r.csv")
     assert chosen.detectors == ("rules", "context", "records", "spacy")
-    assert chosen.of("spacy") == {"pipeline": "en_core_web_sm", "guard": True}
+    assert chosen.of("spacy") == {"pipeline": "en_core_web_sm", "guard": True, "passages": True}
     assert config(preset="thorough", spacy={"pipeline": "x", "guard": False}).of("spacy")["guard"] is False
 
 

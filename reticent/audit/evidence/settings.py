@@ -30,7 +30,9 @@ PUBLISHED_SETTINGS: Mapping[str, frozenset[str]] = {
         "": "dedup split detect index protect model recipes train audit canaries extraction gate verdict probe",
         "dedup": "mode scope threshold shingle_words passage_words",
         "split": "heldout reference by user_inference_holdout",
-        "detect": "preset detectors on_error propagate gold rules records gazetteer spacy transformers presidio eds",
+        "detect": (
+            "preset detectors on_error propagate cache gold rules records gazetteer spacy transformers presidio eds"
+        ),
         "detect.gold": "labels",
         "detect.rules": "labels num_threads",
         "detect.records": "table fields columns initials common ids num_threads",
@@ -38,7 +40,7 @@ PUBLISHED_SETTINGS: Mapping[str, frozenset[str]] = {
         "detect.records.columns": "*",
         "detect.gazetteer": "lists surface guard common num_threads",
         "detect.gazetteer.lists": "*",
-        "detect.spacy": "pipeline guard labels batch_size num_processes device window sentences",
+        "detect.spacy": "pipeline guard labels batch_size num_processes device window sentences passages",
         "detect.transformers": "model labels min_score device batch_tokens window stride",
         "detect.presidio": "language pipeline entities min_score batch_size",
         "detect.eds": "pipeline groups labels batch_size",

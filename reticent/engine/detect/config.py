@@ -42,6 +42,10 @@ class DetectConfig(Section):
     propagate: bool = Field(
         default=False, description="find an identifier that was found once everywhere else in the corpus"
     )
+    cache: bool = Field(
+        default=True,
+        description="keep the spans of a trained NER by passage in ner-cache/, so that no passage is looked at twice",
+    )
     options: dict[str, dict[str, Any]] = Field(
         default={}, description="detector -> its options; in a job file each detector is a table of this one"
     )

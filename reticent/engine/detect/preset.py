@@ -23,7 +23,8 @@ def expand_preset(preset: str, options: Mapping[str, Mapping[str, Any]]) -> tupl
     """Return the detectors of a preset and their options.
 
     The NER of "thorough" is the one that has options, ``detect.spacy`` or ``detect.transformers``; else the one
-    pipeline of spaCy that is installed. Its names are looked at with what the corpus says of their words (``guard``).
+    pipeline of spaCy that is installed. It sees a passage at a time (``passages``), and its names are looked at with
+    what the corpus says of their words (``guard``).
 
     Raises
     ------
@@ -42,7 +43,7 @@ def expand_preset(preset: str, options: Mapping[str, Mapping[str, Any]]) -> tupl
         trained = ["spacy"]
     if preset == "thorough":
         for name in set(trained) & {"spacy"}:
-            tables[name].setdefault("guard", True)
+            tables[name] = {"guard": True, "passages": True} | tables[name]
     given = [name for name in _WHERE_GIVEN if name in tables]
     more = [name for name in tables if name not in (*_ALWAYS, *given, *trained)]
     return [*_ALWAYS, *given, *trained, *more], tables

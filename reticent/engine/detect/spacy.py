@@ -1,15 +1,16 @@
 """spaCy: the entities of any installed pipeline, a path, or a blank pipeline with patterns.
 
-Components that cannot change the entities are switched off. Processes are spawned and keep their
-pipeline from batch to batch: a fork of a process that has used polars hangs.
+Components that cannot change the entities are switched off. Each distinct text is looked at once, the longest first
+(:mod:`reticent.engine.detect.passages`); several processes share one loaded pipeline
+(:mod:`reticent.engine.detect.workers`).
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,10 +18,13 @@ import pyarrow as pa
 
 from reticent.core.errors import PolicyError
 from reticent.engine.detect.doubt import without_common_words
+from reticent.engine.detect.passages import cut_passages, find_in_pieces
 from reticent.engine.detect.windows import Found, cut_texts, join_spans
+from reticent.engine.detect.workers import Workers
 
 if TYPE_CHECKING:
     from reticent._rust import CommonWords
+    from reticent.engine.detect.span_cache import SpanCache
 
 __all__ = ["SpacyDetector", "load_pipeline"]
 
@@ -54,7 +58,7 @@ class SpacyDetector:
     batch_size : int
         Texts that go through the pipeline together.
     num_processes : int
-        Processes that share the texts; each loads the pipeline once.
+        Processes that share the texts and one loaded pipeline.
     device : {"cpu", "cuda", "auto"}
         "cuda" needs spaCy's own GPU packages (cupy); "auto" takes the GPU where they are.
     window : int, optional
@@ -62,6 +66,9 @@ class SpacyDetector:
     sentences : bool
         False: the parser is switched off too, which saves about a fifth of the time; entities may then run across
         the ends of sentences.
+    passages : bool
+        Whether the pipeline sees one paragraph at a time, so that a passage that was copied from an older note costs
+        nothing; else whole texts.
     guard : bool
         Whether names that are all common words of the corpus are left out (:mod:`reticent.engine.detect.doubt`).
     """
@@ -84,6 +91,7 @@ class SpacyDetector:
         device: Literal["cpu", "cuda", "auto"] = "cpu",
         window: int | None = None,
         sentences: bool = True,
+        passages: bool = False,
         guard: bool = False,
         num_threads: int = 0,
     ):
@@ -93,41 +101,48 @@ class SpacyDetector:
         if num_processes > 1 and device != "cpu":
             raise PolicyError("detector spacy: several processes would share one GPU; set device or num_processes")
         _pick_device(device)
-        self._load = (pipeline, [dict(pattern) for pattern in patterns or ()], sentences)
-        self._nlp = _load(*self._load)
+        self._loading = (pipeline, [dict(pattern) for pattern in patterns or ()], sentences)
+        self._nlp = _load(*self._loading)
         if labels is None and patterns:
             labels = sorted({pattern["label"] for pattern in patterns})
         self._labels = frozenset(labels) if labels is not None else None
         self._batch_size = batch_size
         self._window = min(window or self._nlp.max_length, self._nlp.max_length)
+        self._passages = passages
         self._num_processes = num_processes
         self.num_threads = num_threads
         #: None until they are learned; False without a guard.
         self.common_words: CommonWords | Literal[False] | None = None if guard else False
-        self._pool: ProcessPoolExecutor | None = None
+        #: Spans of passages that were seen before, of whoever wants to keep them.
+        self.cache: SpanCache | None = None
+        self._workers: Workers | None = None
+
+    def cache_key(self) -> str:
+        """Return all that changes the spans of a text: the pipeline with its weights, and the version of spaCy."""
+        import spacy
+
+        content = hashlib.sha256(self._nlp.to_bytes()).hexdigest()
+        return f"spacy {spacy.__version__} {content} {self._nlp.disabled}"
 
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
         texts = batch.column("text").to_pylist()
-        windows = cut_texts(texts, self._window, min(400, self._window // 4))
-        pieces = [texts[w.document][w.start : w.end] for w in windows]
-        if self._num_processes > 1:
-            shares = [pieces[at : at + self._batch_size] for at in range(0, len(pieces), self._batch_size)]
-            sizes = [self._batch_size] * len(shares)
-            found = [spans for share in self._processes().map(_entities_there, shares, sizes) for spans in share]
+        if self._passages:
+            windows = cut_passages(texts, self._window)
         else:
-            found = list(_entities(self._nlp, pieces, self._batch_size))
+            windows = cut_texts(texts, self._window, min(400, self._window // 4))
+        found = find_in_pieces([texts[w.document][w.start : w.end] for w in windows], self._find, self.cache)
         spans = join_spans(windows, [[s for s in spans if self._wanted(s[2])] for spans in found])
         return without_common_words(spans, batch.column("text"), self.common_words) if self.common_words else spans
 
+    def _find(self, texts: list[str]) -> list[list[Found]]:
+        if self._num_processes == 1:
+            return _entities(self._nlp, self._batch_size, texts)
+        if self._workers is None:
+            self._workers = Workers(_finder, (*self._loading, self._batch_size), self._num_processes, self.name)
+        return self._workers.find(texts, self._batch_size)
+
     def _wanted(self, label: str) -> bool:
         return label in self._labels if self._labels is not None else label not in self.IGNORED
-
-    def _processes(self) -> ProcessPoolExecutor:
-        if self._pool is None:
-            self._pool = ProcessPoolExecutor(
-                self._num_processes, get_context("spawn"), initializer=_start, initargs=self._load
-            )
-        return self._pool
 
 
 def load_pipeline(pipeline: str | Path, patterns: Sequence[dict[str, Any]] = (), detector: str = "spacy") -> Any:
@@ -199,18 +214,15 @@ def _pick_device(device: str) -> None:
         raise PolicyError("detector spacy: no GPU that spaCy can use (it needs cupy beside CUDA)") from None
 
 
-def _entities(nlp: Any, texts: Sequence[str], batch_size: int) -> Iterator[list[Found]]:
+def _finder(
+    pipeline: str | Path, patterns: Sequence[dict[str, Any]], sentences: bool, batch_size: int
+) -> Callable[[list[str]], list[list[Found]]]:
+    return partial(_entities, _load(pipeline, patterns, sentences), batch_size)
+
+
+def _entities(nlp: Any, batch_size: int, texts: Sequence[str]) -> list[list[Found]]:
     with getattr(nlp, "memory_zone", contextlib.nullcontext)():  # or every new word is kept for ever
-        for parsed in nlp.pipe(texts, batch_size=batch_size):
-            yield [(entity.start_char, entity.end_char, entity.label_, 1.0) for entity in parsed.ents]
-
-
-_PIPELINE: list[Any] = []  # of a spawned process
-
-
-def _start(pipeline: str | Path, patterns: list[dict[str, Any]], sentences: bool) -> None:
-    _PIPELINE.append(_load(pipeline, patterns, sentences))
-
-
-def _entities_there(texts: list[str], batch_size: int) -> list[list[Found]]:
-    return list(_entities(_PIPELINE[0], texts, batch_size))
+        return [
+            [(entity.start_char, entity.end_char, entity.label_, 1.0) for entity in parsed.ents]
+            for parsed in nlp.pipe(texts, batch_size=batch_size)
+        ]

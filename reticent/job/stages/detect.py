@@ -54,12 +54,16 @@ def _build(run: Run, folder: Path, counts: dict[str, Any]) -> None:
 def _find_identifiers(run: Run, detectors: Sequence[Detector], folder: Path, counts: dict[str, Any]) -> None:
     """Write the spans of all detectors; with ``detect.propagate`` also the other places of the same identifiers."""
     from reticent.engine.detect import detect_spans, quarantined_rows
+    from reticent.engine.detect.span_cache import cached
 
     settings = run.job.detect
     for detector in detectors:
         if detector.name == "records":
             _check_records(run, detector, counts)
-    with run.progress.task("detect", run.documents.num_documents, "documents") as advance:
+    with (
+        cached(run.folder / "ner-cache", detectors if settings.cache else ()),
+        run.progress.task("detect", run.documents.num_documents, "documents") as advance,
+    ):
         counts.update(detect_spans(run.documents, detectors, folder, on_error=settings.on_error, progress=advance))
     counts.update(run.whole_corpus.reading.skipped())
     rows = quarantined_rows(folder)

@@ -1,7 +1,7 @@
 //! Common words: which names are also words of the language, by how this corpus writes them.
 //!
 //! A word that stands in small letters more often than with a capital inside a sentence is common (`will`, `brown`); one that
-//! does so in a twentieth of the cases is mixed. Texts without case say nothing. A list of the user's is common as it stands.
+//! does so in a twentieth of the cases is mixed. Texts and lines without case say nothing, and no word in capitals alone does. A list of the user's is common as it stands.
 //! Memory grows with the vocabulary: some 40 bytes a distinct word.
 //!
 //! Names of individuals are asked after another way (`bearers`), since a corpus that writes names small says nothing of them.
@@ -32,9 +32,35 @@ pub enum Class {
     Common,
 }
 
-/// Occurrences in small letters and with a capital inside a sentence, in texts with case, and all there are; `u32::MAX`
-/// small ones for a word of a list.
-type Counts = (u32, u32, u32, Documents);
+/// How the corpus writes a word.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    /// In small letters, in lines with case; `u32::MAX` for a word of a list.
+    small: u32,
+    /// With a capital inside a sentence, and at the start of one, in lines with case; not in capitals alone.
+    capital: u32,
+    start: u32,
+    /// In small letters, in lines without case.
+    typed: u32,
+    /// All there are.
+    all: u32,
+    /// Of those in small letters.
+    documents: Documents,
+}
+
+impl Counts {
+    #[inline]
+    fn plus(&self, other: &Self, documents: Documents) -> Self {
+        Self {
+            small: self.small.saturating_add(other.small),
+            capital: self.capital.saturating_add(other.capital),
+            start: self.start.saturating_add(other.start),
+            typed: self.typed.saturating_add(other.typed),
+            all: self.all.saturating_add(other.all),
+            documents,
+        }
+    }
+}
 
 /// Documents with a word in small letters, up to 255, and in the other three bytes the number of the last of them: a thread
 /// that counts sees each of its documents once.
@@ -111,15 +137,51 @@ impl Table {
 }
 
 #[inline]
-fn add(counts: &mut Counts, (small, capital, all, documents): Counts) {
-    let sums = (counts.0.saturating_add(small), counts.1.saturating_add(capital), counts.2.saturating_add(all));
-    *counts = (sums.0, sums.1, sums.2, counts.3.add(documents));
+fn add(counts: &mut Counts, more: Counts) {
+    *counts = counts.plus(&more, counts.documents.add(more.documents));
 }
 
-fn merge(counts: &mut Counts, (small, capital, all, documents): Counts) {
-    let [small, capital, all] =
-        [(counts.0, small), (counts.1, capital), (counts.2, all)].map(|(one, other)| one.saturating_add(other));
-    *counts = (small, capital, all, counts.3.merged(documents));
+fn merge(counts: &mut Counts, more: Counts) {
+    *counts = counts.plus(&more, counts.documents.merged(more.documents));
+}
+
+/// The lines of a text, from the first on: a line all in small letters (of a dialogue that was typed so) or all in capitals (a
+/// heading) says nothing of its words, whatever the rest of the text is like.
+struct Lines<'a> {
+    text: &'a [u8],
+    end: usize,
+    has_case: bool,
+}
+
+impl<'a> Lines<'a> {
+    fn new(text: &'a str) -> Self {
+        Self { text: text.as_bytes(), end: 0, has_case: false }
+    }
+
+    /// Whether the line of a piece has capitals and small letters; pieces are asked for from left to right.
+    #[inline]
+    fn has_case(&mut self, view: &View, number: usize) -> bool {
+        let Some(start) = view.origin_start(number) else { return false };
+        while start >= self.end {
+            let from = self.end;
+            let length =
+                self.text[from..].iter().position(|&byte| byte == b'\n').map_or(self.text.len() - from, |at| at + 1);
+            self.end = from + length.max(1);
+            let line = &self.text[from..from + length];
+            // A letter beyond ASCII may be of either case.
+            let is = |wanted: fn(&u8) -> bool| line.iter().any(|byte| wanted(byte) || !byte.is_ascii());
+            self.has_case = is(u8::is_ascii_uppercase) && is(u8::is_ascii_lowercase);
+        }
+        self.has_case
+    }
+}
+
+/// Whether the piece is written in capitals alone, as headings and abbreviations are: no sign of a name.
+#[inline]
+fn is_all_capitals(view: &View, number: usize) -> bool {
+    let bounds = view.origin_of(number, number);
+    let original = bounds.and_then(|(start, end)| view.original.as_bytes().get(start..end));
+    original.is_some_and(|original| original.len() > 1 && original.iter().all(|byte| byte.is_ascii_uppercase()))
 }
 
 pub struct CommonWords {
@@ -172,20 +234,27 @@ impl CommonWords {
             part.num_documents = part.num_documents.saturating_add(1);
             let document = Documents::one(part.num_documents);
             let view = View::new(text, Surface::Fold);
+            let mut lines = Lines::new(text);
             let individual = individuals.map(|individuals| number_of(individuals.get(row)));
             for (number, &(start, end)) in view.pieces.iter().enumerate() {
                 let (text, start, end) = (view.text(), start as usize, end as usize);
                 if end - start < 2 || text.as_bytes()[start].is_ascii_digit() {
                     continue;
                 }
+                let seen = |counts: Counts| Counts { all: 1, ..counts };
+                let has_case = lines.has_case(&view, number);
                 let counts = match cased.then(|| is_capital(&view, number)).flatten() {
-                    Some(false) => (1, 0, 1, document),
-                    Some(true) if !starts_sentence(&view, number) => (0, 1, 1, Documents::default()),
-                    _ => (0, 0, 1, Documents::default()),
+                    Some(false) if has_case => seen(Counts { small: 1, documents: document, ..Counts::default() }),
+                    Some(false) => seen(Counts { typed: 1, documents: document, ..Counts::default() }),
+                    Some(true) if has_case && !is_all_capitals(&view, number) => {
+                        let start = u32::from(starts_sentence(&view, number));
+                        seen(Counts { capital: 1 - start, start, ..Counts::default() })
+                    }
+                    _ => seen(Counts::default()),
                 };
                 part.add_at(text, start, end, counts);
                 if let Some(individual) = individual
-                    && counts.0 == 1
+                    && counts.small + counts.typed == 1
                 {
                     bearers.saw(text, start, end, individual, || is_announced(&view, number));
                 }
@@ -203,7 +272,7 @@ impl CommonWords {
                     view.piece(number),
                     0,
                     view.piece(number).len(),
-                    (u32::MAX, 0, 0, Documents::default()),
+                    Counts { small: u32::MAX, ..Counts::default() },
                 );
             }
         }
@@ -233,12 +302,15 @@ impl CommonWords {
 
     /// What a folded word is.
     pub fn class(&self, word: &str) -> Class {
-        match self.counts(word) {
-            (small, ..) if small < MIN_SMALL => Class::Name,
-            (small, capital, ..) if small > capital => Class::Common,
-            (small, capital, ..) if small >= capital / 19 => Class::Mixed,
-            _ => Class::Name,
+        let Counts { small, capital, start, typed, .. } = self.counts(word);
+        if small >= MIN_SMALL && small > capital {
+            return Class::Common;
         }
+        // Whoever types all in small letters types names so too, but the rest of the corpus gives these a capital.
+        if typed >= MIN_SMALL && typed / TYPED_A_CAPITAL > capital.saturating_add(start) {
+            return Class::Common;
+        }
+        if small >= MIN_SMALL && small >= capital / 19 { Class::Mixed } else { Class::Name }
     }
 
     fn counts(&self, word: &str) -> Counts {
@@ -247,36 +319,39 @@ impl CommonWords {
 
     /// How often a folded word stands in the documents.
     pub fn num_occurrences(&self, word: &str) -> u64 {
-        self.counts(word).2.into()
+        self.counts(word).all.into()
     }
 
     /// Whether a folded word that is a name of individuals is a word of the language too: it is listed, or is written small
     /// as a name is not, and by many who do not have it.
     pub fn is_language(&self, name: &str) -> bool {
-        self.counts(name).0 == u32::MAX || self.bearers.is_word(name) && self.class(name) != Class::Name
+        self.counts(name).small == u32::MAX || self.bearers.is_word(name) && self.class(name) != Class::Name
     }
 
     /// Whether a folded word is common and many documents have it in small letters: as a name of individuals, which dialogues and
     /// careless notes write small too, has few. Many are three, and one in fifty, and are no more than 200.
     pub fn is_widespread(&self, word: &str) -> bool {
-        let (small, _, _, documents) = self.counts(word);
+        let Counts { small, documents, .. } = self.counts(word);
         let many = (self.total.num_documents / 50).clamp(MIN_DOCUMENTS, MAX_DOCUMENTS);
         self.class(word) == Class::Common && (small == u32::MAX || documents.num() >= many)
     }
 
     /// Whether a folded word has been seen with a capital inside a sentence.
     pub fn has_capital(&self, word: &str) -> bool {
-        self.counts(word).1 > 0
+        self.counts(word).capital > 0
     }
 
     /// Whether a folded word has been seen in small letters at all.
     pub fn is_word(&self, word: &str) -> bool {
-        self.counts(word).0 > 0
+        let counts = self.counts(word);
+        counts.small > 0 || counts.typed > 0
     }
 }
 
 /// Once is a slip of the pen.
 const MIN_SMALL: u32 = 2;
+/// A word stands this many times in lines without case for each capital it has elsewhere, or a name of the corpus does not.
+const TYPED_A_CAPITAL: u32 = 3;
 const MIN_DOCUMENTS: u32 = 3;
 const MAX_DOCUMENTS: u32 = 200;
 

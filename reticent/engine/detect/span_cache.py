@@ -1,0 +1,193 @@
+"""Cache of the spans that a trained NER found in a passage: what it saw once costs nothing again.
+
+The cache is a folder (0700) with a secret key and parts (0600), each a table of one flush. It holds no text: a passage
+is its keyed hash (BLAKE2b, 128 bits, the key never leaves the folder), a span its label and two offsets. Whoever has
+the folder and a passage can ask whether it stood in the corpus, so the folder is as secret as the spans.
+
+A part is written whole or not at all. One that cannot be read, or is of another model or other options, is deleted, and
+its passages are looked at again: a cache costs time at most, and never changes a result.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from reticent.core.artifact import make_private_folder, write_private
+from reticent.engine.detect.windows import Found
+
+__all__ = ["SpanCache", "cached"]
+
+KEY: Final = "key"
+#: In a part's metadata: digest of the model and its options.
+ABOUT: Final = b"reticent.detector"
+#: Entries that are kept in memory before they are written as a part.
+PART: Final = 200_000
+FIELDS: Final = ("start", "end", "label", "score")
+#: One row a passage.
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("passage", pa.binary(16), nullable=False),
+        pa.field(
+            "spans",
+            pa.list_(pa.struct(list(zip(FIELDS, (pa.int32(), pa.int32(), pa.string(), pa.float32()), strict=True)))),
+            nullable=False,
+        ),
+    ]
+)
+
+
+class SpanCache:
+    """Spans by passage, of one detector with its options.
+
+    Parameters
+    ----------
+    folder : Path
+        It is made where it is not there.
+    cache_key : str
+        All that changes the spans of a text: the model, its options, the versions of its library.
+    """
+
+    def __init__(self, folder: Path, cache_key: str):
+        self._folder = folder
+        make_private_folder(folder)
+        self._key = _read_key(folder / KEY)
+        self._about = hashlib.sha256(cache_key.encode()).digest()
+        self._fresh: dict[bytes, list[Found]] = {}
+        self._read()
+        #: Passages that were asked for, and those of them that were known.
+        self.num_asked = 0
+        self.num_known = 0
+
+    def look_up(self, passages: Sequence[str]) -> dict[str, list[Found]]:
+        """Return the spans of those passages that are known."""
+        hashes = [self._hash(passage) for passage in passages]
+        known: dict[str, list[Found]] = {}
+        for passage, digest, row in zip(passages, hashes, self._find(hashes), strict=True):
+            if row >= 0:
+                spans = self._spans[row].as_py()
+                known[passage] = [(s["start"], s["end"], s["label"], s["score"]) for s in spans]
+            elif digest in self._fresh:
+                known[passage] = list(self._fresh[digest])
+        self.num_asked += len(passages)
+        self.num_known += len(known)
+        return known
+
+    def add(self, found: Mapping[str, Sequence[Found]]) -> None:
+        """Add the spans of passages; they are written once many are there, and by `write`."""
+        for passage, of in found.items():
+            spans = [(start, end, label, float(np.float32(score))) for start, end, label, score in of]
+            self._fresh[self._hash(passage)] = spans
+        if len(self._fresh) >= PART:
+            self.write()
+
+    def write(self) -> None:
+        """Write the new passages as a part of its own."""
+        if self._fresh:
+            used = self._used
+            rows = [[dict(zip(FIELDS, span, strict=True)) for span in of] for of in self._fresh.values()]
+            columns = [pa.array(self._fresh, pa.binary(16)), pa.array(rows, SCHEMA.field("spans").type)]
+            self._write(pa.table(columns, schema=SCHEMA))
+            self._fresh = {}
+            self._read()
+            self._used[: len(used)] = used
+            self._used[len(used) :] = True
+
+    def close(self) -> None:
+        """Write the new passages, and delete those that nobody asked for: they are no longer in the corpus."""
+        self.write()
+        if not self._used.all():
+            parts = self._parts()
+            kept = self._table.filter(pa.array(self._used))
+            if kept.num_rows:
+                self._write(kept)
+            for path in parts:
+                path.unlink()
+            self._read()
+
+    def _parts(self) -> list[Path]:
+        """The parts in the order in which they were written."""
+        return sorted(self._folder.glob("part-*.arrow"))
+
+    def _write(self, table: pa.Table) -> None:
+        numbers = [int(path.stem.removeprefix("part-")) for path in self._parts()]
+        sink = pa.BufferOutputStream()
+        table = table.combine_chunks().replace_schema_metadata({ABOUT: self._about})
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+        name = f"part-{max(numbers, default=0) + 1:06d}.arrow"
+        write_private(self._folder / name, sink.getvalue().to_pybytes())
+
+    def _read(self) -> None:
+        """Read the parts; those of no use are deleted."""
+        tables = [SCHEMA.empty_table()]
+        for path in self._parts():
+            try:
+                with pa.OSFile(str(path)) as source:
+                    table = pa.ipc.open_file(source).read_all()
+                if not table.schema.equals(SCHEMA) or (table.schema.metadata or {}).get(ABOUT) != self._about:
+                    raise pa.ArrowInvalid("of another model")
+                table.validate(full=True)
+            except (OSError, pa.ArrowException):
+                path.unlink(missing_ok=True)
+                continue
+            tables.append(table.replace_schema_metadata(None))
+        self._table = pa.concat_tables(tables)
+        self._spans = self._table.column("spans")
+        hashes = _halves(b"".join(self._table.column("passage").to_pylist()))
+        self._rows = np.argsort(hashes[:, 0], kind="stable")
+        self._hashes = hashes[self._rows]
+        self._used = np.zeros(len(hashes), dtype=bool)
+
+    def _hash(self, passage: str) -> bytes:
+        content = self._about + passage.encode("utf-8", "surrogatepass")
+        return hashlib.blake2b(content, digest_size=16, key=self._key).digest()
+
+    def _find(self, hashes: Sequence[bytes]) -> list[int]:
+        """Rows of these hashes; -1 where there is none."""
+        if not len(self._rows) or not hashes:
+            return [-1] * len(hashes)
+        asked = _halves(b"".join(hashes))
+        at = np.minimum(np.searchsorted(self._hashes[:, 0], asked[:, 0]), len(self._hashes) - 1)
+        rows = np.where((self._hashes[at] == asked).all(axis=1), self._rows[at], -1)
+        self._used[rows[rows >= 0]] = True
+        found: list[int] = rows.tolist()
+        return found
+
+
+@contextmanager
+def cached(folder: Path, detectors: Sequence[Any]) -> Iterator[None]:
+    """Let those detectors that have a ``cache_key`` keep the spans of passages under ``folder`` while the block runs.
+
+    After an error the new passages are kept too, so that the next try goes on from there.
+    """
+    caching = [detector for detector in detectors if hasattr(detector, "cache_key")]
+    for detector in caching:
+        detector.cache = SpanCache(folder / detector.name, detector.cache_key())
+    try:
+        yield
+    except BaseException:
+        for detector in caching:
+            detector.cache.write()
+        raise
+    for detector in caching:
+        detector.cache.close()
+
+
+def _halves(hashes: bytes) -> np.ndarray:
+    """Each hash as two numbers (N, 2), uint64. Two with one first half are as good as never there: one is a miss."""
+    return np.frombuffer(hashes, dtype=">u8").astype(np.uint64).reshape(-1, 2)
+
+
+def _read_key(path: Path) -> bytes:
+    """Return the folder's key; a folder without one gets one, and what it holds is of no use then."""
+    if not path.exists():
+        write_private(path, secrets.token_bytes(32))
+    return path.read_bytes()

@@ -1,0 +1,118 @@
+"""Processes that share one loaded model: one is spawned and loads it, and the others are its forks.
+
+A fork shares the memory of the model, so that each process more costs what it works with, and not the model again. The
+first process is spawned, for a fork of a process that has used polars or OpenMP hangs; it forks before it has run
+anything.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from typing import Any
+
+from reticent.core.errors import CorpusError, PolicyError
+from reticent.engine.detect.windows import Found
+
+__all__ = ["Workers"]
+
+
+class Workers:
+    """Processes that find spans in texts.
+
+    Parameters
+    ----------
+    load : function of ``arguments`` that a spawned process can import
+        Returns a function from texts to the spans of each.
+    num_processes : int
+
+    Raises
+    ------
+    PolicyError
+        ``load`` raised one.
+    """
+
+    def __init__(self, load: Callable[..., Any], arguments: tuple[Any, ...], num_processes: int, name: str):
+        context = get_context("spawn")
+        self._name = name
+        pairs = [context.Pipe() for _ in range(num_processes)]
+        theirs = [there for _, there in pairs]
+        self._process = context.Process(target=_serve, args=(load, arguments, theirs), daemon=True)
+        self._process.start()
+        for there in theirs:
+            there.close()
+        self._free: SimpleQueue[Connection] = SimpleQueue()
+        first = pairs[0][0]
+        error = self._answer(first)
+        if error is not None:
+            raise PolicyError(error)
+        for here, _ in pairs:
+            self._free.put(here)
+        self._pool = ThreadPoolExecutor(num_processes, thread_name_prefix="reticent")
+
+    def find(self, texts: Sequence[str], batch_size: int) -> list[list[Found]]:
+        """Return the spans of each text; each process takes the next ``batch_size`` of them once it is free."""
+        shares = [texts[at : at + batch_size] for at in range(0, len(texts), batch_size)]
+        return [spans for share in self._pool.map(self._ask, shares) for spans in share]
+
+    def _ask(self, texts: Sequence[str]) -> list[list[Found]]:
+        connection = self._free.get()
+        try:
+            connection.send(list(texts))
+            result = self._answer(connection)
+        except OSError:
+            raise CorpusError(f"a process of the detector {self._name} has ended") from None
+        finally:
+            self._free.put(connection)
+        if isinstance(result, str):
+            raise CorpusError(f"a process of the detector {self._name} failed ({result})")
+        return result
+
+    def _answer(self, connection: Connection) -> Any:
+        try:
+            return connection.recv()
+        except EOFError:
+            raise CorpusError(f"a process of the detector {self._name} has ended") from None
+
+
+def _serve(load: Callable[..., Any], arguments: tuple[Any, ...], connections: list[Connection]) -> None:
+    """Load the model, fork a process for each connection but the first, and answer on one's own."""
+    try:
+        find = load(*arguments)
+    except PolicyError as error:
+        connections[0].send(str(error))
+        return
+    gc.collect()
+    gc.freeze()  # or the collector would write to every shared page
+    own = 0
+    for number in range(1, len(connections)):
+        if os.fork() == 0:
+            own = number
+            break
+    for number, connection in enumerate(connections):
+        if number != own:
+            connection.close()
+    if own == 0:
+        connections[0].send(None)
+    _loop(find, connections[own])
+    if own:
+        os._exit(0)
+
+
+def _loop(find: Callable[[list[str]], list[list[Found]]], connection: Connection) -> None:
+    """Answer until the other end is closed. An error is answered by its kind, for its message may quote a text."""
+    while True:
+        try:
+            texts = connection.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            answer: Any = find(texts)
+        except Exception as error:
+            answer = type(error).__name__
+        connection.send(answer)
