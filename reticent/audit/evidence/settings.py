@@ -31,7 +31,8 @@ PUBLISHED_SETTINGS: Mapping[str, frozenset[str]] = {
         "dedup": "mode scope threshold shingle_words passage_words",
         "split": "heldout reference by user_inference_holdout",
         "detect": (
-            "preset detectors on_error propagate cache gold rules records gazetteer spacy transformers presidio eds"
+            "preset detectors on_error propagate confirm cache "
+            "gold rules records gazetteer spacy transformers presidio eds"
         ),
         "detect.gold": "labels",
         "detect.rules": "labels num_threads",

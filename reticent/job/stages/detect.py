@@ -27,6 +27,8 @@ def detect_steps(run: Run) -> Iterator[Step]:
     own = {} if run.job.canaries is None else {"canaries": run.fingerprints.of("canaries")}
     inputs = {"corpus": run.documents.fingerprint(), **own, **{o: fingerprint(path) for o, path in files.items()}}
     config = settings.model_dump(include={"detectors", "on_error", "propagate"})
+    if settings.confirm:
+        config["confirm"] = True
     config["options"] = {
         name: {
             key: value
@@ -72,12 +74,20 @@ def _find_identifiers(run: Run, detectors: Sequence[Detector], folder: Path, cou
             f"{len(rows):,} of {run.documents.num_documents:,} documents are left out of everything that follows: a "
             f"detector failed on them; spans/quarantine.parquet lists them"
         )
+    corpus = run.documents.without(rows) if len(rows) else run.documents
+    spans, united = folder / "spans.parquet", folder / "united.parquet"
+    if settings.confirm:
+        from reticent.engine.detect.confirm import confirm_names
+
+        spans.rename(united)
+        with run.progress.task("confirm", corpus.num_documents, "documents") as advance:
+            counts.update(confirm_names(corpus, united, spans, progress=advance))
+        counts["spans"] -= counts["unconfirmed"]
+        united.unlink()
     if settings.propagate:
         from reticent.engine.detect.propagate import propagate
 
-        spans, united = folder / "spans.parquet", folder / "united.parquet"
         spans.rename(united)
-        corpus = run.documents.without(rows) if len(rows) else run.documents
         with run.progress.task("propagate", corpus.num_documents, "documents") as advance:
             spread = propagate(
                 corpus,

@@ -1,0 +1,108 @@
+"""Names that one NER or list alone found are kept where they look like the names of the corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from reticent.engine.corpus import Corpus, open_corpus
+from reticent.engine.detect.confirm import MIN_EXAMPLES, confirm_names
+from reticent.engine.schema import SPANS
+
+#: (word, label, detector) of the spans of a text.
+Names = Sequence[tuple[str, str, str]]
+
+DRUGS = ("Lasix", "Prozac", "Zofran", "Reglan", "Mobic", "Neurontin")
+NAMES = ("Roy", "Petit", "Garcia", "Novak", "Silva", "Weber")
+
+
+def write(folder: Path, documents: Sequence[tuple[str, Names]]) -> Corpus:
+    ids = [f"d{number}" for number in range(len(documents))]
+    texts = pa.array([text for text, _ in documents], pa.large_string())
+    pq.write_table(pa.table({"doc_id": ids, "individual_id": ids, "text": texts}), folder / "d.parquet")
+    rows = [
+        {
+            "document": number,
+            "doc_id": ids[number],
+            "start": text.index(word),
+            "end": text.index(word) + len(word),
+            "label": label,
+            "detector": detector,
+            "score": 1.0,
+        }
+        for number, (text, names) in enumerate(documents)
+        for word, label, detector in names
+    ]
+    pq.write_table(pa.Table.from_pylist(rows, schema=SPANS), folder / "in.parquet")
+    return open_corpus(folder / "d.parquet")
+
+
+def confirmed(folder: Path, corpus: Corpus) -> tuple[dict[str, int], list[tuple[int, int, str]]]:
+    counts = confirm_names(corpus, folder / "in.parquet", folder / "out.parquet")
+    rows = pq.read_table(folder / "out.parquet").to_pylist()
+    return counts, [(row["document"], row["start"], row["detector"]) for row in rows]
+
+
+def note(name: str, drug: str) -> str:
+    return f"Then {name} denies pain. Continue {drug} 40 mg daily."
+
+
+def examples(number: int) -> list[tuple[str, Names]]:
+    return [(note(NAMES[at % 6], DRUGS[at % 6]), [(NAMES[at % 6], "NAME", "records")]) for at in range(number)]
+
+
+def test_a_drug_of_a_ner_is_dropped_and_a_name_that_nobody_else_found_is_kept(tmp_path: Path) -> None:
+    judged: list[tuple[str, Names]] = [
+        (note("Kim", "Xanax"), [("Kim", "PERSON", "spacy"), ("Xanax", "PERSON", "spacy")]),
+        (note("Lee", "Valium"), [("Lee", "NAME", "gazetteer"), ("Valium", "GPE", "spacy")]),
+    ]
+    corpus = write(tmp_path, [*examples(30), *judged])
+    counts, spans = confirmed(tmp_path, corpus)
+    assert counts == {"judged": 3, "unconfirmed": 1}
+    assert spans[:30] == [(number, 5, "records") for number in range(30)]
+    # The town of the NER is no name, and so is not judged.
+    assert spans[30:] == [(30, 5, "spacy"), (31, 5, "gazetteer"), (31, note("Lee", "Valium").index("Valium"), "spacy")]
+    again = confirmed(tmp_path, corpus)
+    assert again == (counts, spans)
+
+
+def test_what_two_found_or_one_with_evidence_is_not_judged(tmp_path: Path) -> None:
+    judged: list[tuple[str, Names]] = [
+        (note("Kim", "Xanax"), [("Xanax", "PERSON", "gazetteer"), ("Xanax", "PERSON", "spacy")]),
+        (note("Kim", "Valium"), [("Valium", "PERSON", "context")]),
+        # One word of a span that has evidence is enough.
+        (note("Kim", "Valium Roy"), [("Valium Roy", "PERSON", "spacy"), ("Roy", "PERSON", "rules")]),
+    ]
+    counts, spans = confirmed(tmp_path, write(tmp_path, [*examples(30), *judged]))
+    assert counts == {"judged": 0, "unconfirmed": 0}
+    assert len(spans) == 30 + 5
+
+
+def test_nothing_is_dropped_where_the_corpus_has_too_few_examples(tmp_path: Path) -> None:
+    judged: tuple[str, Names] = (note("Kim", "Xanax"), [("Xanax", "PERSON", "spacy")])
+    counts, spans = confirmed(tmp_path, write(tmp_path, [*examples(MIN_EXAMPLES - 1), judged]))
+    assert counts == {"judged": 0, "unconfirmed": 0}
+    assert len(spans) == MIN_EXAMPLES
+    counts, _ = confirmed(tmp_path, write(tmp_path, [*examples(MIN_EXAMPLES), judged]))
+    assert counts == {"judged": 1, "unconfirmed": 1}
+
+
+def test_edges_of_texts_and_spans_without_words(tmp_path: Path) -> None:
+    judged: list[tuple[str, Names]] = [
+        ("Kim", [("Kim", "PERSON", "spacy")]),
+        ("42", [("42", "PERSON", "spacy")]),
+        ("Mr.", [("Mr", "PERSON", "spacy")]),
+        ("", []),
+    ]
+    corpus = write(tmp_path, [*examples(30), *judged])
+    counts, spans = confirmed(tmp_path, corpus)
+    assert counts["judged"] == 1
+    assert {(31, 0, "spacy"), (32, 0, "spacy")} <= set(spans)
+
+
+def test_a_corpus_without_spans_stays_without(tmp_path: Path) -> None:
+    counts, spans = confirmed(tmp_path, write(tmp_path, [("Then Roy came", ()), ("Then Ann came", ())]))
+    assert (counts, spans) == ({"judged": 0, "unconfirmed": 0}, [])
