@@ -103,6 +103,42 @@ def verify(
         raise typer.Exit(1)
 
 
+@_app.command()
+def export(
+    run_folder: RunFolder,
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Name of the model section, such as gpt2.")],
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="Recipe that it was trained with.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the model that leaves: new or empty.")],
+    epoch: Annotated[
+        int | None, typer.Option(metavar="<int>", help="Checkpoint (default: the last, which the verdict is about).")
+    ] = None,
+    training: Annotated[
+        int, typer.Option(metavar="<int>", help="Number of the training, where there are several seeds.")
+    ] = 1,
+    despite: Annotated[
+        bool,
+        typer.Option("--despite-verdict", help="Export a model whose verdict is not within every threshold."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Copy a model that may leave, with a card: base, licence, documents, figures, verdict, digest of the dossier.
+
+    Exit status 3 where the verdict on it is not "within". To let a model leave is a decision of its own.
+
+    Example: reticent dossier export run gpt2 ppclm --out to-the-partner
+    """
+    from reticent.job.model_export import export_with_card
+    from reticent.job.run import Run
+
+    run = Run(job_of(read_job(run_folder), None))
+    found = export_with_card(run, model, recipe, out, epoch=epoch, training=training, despite=despite)
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    typer.echo(f"{out}: {recipe} of {model}, verdict {found['verdict']}, with its card README.md")
+    typer.echo(f"Left behind: {', '.join(found['left_behind']) or 'nothing'}")
+
+
 def _print(checked: Checked) -> None:
     for sign, lines in (("holds", checked.holds), ("NOT checked", checked.unchecked), ("FAULT", checked.faults)):
         for line in lines:

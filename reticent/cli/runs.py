@@ -168,7 +168,8 @@ def update(
 
     Says how many n-grams that makes identifying, as a withdrawal does for those who are left, and how many no more.
     The result is that of a rebuild; protect and train go on from it. Documents and FILE must stay where they are. The
-    old run folder still names who withdrew: delete it.
+    models and dossiers of RUN that the update touches are named. The old run folder still names who withdrew: delete
+    it.
 
     Once: reticent index notes/ --out monday --updatable
 
@@ -176,10 +177,12 @@ def update(
     """
     from reticent.cli.show import print_update
     from reticent.job.run import Run
+    from reticent.job.touched import touched_by_update
     from reticent.job.update import update_run
 
     before = Run(job_of(read_job(run_folder), None))
-    print_update(update_run(before, out, add or [], remove or [], new_progress(quiet), refresh=refresh), as_json)
+    run = update_run(before, out, add or [], remove or [], new_progress(quiet), refresh=refresh)
+    print_update(run, touched_by_update(before, remove or []), as_json)
 
 
 def protect(

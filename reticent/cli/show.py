@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.classification import ClassificationEvidence
     from reticent.audit.evidence.detection import DetectedSpans
     from reticent.job.run import Run
+    from reticent.job.touched import Touched
     from reticent.trainer.budget import Spending
 
 __all__ = [
@@ -105,17 +106,20 @@ def print_classification(results: list[ClassificationEvidence], as_json: bool) -
 def print_run(run: Run, as_json: bool) -> None:
     """Print the counts of every artefact of a run, as JSON only: each stage has printed its own line."""
     if as_json:
-        from reticent.core.artifact import read_manifest
-
-        manifests = sorted(run.folder.rglob("manifest.json"))
-        counts = {str(m.parent.relative_to(run.folder)): read_manifest(m.parent).counts for m in manifests}
-        print(json.dumps(counts, indent=1))
+        print(json.dumps(_counts_of(run), indent=1))
 
 
-def print_update(run: Run, as_json: bool) -> None:
-    """Print which n-grams of the members' index an update has moved over the line that k is."""
-    print_run(run, as_json)
+def _counts_of(run: Run) -> dict[str, Any]:
+    from reticent.core.artifact import read_manifest
+
+    manifests = sorted(run.folder.rglob("manifest.json"))
+    return {str(m.parent.relative_to(run.folder)): read_manifest(m.parent).counts for m in manifests}
+
+
+def print_update(run: Run, touched: Touched, as_json: bool) -> None:
+    """Print which n-grams of the members' index an update has moved over the line that k is, and what it touches."""
     if as_json:
+        print(json.dumps({**_counts_of(run), "touched": touched.to_dict()}, indent=1))
         return
     from reticent.core.artifact import read_manifest
 
@@ -129,6 +133,8 @@ def print_update(run: Run, as_json: bool) -> None:
             "  n = {n}: {to_identifying:,} n-grams became identifying, {to_shared:,} ceased to be; {new:,} are new, "
             "{gone:,} are gone".format(**moved)
         )
+    for line in touched.lines():
+        print(line)
 
 
 def print_summary(evidence: AuditEvidence, folder: Path, as_json: bool = False) -> None:

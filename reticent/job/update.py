@@ -27,6 +27,7 @@ from reticent.job.stages.dedup import dedup_steps
 from reticent.job.stages.detect import detect_steps
 from reticent.job.stages.index import INDEXES, index_artefact, index_config, index_steps
 from reticent.job.stages.split import split_steps
+from reticent.job.touched import touched_by_update
 
 if TYPE_CHECKING:
     from reticent.core.progress import Progress
@@ -136,6 +137,9 @@ def update_run(
     values["out"] = str(out)
     values["corpus"]["source"] = [*job.corpus.sources, *added]
     values["corpus"]["withdrawn"] = [*job.corpus.withdrawn, *map(str, withdrawn)]
+    replaced = touched_by_update(before, ()).dossier
+    if replaced is not None:  # the dossier of the new run names that of the old one
+        values["dossier"]["replaces"] = replaced
     run = Run(type(job).model_validate(values), progress)
     _require_known(before, withdrawn)
     _require_new_files(before, run, added)

@@ -9,7 +9,7 @@ import shutil
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from reticent.core.errors import ArtifactError
 from reticent.trainer.base_files import without_foreign_keys
@@ -98,11 +98,11 @@ def write_model(
     shutil.rmtree(backup, ignore_errors=True)
 
 
-def write_card(folder: Path, text: str, *, tags: Sequence[str] = (), **data: str) -> None:
+def write_card(folder: Path, text: str, *, tags: Sequence[str] = (), **data: Any) -> None:
     """Write the card of a model, ``tags`` and ``data``, which the hub reads, stand as YAML at its head."""
     from huggingface_hub import ModelCard, ModelCardData  # type: ignore[attr-defined]
 
-    about = ModelCardData(library_name="transformers", tags=["reticent", *tags], **data)  # type: ignore[arg-type]
+    about = ModelCardData(library_name="transformers", tags=["reticent", *tags], **data)
     ModelCard(f"---\n{about.to_yaml()}\n---\n{text}").save(folder / "README.md")
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
 import stat
 from pathlib import Path
 
@@ -230,3 +232,34 @@ def test_nothing_to_do_and_the_run_itself_are_refused(
     assert command("update", monday, "--remove", withdrawn, "--out", monday) == 2
     assert "a folder of its own" in capfd.readouterr().err
     assert files_of(monday) == before
+
+
+def test_models_and_dossiers_that_an_update_touches_are_named(
+    monday: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = Path(shutil.copytree(monday, tmp_path / "before"))
+    for name in ("models/gpt2/clm", "models/gpt2/ppclm/seed-1"):
+        (before / name).mkdir(parents=True)
+        (before / name / "manifest.json").write_text("{}")
+    for name, sums in (("dossier", b"now"), ("replaced-dossiers/0123456789abcdef", b"then")):
+        (before / name).mkdir(parents=True)
+        (before / name / "SHA256SUMS").write_bytes(sums)
+    digest = hashlib.sha256(b"now").hexdigest()
+    sides = pq.read_table(before / "split" / "individuals.parquet").to_pydict()
+    one_of = {str(side): str(who) for who, side in zip(sides["individual_id"], sides["split"], strict=True)}
+    for side in ("members", "heldout"):
+        (tmp_path / side).write_text(one_of[side])
+        out = tmp_path / f"after-{side}"
+        assert command("update", before, "--remove", tmp_path / side, "--out", out, "--json", "-q") == 0
+        assert json.loads(capfd.readouterr().out)["touched"] == {
+            "trained_on_withdrawn": side == "members",
+            "models": ["models/gpt2/clm", "models/gpt2/ppclm/seed-1"],
+            "dossier": digest,
+            "replaced": ["0123456789abcdef"],
+        }
+        assert json.loads((out / "job.json").read_text())["dossier"]["replaces"] == digest
+    assert command("update", before, "--remove", tmp_path / "members", "--out", tmp_path / "said", "-q") == 0
+    said = capfd.readouterr().out
+    assert "Trained on documents of individuals who withdrew: models/gpt2/clm, models/gpt2/ppclm/seed-1." in said
+    assert f"Dossiers of the documents as they were before: {digest[:16]}, 0123456789abcdef." in said
+    assert one_of["members"] not in said

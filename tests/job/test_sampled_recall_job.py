@@ -74,7 +74,7 @@ def test_the_number_that_annotators_give_stands_in_the_report(tmp_path: Path, mo
 
     recorder = Recorder()
     Run(job, recorder).execute("report")
-    assert recorder.made == ["audit", "report"]
+    assert recorder.made == ["audit", "report", "dossier"]
     shown = json.loads((report / "report.json").read_text())["sampled_recall"]
     assert shown["documents"] == 40
     assert shown["overall"]["unprotected"]["value"] == 0.0

@@ -28,7 +28,7 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class Adversary:
-    """What an adversary has, and the tests that stand for it."""
+    """The means of an adversary, and the tests that stand for it."""
 
     title: str
     has: str

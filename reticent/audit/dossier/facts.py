@@ -18,7 +18,7 @@ __all__ = ["FACTS", "Told", "setting"]
 
 
 class Told(NamedTuple):
-    """What the sentences are about, and the language that they are in."""
+    """Evidence, models and language of sentences."""
 
     evidence: DossierEvidence
     models: list[ShownModel]
@@ -49,12 +49,12 @@ def _documents(told: Told) -> Iterator[str]:
 
 
 def _split(told: Told) -> Iterator[str]:
-    people, t, cell = told.audit.corpus.num_individuals, told.words, told.audit.cell
+    sides, t, cell = told.audit.corpus.num_individuals, told.words, told.audit.cell
     yield t(
         "Documents of {members} people were trained on. Those of {heldout} others were kept apart before anything was "
         "counted, never trained on, and serve the tests as a comparison.",
-        members=t.count(people.members, cell),
-        heldout=t.count(people.heldout, cell),
+        members=t.count(sides.members, cell),
+        heldout=t.count(sides.heldout, cell),
     )
 
 

@@ -15,12 +15,27 @@ if TYPE_CHECKING:
     from reticent.audit.dossier.models import ShownModel
     from reticent.audit.evidence.risks import RiskResult
 
-__all__ = ["OUTCOMES", "Cell", "cells_of", "change_of", "reason_of"]
+__all__ = ["OUTCOMES", "Cell", "cells_of", "change_of", "number_in_words", "reason_of"]
 
 #: Outcome -> words; the sign says the same without colour.
 OUTCOMES = {WITHIN: ("✓", "within the threshold"), BEYOND: ("✗", "beyond the threshold"), NOT_SHOWN: ("?", "not shown")}
 #: Number that decides, as the evidence names it; the name of the attack behind it is left out.
 NUMBER = re.compile(r"(.*?)(?:, attack .*)?")
+#: Reason of the report -> the same without a word of the method; empty where the outcome says it already.
+REASONS = {
+    "beyond the threshold": "",
+    FEW: "too few people to say",
+    UNSURE: "the estimate is beyond the threshold, and its interval holds none at all",
+    WIDE: "the interval is too wide: its upper end is beyond the threshold",
+    WITHOUT_TWIN: "nothing proves that the test would have found anything: there is no model without protection to "
+    "compare with",
+    WITHOUT_POWER: "the test finds nothing in the model without protection either",
+    "its upper end is within the threshold, and the attack succeeds on the twin": "the upper end is within the "
+    "threshold, and the test succeeds on the model without protection",
+    "a gate of the job failed": "a condition that was set before the tests was not kept",
+    "a required gate of the job has no power": "a condition that had to be judged could not be",
+    "a masked model writes no text": "a model that fills in masked words writes no text",
+}
 PASSAGES = re.compile(r"passages that come back, given (\d+) tokens(?: and ([\d,]+) draws)?")
 
 
@@ -50,7 +65,7 @@ def cells_of(model: ShownModel, words: Words) -> Iterator[Cell]:
             sign=sign,
             outcome=words(outcome),
             relevant=result.relevant,
-            what=_number(result.what, words) if result.what else "",
+            what=number_in_words(result.what, words) if result.what else "",
             value=words.value(result.estimate, area=area) if result.estimate else "",
             interval=words.interval(result.estimate, area=area),
             threshold=words("at most {value}", value=threshold),
@@ -58,23 +73,23 @@ def cells_of(model: ShownModel, words: Words) -> Iterator[Cell]:
         )
 
 
-def reason_of(model: ShownModel, words: Words) -> str:
-    """Say why the verdict on a model is as it is."""
+def reason_of(model: ShownModel, words: Words) -> tuple[str, str]:
+    """Say why the verdict on a model is as it is: the risks that decide, and why they are not shown, if so."""
     row = model.risks
     if row is None:
-        return ""
+        return "", ""
     if _broke_rule(model):
-        return words("Training broke its own rule: protected words were among its targets.")
+        return words("Training broke its own rule: protected words were among its targets."), ""
     deciding = _deciding(model)
     if not deciding:
-        return words("No risk was declared relevant.")
+        return words("No risk was declared relevant."), ""
     titles = words.listed([words(RISKS[result.risk].title) for result in deciding])
     if row.outcome == BEYOND:
-        return words("Beyond the threshold: {risks}.", risks=titles)
+        return words("Beyond the threshold: {risks}.", risks=titles), ""
     if row.outcome == WITHIN:
-        return words("Within every threshold: {risks}.", risks=titles)
+        return words("Within every threshold: {risks}.", risks=titles), ""
     reasons = list(dict.fromkeys(_reason(result, words) for result in deciding))
-    return words("Not shown: {risks}. The reason: {reasons}.", risks=titles, reasons="; ".join(reasons))
+    return words("Not shown: {risks}.", risks=titles), words("The reason: {reasons}.", reasons="; ".join(reasons))
 
 
 def change_of(model: ShownModel, words: Words) -> str:
@@ -123,16 +138,18 @@ def _reason(result: RiskResult, words: Words) -> str:
         return words("not measured")
     if result.reason.startswith("the attack is invalid"):
         return words("the test is not valid here: the two groups of people differ without the model")
-    return words(result.reason)
+    said = REASONS.get(result.reason, "see the report")  # a reason that is new there does not stop a run
+    return words(said) if said else ""
 
 
-def _number(what: str, words: Words) -> str:
+def number_in_words(what: str, words: Words) -> str:
+    """Say which number decides, of its name in the evidence."""
     if found := PASSAGES.fullmatch(what):
         if found[2]:
             return words(
                 "passages that come back within {draws} tries, given the {tokens} tokens before them",
-                draws=found[2], tokens=found[1],
+                draws=words.count(int(found[2].replace(",", ""))), tokens=found[1],
             )  # fmt: skip
         return words("passages that come back word for word, given the {tokens} tokens before them", tokens=found[1])
     named = NUMBER.fullmatch(what)
-    return words(named[1] if named else what)
+    return words(named[1]) if named and words.knows(named[1]) else words("a number that the report explains")

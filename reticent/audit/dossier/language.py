@@ -58,6 +58,10 @@ class Words:
             text = text.format(**values)
         return _spaced(text) if self.language == "fr" else text
 
+    def knows(self, english: str) -> bool:
+        """Whether there is a translation: of a string that another room has made."""
+        return english in french()
+
     def listed(self, parts: list[str]) -> str:
         """Return parts as a list in words."""
         if len(parts) < 2:

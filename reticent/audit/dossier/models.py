@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from reticent.audit.report.summary import last_checkpoints
+from reticent.audit.stats.seeds import over_seeds
 from reticent.core.errors import PolicyError
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.trainer.recipes import RECIPES, Recipe, RecipeChanges
@@ -49,10 +49,14 @@ class ShownModel:
 
 def shown_models(audit: AuditEvidence, words: Words) -> list[ShownModel]:
     """Return the trained models of a published audit, those of the verdict, in its order."""
-    trained = [model for model in last_checkpoints(audit.models) if model.recipe != "base"]
+    last: dict[tuple[str | None, str, str], ModelEvidence] = {}
+    for model in over_seeds(audit.models, audit.cell):
+        key = (model.model, model.objective, model.recipe)
+        if model.recipe != "base" and (key not in last or model.epoch > last[key].epoch):
+            last[key] = model
     rows = {(row.model, row.objective, row.recipe): row for row in (audit.risks.rows if audit.risks else ())}
     found = []
-    for number, model in enumerate(trained):
+    for number, model in enumerate(last.values()):
         recipe = _recipe(model.recipe, audit)
         found.append(
             ShownModel(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from reticent.audit.dossier.adversaries import ADVERSARIES, tests_not_made
 from reticent.audit.dossier.facts import FACTS, Told
@@ -108,7 +109,7 @@ def _answer(question: Question, told: Told) -> Answer:
 
 def _line(row: Row, told: Told) -> Line:
     t = told.words
-    values: dict[str, Any] = {
+    values: dict[str, object] = {
         name: t.count(value) if isinstance(value, int) else value for name, value in row.values.items()
     }
     return Line(
@@ -141,6 +142,7 @@ def _outcomes(models: Sequence[ShownModel]) -> Iterator[str]:
     yield from dict.fromkeys(model.risks.outcome for model in models if model.risks)
 
 
+@cache
 def _environment() -> jinja2.Environment:
     import jinja2
 

@@ -30,7 +30,7 @@ NOT_OF_THE_MODEL = ("README.md",)
 
 @dataclass(slots=True)
 class Checked:
-    """What was checked and holds, what does not hold, and what was not checked; sentences."""
+    """Sentences: checks that hold, faults, and checks that were not made."""
 
     holds: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)

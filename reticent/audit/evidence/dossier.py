@@ -22,7 +22,7 @@ EVIDENCE_FORMAT = "reticent.evidence/1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """What the institution says of the processing: the tests do not know it."""
+    """Statements of the institution about the processing, which the tests do not know."""
 
     institution: Annotated[str | None, NAME] = optional()
     purpose: Annotated[str | None, NAME] = optional()

@@ -11,12 +11,15 @@ from pathlib import Path
 
 import pytest
 from fixtures.dossiers import dossier_evidence
+from fixtures.places import ROOT
 
 from reticent.audit.dossier.config import DossierConfig
 from reticent.audit.dossier.seal import NAMESPACE, SIGNATURE, SUMS, dossier_digest, fingerprint_of_key, seal
 from reticent.audit.dossier.verify import model_digests, read_evidence, verify_dossier, verify_model
 from reticent.audit.dossier.write import write_dossier
+from reticent.audit.evidence.dossier import EVIDENCE_FORMAT, DossierEvidence
 from reticent.audit.evidence.json_form import to_json
+from reticent.audit.evidence.schema import schema_of
 from reticent.core.errors import ArtifactError
 
 CONFIG = DossierConfig(pdf="off")
@@ -213,3 +216,13 @@ def test_an_audit_that_is_not_published_makes_no_dossier(tmp_path: Path) -> None
 def test_a_key_that_cannot_be_used_is_an_error_that_says_so(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="ssh-keygen: "):
         fingerprint_of_key(str(tmp_path / "none"))
+
+
+def test_the_published_schema_is_that_of_the_classes() -> None:
+    """A change of the evidence is a change of its format: raise it, and publish its schema beside the old one."""
+    version = EVIDENCE_FORMAT.rpartition("/")[2]
+    published = json.loads((ROOT / "docs" / "reference" / f"evidence-{version}.schema.json").read_text())
+    assert published == schema_of(DossierEvidence, EVIDENCE_FORMAT)
+    fields = published["$defs"]["DossierEvidence"]
+    assert fields["additionalProperties"] is False
+    assert {"audit", "digests", "models", "code", "versions", "command"} <= set(fields["required"])

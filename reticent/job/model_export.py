@@ -1,0 +1,69 @@
+"""A model that leaves a run: its allowed files, with a card that says what the dossier says of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reticent.core.errors import ArtifactError, GateError, PolicyError
+from reticent.job.stages.dossier import DOSSIER
+
+if TYPE_CHECKING:
+    from reticent.job.run import Run
+
+__all__ = ["export_with_card"]
+
+
+def export_with_card(
+    run: Run, model: str, recipe: str, out: Path, *, epoch: int | None = None, training: int = 1, despite: bool = False
+) -> dict[str, Any]:
+    """Copy a tested model to ``out`` (new or empty) with its card; returns the verdict and the files left behind.
+
+    Parameters
+    ----------
+    epoch : checkpoint; default: the last one, which the verdict is about
+    training : number of the training, from 1, where the recipe was trained with several seeds
+    despite : export a model whose verdict is not "within"; its card says so
+
+    Raises
+    ------
+    PolicyError
+        The job has no such model, recipe, training or checkpoint.
+    GateError
+        The verdict on the model is not "within".
+    ArtifactError
+        There is no dossier, or the model files are not those that it is about.
+    """
+    from reticent.audit.dossier.card import card_of, verdict_of
+    from reticent.audit.dossier.seal import dossier_digest
+    from reticent.audit.dossier.verify import read_evidence, verify_model
+    from reticent.audit.outcomes import WITHIN
+    from reticent.trainer.export import export_model, write_card
+
+    section = next((each for each in run.job.model if each.name == model), None)
+    if section is None or recipe not in section.recipes:
+        raise PolicyError(f"export: the run has no model {model!r} with the recipe {recipe!r}")
+    seeds = list(run.job.training(section).seeds or [None])
+    if not 1 <= training <= len(seeds):
+        raise PolicyError(f"--training: expected a number from 1 to {len(seeds)}, got {training}")
+    places = run.checkpoints(section, recipe, seeds[training - 1])
+    chosen = max(places, default=None) if epoch is None else epoch
+    if chosen not in places:
+        raise PolicyError(f"--epoch: there are checkpoints of {', '.join(map(str, sorted(places))) or 'none'}")
+    folder = run.folder / DOSSIER
+    tested = verify_model(read_evidence(folder), places[chosen])
+    if tested is None:
+        raise ArtifactError(f"{places[chosen]}: not a model that the dossier is about; run `reticent audit` again")
+    evidence = read_evidence(folder)
+    outcome = verdict_of(evidence, tested)
+    if outcome != WITHIN and not despite:
+        raise GateError(
+            f"{recipe} of {model}: the verdict is {outcome!r}, so it is not exported; --despite-verdict exports it, "
+            "and its card says so"
+        )
+    base = section.base and (section.base if not Path(section.base).exists() else Path(section.base).name)
+    card = card_of(evidence, tested, dossier_digest(folder), base)
+    left = export_model(places[chosen], out)
+    write_card(out, card.text, tags=[recipe], **card.data)
+    (out / "README.md").chmod(0o600)
+    return {"folder": str(out), "verdict": outcome, "left_behind": left}

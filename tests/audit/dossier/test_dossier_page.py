@@ -1,0 +1,305 @@
+"""The pages of a dossier: both languages say the same, nothing is claimed, nothing is cited that is not known."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import string
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fixtures.audits import estimate, model, tiny_audit
+from fixtures.dossiers import dossier_evidence
+
+import reticent.audit.dossier as room
+from reticent.audit import risk_verdict
+from reticent.audit.dossier.adversaries import ADVERSARIES
+from reticent.audit.dossier.config import LANGUAGES, Language
+from reticent.audit.dossier.facts import FACTS
+from reticent.audit.dossier.figures import FIGURES
+from reticent.audit.dossier.impact import FIELDS
+from reticent.audit.dossier.judged import REASONS, number_in_words
+from reticent.audit.dossier.language import Words, french
+from reticent.audit.dossier.models import explained
+from reticent.audit.dossier.page import CLAIMS, page_name, render
+from reticent.audit.dossier.questions import CRITERIA, EXAMINED, LIKELIHOODS
+from reticent.audit.evidence.audit import ModelEvidence
+from reticent.audit.evidence.dossier import Declared
+from reticent.audit.evidence.json_form import from_json
+from reticent.audit.membership.names import DEFAULT_ATTACKS, DEFAULT_SHADOW_ATTACKS
+from reticent.audit.risk_verdict import FEW, UNSURE, WIDE, WITHOUT_POWER, WITHOUT_TWIN
+from reticent.audit.risks import RISKS, Subject
+from reticent.audit.stats.estimate import Estimate
+from reticent.core.errors import ArtifactError
+from reticent.trainer.recipes import RECIPES
+
+ROOM = Path(next(iter(room.__path__)))
+Page = ElementTree.Element
+
+
+def parsed(text: str) -> Page:
+    return ElementTree.fromstring(text.removeprefix("<!doctype html>"))
+
+
+def text_of(element: Page) -> str:
+    return re.sub(r"\s+", " ", "".join(element.itertext())).strip()
+
+
+@pytest.fixture(scope="module")
+def pages() -> dict[Language, str]:
+    evidence = dossier_evidence()
+    return {language: render(evidence, language, LANGUAGES) for language in LANGUAGES}
+
+
+def rendered(audit: dict[str, Any], language: Language = "en") -> str:
+    return render(dossier_evidence(audit), language, (language,))
+
+
+# ------------------------------------------------------------------ the two languages
+
+
+def numbers_in(text: str, page: Page) -> list[float]:
+    """Numbers in a text of a page, as its language writes them; an order of words is no difference."""
+    in_french = page.get("lang") == "fr"
+    text = re.sub(r"(?<=\d) (?=\d{3})", "", text).replace(",", ".") if in_french else text.replace(",", "")
+    return sorted(map(float, re.findall(r"\d+(?:\.\d+)?", text)))
+
+
+def test_both_languages_have_the_same_parts_and_the_same_numbers(pages: dict[Language, str]) -> None:
+    one, other = (parsed(pages[language]) for language in LANGUAGES)
+    assert [element.tag for element in one.iter()] == [element.tag for element in other.iter()]
+    assert [e.get("id") for e in one.iter("section")] == [e.get("id") for e in other.iter("section")]
+    numbers = [[numbers_in(text_of(cell), page) for cell in page.iter("td")] for page in (one, other)]
+    assert numbers[0] == numbers[1]
+    assert sum(map(bool, numbers[0])) > 100
+    assert (one.get("lang"), other.get("lang")) == ("en", "fr")
+
+
+def test_every_placeholder_of_a_string_is_in_its_french() -> None:
+    def names(text: str) -> set[str]:
+        return {name for _, name, _, _ in string.Formatter().parse(text) if name}
+
+    assert len(french()) > 250
+    assert {english: names(english) for english in french()} == {e: names(f) for e, f in french().items()}
+
+
+def strings_of_the_code() -> Iterator[str]:
+    """Every literal of the room, and of the risks, that may be a string of a page."""
+    for path in (*ROOM.glob("*.py"), ROOM.parent / "risks.py", ROOM.parent / "risk_verdict.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+    for template in ROOM.glob("templates/*.j2"):
+        yield from re.findall(r"""t\(["'](.*?)["'][,)]""", template.read_text(encoding="utf-8"))
+        yield from re.findall(r"""'([^']*)'""", template.read_text(encoding="utf-8"))
+        yield from re.findall(r'"([^"]*)"', template.read_text(encoding="utf-8"))
+
+
+def test_no_french_is_of_a_string_that_is_not_there() -> None:
+    parts = ("identifiers predicted", "identifiers written", "membership by", "identifiers read back", "terms tied")
+    there = set(strings_of_the_code())
+    left = [english for english in french() if english not in there and not any(p in english for p in parts)]
+    assert left == []
+
+
+def test_every_string_of_the_tables_has_its_french() -> None:
+    questions = [*CRITERIA, *LIKELIHOODS, *(q for _, group in EXAMINED for q in group)]
+    wanted = [text for q in questions for text in (q.title, q.text)]
+    wanted += [who.title for who in ADVERSARIES] + [who.has for who in ADVERSARIES]
+    wanted += [text for who in ADVERSARIES for test in who.tests for text in (test.meaning, test.by)]
+    wanted += [text for group, fields in FIELDS for text in (group, *(f.title for f in fields))]
+    wanted += [field.ask for _, fields in FIELDS for field in fields if field.ask]
+    wanted += [reason for reason in REASONS.values() if reason]
+    wanted += [text for risk in RISKS.values() for text in (risk.title, risk.lowered_by)]
+    assert len(wanted) > 100
+    assert [text for text in wanted if text not in french()] == []
+    for recipe in RECIPES.values():
+        assert explained(recipe, 3, Words("fr")) != explained(recipe, 3, Words("en"))
+    with pytest.raises(ArtifactError, match="no French for 'a new sentence'"):
+        Words("fr")("a new sentence")
+
+
+def test_a_question_names_figures_and_facts_that_exist() -> None:
+    questions = [*CRITERIA, *LIKELIHOODS, *(q for _, group in EXAMINED for q in group)]
+    assert {name for q in questions for name in q.figures} <= set(FIGURES)
+    assert {name for q in questions for name in q.facts} | {
+        fact for _, fields in FIELDS for field in fields for fact in field.facts
+    } <= set(FACTS)
+    assert set(FIGURES) == {name for q in questions for name in q.figures}, "a figure that no question shows"
+
+
+@pytest.mark.parametrize(
+    ("language", "value", "interval", "date"),
+    [("en", "2.4 %", "0.3 % to 4.5 %", "2 January 2026"), ("fr", "2,4 %", "de 0,3 % à 4,5 %", "2 janvier 2026")],
+)
+def test_numbers_are_written_as_the_language_does(language: Language, value: str, interval: str, date: str) -> None:
+    words, found = Words(language), Estimate(value=0.024, low=0.003, high=0.045, n=1200)
+    plain = str.maketrans("\u00a0\u202f", "  ")
+    assert words.value(found).translate(plain) == value
+    assert words.interval(found).translate(plain) == interval
+    assert words.date("2026-01-02T03:04:05+00:00").translate(plain) == date
+    assert words.count(1200).translate(plain) == {"en": "1,200", "fr": "1 200"}[language]
+    assert words.count(None, 5).translate(plain) == {"en": "fewer than 5", "fr": "moins de 5"}[language]
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_a_zero_is_not_shown_without_its_bound(value: float) -> None:
+    words = Words("en")
+    assert words.value(Estimate(value=value, n=40)) == "–"
+    assert words.value(Estimate(value=value, low=0.0, high=1.0, n=40)) != "–"
+    assert words.interval(Estimate(value=0.0, low=0.0, high=0.07214, n=40)).endswith("7.3\u00a0%"), "rounded up"
+
+
+# ------------------------------------------------------------------ what it says, and does not
+
+
+def test_no_page_makes_a_claim_and_one_that_would_is_refused(pages: dict[Language, str]) -> None:
+    for page in pages.values():
+        assert not [claim for claim in CLAIMS if claim in page.lower()]
+    with pytest.raises(ArtifactError, match="the dossier would say 'gdpr-ready'"):
+        render(dossier_evidence(declared=Declared(purpose="A GDPR-ready model")), "en", LANGUAGES)
+
+
+def test_a_page_fetches_nothing_and_runs_nothing(pages: dict[Language, str]) -> None:
+    for page in pages.values():
+        assert not re.search(r"<script|https?://|@import|url\(", page)
+        assert "default-src 'none'" in page
+
+
+def test_only_the_known_sources_are_cited(pages: dict[Language, str]) -> None:
+    text = text_of(parsed(pages["en"]))
+    assert set(re.findall(r"Opinion (\d+/\d+)", text)) == {"05/2014", "28/2024"}
+    assert not re.search(r"\b(?:Article|Recital|paragraph) \d+\b(?! Working)", text)
+
+
+def test_no_attack_is_named_before_its_meaning(pages: dict[Language, str]) -> None:
+    names = {"ProPILE", "LiRA", "RMIA", *DEFAULT_SHADOW_ATTACKS} | (set(DEFAULT_ATTACKS) - {"reference", "loss"})
+    before, _, after = pages["en"].partition('id="adversaries"')
+    assert [name for name in names if re.search(rf"\b{re.escape(name)}\b", text_of(parsed_part(before)))] == []
+    for who in ADVERSARIES:
+        for test in who.tests:
+            assert after.index(test.meaning) < after.index(test.name), test.name
+
+
+def parsed_part(text: str) -> Page:
+    return ElementTree.fromstring("<p>" + re.sub(r"<[^>]*>", " ", text.split("<body>")[1]).replace("<", "") + "</p>")
+
+
+def test_recipes_are_explained_where_they_are_named(pages: dict[Language, str]) -> None:
+    page = parsed(pages["en"])
+    articles = [text_of(article) for article in page.iter("article")]
+    assert len(articles) == 4
+    for article in articles:
+        assert "trained" in article.partition("In the files of the run")[0]
+    protected = next(a for a in articles if "ppclm" in a)
+    assert "nor a word that fewer than 2 people use" in protected
+    twin = next(a for a in articles if " clm / gpt2" in a)
+    assert "not meant to leave" in twin
+    assert "not meant to leave" not in protected
+
+
+def answer(page: Page, title: str) -> str:
+    """The text between a heading and the next one."""
+    section = next(s for s in page.iter("section") if any(text_of(h) == title for h in s if h.tag in ("h3", "h4")))
+    found, inside = [], False
+    for element in section:
+        if element.tag in ("h2", "h3", "h4"):
+            inside = text_of(element) == title
+        elif inside:
+            found.append(text_of(element))
+    return " ".join(found)
+
+
+def test_a_question_without_a_figure_says_so_and_others_have_one() -> None:
+    page = parsed(rendered(tiny_audit()))
+    assert answer(page, "Personal data from queries").endswith("Not answered by this.")
+    assert answer(page, "Attribute inference").endswith("Not answered by this.")
+    assert answer(page, "Impact assessment").endswith("Not answered by this.")
+    linked = answer(page, "Linkability")
+    assert "Not answered" not in linked
+    assert "0.60" in linked
+    audit = tiny_audit()
+    rate = {side: estimate(0.3, n=40) for side in ("members", "heldout", "excess")}
+    audit["models"][-1]["inversion"] = {"association": {"rate": rate}}
+    assert "a decoy nameD30.0" in answer(parsed(rendered(audit)), "Attribute inference")
+
+
+def test_what_was_not_tested_is_listed_and_what_was_is_not() -> None:
+    page = rendered(tiny_audit())
+    (section,) = [s for s in parsed(page).iter("section") if s.get("id") == "not-tested"]
+    left = text_of(section)
+    assert "asks for the details of a person whose name is known. A run tests it with [probe]" in left
+    assert "trains models of their own" in left
+    assert "sees how easily the model predicts the text" not in left
+
+
+def test_severity_and_likelihood_are_left_to_the_person(pages: dict[Language, str]) -> None:
+    (section,) = [s for s in parsed(pages["en"]).iter("section") if s.get("id") == "impact"]
+    levels = [text_of(p) for p in section.iter("p") if p.get("class") == "levels"]
+    assert len(levels) == 6
+    assert set(levels) == {f"{w} ☐ negligible ☐ limited ☐ significant ☐ maximal" for w in ("Severity", "Likelihood")}
+    assert "☑" not in pages["en"] + pages["fr"]
+
+
+def test_what_the_institution_says_stands_where_it_belongs_and_else_a_line_to_write_on() -> None:
+    said = Declared(purpose="To find adverse events.", institution="Hospital of X", documents="Letters of 2020.")
+    page = parsed(render(dossier_evidence(declared=said), "en", LANGUAGES))
+    assert "To find adverse events." in answer(page, "Purpose")
+    assert "Hospital of X" in text_of(page)
+    assert "What are the models for?" not in text_of(page)
+    assert "What are the models for?" in text_of(parsed(rendered(tiny_audit())))
+
+
+def test_a_model_that_broke_its_rule_is_beyond_whatever_else_was_found() -> None:
+    audit = tiny_audit()
+    audit["models"][-1]["ledger"]["violations"] = 3
+    page = text_of(parsed(rendered(audit)))
+    assert "Training broke its own rule: protected words were among its targets." in page
+
+
+def test_a_run_without_a_trained_model_has_a_dossier_that_says_so() -> None:
+    audit = tiny_audit()
+    audit["models"] = [model("base", "clm", 0)]
+    assert "No model was trained in this run." in rendered(audit)
+
+
+def test_the_dossier_that_is_replaced_is_named(pages: dict[Language, str]) -> None:
+    assert "replaces the one" not in pages["en"]
+    page = render(replace(dossier_evidence(), replaces="0123456789abcdef" * 4), "en", LANGUAGES)
+    assert "This dossier replaces the one with the digest 0123456789abcdef…" in page
+
+
+def test_the_first_language_is_dossier_html() -> None:
+    assert [page_name(each, ("fr", "en"), "html") for each in ("fr", "en")] == ["dossier.html", "dossier.en.html"]
+    assert 'href="dossier.fr.html"' in render(dossier_evidence(), "en", LANGUAGES)
+    assert "href=" not in render(dossier_evidence(), "en", ("en",)).partition("</header>")[0]
+
+
+def test_every_number_that_decides_a_risk_has_its_words() -> None:
+    """All that the risks of a whole audit name, and every reason that they give."""
+    audit = tiny_audit()
+    sides = {side: estimate(0.3, n=40) for side in ("members", "heldout", "excess")}
+    every = dict.fromkeys(("both", "direct", "indirect"), sides)
+    kind = {"all": {"top1": sides}, "num_targets": {"members": 40, "heldout": 30}}
+    attack = {"auc": estimate(0.6, n=70), "num_members": 40, "num_nonmembers": 30}
+    by_kind = {name: {"share": 0.3, "attacks": {"loss": attack, "lira": attack}} for name in ("all", "rare", "direct")}
+    for entry in audit["models"]:
+        asked = {"privacy": entry["privacy"], "excess": every}
+        entry |= {"over_base": every, "all_occurrences": asked, "by_kind": by_kind}
+        entry["inversion"] = {"direct": kind, "indirect": kind, "association": {"rate": sides}}
+        entry["generated"] = {"num_prompts": {"members": 40, "heldout": 30}, "excess": every}
+    found = from_json(ModelEvidence, audit["models"][-1])
+    named = {number.what for risk in RISKS.values() for number in risk.numbers(Subject(found, None))}
+    assert len(named) > 15
+    fallback = "a number that the report explains"
+    assert {what for what in named if number_in_words(what, Words("en")) == fallback} == set()
+    passages = "passages that come back, given 50 tokens and 10,000 draws"
+    assert number_in_words(passages, Words("fr")).startswith("passages qui reviennent en 10\u202f000 tentatives")
+    given = re.findall(r'(?:reason=|BEYOND, |WITHIN, )"([a-z ,]+)"', inspect.getsource(risk_verdict))
+    assert len(given) > 4
+    assert {FEW, UNSURE, WIDE, WITHOUT_TWIN, WITHOUT_POWER, *given} <= set(REASONS)
