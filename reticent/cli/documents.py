@@ -24,7 +24,7 @@ from reticent.cli.options import (
     new_progress,
     read_job,
 )
-from reticent.cli.show import print_copies, print_counts, print_detection, print_rules
+from reticent.cli.show import print_copies, print_counts, print_detection, print_rules, print_statistics
 
 __all__ = ["dedup", "detect", "scrub", "stats", "synth"]
 
@@ -320,12 +320,11 @@ def stats(
     ],
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", "-o", help="Folder for stats.json and its figures (SVG, PNG); without it the JSON is printed."
-        ),
+        typer.Option("--out", "-o", help="Folder for stats.json and its figures (SVG, PNG)."),
     ] = None,
     settings: Set = None,
     quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Count what identifies people in the documents: by person, word and n-gram.
 
@@ -344,10 +343,14 @@ def stats(
         run.execute("index")
     corpus = publish(corpus_section(run), run.job.audit.small_cell)
     found = json.dumps(to_json(corpus), indent=1)
-    if out is None:
+    if as_json:
         print(found)
+    elif out is None:
+        print_statistics(corpus)
+    if out is None:
         return
     out.mkdir(parents=True, exist_ok=True)
     (out / "stats.json").write_text(found + "\n", encoding="utf-8")
     for path in [out / "stats.json", *write_corpus_plots(corpus, out)]:
-        print(path)
+        if not as_json:
+            print(path)

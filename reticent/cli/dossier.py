@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reticent.cli.below import CommandWithOthers, below
+from reticent.cli.examples import example_of
 from reticent.cli.options import AsJson, Quiet, RunFolder, Set, job_of, new_progress, read_job
 
 if TYPE_CHECKING:
@@ -44,12 +45,10 @@ def dossier(
 ) -> None:
     """Write the dossier of a finished run to RUN/dossier: evidence for a decision, in a folder that can be sent.
 
-    The run makes it at its end too. What the run cannot know is said in the job: --set dossier.institution=…,
+    The run makes it at its end too. What the run cannot know is said in the job: --set dossier.institution=NAME,
     dossier.purpose, dossier.legal_basis, dossier.documents, dossier.licence. A dossier that is replaced is kept in
     RUN/replaced-dossiers. `reticent dossier verify FOLDER` checks one; `reticent dossier export RUN MODEL RECIPE`
     copies a model with its card.
-
-    Example: reticent dossier run --language fr --key ~/.ssh/id_ed25519 --out to-the-dpo
     """
     from reticent.job.dossier import make_dossier
     from reticent.job.run import Run
@@ -65,7 +64,7 @@ def dossier(
         typer.echo(f"Its digest: {made['digest']}")
 
 
-@_app.command()
+@_app.command(epilog=example_of("dossier verify"))
 def verify(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A dossier.")],
     model: Annotated[
@@ -88,8 +87,6 @@ def verify(
     """Check a dossier: its files, its signature, and that model files are those that were tested.
 
     Exit status 1 where anything differs.
-
-    Example: reticent dossier verify to-the-dpo --signers allowed_signers --model exported
     """
     from reticent.job.dossier import check_dossier
 
@@ -103,7 +100,7 @@ def verify(
         raise typer.Exit(1)
 
 
-@_app.command()
+@_app.command(epilog=example_of("dossier export"))
 def export(
     run_folder: RunFolder,
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Name of the model section, such as gpt2.")],
@@ -124,8 +121,6 @@ def export(
     """Copy a model that may leave, with a card: base, licence, documents, figures, verdict, digest of the dossier.
 
     Exit status 3 where the verdict on it is not "within". To let a model leave is a decision of its own.
-
-    Example: reticent dossier export run gpt2 ppclm --out to-the-partner
     """
     from reticent.job.model_export import export_with_card
     from reticent.job.run import Run

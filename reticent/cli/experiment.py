@@ -53,16 +53,20 @@ def new_job(
         str | None,
         typer.Option(metavar="MODEL", help="GPT-like foundation model: a folder or a hub name. Alone: no --mlm."),
     ] = None,
+    minimal: Annotated[
+        bool,
+        typer.Option("--minimal", help="A short job: one protected model beside its unprotected twin; no --size."),
+    ] = False,
     *,
     columns: ColumnOptions,
     found: DetectOptions,
 ) -> None:
     """Print the job file of the experiment of Boutet et al. (2025): all recipes, 4 to 64 epochs, 3 seeds, the audit.
 
-    reticent new-job notes.parquet --individual-id patient_id > job.toml;  read it, change it;  reticent run job.toml
+    Read it, change it, and give it to reticent run. With --minimal it is a page long.
     """
     from reticent.core.errors import PolicyError
-    from reticent.job.experiment import experiment_job
+    from reticent.job.experiment import experiment_job, minimal_job
 
     corpus = detect = None
     if source is not None:
@@ -76,7 +80,10 @@ def new_job(
     bases = {name: base for name, base in (("mlm", mlm), ("clm", clm)) if base is not None}
     if source is not None and "://" not in source and not glob.glob(source):
         print(f"warning: {source}: nothing is there; paths are meant from the folder you stand in", file=sys.stderr)
-    print(experiment_job(size.value, out=out, corpus=corpus, detect=detect, bases=bases), end="")
+    if minimal:
+        print(minimal_job(out=out, corpus=corpus, detect=detect, bases=bases), end="")
+    else:
+        print(experiment_job(size.value, out=out, corpus=corpus, detect=detect, bases=bases), end="")
 
 
 def _says_something(columns: ColumnOptions) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from reticent.cli.examples import example_of
 from reticent.cli.options import (
     AsJson,
     ColumnOptions,
@@ -40,7 +41,7 @@ guard_app = typer.Typer(
 )
 
 
-@guard_app.command()
+@guard_app.command(epilog=example_of("guard build"))
 @expanded
 def build(
     source: SourceOrJob,
@@ -99,7 +100,7 @@ def build(
         )
 
 
-@guard_app.command()
+@guard_app.command(epilog=example_of("guard check"))
 def check(
     guard: Annotated[Path, typer.Argument(metavar="GUARD", help="Folder that guard build made.")],
     file: Annotated[str, typer.Argument(metavar="FILE", help="Text (UTF-8) to check; - is stdin.")] = "-",

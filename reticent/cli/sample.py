@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reticent.cli.below import CommandWithOthers, below
+from reticent.cli.examples import example_of
 from reticent.cli.options import AsJson, Quiet, RunFolder, Seed, job_of, new_progress, read_job
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class DetectCommand(CommandWithOthers):
     app = _app
 
 
-@_app.command()
+@_app.command(epilog=example_of("detect sample"))
 def sample(
     run: RunFolder,
     documents: Annotated[int, typer.Option(min=2, metavar="<int>", help="Documents to draw.")] = 100,
@@ -65,7 +66,7 @@ def sample(
         print(f"{out}: {counts['documents']:,} of {counts['of']:,} documents, of {counts['strata']} strata")
 
 
-@_app.command()
+@_app.command(epilog=example_of("detect evaluate"))
 def evaluate(
     run: RunFolder,
     annotations: Annotated[

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence
     from reticent.audit.evidence.classification import ClassificationEvidence
+    from reticent.audit.evidence.corpus import CorpusEvidence
     from reticent.audit.evidence.detection import DetectedSpans
     from reticent.job.run import Run
     from reticent.job.touched import Touched
@@ -23,6 +24,7 @@ __all__ = [
     "print_detection",
     "print_rules",
     "print_run",
+    "print_statistics",
     "print_status",
     "print_summary",
     "print_update",
@@ -88,6 +90,16 @@ def print_copies(counts: dict[str, Any], as_json: bool) -> None:
     Console().print(copies_line(copies), soft_wrap=True)
 
 
+def print_statistics(corpus: CorpusEvidence) -> None:
+    """Print the statistics of documents as tables; counts of few individuals are left out of them."""
+    from rich.console import Console
+
+    from reticent.cli.statistics_table import statistics_tables
+
+    for table in statistics_tables(corpus):
+        Console().print(table)
+
+
 def print_classification(results: list[ClassificationEvidence], as_json: bool) -> None:
     """Print macro and micro F1 of each start, for each model."""
     if as_json:
@@ -138,11 +150,12 @@ def print_update(run: Run, touched: Touched, as_json: bool) -> None:
 
 
 def print_summary(evidence: AuditEvidence, folder: Path, as_json: bool = False) -> None:
-    """Print the last checkpoint of each recipe, the ledger, and where the report is."""
+    """Print the last checkpoint of each recipe, the ledger, and where report and dossier are; JSON is published."""
     if as_json:
+        from reticent.audit.evidence.audit import publish_audit
         from reticent.audit.evidence.json_form import to_json
 
-        print(json.dumps(to_json(evidence)))
+        print(json.dumps(to_json(publish_audit(evidence))))
         return
     from rich.console import Console
 
@@ -164,6 +177,7 @@ def print_summary(evidence: AuditEvidence, folder: Path, as_json: bool = False) 
     for line in risk_lines(judge_risks(evidence)):
         console.print(f"Verdict: {line}", soft_wrap=True, markup=False, highlight=False)
     console.print(f"Report: {folder / 'report' / 'report.html'}", soft_wrap=True)
+    console.print(f"Dossier: {folder / 'dossier' / 'dossier.html'}", soft_wrap=True)
 
 
 def print_status(found: dict[str, Any]) -> None:

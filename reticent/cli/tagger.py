@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from reticent.cli.examples import example_of
 from reticent.cli.options import AsJson, Quiet, new_progress, refuse_given
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Choice:
 Bf16 = Annotated[str, typer.Option(metavar="auto|on|off", help="bfloat16; auto is on for CUDA.")]
 
 
-@tagger_app.command()
+@tagger_app.command(epilog=example_of("tagger attack"))
 def attack(
     context: typer.Context,
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Folder of the tagger, or a name on the hub.")],
@@ -141,7 +142,7 @@ def attack(
         print("\n".join([*result.reading, f"{out}: tagger.html, tagger.json, scores.parquet"]))
 
 
-@tagger_app.command()
+@tagger_app.command(epilog=example_of("tagger thesis"))
 def thesis(
     scores: Annotated[
         list[str],

@@ -9,7 +9,8 @@ other, a job fills it in, no table of a job file may hold it, and no dump does.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -42,8 +43,10 @@ def shared_fields(kind: type[BaseModel]) -> Mapping[str, str | None]:
     return found
 
 
-def explain(error: ValidationError, table: str = "") -> str:
-    """Return every field that is wrong, and why; of the values only numbers are quoted: others may be text."""
+def explain(error: ValidationError, table: str = "", kind: type[BaseModel] | None = None) -> str:
+    """Return every field that is wrong, and why; of the values only numbers are quoted: others may be text. ``kind`` is
+    the class that refused them: an unknown field is told which known one is like it.
+    """
     lines = []
     errors = error.errors(include_url=False)
     for wrong in errors:
@@ -53,12 +56,45 @@ def explain(error: ValidationError, table: str = "") -> str:
             continue  # of a list whose wrong members do not count
         said = wrong["msg"].removeprefix("Value error, ").replace("Input should be ", "expected ")
         if wrong["type"] == "extra_forbidden":
-            said = "unknown field"
+            said = "unknown field" + _meant(wrong["loc"], kind)
         elif isinstance(wrong["input"], int | float) and wrong["type"] != "value_error":
             said += f", got {wrong['input']}"
         where = ".".join(filter(None, (table, *map(str, wrong["loc"]))))
         lines.append(": ".join(filter(None, (where, said))))
     return "; ".join(lines)
+
+
+def _meant(place: tuple[int | str, ...], kind: type[BaseModel] | None) -> str:
+    """The known fields that are like an unknown one: of its own section; else sections that have one of its name."""
+    if kind is None:
+        return ""
+    name, holder = str(place[-1]), kind
+    for step in place[:-1]:
+        inner = (
+            next(iter(_sections_in(holder.model_fields[str(step)].annotation)), None)
+            if (str(step) in holder.model_fields)
+            else holder
+        )
+        if inner is None:
+            return ""
+        holder = inner
+    near = get_close_matches(name, holder.model_fields, n=2, cutoff=0.7)
+    if not near and len(place) == 1:
+        near = [
+            f"{own}.{name}"
+            for own, field in kind.model_fields.items()
+            if get_origin(field.annotation) is not dict  # tables by name
+            for section in _sections_in(field.annotation)
+            if name in section.model_fields and name not in shared_fields(section)
+        ][:2]
+    return f" (did you mean {' or '.join(near)}?)" if near else ""
+
+
+def _sections_in(annotation: Any) -> list[type[BaseModel]]:
+    """The sections that a type names, however deep."""
+    if isinstance(annotation, type) and not get_args(annotation):
+        return [annotation] if issubclass(annotation, BaseModel) else []
+    return [section for part in get_args(annotation) for section in _sections_in(part)]
 
 
 class Section(BaseModel):
@@ -80,7 +116,7 @@ class Section(BaseModel):
             try:
                 self.__pydantic_validator__.validate_python(values, self_instance=self)
             except ValidationError as error:
-                raise PolicyError(explain(error, self.section)) from None
+                raise PolicyError(explain(error, self.section, type(self))) from None
             self.check_complete()
 
         #: A table inside another is checked with it: the error of the whole then says where each part of it stands.

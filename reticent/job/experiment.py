@@ -14,7 +14,7 @@ from typing import Any
 from reticent.audit.config import DEFAULT_ATTACKS
 from reticent.trainer.recipes import RECIPES
 
-__all__ = ["SIZES", "Size", "experiment_job"]
+__all__ = ["SIZES", "Size", "experiment_job", "minimal_job"]
 
 #: Folder of the hospital that `reticent synth` makes for a job that names no documents.
 HOSPITAL = "hospital"
@@ -114,6 +114,57 @@ def experiment_job(
     )
     parse_job(parse_toml(text))
     return text
+
+
+def minimal_job(
+    *,
+    out: str = "run",
+    corpus: Mapping[str, Any] | None = None,
+    detect: Mapping[str, Any] | None = None,
+    bases: Mapping[str, str] | None = None,
+) -> str:
+    """Return a short job file: one model, protected, beside its unprotected twin, which shows that attacks succeed.
+
+    Parameters are those of `experiment_job`; without ``bases`` a small causal model is pre-trained first.
+
+    Raises
+    ------
+    PolicyError
+        The arguments make no valid job.
+    """
+    from reticent.core.json_toml import parse_toml
+    from reticent.job.config import parse_job
+
+    chosen, generated = SIZES["cpu"], corpus is None
+    if corpus is None:
+        corpus = {"source": f"{HOSPITAL}/documents", "spans": "spans"}
+    lines = ["# A short job: `reticent run job.toml`. All settings: `reticent new-job` without --minimal."]
+    lines += [f"# First: reticent synth {HOSPITAL} {chosen.synth}"] if generated else []
+    lines += [f"out = {_toml(out)}", "", "[corpus]", *_fields(corpus, {}), "", "[detect]"]
+    lines += [*_fields(detect or {"detectors": ["gold", "rules"] if generated else ["rules"]}, {}), ""]
+    for objective in bases or ("clm",):
+        lines += _minimal_model(objective, chosen, bases or {}, "public" if generated else None)
+    if not bases and not generated:
+        lines += [
+            "[split]",
+            "reference = 0.2  # share of the individuals whose documents pre-train the small model",
+            "",
+        ]
+    lines += ["[train]", "num_epochs = 8", 'device = "auto"']
+    text = "\n".join(lines) + "\n"
+    parse_job(parse_toml(text))
+    return text
+
+
+def _minimal_model(objective: str, size: Size, bases: Mapping[str, str], public: str | None) -> list[str]:
+    name = "bert" if objective == "mlm" else "gpt2"
+    head = ["[[model]]", f'name = "{name}"', f'objective = "{objective}"']
+    head += [f"base = {_toml(bases[objective])}"] if bases else []
+    head += [f'recipes = ["{objective}", "pp{objective}"]  # without protection, for comparison; and with it', ""]
+    if not bases:
+        text = f"{HOSPITAL}/{public}" if public else "reference"
+        head += ["[model.foundation]", f'kind = "{name}"', f"text = {_toml(text)}", *_fields(size.foundation, {}), ""]
+    return head
 
 
 def _opening(size: str, chosen: Size, out: str, generated: bool) -> list[str]:

@@ -7,10 +7,12 @@ import os
 import pty
 import re
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,14 +28,16 @@ from tokenizers.pre_tokenizers import Whitespace
 
 import reticent
 from reticent.cli import app
+from reticent.cli.examples import EXAMPLES
 from reticent.core import errors
 from reticent.core.progress import Progress
+from reticent.job.config import parse_job
 from reticent.job.demo import NUM_INDIVIDUALS
 from reticent.job.pipeline import STAGES
 from reticent.job.run import Run
 
 COMMANDS = ("demo", "synth", "run", "detect", "dedup", "guard", "scrub")
-COMMANDS += ("index", "update", "protect", "train", "classify", "audit", "report", "stats")
+COMMANDS += ("index", "update", "protect", "train", "classify", "audit", "report", "dossier", "stats")
 COMMANDS += ("new-job", "status", "budget", "probe", "tagger")
 SECRET = "Zyxwvut"
 
@@ -74,6 +78,7 @@ def test_help_of_every_command_is_shown_and_imports_nothing_heavy() -> None:
         assert status == 0
         assert f"Usage: {'root' if not name else f'root {name}'} [OPTIONS]" in output
         assert "--help" in output
+        assert not name or "Example: reticent " in output, name
         assert "…" not in output, name  # no name is cut short at 80 columns
     assert f"default: {NUM_INDIVIDUALS}" in results["demo"][1]
     assert all(recipe in results["protect"][1] for recipe in ("mlm", "clm", "mlma", "clma", "dpp-", "ipp-", "ppmlm"))
@@ -251,7 +256,7 @@ def test_protect_works_on_a_run(run: Path, capfd: pytest.CaptureFixture[str]) ->
 
 def test_stats_need_an_index_and_no_model(run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     before = (run / "job.json").read_bytes()
-    assert command("stats", run, "--set", "protect.k=3") == 0
+    assert command("stats", run, "--json", "--set", "protect.k=3") == 0
     found = json.loads(capfd.readouterr().out)
     assert (found["k"], found["num_distinct_words"], found["retention"]) == (3, 4, {"all": 1.0})
     assert SECRET not in json.dumps(found)
@@ -275,7 +280,7 @@ def test_stats_of_a_job_are_made_from_its_documents_with_figures(
     assert {"stats", "support", "by-n", "by-n-person", "margin-1", "margin-2", "unicity", "retention"} <= names
     written = (tmp_path / "figures" / "stats.json").read_text()
     assert SECRET not in written
-    assert command("stats", tmp_path / "run") == 0
+    assert command("stats", tmp_path / "run", "--json") == 0
     assert json.loads(capfd.readouterr().out) == json.loads(written)
     found = json.loads(written)
     # Everybody writes the same four words, so nothing identifies and no set of them points to anybody.
@@ -296,7 +301,7 @@ def test_indexing_again_keeps_what_later_commands_chose(
     before = (folder / "job.json").read_bytes()
     assert command("index", run.parent / "d.parquet", "--out", folder, "-q") == 0
     assert (folder / "job.json").read_bytes() == before
-    assert command("stats", folder) == 0
+    assert command("stats", folder, "--json") == 0
     assert json.loads(capfd.readouterr().out)["k"] == 3
     assert command("index", run.parent / "d.parquet", "--out", folder, "--set", "protect.k=4", "-q") == 0
     assert json.loads((folder / "job.json").read_text())["protect"]["k"] == 4
@@ -498,3 +503,83 @@ def test_bars_and_colours_are_for_terminals_only(run: Path, tmp_path: Path, capf
         "index …",
         "index-joint …",
     ]
+
+
+def test_the_example_of_every_command_is_a_line_that_the_command_takes() -> None:
+    group: Any = typer.main.get_command(app)
+    assert {name.split()[0] for name in EXAMPLES} == set(COMMANDS)
+    for name, line in EXAMPLES.items():
+        words = shlex.split(line.partition(" > ")[0])
+        assert words[:1] + words[1 : 1 + len(name.split())][:1] == ["reticent", name.split()[0]]
+        command_of: Any = group
+        rest = words[1:]
+        while rest and rest[0] in getattr(command_of, "commands", {}):
+            command_of = command_of.commands[rest.pop(0)]
+        parsed = command_of.make_context(name, rest)
+        assert parsed.args == [], line
+        assert not [p.name for p in command_of.params if p.required and parsed.params.get(p.name) is None], line
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        ("reticent do", "dossier"),
+        ("reticent stat", "stats\nstatus"),
+        ("reticent dossier ", ""),
+        ("reticent nothing", ""),
+    ],
+)
+def test_a_shell_completes_commands(typed: str, shown: str) -> None:
+    words = typed.split(" ")
+    asked = {"_RETICENT_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(len(words) - 1)}
+    code = "import sys; sys.argv = ['reticent']; from reticent.cli import main; main()"
+    found = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **asked}, capture_output=True, text=True, check=False
+    )
+    assert (found.returncode, sorted(found.stdout.split())) == (0, shown.split())
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"crpus": {}}, r"crpus: unknown field \(did you mean corpus\?\)"),
+        ({"corpus": {"source": "x", "dialct": 1}}, r"corpus\.dialct: unknown field"),
+        ({"index": {"max_m": 2}}, r"index\.max_m: unknown field \(did you mean max_n\?\)"),
+        ({"k": 3}, r"job: k: unknown field \(did you mean protect\.k\?\)"),
+        (
+            {"audit": {"shadow": {"recipes": ["clm"], "num_shadow": 4}}},
+            r"num_shadow: .* \(did you mean num_shadows\?\)",
+        ),
+        ({"model": [{"name": "a", "objective": "mlm", "recipies": []}]}, r"recipies: .* \(did you mean recipes\?\)"),
+        ({"dossier": {"qqqq": 1}}, r"dossier\.qqqq: unknown field$"),
+    ],
+)
+def test_an_unknown_field_of_a_job_is_told_which_known_one_is_like_it(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(errors.PolicyError, match=said):
+        parse_job({"out": "run", "corpus": {"source": "notes.parquet"}, **values})
+
+
+def test_stats_are_a_table_unless_json_is_asked_for(run: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert command("stats", run, "-q") == 0
+    table = capfd.readouterr().out
+    assert command("stats", run, "-q", "--json") == 0
+    found = json.loads(capfd.readouterr().out)
+    assert re.search(rf"^documents +{found['num_documents']}\b", table, re.MULTILINE)
+    assert re.search(rf"^distinct words +{found['num_distinct_words']}\b", table, re.MULTILINE)
+    assert "Words left to learn from" in table
+    assert max(map(len, table.splitlines())) <= 80
+    assert SECRET not in table
+
+
+@pytest.mark.parametrize(
+    "options", [(), ("--mlm", "bert-base"), ("notes.parquet", "--clm", "gpt2"), ("notes.parquet",)]
+)
+def test_a_minimal_job_is_short_whole_and_has_the_twin(options: tuple[str, ...]) -> None:
+    done = reticent_command("new-job", *options, "--minimal", "--out", "here")
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) < 35
+    job = parse_job(tomllib.loads(done.stdout))
+    (model,) = job.model
+    assert model.recipes == (model.objective, f"pp{model.objective}")
+    assert (job.out, model.objective) == ("here", "mlm" if "--mlm" in options else "clm")
+    assert (model.foundation is None) == any(option.startswith("--") for option in options)

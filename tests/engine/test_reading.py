@@ -620,9 +620,9 @@ def test_skipped_documents_stand_in_every_report(tmp_path: Path, capfd: pytest.C
     assert capfd.readouterr().err.count("warning: 4 documents are left out: their text is null") == 1
     for name in ("split", "spans"):
         assert read_manifest(run / name).counts["skipped"] == 4
-    assert command("stats", run, "--quiet", "--set", "audit.small_cell=3") == 0
+    assert command("stats", run, "--quiet", "--json", "--set", "audit.small_cell=3") == 0
     assert json.loads(capfd.readouterr().out)["reading"]["skipped"] == 4
-    assert command("stats", run, "--quiet", "--set", "audit.small_cell=5") == 0
+    assert command("stats", run, "--quiet", "--json", "--set", "audit.small_cell=5") == 0
     assert json.loads(capfd.readouterr().out)["reading"]["skipped"] is None  # a count of few
     assert command("detect", path, "--json", *skip) == 0
     assert json.loads(capfd.readouterr().out)["skipped"] == 4

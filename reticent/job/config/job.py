@@ -188,7 +188,7 @@ def parse_job(values: dict[str, Any], where: str = "job") -> Job:
     try:
         return Job.model_validate(values)
     except ValidationError as error:
-        raise PolicyError(f"{where}: {explain(error)}") from None
+        raise PolicyError(f"{where}: {explain(error, kind=Job)}") from None
 
 
 def load_job(path: str | Path) -> Job:
