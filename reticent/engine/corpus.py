@@ -25,7 +25,7 @@ from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.identity import FOLDED, Ids, check_choice, check_distinct, one_id_each
 from reticent.engine.owned import owned_batch
 from reticent.engine.schema import DOCUMENTS
-from reticent.engine.sources.batches import as_scanned, changed, kept_rows, memory_from, merged, reading_pool, stretches
+from reticent.engine.sources.batches import as_scanned, kept_rows, memory_from, merged, reading_pool, stretches
 from reticent.engine.sources.columns import REQUIRED, SOURCE_COLUMN
 from reticent.engine.sources.config import Columns, CsvDialect, Markup, OnNull
 from reticent.engine.sources.corpus_config import CorpusConfig
@@ -82,8 +82,12 @@ class Corpus:
         """The name of a format of files, or "memory"."""
         return self.source.kind
 
-    def batches(self, *, columns: Sequence[str] = REQUIRED, batch_rows: int = 1024) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, *, columns: Sequence[str] = REQUIRED, batch_rows: int = 1024, wanted: np.ndarray | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the documents in order, with these columns of `DOCUMENTS` (a column that is not mapped is skipped).
+
+        ``wanted`` (bool, shape (num_documents,)): only these; row groups and files without one are not read.
 
         Raises
         ------
@@ -92,6 +96,11 @@ class Corpus:
             not valid UTF-8, a span does not fit its text.
         """
         self._skip_nulls()
+        if wanted is not None:
+            parts = self._stretches(columns, batch_rows, wanted, at_least=1)
+            chosen = (kept_rows(found, wanted[first : first + num_kept]) for first, num_kept, found in parts)
+            yield from merged(itertools.chain.from_iterable(chosen), batch_rows)
+            return
         reader = self._reader
         streams: Iterator[Iterator[pa.RecordBatch]] = (
             reader.read(fragment, columns, batch_rows) for fragment in self.source.fragments
@@ -153,23 +162,7 @@ class Corpus:
         CorpusError
             As :meth:`batches`, or the files hold other numbers of rows than when they were scanned.
         """
-        self.scan()
-        reader = self._reader
-        streams, document, first = [], 0, 0
-        for fragment, num_rows in zip(self.source.fragments, self._num_rows, strict=True):
-            row_groups = fragment.row_groups()
-            if row_groups is not None and sum(row_groups) != num_rows:
-                raise changed()
-            parts = [(None, 0, num_rows)] if row_groups is None else stretches(row_groups, BATCH_ROWS)
-            for groups, row, length in parts:
-                kept = None if self._kept is None else self._kept[document + row : document + row + length]
-                num_kept = length if kept is None else int(np.count_nonzero(kept))
-                if num_kept and (wanted is None or wanted[first : first + num_kept].any()):
-                    batches = as_scanned(reader.read(fragment, columns, BATCH_ROWS, groups, row), length)
-                    streams.append((first, batches if kept is None else kept_rows(batches, kept)))
-                first += num_kept
-            document += num_rows
-
+        streams = [(first, found) for first, _, found in self._stretches(columns, BATCH_ROWS, wanted, BATCH_ROWS)]
         with reading_pool(frugal) as pool:
 
             def work_and_release(first: int, batch: pa.RecordBatch) -> None:
@@ -179,6 +172,15 @@ class Corpus:
                     pool.release_unused()
 
             in_threads(streams, work_and_release, num_threads)
+
+    def _stretches(
+        self, columns: Sequence[str], batch_rows: int, wanted: np.ndarray | None, at_least: int
+    ) -> Iterator[tuple[int, int, Iterator[pa.RecordBatch]]]:
+        """Number of the first document, how many they are, and batches of each stretch with a wanted document."""
+        self.scan()
+        for part in stretches(self.source.fragments, self._num_rows, self._kept, wanted, at_least):
+            batches = self._reader.read(part.fragment, columns, batch_rows, part.row_groups, part.row)
+            yield part.first, part.num_kept, part.checked(batches)
 
     def scan(self) -> pa.Table:
         """Return doc_id, individual_id and household_id of every document, checked over the whole corpus (kept).

@@ -204,12 +204,13 @@ class _TableFile:
         if self._num_pending >= ROWS_PER_GROUP:
             table = pa.concat_tables(self._pending)
             while len(table) >= ROWS_PER_GROUP:
-                self._writer.write_table(table.slice(0, ROWS_PER_GROUP))
+                # In one piece: pages end by how many values came together.
+                self._writer.write_table(table.slice(0, ROWS_PER_GROUP).combine_chunks())
                 table = table.slice(ROWS_PER_GROUP)
             self._pending, self._num_pending = [table], len(table)
 
     def close(self) -> None:
-        self._writer.write_table(pa.concat_tables(self._pending))
+        self._writer.write_table(pa.concat_tables(self._pending).combine_chunks())
         self._writer.close()
 
     def abandon(self) -> None:

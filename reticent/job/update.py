@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.job.artefact import Output
+from reticent.job.carry import Carry
 from reticent.job.maker import is_up_to_date
 from reticent.job.pipeline import Stage, run_stages
 from reticent.job.run import Run
@@ -26,6 +26,7 @@ from reticent.job.stages.corpus import Refresh, copied_steps, refreshed_steps
 from reticent.job.stages.dedup import dedup_steps
 from reticent.job.stages.detect import detect_steps
 from reticent.job.stages.index import INDEXES, index_artefact, index_config, index_steps
+from reticent.job.stages.protect import text_steps
 from reticent.job.stages.split import split_steps
 from reticent.job.touched import touched_by_update
 
@@ -37,13 +38,13 @@ __all__ = ["update_run"]
 
 
 def _count_update(
-    refresh: Refresh, run: Run, wanted: Sequence[str], output: Output, progress: Callable[[int], None]
+    before: Run, carry: Carry, run: Run, wanted: Sequence[str], output: Output, progress: Callable[[int], None]
 ) -> dict[str, NgramIndex]:
     """Return the first of the wanted indexes, as an update of that of the run ``before``."""
     from reticent.engine.index import open_index
     from reticent.engine.update import update_index
 
-    name, before = wanted[0], refresh.before
+    name = wanted[0]
     update = update_index(
         open_index(before.folder / name),
         before.corpus,
@@ -52,40 +53,13 @@ def _count_update(
         run.individuals,
         splits=INDEXES[name],
         k=run.job.protect.k,
-        changed=_changed_texts(refresh, run) if run.job.corpus.remote is not None else (),
+        changed=carry.changed_individuals(),
         config=index_config(run, output.folder),
         progress=progress,
     )
     output.counts["recounted"] = update.num_recounted
     output.counts["moved"] = [asdict(moved) for moved in update.moved]
     return {name: update.index}
-
-
-def _changed_texts(refresh: Refresh, run: Run) -> set[str]:
-    """Ids of the individuals who have a document in both runs whose text is not the same."""
-    import polars as pl
-
-    corpora = refresh.before.corpus, run.corpus
-    if corpora[0].fingerprint() == corpora[1].fingerprint():
-        return set()
-    if refresh.changed is not None:
-        changed = pl.Series(refresh.changed, dtype=pl.String).implode()
-        owners = (pl.DataFrame(corpus.scan().select(["doc_id", "individual_id"])) for corpus in corpora)
-        return {name for frame in owners for name in frame.filter(pl.col("doc_id").is_in(changed))["individual_id"]}
-    old, new = (
-        pl.DataFrame(
-            [
-                (doc_id, individual, sha256(text.encode()).digest())
-                for batch in corpus.batches(columns=("doc_id", "individual_id", "text"))
-                for doc_id, individual, text in zip(*(column.to_pylist() for column in batch.columns), strict=True)
-            ],
-            schema={"doc_id": pl.String, "individual_id": pl.String, "digest": pl.Binary},
-            orient="row",
-        )
-        for corpus in corpora
-    )
-    both = old.join(new, on="doc_id", suffix="_new").filter(pl.col("digest") != pl.col("digest_new"))
-    return {*both["individual_id"], *both["individual_id_new"]}
 
 
 def update_run(
@@ -148,9 +122,12 @@ def update_run(
     again = Refresh(before)
     read = partial(refreshed_steps, again) if refresh else partial(copied_steps, before)
     stages = [Stage("corpus", read), Stage("dedup", dedup_steps), Stage("split", split_steps)]
-    if job.detect.on_error == "quarantine":  # decides which documents there are
-        stages.append(Stage("detect", detect_steps))
-    stages.append(Stage("index", partial(index_steps, count=partial(_count_update, again))))
+    carry = Carry(again, run)
+    if carry.has_spans or job.detect.on_error == "quarantine":  # which decides what documents there are
+        stages.append(Stage("detect", partial(detect_steps, carried=carry.spans if carry.has_spans else None)))
+    stages.append(Stage("index", partial(index_steps, count=partial(_count_update, before, carry))))
+    if carry.has_text:
+        stages.append(Stage("protect", partial(text_steps, carried=carry.text)))
     run_stages(run, stages)
     run.keep_job()
     return run

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -35,6 +35,7 @@ class DetectorRow:
     files : options that are files
     perhaps_files : options that are a file, a folder or a name that is known elsewhere
     short : key of ``[detect]`` -> the option that it is short for
+    depends : takes the options; the reason why its spans of a document depend on other documents, or nothing
     """
 
     name: str
@@ -46,6 +47,7 @@ class DetectorRow:
     files: tuple[str, ...] = ()
     perhaps_files: tuple[str, ...] = ()
     short: Mapping[str, str] = field(default_factory=dict)
+    depends: Callable[[Mapping[str, Any]], str] = lambda _: ""
 
     def options(self) -> dict[str, inspect.Parameter]:
         """Return its options by name, without those that come from the job's documents."""
@@ -55,6 +57,17 @@ class DetectorRow:
     def load(self) -> Any:
         """Return its class."""
         return getattr(importlib.import_module(f"reticent.engine.detect.{self.module}"), self.kind)
+
+
+def _learns(options: Mapping[str, Any]) -> str:
+    """A detector that is given no list of common words learns them."""
+    has_list = options.get("common") or options.get("guard") is False
+    return "" if has_list else "it learns the common words from all documents (the option common names a list of them)"
+
+
+def _computes(_: Mapping[str, Any]) -> str:
+    """Sums of a network are rounded by the shape of its batches."""
+    return "the last digits of a model's numbers depend on the documents in its batch"
 
 
 #: Keyword arguments that are no options: the job says them of its documents.
@@ -80,6 +93,7 @@ _ROWS: Final = (
         needs={"table": '"records.parquet"', "columns": '{ last_name = "surname" }'},
         files=("table", "common"),
         short={"records": "table"},
+        depends=_learns,
     ),
     DetectorRow(
         name="gazetteer",
@@ -89,6 +103,7 @@ _ROWS: Final = (
         needs={"lists": '{ CITY = "cities.txt" }'},
         files=("lists", "common"),
         short={"lists": "lists"},
+        depends=_learns,
     ),
     DetectorRow(
         name="context",
@@ -96,6 +111,7 @@ _ROWS: Final = (
         kind="ContextDetector",
         about="names in running text, by the words around them",
         files=("common",),
+        depends=_learns,
     ),
     DetectorRow(
         name="spacy",
@@ -106,6 +122,7 @@ _ROWS: Final = (
         needs={"pipeline": '"pipeline name or path"'},
         perhaps_files=("pipeline",),
         short={"spacy": "pipeline"},
+        depends=_computes,
     ),
     DetectorRow(
         name="transformers",
@@ -115,6 +132,7 @@ _ROWS: Final = (
         needs={"model": '"model folder or hub name"'},
         perhaps_files=("model",),
         short={"transformers": "model"},
+        depends=_computes,
     ),
     DetectorRow(
         name="presidio",
@@ -123,6 +141,7 @@ _ROWS: Final = (
         about="what Presidio finds",
         extra="presidio",
         perhaps_files=("pipeline",),
+        depends=_computes,
     ),
     DetectorRow(
         name="eds",
@@ -131,6 +150,7 @@ _ROWS: Final = (
         about="what edsnlp finds in French notes",
         extra="eds",
         perhaps_files=("pipeline",),
+        depends=_computes,
     ),
 )
 #: Every detector by name.

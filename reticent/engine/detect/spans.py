@@ -45,15 +45,29 @@ class SpanReader:
         labels = table.column("label").combine_chunks()
         return offsets, table.column("start").to_numpy(), table.column("end").to_numpy(), labels
 
+    def of_documents(self, rows: np.ndarray, columns: Sequence[str] | None = None) -> tuple[np.ndarray, pa.Table]:
+        """Return (span_offsets int64[D + 1], spans) of the documents of these numbers, which ascend, with these columns
+        (``document`` among them) or all; row groups without one of them are not read.
+        """
+        begins, ends = np.searchsorted(rows, self._first), np.searchsorted(rows, self._last, "right")
+        table = self._read(np.flatnonzero(begins < ends), columns)
+        document = table.column("document").to_numpy()
+        lengths = np.searchsorted(document, rows, "right") - np.searchsorted(document, rows)
+        if lengths.sum() < len(document):
+            places = np.minimum(np.searchsorted(rows, document), len(rows) - 1)
+            table = table.filter(pa.array(rows[places] == document))
+        return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), table.combine_chunks()
+
     def table(self, first_document: int, num_documents: int, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the spans of these documents as they are kept, with these columns (``document`` among them) or all."""
         end = first_document + num_documents
         wanted = np.flatnonzero((self._last >= first_document) & (self._first < end))
-        columns = list(columns or SPANS.names)
-        if len(wanted):
-            table = self._file.read_row_groups([self._groups[i] for i in wanted], columns=columns)
-        else:
-            table = self._file.schema_arrow.empty_table().select(columns)
-        table = table.combine_chunks()
+        table = self._read(wanted, columns)
         from_row, to_row = np.searchsorted(table.column("document").to_numpy(), [first_document, end])
         return table.slice(from_row, to_row - from_row)
+
+    def _read(self, groups: np.ndarray, columns: Sequence[str] | None) -> pa.Table:
+        columns = list(columns or SPANS.names)
+        if not len(groups):
+            return self._file.schema_arrow.empty_table().select(columns)
+        return self._file.read_row_groups([self._groups[i] for i in groups], columns=columns).combine_chunks()

@@ -7,7 +7,7 @@ everything after it. A failure on every document of a batch is no matter of one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,19 +17,20 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from reticent.core.errors import CorpusError, PolicyError, ReticentError
 from reticent.engine.detect.alignment import Alignment
 from reticent.engine.detect.common import learn_common_words
 from reticent.engine.detect.detector import BATCH_SPANS, Detector
 from reticent.engine.detect.quarantine import write_quarantine
+from reticent.engine.detect.span_file import SpanFile
 from reticent.engine.detect.together import detect_together
 from reticent.engine.schema import SPANS
 from reticent.engine.sources.columns import sorted_codes
 from reticent.engine.threads import overlapped, read_ahead
 
 if TYPE_CHECKING:
+    from reticent.engine.carry import CarriedSpans
     from reticent.engine.corpus import Corpus, Documents
 
 __all__ = ["OnError", "detect_spans"]
@@ -46,6 +47,7 @@ def detect_spans(
     folder: Path | str,
     *,
     on_error: OnError = "stop",
+    carried: CarriedSpans | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Write the union of all detectors' spans to ``folder/spans.parquet`` (`SPANS`; secret); returns counts.
@@ -58,6 +60,8 @@ def detect_spans(
     on_error : {"stop", "quarantine"}
         Effect of a document that a detector fails on: it stops the run, or it is listed in
         ``folder/quarantine.parquet`` (:mod:`reticent.engine.detect.quarantine`; secret) and has no span.
+    carried : CarriedSpans, optional
+        Spans that these detectors found in an earlier run; the documents that have some there are not read.
 
     Returns
     -------
@@ -75,25 +79,29 @@ def detect_spans(
 
     corpus = as_corpus(corpus)
     learn_common_words(corpus, detectors)
-    union = _Union(detectors, on_error)
+    union = _Union(detectors, on_error, None if carried is None else np.flatnonzero(carried.rows < 0))
     columns = ["doc_id", "individual_id", "text"]
     columns += dict.fromkeys(name for detector in detectors for name in detector.columns if name not in columns)
-    num_read = 0
-    with (
-        pq.ParquetWriter(Path(folder) / "spans.parquet", SPANS, compression="zstd") as writer,
-        ThreadPoolExecutor(1) as pool,
-    ):
-        written: Future[int] | None = None
-        for batch, found in union.detected(corpus.batches(columns=tuple(columns))) if detectors else ():
+    only: dict[str, Any] = {} if carried is None else {"wanted": carried.rows < 0}
+    batches = corpus.batches(columns=tuple(columns), **only)
+    num_done = 0
+    with SpanFile(Path(folder) / "spans.parquet") as file, ThreadPoolExecutor(1) as pool:
+        written: Future[None] | None = None
+        for batch, found in union.detected(batches) if detectors else ():
             unite = union.take(batch, found)
+            before, num_done = num_done, union.document(union.num_read - 1) + 1
             if written:  # while the detectors worked on this batch, the spans of the last one were put in order
-                union.counts["spans"] += written.result()
-            written = pool.submit(_write, writer, unite)
-            num_read += batch.num_rows
+                written.result()
+            written = pool.submit(_write, file, unite, _carried(carried, before, num_done, union))
             if progress:
-                progress(num_read)
+                progress(num_done)
         if written:
-            union.counts["spans"] += written.result()
+            written.result()
+        if carried is not None:
+            _write(file, SPANS.empty_table, _carried(carried, num_done, len(carried.rows), union))
+    for name, count in carried.counts.items() if carried is not None else ():
+        union.counts[name] += count
+    union.counts["spans"] = file.num_spans
     if on_error == "quarantine":
         write_quarantine(union.quarantine, folder)
     return union.counts
@@ -104,10 +112,28 @@ def _is_exact(detector: Detector) -> bool:
     return getattr(detector, "exact_offsets", False)
 
 
-def _write(writer: pq.ParquetWriter, unite: Callable[[], pa.Table]) -> int:
-    spans = unite()
-    writer.write_table(spans)
-    return spans.num_rows
+def _write(file: SpanFile, unite: Callable[[], pa.Table], carried: Iterable[tuple[int, pa.Table]]) -> None:
+    """Append spans, those of carried documents in between."""
+    found = unite()
+    for end, before in carried:
+        num_found = int(np.searchsorted(found.column("document").to_numpy(), end))
+        both = pa.concat_tables([before, found.slice(0, num_found)])
+        order = np.argsort(both.column("document").to_numpy(), kind="stable")
+        file.write(both.take(pa.array(order)) if num_found else before)
+        found = found.slice(num_found)
+    file.write(found)
+
+
+def _carried(carried: CarriedSpans | None, first: int, end: int, union: _Union) -> Iterator[tuple[int, pa.Table]]:
+    """Spans of the carried documents from one to another, as `CarriedSpans.between`, numbered without quarantine."""
+    left_out = np.array([row["row"] - 1 for row in union.quarantine], dtype=np.int64)
+    for stop, table in carried.between(first, end) if carried is not None else ():
+        numbers = table.column("document").to_numpy()
+        numbers = numbers - np.searchsorted(np.unique(left_out), numbers)
+        yield (
+            stop - int(np.searchsorted(np.unique(left_out), stop)),
+            table.set_column(0, SPANS.field(0), pa.array(numbers, pa.int64())),
+        )
 
 
 @dataclass(slots=True)
@@ -116,6 +142,8 @@ class _Union:
 
     detectors: Sequence[Detector]
     on_error: OnError
+    #: Numbers of the documents that are read; None: all.
+    documents: np.ndarray | None = None
     counts: dict[str, Any] = field(default_factory=dict)
     quarantine: list[dict[str, Any]] = field(default_factory=list)
     #: Documents that were read, and those of them that are not in quarantine.
@@ -133,6 +161,10 @@ class _Union:
         if self.on_error == "quarantine":
             self.counts["quarantined"] = 0
         self._alignments = [Alignment(name) for name in names]
+
+    def document(self, number: int) -> int:
+        """Return the number in the corpus of the document that is read as this one."""
+        return number if self.documents is None else int(self.documents[number])
 
     def detected(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, list[Detected]]]:
         """Run every detector on batches of documents, in order; ours alone work on two batches at once."""
@@ -168,12 +200,15 @@ class _Union:
                 alignment.check(found, batch.column("text"), self.num_read)
             for row, error in sorted((misfits | failed).items()):
                 keep[row] = False
-                about = {"row": self.num_read + row + 1, "doc_id": batch.column("doc_id")[row].as_py()}
+                about = {"row": self.document(self.num_read + row) + 1, "doc_id": batch.column("doc_id")[row].as_py()}
                 self.quarantine.append({**about, "detector": detector.name, "error": error})
             self.counts[detector.name] += found.num_rows
             parts.append(found)
         names = [detector.name for detector in self.detectors]
-        unite = partial(_united, parts, names, batch.column("doc_id"), keep, self.num_kept)
+        read = np.arange(self.num_read, self.num_read + batch.num_rows)
+        numbers = read if self.documents is None else self.documents[read]
+        numbers = numbers - (self.num_read - self.num_kept) - np.cumsum(~keep)
+        unite = partial(_united, parts, names, batch.column("doc_id"), keep, numbers)
         self.num_read += batch.num_rows
         self.num_kept += int(keep.sum())
         if "quarantined" in self.counts:
@@ -185,7 +220,7 @@ class _Union:
         try:
             found = detector.detect(batch)
         except ReticentError as error:
-            where = f"documents {num_before + 1} to {num_before + batch.num_rows}"
+            where = self._place(batch, num_before)
             if self.on_error == "stop" or isinstance(error, PolicyError):
                 raise type(error)(f"detector {detector.name}, {where}: {error}") from None
             return self._one_by_one(detector, batch, num_before, error)
@@ -193,6 +228,10 @@ class _Union:
             return self._one_by_one(detector, batch, num_before, error)
         _check_table(found, detector.name)
         return found, {}
+
+    def _place(self, batch: pa.RecordBatch, num_before: int) -> str:
+        first, last = self.document(num_before), self.document(num_before + batch.num_rows - 1)
+        return f"documents {first + 1} to {last + 1}"
 
     def _one_by_one(
         self, detector: Detector, batch: pa.RecordBatch, num_before: int, first_error: Exception
@@ -210,9 +249,9 @@ class _Union:
             moved = pc.add(found.column("document"), row)
             parts.append(found.set_column(0, BATCH_SPANS.field("document"), moved))
         name, kind = detector.name, type(first_error).__name__
-        documents = f"documents {num_before + 1} to {num_before + batch.num_rows}"
+        documents = self._place(batch, num_before)
         if self.on_error == "stop":
-            where = f"document {num_before + min(failed) + 1} of the corpus" if failed else documents
+            where = f"document {self.document(num_before + min(failed)) + 1} of the corpus" if failed else documents
             more = "" if failed else ", but on none of them alone"
             raise CorpusError(
                 f"detector {name} failed on {where} ({failed.popitem()[1] if failed else kind}){more}"
@@ -241,7 +280,9 @@ class _Union:
             bad |= dict.fromkeys(missing.tolist(), f"a span has no {column}")
         if bad and self.on_error == "stop":
             row = min(bad)
-            raise CorpusError(f"detector {name}, document {self.num_read + row + 1} of the corpus: {bad[row]}")
+            raise CorpusError(
+                f"detector {name}, document {self.document(self.num_read + row) + 1} of the corpus: {bad[row]}"
+            )
         return bad
 
 
@@ -251,11 +292,12 @@ def _check_table(found: object, name: str) -> None:
 
 
 def _united(
-    parts: Sequence[pa.Table], names: Sequence[str], doc_ids: pa.Array, keep: np.ndarray, num_before: int
+    parts: Sequence[pa.Table], names: Sequence[str], doc_ids: pa.Array, keep: np.ndarray, numbers: np.ndarray
 ) -> pa.Table:
     """Spans of each detector in the documents that are kept (`SPANS`), each span once a detector.
 
-    Rows are numbered anew after ``num_before``, and ordered by document, start, end, label and detector.
+    ``numbers`` are those of the documents, without the ones that are left out. Rows are ordered by document, start,
+    end, label and detector.
     """
     found = pa.concat_tables(parts)
     document, start, end = (found.column(name).to_numpy().astype(np.int64) for name in ("document", "start", "end"))
@@ -271,7 +313,6 @@ def _united(
     first = np.flatnonzero((major != np.roll(major, 1)) | (minor != np.roll(minor, 1)) | (np.arange(len(order)) == 0))
     score = found.column("score").to_numpy()[order]
     rows = order[first]
-    numbers = num_before + np.cumsum(keep, dtype=np.int64) - 1
     return pa.table(
         {
             "document": numbers[document[rows]],

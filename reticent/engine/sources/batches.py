@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from queue import Empty, Queue
 from threading import Event, Thread
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from reticent.core.errors import CorpusError
+
+if TYPE_CHECKING:
+    from reticent.engine.sources.source import Fragment
 
 __all__ = ["as_scanned", "changed", "kept_rows", "memory_from", "merged", "read_ahead", "reading_pool", "stretches"]
 
@@ -119,7 +124,60 @@ def changed() -> CorpusError:
     return CorpusError("the documents have changed since they were scanned; start again")
 
 
-def stretches(num_rows: Sequence[int], at_least: int) -> Iterator[tuple[list[int] | None, int, int]]:
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Rows of a fragment that are read together.
+
+    Attributes
+    ----------
+    fragment : Fragment
+    row_groups : those that are read; None: the whole fragment
+    row, num_rows : the row of the fragment where they begin, and how many they are
+    first, num_kept : the number of their first document, and how many of them are documents
+    kept : bool array, shape (num_rows,), which of them are documents; None: all
+    """
+
+    fragment: Fragment
+    row_groups: list[int] | None
+    row: int
+    num_rows: int
+    first: int
+    num_kept: int
+    kept: np.ndarray | None
+
+    def checked(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The documents of batches of these rows; `CorpusError` where they are more or fewer."""
+        scanned = as_scanned(batches, self.num_rows)
+        return scanned if self.kept is None else kept_rows(scanned, self.kept)
+
+
+def stretches(
+    fragments: Sequence[Fragment],
+    num_rows: Sequence[int],
+    kept: np.ndarray | None,
+    wanted: np.ndarray | None,
+    at_least: int,
+) -> Iterator[Stretch]:
+    """Stretches with a wanted document: row groups that hold at least so many rows together, and whole fragments.
+
+    ``num_rows`` are the rows of each fragment, as scanned; ``kept`` says of all rows which are documents, and
+    ``wanted`` of the documents which are wanted; None: all.
+    """
+    document = first = 0
+    for fragment, length in zip(fragments, num_rows, strict=True):
+        row_groups = fragment.row_groups()
+        if row_groups is not None and sum(row_groups) != length:
+            raise changed()
+        for groups, row, rows in [(None, 0, length)] if row_groups is None else _joined(row_groups, at_least):
+            own = None if kept is None else kept[document + row : document + row + rows]
+            num_kept = rows if own is None else int(np.count_nonzero(own))
+            if num_kept and (wanted is None or wanted[first : first + num_kept].any()):
+                yield Stretch(fragment, groups, row, rows, first, num_kept, own)
+            first += num_kept
+        document += length
+
+
+def _joined(num_rows: Sequence[int], at_least: int) -> Iterator[tuple[list[int] | None, int, int]]:
     """Neighbouring row groups that hold at least so many rows together, the row the first begins at, and their rows."""
     groups: list[int] = []
     first = held = 0

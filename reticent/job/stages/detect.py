@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,14 +11,25 @@ from reticent.core.errors import CorpusError
 from reticent.job.artefact import Artefact, Step
 
 if TYPE_CHECKING:
+    from reticent.engine.carry import CarriedSpans
     from reticent.engine.detect import Detector
     from reticent.job.run import Run
 
-__all__ = ["detect_steps"]
+__all__ = ["Carried", "detect_steps", "spans_artefact"]
 
 
-def detect_steps(run: Run) -> Iterator[Step]:
-    """Yield the step of the artefact ``spans``."""
+#: Takes nothing; returns the spans that are taken from another run, or None where all documents are searched.
+Carried = Callable[[], "CarriedSpans | None"]
+
+
+def detect_steps(run: Run, carried: Carried | None = None) -> Iterator[Step]:
+    """Yield the step of the artefact ``spans``; an update takes spans from another run (``carried``)."""
+    yield Step.of(spans_artefact(run), partial(_build, run, carried))
+    run.invalidate("corpus")
+
+
+def spans_artefact(run: Run) -> Artefact:
+    """Return the artefact ``spans``."""
     from reticent.core.artifact import fingerprint
     from reticent.engine.detect import option_files
 
@@ -39,21 +50,22 @@ def detect_steps(run: Run) -> Iterator[Step]:
     }
     if settings.propagate:
         config["scopes"] = run.job.protect.scopes
-    yield Step.of(Artefact("spans", "spans", config, inputs), partial(_build, run))
-    run.invalidate("corpus")
+    return Artefact("spans", "spans", config, inputs)
 
 
-def _build(run: Run, folder: Path, counts: dict[str, Any]) -> None:
+def _build(run: Run, carried: Carried | None, folder: Path, counts: dict[str, Any]) -> None:
     from reticent.engine.detect import make_detectors
 
     job = run.job
     detectors = make_detectors(
         job.detect.detectors, job.detect.options, num_threads=job.num_threads, ids=job.corpus.ids
     )
-    _find_identifiers(run, detectors, folder, counts)
+    _find_identifiers(run, detectors, carried() if carried else None, folder, counts)
 
 
-def _find_identifiers(run: Run, detectors: Sequence[Detector], folder: Path, counts: dict[str, Any]) -> None:
+def _find_identifiers(
+    run: Run, detectors: Sequence[Detector], carried: CarriedSpans | None, folder: Path, counts: dict[str, Any]
+) -> None:
     """Write the spans of all detectors; with ``detect.propagate`` also the other places of the same identifiers."""
     from reticent.engine.detect import detect_spans, quarantined_rows
     from reticent.engine.detect.span_cache import cached
@@ -66,7 +78,11 @@ def _find_identifiers(run: Run, detectors: Sequence[Detector], folder: Path, cou
         cached(run.folder / "ner-cache", detectors if settings.cache else ()),
         run.progress.task("detect", run.documents.num_documents, "documents") as advance,
     ):
-        counts.update(detect_spans(run.documents, detectors, folder, on_error=settings.on_error, progress=advance))
+        counts.update(
+            detect_spans(
+                run.documents, detectors, folder, on_error=settings.on_error, carried=carried, progress=advance
+            )
+        )
     counts.update(run.whole_corpus.reading.skipped())
     rows = quarantined_rows(folder)
     if len(rows):

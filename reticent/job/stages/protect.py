@@ -27,15 +27,25 @@ from reticent.job.stages.index import INDEXES
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from reticent.engine.carried_text import CarriedText
     from reticent.engine.ngrams import NgramIndex
     from reticent.engine.protect import Policy
     from reticent.engine.rewrite import TextStyle
     from reticent.engine.split import Individuals
+    from reticent.engine.text_pass import TextPass
     from reticent.engine.verify import TextSample
     from reticent.job.config import Job, ModelSection
     from reticent.job.run import Run
 
-__all__ = ["copy_members_tokens", "digest_of", "protect_steps", "view_inputs", "write_view_of"]
+__all__ = [
+    "copy_members_tokens",
+    "digest_of",
+    "protect_steps",
+    "text_artefacts",
+    "text_steps",
+    "view_inputs",
+    "write_view_of",
+]
 
 #: Below this share of words that stay usable as targets, a run warns.
 LITTLE_RETENTION = 0.4
@@ -62,7 +72,7 @@ def protect_steps(run: Run) -> Iterator[Step]:
     """Yield the step of the pass over the text, and one for each artefact ``tokens/MODEL/VARIANT``."""
     samples = _Samples(run)
     if run.job.model:
-        yield _text_step(run, samples)
+        yield Step(text_artefacts(run), partial(_read_text, run, samples, None))
     for model in run.job.model:
         tokenizer = run.tokenizer_of(model)
         for variant in _variants(run, model):
@@ -106,7 +116,14 @@ class _Samples:
         return self._taken[splits]
 
 
-def _text_step(run: Run, samples: _Samples) -> Step:
+def text_steps(run: Run, carried: Callable[[TextPass], CarriedText]) -> Iterator[Step]:
+    """Yield the step of the pass over the text of an update, which takes results from another run."""
+    yield Step(text_artefacts(run), partial(_read_text, run, None, carried))
+    run.invalidate(*INDEXES, "numbered")
+
+
+def text_artefacts(run: Run) -> tuple[Artefact, ...]:
+    """Return the artefacts of the pass over the text."""
     corpus = run.corpus_input()
     spans = {**corpus, "spans": run.fingerprints.of("spans")}
     outputs = [
@@ -119,10 +136,12 @@ def _text_step(run: Run, samples: _Samples) -> Step:
             Artefact(f"tokens/{model.name}/ids", "token-ids", tokenizer, corpus),
             Artefact(f"tokens/{model.name}/gaps", "token-gaps", tokenizer, spans),
         ]
-    return Step(tuple(outputs), partial(_read_text, run, samples))
+    return tuple(outputs)
 
 
-def _read_text(run: Run, samples: _Samples, outputs: Outputs) -> None:
+def _read_text(
+    run: Run, samples: _Samples | None, carried: Callable[[TextPass], CarriedText] | None, outputs: Outputs
+) -> None:
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.text_pass import Encoding, TextPass
 
@@ -132,7 +151,7 @@ def _read_text(run: Run, samples: _Samples, outputs: Outputs) -> None:
         folders = {name: output.folder for name, output in made.items()}
         run.invalidate("numbered")
         text = TextPass(run.corpus, num_threads=run.job.num_threads)
-        text.shown = samples.shown()
+        text.shown = samples.shown() if samples else None
         text.words, text.word_spans = folders.get(WORDS), folders.get(WORD_SPANS)
         if text.words:
             text.index = run.index("index-joint")
@@ -142,6 +161,7 @@ def _read_text(run: Run, samples: _Samples, outputs: Outputs) -> None:
                 text.encodings.append(Encoding(run.tokenizer_of(model), ids, gaps))
         if text.word_spans or any(encoding.gaps for encoding in text.encodings):
             text.spans = SpanReader(run.folder / "spans")
+        text.carried = carried(text) if carried else None
         with run.progress.task("words and tokens", run.corpus.num_documents, "documents") as advance:
             counts = text.run(advance)
         for output in made.values():

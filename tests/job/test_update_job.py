@@ -1,0 +1,182 @@
+"""``reticent update`` of a run with spans and tokens: the same bytes as a run from nothing, with less work."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from fixtures.jobs import Recorder, Values, changed, make_hospital, run, values_of, write_tokenizer
+
+from reticent.core.artifact import read_manifest
+from reticent.job.carry import Carry
+from reticent.job.config import parse_job
+from reticent.job.run import Run
+from reticent.job.update import update_run
+
+TEXT = ("words", "word-spans", "tokens/toy/ids", "tokens/toy/gaps", "tokens/wide/ids", "tokens/wide/gaps")
+CARRIED = ("split", "spans", "index", "index-joint", *TEXT)
+
+
+class Said(Recorder):
+    """Keeps what it is told, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def say_once(self, line: str) -> None:
+        self.lines.append(line)
+
+
+@pytest.fixture(scope="module")
+def hospital(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Documents of old and new individuals, two models, a list of common words and one of who withdraws."""
+    folder = make_hospital(tmp_path_factory.mktemp("hospital"), 40)
+    write_tokenizer(folder / "wide", [*(f"none{i}" for i in range(70_000)), "the", "was"])
+    table = pq.read_table(next((folder / "documents").glob("*.parquet")))
+    homes = np.array(table.column("household_id").to_pylist())
+    new = np.isin(homes, np.unique(homes)[::9])
+    shutil.rmtree(folder / "documents")
+    for name, chosen in (("notes", ~new), ("added", new)):
+        (folder / name).mkdir()
+        pq.write_table(table.filter(chosen), folder / name / f"{name}.parquet", row_group_size=16)
+    (folder / "common.txt").write_text("will\nmay\n")
+    kept = table.filter(~new).column("individual_id").to_pylist()
+    (folder / "gone.txt").write_text(f"{kept[0]}\n{kept[-1]}\n")
+    return folder
+
+
+def job_values(hospital: Path, out: Path) -> Values:
+    values = values_of(hospital, out)
+    values["corpus"]["source"] = str(hospital / "notes")
+    values["index"]["updatable"] = True
+    values["detect"] = {"detectors": ["gold", "rules", "records"]}
+    values["detect"]["records"] = {
+        "table": str(hospital / "records.parquet"),
+        "common": str(hospital / "common.txt"),
+    }
+    values["model"].append({**values["model"][0], "name": "wide", "base": str(hospital / "wide")})
+    return values
+
+
+@pytest.fixture(scope="module")
+def monday(hospital: Path) -> Path:
+    run(job_values(hospital, hospital / "monday"))
+    return hospital / "monday"
+
+
+@pytest.fixture(scope="module")
+def rebuilt(hospital: Path, monday: Path) -> Path:
+    """What a run from nothing makes of the documents of the update."""
+    values = changed(job_values(hospital, hospital / "rebuilt"), corpus__withdrawn=[str(hospital / "gone.txt")])
+    values["corpus"]["source"] = [values["corpus"]["source"], str(hospital / "added")]
+    run(values)
+    return hospital / "rebuilt"
+
+
+def opened(folder: Path) -> Run:
+    return Run(parse_job(json.loads((folder / "job.json").read_text())))
+
+
+def update(monday: Path, out: Path) -> Said:
+    said = Said()
+    hospital = monday.parent
+    update_run(opened(monday), out, [str(hospital / "added")], [hospital / "gone.txt"], said)
+    return said
+
+
+def content(folder: Path) -> dict[str, Any]:
+    files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {name: data for name, data in files.items() if not Path(name).name.startswith(".")}
+
+
+def assert_same(ours: Path, theirs: Path) -> None:
+    for name in CARRIED:
+        mine, other = content(ours / name), content(theirs / name)
+        assert len(mine) > 1
+        assert {file for file in mine if mine[file] != other.get(file)} <= {"manifest.json"}, name
+        assert mine.keys() == other.keys()
+        found, expected = read_manifest(ours / name), read_manifest(theirs / name)
+        assert found.digest == expected.digest
+        if name not in ("index", "index-joint"):
+            assert found.counts == expected.counts
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Documents that each later stage reads the text of."""
+    from reticent.engine.corpus import Corpus
+
+    found: list[int] = []
+    whole = Corpus.batches
+
+    def batches(self: Corpus, **options: Any) -> Any:
+        for batch in whole(self, **options):
+            if "text" in options.get("columns", ()) and "spans" not in options["columns"][3:4]:
+                found.append(batch.num_rows)
+            yield batch
+
+    monkeypatch.setattr(Corpus, "batches", batches)
+    yield found
+
+
+def test_an_update_carries_what_a_run_from_nothing_makes(
+    monday: Path, rebuilt: Path, tmp_path: Path, read: list[int]
+) -> None:
+    before = content(monday)
+    said = update(monday, tmp_path / "tuesday")
+    assert said.lines == []
+    assert content(monday) == before
+    num_new = pq.read_table(monday.parent / "added").num_rows
+    assert 0 < num_new < 30
+    assert set(read) == {num_new}  # by the detectors (whose column spans is read too), and by the pass over the text
+    assert_same(tmp_path / "tuesday", rebuilt)
+    recorder = Recorder()
+    Run(opened(tmp_path / "tuesday").job, recorder).execute("protect")
+    assert set(recorder.up_to_date) == set(CARRIED)
+    assert set(recorder.made) == {f"tokens/{model}/{view}" for model in ("toy", "wide") for view in ("train", "audit")}
+    for view in recorder.made:
+        assert read_manifest(tmp_path / "tuesday" / view).digest == read_manifest(rebuilt / view).digest
+
+
+@pytest.mark.parametrize("lost", [("words", "tokens/wide/gaps"), ("spans", *TEXT), ("tokens/toy/ids",)])
+def test_an_update_goes_on_from_what_it_had_made(
+    monday: Path, rebuilt: Path, tmp_path: Path, lost: tuple[str, ...]
+) -> None:
+    update(monday, tmp_path / "tuesday")
+    for name in lost:
+        shutil.rmtree(tmp_path / "tuesday" / name)
+    said = update(monday, tmp_path / "tuesday")
+    assert set(said.made) == set(lost)
+    assert_same(tmp_path / "tuesday", rebuilt)
+
+
+def test_words_and_tokens_are_carried_where_identifiers_are_searched_for_again(
+    hospital: Path, monday: Path, tmp_path: Path, read: list[int]
+) -> None:
+    values = changed(job_values(hospital, tmp_path / "monday"), detect__propagate=True)
+    run(values)
+    read.clear()
+    said = update_run_of(tmp_path / "monday", tmp_path / "tuesday", hospital)
+    assert said.lines == [
+        "identifiers are searched for in all documents again: detect.propagate looks everywhere for an identifier that "
+        "was found once"
+    ]
+    num_new = pq.read_table(hospital / "added").num_rows
+    assert read[-1] < 2 * num_new + 20
+    values = changed(values, out=str(tmp_path / "rebuilt"), corpus__withdrawn=[str(hospital / "gone.txt")])
+    values["corpus"]["source"] = [values["corpus"]["source"], str(hospital / "added")]
+    run(values)
+    assert_same(tmp_path / "tuesday", tmp_path / "rebuilt")
+
+
+def update_run_of(before: Path, out: Path, hospital: Path) -> Said:
+    said = Said()
+    update_run(opened(before), out, [str(hospital / "added")], [hospital / "gone.txt"], said)
+    return said
