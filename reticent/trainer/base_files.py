@@ -1,7 +1,7 @@
-"""The claims that the files of a model folder make, compared before a library believes one of them.
+"""Consistency checks of the files of a model folder, made before a library loads them.
 
-A ``config.json`` that promises another vocabulary than the weights have ends deep in torch, or in all the memory there
-is. What is code, or names code, is known here too: none of it travels into a checkpoint.
+If ``config.json`` and the weights disagree on the vocabulary, loading fails deep inside torch, or allocates all memory.
+This module also lists the keys that hold or name code: none of them is copied into a checkpoint.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ READ = (
     "added_tokens.json",
     "model.safetensors.index.json",
 )
-#: Keys that name code, hold a template that is run as code, or name the place on a machine that a file came from.
+#: Keys that name code, hold a template that is run as code, or hold a path on the machine that wrote the file.
 FOREIGN_KEYS = frozenset(
     {"auto_map", "custom_pipelines", "custom_generate", "chat_template", "_name_or_path", "name_or_path"}
 )
@@ -34,11 +34,11 @@ FOREIGN_KEYS = frozenset(
 def check_base(folder: Path | str, *, tokenizer: str | None = None) -> None:
     """Raise `ArtifactError` unless the files of a model folder can be read and agree on the size of the vocabulary.
 
-    A folder without ``config.json`` is left to its loader. Cost: the headers of the weights, no weight.
+    A folder without ``config.json`` is left to its loader. Cost: reads the headers of the weights and no weight.
 
     Parameters
     ----------
-    tokenizer : text of its ``tokenizer.json``, whose ids must have rows in the embeddings
+    tokenizer : text of the model's ``tokenizer.json``; each of its ids must have a row in the embeddings
     """
     folder = Path(folder)
     for name in READ:
@@ -82,7 +82,7 @@ def _shapes(file: Path) -> list[list[int]]:
 
 
 def _largest_id(tokenizer: str) -> int:
-    """The largest id of the model's own vocabulary; added tokens may lie beyond the embeddings if none is used."""
+    """The largest id of the model's own vocabulary. Added tokens may lie beyond the embeddings if none is used."""
     model = parse_json(tokenizer).get("model") or {}
     vocabulary = model.get("vocab") or {}
     if isinstance(vocabulary, list):  # Unigram: by place
@@ -91,7 +91,7 @@ def _largest_id(tokenizer: str) -> int:
 
 
 def without_foreign_keys(path: Path) -> None:
-    """Take keys that hold or name code out of a JSON file, at any depth; a file without any stays as it is."""
+    """Remove keys that hold or name code from a JSON file, at any depth; a file without such a key is not rewritten."""
     content = read_json(path)
     kept = _without(content)
     if kept != content:

@@ -1,18 +1,19 @@
 """The privacy budget: the epsilon spent by all private runs on one corpus, in one private JSON file.
 
 A run reserves its whole cost before its first step and settles after its last. A run that was killed never settles and
-counts in full: its checkpoints may have been seen. Runs of one unit of privacy add up; a cost per document says nothing
-about an individual with several, so a limit is refused where the file holds runs per both.
+counts in full, because its checkpoints may have been used. Costs add up for one unit of privacy only: a cost per
+document gives no bound for an individual with several documents. So a limit is refused if the file has runs of both
+units.
 
-Two bounds are kept and the smaller holds. The results of one run are seen before the next one's epsilon is chosen,
-and the usual theorem of advanced composition is for epsilons that were fixed before the first run; so:
+Two bounds are computed, and the smaller one holds. The results of one run are known before the next epsilon is chosen,
+but the usual theorem of advanced composition requires epsilons that were fixed before the first run. So:
 
-- basic: sum of epsilons at sum of deltas, however they were chosen (Rogers et al. 2016);
-- advanced: sum of epsilon^2 / 2 + sqrt(2 ln(1 / s) * sum of epsilon^2) at sum of deltas plus s. That bounds runs that
-  were chosen one after the other as long as a limit was fixed beforehand that it never passes, with one s (Whitehouse
-  et al. 2023): a limit sets half of its delta aside for s.
+- basic: sum of epsilons at sum of deltas, for any choice of epsilons (Rogers et al. 2016);
+- advanced: sum of epsilon^2 / 2 + sqrt(2 ln(1 / s) * sum of epsilon^2) at sum of deltas plus s. This holds for epsilons
+  that were chosen one after the other, if a limit with one s was fixed beforehand and is never exceeded (Whitehouse et
+  al. 2023). A limit reserves half of its delta for s.
 
-The corpus is recognised by its fingerprint: with one document more it is another corpus, and no budget notices.
+The corpus is identified by its fingerprint. With one more document it is another corpus, with a budget of its own.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ BUDGET_FILE = "privacy-budget.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spending:
-    """The cost of one run, settled once it ended."""
+    """The cost of one run; ``settled`` once it has ended."""
 
     run: str
     corpus: str
@@ -52,14 +53,14 @@ class Spending:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """Several runs together, for one unit: two bounds, each an epsilon at a delta."""
+    """The joint cost of several runs of one unit: two bounds, each an epsilon at a delta."""
 
     basic: tuple[float, float]
     advanced: tuple[float, float]
 
     @property
     def epsilon(self) -> float:
-        """The smaller of the two."""
+        """The smaller of the two epsilons."""
         return min(self.basic[0], self.advanced[0])
 
 
@@ -84,10 +85,10 @@ class Budget:
 
     Parameters
     ----------
-    path : file, made where it is missing
+    path : the budget file; it is created if it is missing
     corpus : str, fingerprint of the documents
-    max_epsilon : float, optional; without it runs are only noted
-    max_delta : float, optional; by default 1 / number of units of the run that asks
+    max_epsilon : float, optional; without it runs are only recorded
+    max_delta : float, optional; default: 1 / number of units of the run that reserves
     """
 
     path: Path
@@ -96,12 +97,12 @@ class Budget:
     max_delta: float | None = None
 
     def reserve(self, run: str, guarantee: Guarantee, num_units: int, about: dict[str, Any] | None = None) -> None:
-        """Note the most that a run may cost, before it starts; a run that goes on (the same name) is noted once.
+        """Record the largest cost of a run before it starts; a resumed run (with the same name) is recorded once.
 
         Raises
         ------
         PolicyError
-            The run would exceed the limit, or no total can be given.
+            The run would exceed the limit, or there is no total to compare with it.
         ArtifactError
             The file cannot be read or written.
         """
@@ -113,7 +114,7 @@ class Budget:
             spendings[:] = [*others, asked]
 
     def settle(self, run: str, guarantee: Guarantee) -> None:
-        """Note the cost of a run that ended."""
+        """Record the actual cost of a run that has ended."""
         with _changing(self.path) as spendings:
             for place, each in enumerate(spendings):
                 if each.run == run:
@@ -155,12 +156,12 @@ class Budget:
 
 
 def read_budget(path: Path | str) -> list[Spending]:
-    """Return the entries of a budget file, in the order of the runs; none where there is no file.
+    """Return the entries of a budget file, in the order of the runs; an empty list if there is no file.
 
     Raises
     ------
     ArtifactError
-        It cannot be read: a budget that is not readable is not an empty one.
+        The file cannot be read. It must not be taken for an empty budget.
     """
     try:
         content = parse_json(Path(path).read_bytes())
@@ -174,10 +175,10 @@ def read_budget(path: Path | str) -> list[Spending]:
 
 
 def totals(spendings: Sequence[Spending]) -> list[dict[str, Any]]:
-    """Return the cost of all runs on each corpus together, for each unit; None where one has no epsilon.
+    """Return the joint cost of all runs on each corpus, for each unit; None if one of them has no epsilon.
 
-    Advanced composition may add as much to delta as the runs' own together; without a limit that was fixed beforehand
-    it holds only for epsilons that were; ``bound`` names that premise.
+    Advanced composition may add as much to delta as the runs' own deltas together. Without a limit that was fixed
+    beforehand it holds only for epsilons that were; ``bound`` names this premise.
     """
     groups: dict[tuple[str, str], list[Guarantee]] = {}
     for each in spendings:
@@ -203,16 +204,16 @@ def _guarantee(values: dict[str, Any]) -> Guarantee:
 
 
 def to_plain(spending: Spending) -> dict[str, Any]:
-    """Return it as JSON holds it."""
+    """Return it as plain JSON values."""
     values = asdict(spending)
-    if values["guarantee"]["epsilon"] == math.inf:  # which JSON has no word for
+    if values["guarantee"]["epsilon"] == math.inf:  # JSON has no infinity
         values["guarantee"]["epsilon"] = "infinite"
     return values
 
 
 @contextmanager
 def _changing(path: Path) -> Iterator[list[Spending]]:
-    """Yield the runs of a budget file and write them back; others wait meanwhile."""
+    """Yield the runs of a budget file and write them back afterwards, under a lock."""
     from filelock import FileLock
 
     make_private_folder(path.parent)

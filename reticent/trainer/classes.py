@@ -1,7 +1,7 @@
-"""Classes: documents with a label, as a classifier is trained and measured on them.
+"""Classes: the labelled documents that a classifier is trained and evaluated on.
 
-Names of classes are not private text: they become part of the classifier and of every result. So a column of text or
-of ids is refused, and so is a class that one individual alone has.
+Names of classes are not treated as private text: they become part of the classifier and of every result. So a column of
+text or of ids is refused, and so is a class that a single individual has.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ from reticent.engine.store import TokenStore
 
 __all__ = ["LabelledTokens", "label_documents"]
 
-#: More distinct labels, or longer ones, are text or ids and not classes: they would be written into the model.
+#: More distinct labels, or longer ones, are taken for text or ids. They would be written into the model, so they are
+#: refused.
 MAX_CLASSES = 100
 MAX_CLASS_NAME = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledTokens:
-    """Labelled documents, and on which side each stands; see :func:`label_documents`.
+    """Labelled documents and the side of each; see :func:`label_documents`.
 
     Attributes
     ----------
     store : TokenStore of the D documents that are used
-    class_names : the C classes, in the order of their names
+    class_names : names of the C classes, sorted
     classes : int64 array, shape (D,), in 0..C-1
     is_train : bool array, shape (D,); the others are the held-out documents
     left_out : reason -> number of documents that are not used
@@ -49,19 +50,19 @@ def label_documents(
 
     Parameters
     ----------
-    labels : string array, shape (store.num_documents,), null or blank where a document has none
-        Names of classes.
+    labels : string array, shape (store.num_documents,)
+        Names of classes; null or blank for a document without one.
     is_train : bool array, shape (store.num_documents,)
     min_individuals : int, optional
-        Leave out classes that fewer individuals have on either side. Default: a class that is missing on a side is
-        refused. So every class that is used belongs to two individuals at least.
+        Leave out classes with fewer individuals on either side. By default nothing is left out, and a class that is
+        missing on a side is an error. So every class that is used belongs to at least two individuals.
 
     Raises
     ------
     CorpusError
-        Fewer than two classes, a class without a document on one side, or more (or longer) labels than classes have.
+        Fewer than two classes, a class without a document on one side, or labels that are too many or too long.
     ArtifactError
-        There is not one label and one side for each document, or an individual is on both sides.
+        The numbers of labels, sides and documents differ, or an individual is on both sides.
     """
     is_train = np.asarray(is_train, dtype=bool)
     if not len(labels) == len(is_train) == store.num_documents:
@@ -98,7 +99,7 @@ def label_documents(
 
 
 def _check_names(names: list[str], num_documents: int) -> None:
-    """No message shows a label: a column of text taken for one of classes must not end up in a log."""
+    """Refuse labels that look like text or ids. No message shows a label, so a wrong column never reaches a log."""
     if not num_documents:
         raise CorpusError("labels: no document has one")
     if len(names) > MAX_CLASSES or max(map(len, names)) > MAX_CLASS_NAME:
@@ -112,7 +113,7 @@ def _check_names(names: list[str], num_documents: int) -> None:
 def _usable_classes(
     classes: np.ndarray, num_classes: int, individual: np.ndarray, is_train: np.ndarray, at_least: int | None
 ) -> np.ndarray:
-    """Which classes are used, bool (C,); an error that names the missing classes."""
+    """The classes that are used, bool (C,); `CorpusError` if a class is missing on a side."""
     pairs = np.unique(np.stack([classes, is_train, individual.astype(np.int64)], axis=1), axis=0)
     num_individuals = np.bincount(pairs[:, 0] * 2 + pairs[:, 1], minlength=2 * num_classes).reshape(-1, 2)
     if at_least is None and num_classes > 1:

@@ -1,11 +1,12 @@
-"""Downstream: a classifier of whole documents on top of any checkpoint, its last layer and a head trained.
+"""Downstream task: a classifier of whole documents on top of a checkpoint, with its last layer and a new head trained.
 
-As in [@boutet2025] §5.5, which follows [@sun2019]: rate 2e-5, a tenth of warm-up; the four epochs are theirs.
+The schedule is that of [@boutet2025] §5.5, which follows [@sun2019]: four epochs, learning rate 2e-5, a tenth of the
+steps as warm-up.
 
-Everything else is frozen, so that the checkpoint learns nothing more about individuals. Every start gets the same
-new head for its seed. A document longer than a window: all its windows are trained on its class, each with an equal
-part of the document's weight, and its predicted class has the highest log-probability, averaged over its windows; with
-``windows="first"`` the rest of it is cut off, as most of the field does. Classes are not weighted.
+All other weights are frozen, so the checkpoint learns nothing more about individuals. All starts with one seed get the
+same new head. A document longer than a window is trained with all its windows, each with an equal part of the
+document's weight. Its predicted class has the highest mean log-probability over its windows. With ``windows="first"``
+the rest of a document is cut off, which is common practice. Classes are not weighted.
 
 Shapes: B windows of a batch, T tokens, C classes, D documents.
 """
@@ -47,13 +48,13 @@ names are in `config.json`. It was not shown to be safe to share by being here: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Classified:
-    """The predictions of a classifier, and how it was made.
+    """The predictions of a classifier, and a record of its training.
 
     Attributes
     ----------
     predicted : int64 array, shape (held-out documents,), a class for each, in their order
-    losses : mean cross entropy of each epoch, documents weighing equally
-    num_trained, num_parameters : weights that were trained, and all
+    losses : mean cross entropy of each epoch in nats; all documents have the same weight
+    num_trained, num_parameters : number of trained weights, and of all weights
     """
 
     predicted: np.ndarray
@@ -82,25 +83,25 @@ def classify(
     out: Path | None = None,
     progress: Callable[[StepReport], None] | None = None,
 ) -> Classified:
-    """Train a classifier on top of a checkpoint and let it classify the held-out documents.
+    """Train a classifier on top of a checkpoint and predict the classes of the held-out documents.
 
     Parameters
     ----------
     model_folder : folder (or hub name) of a masked or causal model, with its tokenizer
-    documents : LabelledTokens, of that tokenizer
+    documents : LabelledTokens, made with that tokenizer
     out : Path, optional
-        Folder to save the classifier in, for ``AutoModelForSequenceClassification``; a new one, files 0600.
+        New folder for the classifier, readable by ``AutoModelForSequenceClassification``; files have mode 0600.
     progress : callable, optional
-        Gets a report after each step.
+        Called with a report after each step.
 
     Raises
     ------
     ArtifactError
-        It is no model, or one of an architecture without a classifier or without a stack of layers.
+        The folder has no model, or its architecture has no classifier or no stack of layers.
     TrainingError
         Tokens or windows do not fit the model, or the loss or its gradient is not finite.
 
-    Cost: as training, less the gradients of the frozen layers. On the CPU two runs give the same bits.
+    Cost: that of training without the gradients of the frozen layers. On the CPU two runs give identical bits.
     """
     started = time.perf_counter()
     config = config or ClassifyConfig()
@@ -140,7 +141,7 @@ def _fit(
 
     weights = 1.0 / np.bincount(windows.documents, minlength=len(documents.classes)).clip(1)
     num_batches = math.ceil(len(windows) / config.batch_size)
-    # Divided by the same number in every batch, or windows of a batch of long documents would weigh more.
+    # The same divisor for every batch; otherwise the weight of a window would depend on the others in its batch.
     mean_weight = float(np.count_nonzero(documents.is_train)) / num_batches
     num_steps = config.num_epochs * num_batches
     optimizer = make_optimizer(trained, learning_rate=config.learning_rate, weight_decay=config.weight_decay)
@@ -181,9 +182,9 @@ def _fit(
 def _new_classifier(
     folder: Path | str, class_names: tuple[str, ...], tokenizer: PreTrainedTokenizerFast
 ) -> tuple[PreTrainedModel, SpecialIds]:
-    """The checkpoint under a new head, and the special tokens of its windows.
+    """The checkpoint with a new head, and the special tokens of its windows.
 
-    A pooler is a part of the head and is fresh too: masked language modelling leaves none to start from.
+    A pooler is a part of the head and is new too, because masked language modelling trains none.
     """
     from transformers import AutoModelForSequenceClassification
 
@@ -194,12 +195,12 @@ def _new_classifier(
     config.id2label = dict(enumerate(class_names))
     config.label2id = {name: number for number, name in enumerate(class_names)}
     config.problem_type = "single_label_classification"
-    config.pad_token_id = special.pad  # by which causal classifiers find the last token
+    config.pad_token_id = special.pad  # causal classifiers need it to find the last token
     try:
         model: Any = AutoModelForSequenceClassification.from_config(
             config, attn_implementation="sdpa", dtype=torch.float32
         )
-    except ValueError:  # its message lists every architecture there is
+    except ValueError:  # its own message lists all architectures
         raise ArtifactError(f"{folder}: transformers has no classifier of the kind {config.model_type}") from None
     missing, unexpected = model.base_model.load_state_dict(base.base_model.state_dict(), strict=False)
     if unexpected or any(not name.startswith("pooler.") for name in missing):
@@ -208,7 +209,7 @@ def _new_classifier(
 
 
 def _objective_of(folder: Path | str) -> str:
-    """Which kind of language model it is: "mlm" where every token sees all, "clm" where it sees those before."""
+    """The objective of the model: "mlm" if a token attends to all tokens, "clm" if only to those before it."""
     from transformers import AutoConfig
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING
 
@@ -216,7 +217,7 @@ def _objective_of(folder: Path | str) -> str:
         return "clm"
     try:
         config = AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
-    except Exception as error:  # a config that is wrong ends anywhere in the library
+    except Exception as error:  # a wrong config can fail anywhere in the library
         raise ArtifactError(
             f"{folder}: not a model ({type(error).__name__}); expected a folder with config.json and model.safetensors"
         ) from None
@@ -224,7 +225,7 @@ def _objective_of(folder: Path | str) -> str:
 
 
 def _freeze(model: PreTrainedModel) -> list[torch.nn.Parameter]:
-    """Freeze all but the last layer, a pooler and everything outside of the base model; returns the trained weights."""
+    """Freeze all but the last layer, a pooler and the head; returns the weights that are trained."""
     base: Any = model.base_model
     depth = getattr(model.config, "num_hidden_layers", None)
     stacks = [part for part in base.modules() if isinstance(part, torch.nn.ModuleList) and len(part) == depth]
@@ -261,7 +262,7 @@ def _save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, out: Path)
 def _windows(
     documents: LabelledTokens, config: ClassifyConfig, special: SpecialIds, pad_to: int
 ) -> tuple[Windows, Windows]:
-    """Windows of the documents trained on, and of the held-out ones; no padding goes beyond the window length."""
+    """Windows of the training documents and of the held-out documents; padding never exceeds the window length."""
     pad_to = math.gcd(pad_to, config.window_length)
     windows = cut_windows(documents.store, config.window_length, special, pad_to_multiple_of=pad_to)
     chosen = np.ones(len(windows), dtype=bool)
@@ -291,10 +292,10 @@ def _logits(model: PreTrainedModel, batch: Batch, config: ClassifyConfig) -> tor
 
 @torch.no_grad()
 def _predict(model: PreTrainedModel, windows: Windows, config: ClassifyConfig) -> np.ndarray:
-    """The class of each document by the mean log-probability of its windows, int64 (D,); 0 where it has none."""
+    """The class of each document by the mean log-probability of its windows, int64 (D,); 0 for one without windows."""
     scores_DC = np.zeros((windows.store.num_documents, model.config.num_labels or 0))
     for numbers in windows.scoring_order(config.batch_size):
         log_probs_BC = F.log_softmax(_logits(model, windows.gather(numbers), config), dim=-1)
-        # Windows of one document weigh equally, so that their sum has the same highest class as their mean.
+        # A sum over the windows of a document has the same highest class as their mean.
         np.add.at(scores_DC, windows.documents[numbers], log_probs_BC.double().cpu().numpy())
     return scores_DC.argmax(axis=1)

@@ -1,21 +1,21 @@
-"""Clipped gradients per unit of privacy, on Opacus: hooks or ghost clipping, any number of rows a unit.
+"""Gradients clipped per unit of privacy, on top of Opacus: hooks or ghost clipping, any number of rows per unit.
 
-Opacus clips rows of a batch. A unit (a document with several windows, an individual with several documents) is
-several rows, so its rows are laid end to end along the time axis before Opacus sees a layer's input and the gradient
-that flows back to it: U units of R x T positions, zeros where a unit has fewer rows. A layer's gradient is a sum over
+Opacus clips single rows of a batch. A unit (a document with several windows, an individual with several documents) has
+several rows. So the rows of a unit are laid end to end along the time axis, before Opacus receives a layer's input and
+output gradient: U units of R x T positions, zeros where a unit has fewer rows. A layer's gradient is a sum over
 positions, so one sample of Opacus is then exactly one unit, in every sampler and in both modes.
 
-What else plain Opacus does not do for transformers, each exact to rounding against a backward of one unit at a time:
+Further differences from plain Opacus that transformers need, each tested against a backward pass of one unit at a time:
 
-- position and token type ids go in whole, (B, T): a broadcast row of them has no gradient per row;
-- BERT's head owns a bias that its decoder owns too: only the decoder is hooked;
-- ghost clipping refuses a weight with two uses: tied embeddings are instantiated per unit (V x D x 4 bytes a unit),
-  all other layers are not;
+- position ids and token type ids have the full shape (B, T), because a broadcast row has no gradient per row;
+- BERT's head and its decoder share a bias: only the decoder is hooked;
+- ghost clipping does not support a weight with two uses: tied embeddings are instantiated per unit (V x D x 4 bytes for
+  each unit), all other layers are not;
 - GPT-2's ``Conv1D`` has samplers; a norm is taken from the instantiated gradient where that is smaller than the two
   T x T products (long units, small layers, LoRA);
-- norms are taken in float32 whatever the layers compute in.
+- norms are computed in float32, independent of the layers' precision.
 
-This module imports Opacus: import it where a private run begins.
+This module imports Opacus, so import it only where a private run begins.
 
 Shapes: B rows, T positions a row, U units, R rows of the longest unit, M positions that are targets, D, V.
 """
@@ -50,11 +50,11 @@ Samples = dict[nn.Parameter, torch.Tensor]
 
 
 class RowLayout:
-    """Which unit each row of a batch belongs to; rows of a unit stand together, units in the order of their number.
+    """The unit of each row of a batch; rows of a unit are adjacent, and units are in the order of their numbers.
 
     Parameters
     ----------
-    units_B : int64 array, shape (B,), 0 to U - 1, none left out, not decreasing
+    units_B : int64 array, shape (B,), 0 to U - 1, non-decreasing, every number present
     """
 
     def __init__(self, units_B: np.ndarray, device: torch.device):
@@ -66,7 +66,7 @@ class RowLayout:
         self._slots_B = torch.from_numpy(units_B * self.longest + ranks_B).to(device)
 
     def lay(self, values: torch.Tensor) -> torch.Tensor:
-        """Return (B, T, ...) as (U, R * T, ...), the rows of a unit end to end, zeros after the last."""
+        """Return (B, T, ...) as (U, R * T, ...): the rows of each unit end to end, followed by zeros."""
         if self.longest == 1:
             return values
         cells = values.new_zeros((self.num_units * self.longest, *values.shape[1:]))
@@ -109,16 +109,16 @@ _TIED: dict[type, type] = {nn.Embedding: _TiedEmbedding, nn.Linear: _TiedLinear}
 
 
 class _PerUnit:
-    """The part that both modes share; stands before a class of Opacus' hooks.
+    """The part that both modes share; a mixin in front of a class of Opacus' hooks.
 
-    ``rows`` says whose the rows of the batch at hand are; set it before each forward pass.
+    ``rows`` is the layout of the current batch; set it before each forward pass.
     """
 
     rows: RowLayout
     _module: nn.Module
 
     def iterate_submodules(self, module: nn.Module) -> Iterator[nn.Module]:
-        """Modules to hook: a module all of whose own weights are its children's is passed over for them."""
+        """Modules to hook; a module whose own weights all belong to its children is skipped in favour of these."""
         own = [weight for weight in module.parameters(recurse=False) if weight.requires_grad]
         below = {id(weight) for child in module.children() for weight in child.parameters()}
         if own and all(id(weight) in below for weight in own):
@@ -141,13 +141,13 @@ class _PerUnit:
                     "it has no gradient per row"
                 )
             values = values.float() if values.is_floating_point() else values
-            # A layer that works on one vector a row has a time axis of length 1.
+            # A layer with one vector for each row gets a time axis of length 1.
             laid.append(self.rows.lay(values.unsqueeze(1) if backprops.ndim == 2 else values))
         module.max_batch_len = self.rows.num_units
         return laid[:-1], laid[-1]
 
     def detach(self) -> None:
-        """Leave the model as it was."""
+        """Remove the hooks; the model is then as before."""
         self.cleanup()  # type: ignore[attr-defined]
         for module in self._module.modules():
             if isinstance(module, (_TiedEmbedding, _TiedLinear)):
@@ -155,13 +155,14 @@ class _PerUnit:
 
 
 class InstantiatedClipping(_PerUnit, GradSampleHooks):
-    """One gradient per unit in memory; exact in any precision."""
+    """Keeps one gradient per unit in memory; exact in any precision."""
 
     GRAD_SAMPLERS: ClassVar = {**GradSampleHooks.GRAD_SAMPLERS, Conv1D: _conv1d_grads}
 
 
 class GhostClipping(_PerUnit, GradSampleHooksFastGradientClipping):
-    """Norms per unit without the gradients, then a second backward pass of the losses times the clip coefficients."""
+    """Computes norms per unit without the gradients, then runs a second backward pass of the losses times the clip
+    coefficients."""
 
     GRAD_SAMPLERS: ClassVar = {
         **GradSampleHooksFastGradientClipping.GRAD_SAMPLERS,
@@ -176,17 +177,17 @@ class GhostClipping(_PerUnit, GradSampleHooksFastGradientClipping):
     }
 
     def get_clipping_coef(self) -> torch.Tensor:
-        """Clip coefficient of each row: its unit's."""
+        """The clip coefficient of each row, which is that of its unit."""
         return super().get_clipping_coef()[self.rows.units_B]
 
 
 def watch_units(model: PreTrainedModel, clipping: str, max_grad_norm: float) -> InstantiatedClipping | GhostClipping:
-    """Hook a model so that backward passes leave gradients, or their norms, per unit.
+    """Hook a model so that backward passes compute gradients, or their norms, per unit.
 
     Raises
     ------
     TrainingError
-        A layer has buffers that are trained with it, or a weight is shared by layers of a kind that has no rule.
+        A trained layer keeps buffers, or layers of an unsupported kind share a weight.
     """
     for module in model.modules():
         decoder, bias = getattr(module, "decoder", None), module._parameters.get("bias")
@@ -207,7 +208,7 @@ def watch_units(model: PreTrainedModel, clipping: str, max_grad_norm: float) -> 
 
 
 def _sharing_weights(model: nn.Module) -> Iterable[nn.Module]:
-    """Leaves that own a trained weight which another leaf owns too."""
+    """Leaf modules that share a trained weight with another leaf."""
     owners: dict[int, list[nn.Module]] = {}
     for module in model.modules():
         if not any(True for _ in module.children()):
@@ -222,8 +223,8 @@ def unit_losses(
 ) -> torch.Tensor:
     """Return each row's share of its unit's loss, float32 (B,); over a unit they sum to the mean over its targets.
 
-    The divisor is the unit's own number of targets, never the batch's: one unit's gradient then depends on no other
-    else's documents, and a clip to C is a sensitivity of C. A unit without a target has loss 0 and gradient 0.
+    The divisor is the unit's own number of targets, never the batch's. So the gradient of a unit does not depend on
+    other units' documents, and a clip to C is a sensitivity of C. A unit without a target has loss 0 and gradient 0.
     """
     device = rows.units_B.device
     labels_BT = targets.labels
@@ -247,7 +248,7 @@ def unit_losses(
 
 
 def _whole_inputs(model: PreTrainedModel, input_ids_BT: torch.Tensor, attention_BT: np.ndarray) -> dict[str, Any]:
-    """Inputs of which every embedding of the model gets one row for each row of the batch."""
+    """Model inputs that give every embedding one row for each row of the batch."""
     inputs: dict[str, Any] = {"input_ids": input_ids_BT}
     inputs["attention_mask"] = torch.from_numpy(attention_BT).to(input_ids_BT.device)
     modules = dict(model.named_modules())

@@ -1,6 +1,6 @@
-"""Settings of the trainer, a class a component; names follow transformers' TrainingArguments where one exists.
+"""Settings of the trainer, one class for each component; names follow transformers' TrainingArguments where possible.
 
-They stand apart from the code they configure, which loads torch: a job is read and checked without it.
+They stand apart from the code that they configure, because that code loads torch. So a job is checked without torch.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ CHECKPOINT_EPOCHS: Final = (4, 8, 16, 32, 64)
 
 
 class FoundationConfig(Section):
-    """A small model that is pre-trained here, as a stand-in for a foundation model if there is no network.
+    """A small model that is pre-trained here, in place of a foundation model if there is no network.
 
-    ``text`` is a file or folder of documents that are not personal, or ``"reference"``: the individuals of the
-    reference split, who are neither members nor held out.
+    ``text`` is a file or folder of non-personal documents, or ``"reference"``: the documents of the reference split,
+    whose individuals are neither members nor held out.
     """
 
     section: ClassVar[str] = "model.foundation"
@@ -63,9 +63,9 @@ class LoraSettings(Section):
 class PrivacyConfig(Section):
     """DP-SGD of the private recipes (dp-mlm, dp-clm); names follow Opacus.
 
-    ``seed`` is that of samples and noise, for tests: by default it is drawn by the system and kept secret, because
-    epsilon needs that. ``unaccounted`` names steps that looked at every individual's documents; with any of them no
-    epsilon is given. ``corpus`` is the fingerprint of the documents that are charged (:mod:`reticent.trainer.budget`).
+    ``seed`` is the seed of samples and noise, for tests only: by default the system draws it and it stays secret, as
+    epsilon requires. ``unaccounted`` names steps that read every individual's documents; with any of them no epsilon is
+    given. ``corpus`` is the fingerprint of the documents that are charged (:mod:`reticent.trainer.budget`).
     """
 
     section: ClassVar[str] = "train.dp"
@@ -126,9 +126,9 @@ class PrivacyConfig(Section):
     def cache_key(self) -> dict[str, object]:
         """These settings without those that change no weight.
 
-        The size of physical batches changes weights through the draws of dropout. A run that went on with another size
-        would repeat steps with the same noise on another sum, and the difference of two releases with the same noise
-        has no noise.
+        The size of physical batches is included, because it changes weights through the draws of dropout. If a run were
+        resumed with another size, it would repeat steps with the same noise on another sum, and the noise would cancel
+        in the difference of the two.
         """
         spared = ("budget_file", "budget_epsilon", "budget_delta")
         return {name: value for name, value in self.all_values().items() if name not in spared}
@@ -198,9 +198,9 @@ class TrainConfig(Section):
         return self
 
     def cache_key(self, *, private: bool = False) -> dict[str, Any]:
-        """Settings that the weights depend on in every training with them.
+        """The settings that the weights of a training depend on.
 
-        Left out are settings that only watch a training, the seeds, of which a training has one, and ``dp`` if the
+        Left out are settings that only monitor a training, the list of seeds (each training has one), and ``dp`` if the
         recipe is not private.
         """
         said = self.model_dump(exclude={"save_steps", "logging_steps", "report_to", "seeds", "dp"})
@@ -215,7 +215,7 @@ class TrainConfig(Section):
         return tuple(sorted({epoch for epoch in wanted if epoch <= self.num_epochs} | {self.num_epochs}))
 
     def of_one_training(self) -> dict[str, Any]:
-        """Return the settings of one training, as its ledger and its saved state hold them."""
+        """Return the settings of one training, in the form that its ledger and its saved state keep."""
         values = self.all_values() | {"checkpoint_epochs": self.epochs_kept()}
         return {name: value for name, value in values.items() if name not in ("seeds", "dp")}
 

@@ -1,7 +1,7 @@
-"""The processes of one training, as torchrun starts them: known by RANK, WORLD_SIZE and LOCAL_RANK.
+"""The processes of one training, as started by torchrun and described by RANK, WORLD_SIZE and LOCAL_RANK.
 
-Counts are summed on the CPU over gloo, so that asking for them never waits for the GPU; gradients go over NCCL where
-there is CUDA. A program that is started alone is a world of one and starts no communication.
+Counts are summed on the CPU over gloo, so a sum never waits for the GPU. Gradients use NCCL on CUDA. A program that is
+started alone is a world of one process and starts no communication.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 __all__ = ["World", "join_world", "launched", "leave_world"]
 
-#: One process may detect, index and tokenise for hours before the others are needed; torchrun ends them if it fails.
+#: The main process may detect, index and tokenise for hours while the others wait; torchrun ends them if it fails.
 PATIENCE = timedelta(days=7)
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Which of how many processes this is."""
+    """The rank of this process and the number of processes."""
 
     rank: int = 0
     size: int = 1
@@ -46,15 +46,15 @@ class World:
         return totals.tolist()
 
     def broadcast_from_main(self, value: bool) -> bool:
-        """The value of the main process; the others' own values are ignored. Waits for every process."""
+        """Return the main process's value; the values of the others are ignored. Waits for every process."""
         return bool(self.sum(value and self.is_main)[0])
 
     def barrier(self) -> None:
-        """Wait until every process is here."""
+        """Wait until every process has reached this call."""
         self.sum(0)
 
     def device(self, name: str) -> torch.device:
-        """The device of this process: "auto" and "cuda" are the GPU of its number on this machine."""
+        """The device of this process; "auto" and "cuda" mean the GPU with its local rank."""
         import torch
 
         if self.size > 1 and name in ("auto", "cuda") and torch.cuda.is_available():
@@ -66,7 +66,7 @@ class World:
 
 
 def launched() -> World:
-    """The world that the launcher's variables describe; joins nothing and imports nothing."""
+    """The world that the launcher's variables describe; does not join it and imports nothing."""
     rank, size, local = (int(os.environ.get(name, default)) for name, default in _VARIABLES)
     return World(rank, size, local) if size > 1 else World()
 
@@ -89,7 +89,7 @@ def join_world() -> World:
 
 
 def leave_world() -> None:
-    """Part from the other processes."""
+    """Leave the group of processes."""
     if launched().size > 1:
         import torch
 

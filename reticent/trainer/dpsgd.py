@@ -1,10 +1,10 @@
 """DP-SGD's part of the training loop: samples as physical batches, clipped sums, noise.
 
 The update of a step is (sum over sampled units of clip(gradient, C) + N(0, sigma^2 C^2)) / expected number of units. It
-does not depend on how a sample is cut into physical batches, and over several processes it is the same sum: each has
-its share of one sample, only the first adds noise.
+does not depend on the division of a sample into physical batches. With several processes it is the same sum: each
+process has a share of one sample, and only the first adds noise.
 
-This module imports Opacus; :class:`~reticent.trainer.private_step.PrivateStep` plans a run and pays for it.
+This module imports Opacus. :class:`~reticent.trainer.private_step.PrivateStep` plans a run and charges its cost.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["NoisyGradient", "Part", "PhysicalBatches"]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A physical batch: rows of whole units, and which unit each row is of."""
+    """A physical batch: rows of whole units, and the unit of each row."""
 
     batch: Batch
     targets: Targets
@@ -45,20 +45,20 @@ class Part:
 
     @property
     def num_units(self) -> int:
-        """Units with rows in it; none in the dummy of an empty sample."""
+        """Number of units with rows in it; 0 for the dummy batch of an empty sample."""
         return int(self.units[-1]) + 1 if self.batch.windows[0] >= 0 else 0
 
 
 @dataclass(frozen=True, slots=True)
 class PhysicalBatches:
-    """The physical batches of one step, and the ledger after them; its targets are units."""
+    """The physical batches of one step, and the ledger after the step; the targets of a private step are units."""
 
     parts: list[Part]
     ledger: Ledger
 
     @property
     def counts(self) -> tuple[int, int, int, int]:
-        """Units, tokens of documents, tokens with special ones, and cells with padding too."""
+        """Numbers of units, of document tokens, of tokens with special tokens, and of cells with padding."""
         batches = [part.batch for part in self.parts]
         return (
             sum(part.num_units for part in self.parts),
@@ -69,14 +69,14 @@ class PhysicalBatches:
 
 
 class NoisyGradient:
-    """Draws samples, clips and adds noise for one training; ``close`` leaves the model plain.
+    """Draws samples, clips and adds noise for one training; ``close`` removes all hooks from the model.
 
     Parameters
     ----------
-    model : in train mode, on its device, adapters in place
-    seed : int, secret, of samples and noise
-    rank, num_ranks : which process of how many; all have the same weights
-    autocast : around forward passes; clipping is exact in any precision with hooks only
+    model : in train mode, on its device, with its adapters
+    seed : int, the secret seed of samples and noise
+    rank, num_ranks : rank of this process and number of processes; all have the same weights
+    autocast : context of forward passes; in lower precision, clipping is exact with ``clipping="hooks"`` only
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class NoisyGradient:
         self._checked = False
 
     def wrap(self, optimizer: torch.optim.Optimizer) -> None:
-        """Clip and add noise for this optimizer, made of the model's trained weights after this object."""
+        """Clip and add noise for this optimizer, which must hold the trained weights of the hooked model."""
         wrapper = get_optimizer_class("flat", self.num_ranks > 1, self.config.clipping)
         self.optimizer = wrapper(
             optimizer,
@@ -122,7 +122,7 @@ class NoisyGradient:
         first: int,
         last: int,
     ) -> Iterator[PhysicalBatches]:
-        """Yield steps ``first`` to ``last`` (exclusive) of the run; one whose sample is empty has a dummy."""
+        """Yield steps ``first`` to ``last`` (exclusive) of the run; a step with an empty sample has a dummy batch."""
         share = {"rank": self.rank, "num_ranks": self.num_ranks}
         for step in range(first, last):
             sample = units.draw(self.plan.sample_rate, seed=self.seed, step=step, **share)
@@ -136,9 +136,9 @@ class NoisyGradient:
             yield PhysicalBatches(parts, copy.deepcopy(ledger))
 
     def add_gradients(self, parts: list[Part], step: int) -> list[torch.Tensor]:
-        """Leave the clipped, noisy mean in ``.grad``, the same in every process, for the optimizer to step by.
+        """Store the clipped, noisy mean in ``.grad``, the same in every process.
 
-        Returns the sum of the units' losses of each physical batch, on the device.
+        Returns the sum of the units' losses for each physical batch, on the device.
         """
         self._reseed(step)
         self.optimizer.zero_grad(set_to_none=True)
@@ -164,7 +164,7 @@ class NoisyGradient:
         return losses
 
     def close(self) -> None:
-        """Take all hooks off the model."""
+        """Remove all hooks from the model."""
         self.hooks.detach()
 
     def _losses(self, part: Part) -> torch.Tensor:
@@ -177,16 +177,16 @@ class NoisyGradient:
         return int(np.random.SeedSequence(self.seed, spawn_key=use).generate_state(1, np.uint64)[0])
 
     def _reseed(self, step: int) -> None:
-        """Noise of a step is a function of (seed, step): a resumed run adds the noise of an uninterrupted one."""
+        """Make the noise of a step a function of (seed, step), so a resumed run adds that of an uninterrupted one."""
         self._noise.manual_seed(self._seed_of(step, 1))
-        if self.device.type == "cpu":  # whose generator takes 32 bits of a seed, which can all be tried
+        if self.device.type == "cpu":  # its generator uses 32 bits of a seed, few enough to try them all
             words = np.random.SeedSequence(self.seed, spawn_key=(step, 3)).generate_state(624)
             state = self._noise.get_state()
             state[24 : 24 + 624 * 8] = torch.from_numpy(words.astype(np.uint64).view(np.uint8))
             self._noise.set_state(state)
 
     def _check_one_unit(self, part: Part) -> None:
-        """Compare the hooks' norms of one unit with a plain backward pass: a layer they miss would not be private."""
+        """Compare the hooks' gradient of one unit with a plain backward pass: a missed layer would not be private."""
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []), _quiet():
             self._losses(part).sum().backward()
         for name, weight in self.model.named_parameters():
@@ -210,7 +210,7 @@ class NoisyGradient:
 
 
 def _first_unit(part: Part) -> Part:
-    """The rows of the first unit of a part that has a target."""
+    """The rows of the first unit with a target."""
     has_target = (part.targets.labels != IGNORE_INDEX).any(axis=1)
     rows = np.flatnonzero(part.units == part.units[np.argmax(has_target)])
     batch = Batch(*(getattr(part.batch, field.name)[rows] for field in fields(Batch)))
@@ -220,7 +220,7 @@ def _first_unit(part: Part) -> Part:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Embeddings have no input that requires a gradient, of which torch warns at every backward pass."""
+    """Silence torch's warning, at every backward pass, that an embedding's input requires no gradient."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Full backward hook is firing")
         yield

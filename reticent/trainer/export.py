@@ -1,6 +1,6 @@
 """Model folders that may leave the building, by an allow-list of files.
 
-Protected tokens, spans, indexes and ledgers never stand in a model folder; :func:`export_model` makes sure of it.
+Protected tokens, spans, indexes and ledgers never belong in a model folder; :func:`export_model` leaves them behind.
 """
 
 from __future__ import annotations
@@ -64,12 +64,13 @@ def write_model(
     adapter: Adapter | None = None,
     guarantee: Guarantee | None = None,
 ) -> None:
-    """Save model, tokenizer and card into ``folder``, whole or not at all; files 0600 in a 0700 folder.
+    """Save model, tokenizer and card into ``folder`` atomically; files have mode 0600 in a 0700 folder.
 
-    A model with an ``adapter`` in it is saved merged, and the adapter beside it in ``adapter/``. The card of one that
-    was trained privately names its ``guarantee``.
+    A model with an ``adapter`` is saved merged, with the adapter beside it in ``adapter/``. The card of a privately
+    trained model names its ``guarantee``.
 
-    An old model there is kept as a backup until the new one is in its place: ``folder`` never holds half a model.
+    An old model in ``folder`` is kept as a backup until the new one is in place, so ``folder`` never holds half a
+    model.
     """
     from transformers.utils import logging
 
@@ -99,7 +100,7 @@ def write_model(
 
 
 def write_card(folder: Path, text: str, *, tags: Sequence[str] = (), **data: Any) -> None:
-    """Write the card of a model, ``tags`` and ``data``, which the hub reads, stand as YAML at its head."""
+    """Write the card of a model. The hub reads ``tags`` and ``data``, which stand in YAML at its head."""
     from huggingface_hub import ModelCard, ModelCardData  # type: ignore[attr-defined]
 
     about = ModelCardData(library_name="transformers", tags=["reticent", *tags], **data)
@@ -107,10 +108,10 @@ def write_card(folder: Path, text: str, *, tags: Sequence[str] = (), **data: Any
 
 
 def keep_allowed(folder: Path) -> None:
-    """Delete every file but those of `ALLOWED`, and take code, templates and paths out of the JSON.
+    """Delete every file but those of `ALLOWED`, and remove code, templates and paths from the JSON.
 
-    A base model may bring code (``auto_map``) or a template that is run as code (``chat_template.jinja``): neither was
-    looked at here, and whoever loads the checkpoint would take it for ours.
+    A base model may come with code (``auto_map``) or a template that is run as code (``chat_template.jinja``). Nothing
+    here has checked it, but a user who loads the checkpoint would trust it.
     """
     allowed = {path for pattern in ALLOWED for path in folder.glob(pattern)}
     for path in sorted(folder.rglob("*"), reverse=True):
@@ -137,14 +138,14 @@ def _meaning(recipe: Recipe, guarantee: Guarantee | None) -> str:
 
 def export_model(folder: Path | str, out: Path | str) -> list[str]:
     """Copy the files of `ALLOWED` from a model folder to ``out`` (new or empty), without code, templates and paths in
-    their JSON; returns the names of files left behind.
+    their JSON; returns the names of the files left behind.
 
-    Links are not followed: their targets may not belong to the model.
+    Links are not followed, because their targets may not belong to the model.
 
     Raises
     ------
     ArtifactError
-        The folder is no model folder, or ``out`` is a file or not empty.
+        The folder is not a model folder, or ``out`` is a file or not empty.
     """
     folder, out = Path(folder), Path(out)
     found = {path for pattern in ALLOWED for path in folder.glob(pattern) if path.is_file() and not path.is_symlink()}

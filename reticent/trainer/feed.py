@@ -1,9 +1,9 @@
-"""From window numbers to tensors on the device: prepared by one thread while the model works.
+"""From window numbers to tensors on the device, prepared by one thread while the model computes.
 
-The plan of an epoch is a list of steps, a step a list of micro-batches, a micro-batch an array of window numbers. It is
-a function of (seed, epoch): every process makes the same plan and takes its own micro-batches of each step.
+The plan of an epoch is a list of steps, a step is a list of micro-batches, and a micro-batch is an array of window
+numbers. The plan is a function of (seed, epoch): every process makes the same plan and takes its own micro-batches.
 
-Shapes: B rows a micro-batch, T tokens a row, N cells that predict a target.
+Shapes: B rows of a micro-batch, T tokens of a row, N cells that predict a target.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ __all__ = ["MicroBatch", "MicroBatches", "Part", "iter_steps", "micro_batch", "o
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """The inputs of one forward pass, on the device once :func:`on_device` put them there.
+    """The inputs of one forward pass; :func:`on_device` moves them to the device.
 
     Attributes
     ----------
     input_ids : int64 tensor, shape (B, T)
-    attention : bool tensor, shape (B, T), not padding; None where nothing looks at the padding
-    positions, segments : int64 and int32 tensors, shape (B, T), of packed rows; None elsewhere
-        A token's place in its window, and the number of its window in the row, -1 for padding.
+    attention : bool tensor, shape (B, T), False for padding; None if no token attends to padding
+    positions, segments : int64 and int32 tensors, shape (B, T); None unless rows are packed
+        A token's position in its window, and the number of its window in the row, -1 for padding.
     at : int64 tensor, shape (N,)
         Cells of the flattened batch whose output predicts a target, ascending.
     labels : int64 tensor, shape (N,)
-    windows : int64 array, shape (B,), of packed rows longer
-        Numbers of the windows, on the host.
+    windows : int64 array, shape (number of windows,)
+        Numbers of the windows, on the host: one for each row, or several if rows are packed.
     seed : int
-        Of everything drawn while this micro-batch goes through the model (dropout).
+        Seed of everything that is drawn while the model processes this micro-batch (dropout).
     """
 
     input_ids: torch.Tensor
@@ -66,7 +66,7 @@ class MicroBatch:
 
 @dataclass(slots=True)
 class MicroBatches:
-    """The micro-batches of this process for one step, and the ledger after them."""
+    """The micro-batches of this process for one step, and the ledger after the step."""
 
     micro_batches: list[MicroBatch]
     num_targets: int
@@ -78,11 +78,11 @@ class MicroBatches:
 
     @property
     def counts(self) -> tuple[int, int, int, int]:
-        """Targets, tokens of documents, tokens with special ones, and cells with padding too."""
+        """Numbers of targets, of document tokens, of tokens with special tokens, and of cells with padding."""
         return self.num_targets, self.num_tokens, self.num_filled, self.num_cells
 
     def wait(self) -> list[MicroBatch]:
-        """Make the device wait, and not the host, until the micro-batches have arrived."""
+        """Return the micro-batches; the device, not the host, waits until they have arrived."""
         if self.ready is not None:
             stream = torch.cuda.current_stream()
             stream.wait_event(self.ready)
@@ -93,16 +93,16 @@ class MicroBatches:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A micro-batch to be: window numbers, and where in the training it stands: (seed, epoch, place in the epoch)."""
+    """A planned micro-batch: window numbers, and its position in the training: (seed, epoch, place in the epoch)."""
 
     windows: np.ndarray
     counters: tuple[int, int, int]
-    #: Of packed windows: the row each goes to, ascending.
+    #: The row of each window, ascending, if windows are packed.
     rows: np.ndarray | None = None
 
     @property
     def seed(self) -> int:
-        """The same in whichever process, run or resumed run the micro-batch goes through the model."""
+        """Seed of dropout; it is the same in every process, run and resumed run."""
         seed, *others = self.counters
         return int(np.random.SeedSequence([seed & (2**64 - 1), *others]).generate_state(1, np.uint64)[0])
 
@@ -110,8 +110,9 @@ class Part:
 def plan_steps(windows: Windows, config: TrainConfig, world: World, epoch: int) -> list[list[Part]]:
     """Return this process's micro-batches of every step of an epoch.
 
-    A step takes ``gradient_accumulation_steps * world.size`` batches of the epoch's order and deals them in turn, so
-    two processes take the steps that one takes with twice the accumulation. The last step may have none for some.
+    A step takes ``gradient_accumulation_steps * world.size`` batches in the order of the epoch and distributes them in
+    turn. So two processes take the same steps as one process with twice the accumulation. In the last step some
+    processes may have no micro-batch.
     """
     drawn = {"seed": config.seed, "epoch": epoch}
     batches: list[tuple[np.ndarray, np.ndarray | None]]
@@ -133,11 +134,11 @@ def iter_steps(
     causal: bool,
     device: torch.device,
 ) -> Iterator[MicroBatches]:
-    """Yield the steps of a plan, their tensors on the device; meant for a thread of its own.
+    """Yield the steps of a plan with their tensors on the device; to be run in a thread of its own.
 
-    ``ledger`` counts targets as they are made; each step carries a copy of it as of that step, since batches that were
-    made ahead are not trained on yet. A process without a micro-batch in a step gets one without targets: it takes part
-    in every sum.
+    ``ledger`` counts targets as they are made. Each step carries a copy of it as of that step, because batches prepared
+    ahead are not trained on yet. A process without a micro-batch in a step gets one without targets, because it must
+    take part in every sum.
     """
     stream = torch.cuda.Stream(device) if device.type == "cuda" else None
     for parts in plan:
@@ -166,8 +167,8 @@ def iter_steps(
 
 
 def micro_batch(batch: Batch, targets: Targets, causal: bool, *, seed: int = 0) -> MicroBatch:
-    """Return a batch as host tensors. In a causal model position t predicts the token at t + 1, and padding on the
-    right is never looked at.
+    """Return a batch as host tensors. In a causal model position t predicts the token at t + 1, and no token attends to
+    the padding on the right.
     """
     labels = _labels(targets, causal)
     at = np.flatnonzero(labels != IGNORE_INDEX)
@@ -204,7 +205,7 @@ def _packed(batch: Batch, targets: Targets, causal: bool, part: Part, windows: W
 
 
 def _labels(targets: Targets, causal: bool) -> np.ndarray:
-    """Labels (B, T) where their prediction is made."""
+    """Labels (B, T), each at the position that predicts it."""
     if not causal:
         return targets.labels
     return np.concatenate([targets.labels[:, 1:], np.full_like(targets.labels[:, :1], IGNORE_INDEX)], axis=1)

@@ -1,6 +1,6 @@
-"""Stand-ins for a foundation model: a tokenizer trained on public text, and a small BERT or GPT-2 with random weights.
+"""Small replacements for a foundation model: a tokenizer trained on public text, and a random BERT or GPT-2.
 
-No vocabulary is ever trained on private text: words of individuals would stand in ``tokenizer.json``.
+No vocabulary is ever trained on private text, because individuals' words would then stand in ``tokenizer.json``.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 __all__ = ["new_model", "train_tokenizer"]
 
 BERT_SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-#: Characters a WordPiece vocabulary holds, at the start of a word and inside, whether or not the public text shows
-#: them; words with others become [UNK], which no model can be asked for.
+#: Characters of every WordPiece vocabulary, at the start of a word and inside, whether the public text has them or not.
+#: Words with other characters become [UNK], which no model can predict as a word.
 ALPHABET = [chr(code) for code in (*range(0x21, 0x7F), *range(0xC0, 0x100), 0x152, 0x153)]
-#: Characters that BERT makes words of their own, so that they never stand inside of one.
+#: Characters that BERT splits off as single words, so they never stand inside a word.
 PUNCTUATION = frozenset(string.punctuation)
-#: Marks the beginning of a word while a vocabulary is learned; BERT's normaliser leaves no such character in a text.
+#: Marks the beginning of a word while a vocabulary is learned; BERT's normaliser removes this character from texts.
 WORD_START = "\ue000"
 
 
 def train_tokenizer(
     texts: Iterable[list[str]], kind: Literal["wordpiece", "bytelevel"] = "wordpiece", vocab_size: int = 4000
 ) -> str:
-    """Train a tokenizer on batches of public text; returns its ``tokenizer.json``.
+    """Train a tokenizer on batches of public text; returns the text of its ``tokenizer.json``.
 
-    "wordpiece" is BERT's cased variant, "bytelevel" GPT-2's byte-level BPE.
+    "wordpiece" is BERT's cased variant, "bytelevel" is GPT-2's byte-level BPE.
     """
     if kind == "wordpiece":
         tokenizer = Tokenizer(models.WordPiece(_wordpieces(texts, vocab_size), unk_token="[UNK]"))
@@ -63,10 +63,10 @@ def train_tokenizer(
 
 
 def _wordpieces(texts: Iterable[list[str]], vocab_size: int) -> dict[str, int]:
-    """A WordPiece vocabulary that another run repeats: specials, the alphabet, then pieces as BPE merges them.
+    """A reproducible WordPiece vocabulary: special tokens, the alphabet, then pieces in the order of BPE merges.
 
-    The library's own WordPiece trainer numbers the pieces inside of words in the order of a hash table, and breaks ties
-    by those numbers. Plain BPE does not; a mark before each word tells its first piece from those inside.
+    The library's own WordPiece trainer numbers the pieces inside words in the order of a hash table, and breaks ties by
+    these numbers. Plain BPE does not. A mark before each word distinguishes its first piece from the others.
     """
     learner = Tokenizer(models.BPE())
     learner.normalizer = normalizers.BertNormalizer(lowercase=False)
@@ -76,7 +76,7 @@ def _wordpieces(texts: Iterable[list[str]], vocab_size: int) -> dict[str, int]:
             pre_tokenizers.Metaspace(replacement=WORD_START, prepend_scheme="always", split=False),
         ]
     )
-    # The mark, and letters that were merged with it, are no pieces: as many more are learned.
+    # The mark, and letters merged with it, do not become pieces, so as many more are learned.
     trainer = trainers.BpeTrainer(vocab_size=vocab_size + 2 * len(ALPHABET), show_progress=False)
     learner.train_from_iterator(texts, trainer)
     numbers = learner.get_vocab()
@@ -104,8 +104,8 @@ def new_model(
 ) -> PreTrainedModel:
     """Return a small model with random weights, tied embeddings and no dropout.
 
-    Positions start as sinusoids, so that "the word before" is one direction for all positions at once; from random
-    ones a small BERT attends to nothing for thousands of steps.
+    Position embeddings start as sinusoids, so that "the word before" is the same direction at all positions. With
+    random ones the attention of a small BERT stays uniform for thousands of steps.
     """
     from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
 
@@ -124,7 +124,7 @@ def new_model(
                 hidden_dropout_prob=0.0,
                 attention_probs_dropout_prob=0.0,
                 pad_token_id=tokenizer.pad_token_id,
-                # BERT's 0.02 suits 768 dimensions; in a small model it leaves attention uniform for thousands of steps.
+                # BERT's 0.02 is for 768 dimensions; in a small model it keeps attention uniform for thousands of steps.
                 initializer_range=(2 * hidden_size) ** -0.5,
             )
             bert._attn_implementation = "sdpa"

@@ -1,8 +1,8 @@
 """The one place where protection becomes an ignored label, and the ledger that proves it.
 
-Ready-made collators rebuild labels from the input and would switch the protection off without a word; so labels are
-made here, and every batch is checked before it reaches a model: the number of protected tokens among the targets is
-0. Needs no torch: `reticent train --verify` makes the same labels again without a model.
+Existing collators rebuild labels from the input, which would switch the protection off silently. So labels are made
+here, and every batch is checked before it reaches a model: the number of protected tokens among the targets must be 0.
+This module needs no torch, so `reticent train --verify` makes the same labels again without a model.
 """
 
 from __future__ import annotations
@@ -43,15 +43,16 @@ CONTEXT_COUNTS = ("replaced", "filled", "coincidences", "read")
 
 @dataclass(slots=True)
 class Ledger:
-    """Counts over every batch a run has seen (tokens; an epoch counts anew).
+    """Counts of tokens over all batches of a run; every epoch counts its tokens again.
 
-    eligible: tokens that could be a target; protected: tokens that must not; targets: tokens that were one;
-    violations: protected tokens that were. The run stops at the first. ``epochs`` holds the same four for each epoch,
-    the digest of its targets (`hash_targets`), and the fingerprint of its protection.
+    eligible: tokens that may be targets; protected: tokens that must not be; targets: tokens that were; violations:
+    protected tokens that were. The run stops at the first violation. ``epochs`` holds the same four counts for each
+    epoch, the digest of its targets (`hash_targets`), and the fingerprint of its protection.
 
-    Of a recipe that replaces indirect identifiers in the context also words: replaced; filled, for want of a public
-    word of as many tokens; coincidences, public words that happen to identify; read: identifying words that stand in
-    an input. The run stops at the first of these too. An epoch then has the digest of its public words, ``inputs``.
+    If a recipe replaces indirect identifiers in the context, four counts of words follow. replaced: words with a
+    replacement; filled: words without a public word of as many tokens; coincidences: public words that happen to
+    identify; read: identifying words in an input. The run stops at the first word that is read, too. An epoch then also
+    has the digest of its public words, ``inputs``.
     """
 
     eligible: int = 0
@@ -69,13 +70,13 @@ class Ledger:
         return {name: getattr(self, name) for name in (COUNTS + CONTEXT_COUNTS if self.replaced else COUNTS)}
 
     def state(self) -> dict[str, Any]:
-        """Return everything as it stands in JSON, for `from_states`."""
+        """Return the whole ledger as JSON values, for `from_states`."""
         rows = [{"epoch": epoch, **_written(row)} for epoch, row in sorted(self.epochs.items())]
         return {**self.to_dict(), "epochs": rows}
 
     @classmethod
     def from_states(cls, *states: Mapping[str, Any]) -> Ledger:
-        """Return the sum of ledgers as `state` gave them: one, where a run goes on."""
+        """Return the sum of ledgers in the form of `state`; a resumed run has one."""
         ledger = cls()
         for state in states:
             for row in state["epochs"]:
@@ -107,7 +108,7 @@ class Ledger:
         return total
 
     def begin_epoch(self, epoch: int, protection: str) -> None:
-        """Keep the fingerprint of an epoch's protection (`fingerprint_protection`)."""
+        """Store the fingerprint of an epoch's protection (`fingerprint_protection`)."""
         self._row(epoch)["protection"] = protection
 
     def check(
@@ -176,21 +177,21 @@ def make_targets(
     """Return inputs and labels of a batch for a recipe, checked and counted.
 
     CLM ([@boutet2025] §4.3): the input is unchanged; every token of the document is a target unless it is protected.
-    MLM ([@boutet2025] §5.5): ``mask_share`` of the eligible words are drawn afresh each epoch, all their tokens are the
-    targets, and the mask token stands in their place (or another, by ``recipe.mask_split``).
+    MLM ([@boutet2025] §5.5): ``mask_share`` of the eligible words are drawn anew in each epoch. All their tokens are
+    targets and are replaced by the mask token (or as ``recipe.mask_split`` says).
 
     Parameters
     ----------
     random_ids : int64 array, optional
-        The pool that random tokens are drawn from, where the recipe has some: see `replacement_ids`.
+        The pool of random replacements from `replacement_ids`, if the recipe has any.
     context : BatchContext, optional
-        Puts public words in the place of indirect identifiers first, where the recipe replaces them.
+        Replaces indirect identifiers by public words first, if the recipe does so.
 
     Raises
     ------
     TrainingError
-        A protected token is a target, MLM is asked of a tokenizer without a mask token, or a recipe replaces indirect
-        identifiers and nothing is given to do so, or one is read all the same.
+        A protected token is a target, the recipe is MLM and the tokenizer has no mask token, or the recipe replaces
+        indirect identifiers and ``context`` is missing or leaves one in the input.
     """
     if recipe.replaces_indirect:
         if context is None:
@@ -237,9 +238,9 @@ def draw_targets(
 
 @dataclass(frozen=True, slots=True)
 class ProtectedStore:
-    """Tokens as a recipe trains on them: the goldfish's drops are flagged too.
+    """The tokens that a recipe trains on, with the tokens that its goldfish loss drops flagged too.
 
-    ``random_ids`` goes to `make_targets`; ``fingerprint`` is that of the protection before the drops.
+    ``random_ids`` is an argument of `make_targets`; ``fingerprint`` is that of the protection before the drops.
     """
 
     store: TokenStore
@@ -253,9 +254,9 @@ def protect_store(store: TokenStore, recipe: Recipe, special: SpecialIds, vocab_
     Raises
     ------
     ArtifactError
-        The store holds values that no writer puts there.
+        The store contains invalid values.
     TrainingError
-        The recipe protects something and no token is flagged with it; or `replacement_ids` finds none.
+        The recipe protects a flag that no token has, or `replacement_ids` finds no id.
     """
     store.check()
     wanted = recipe.protected_flags & ~DROPPED
@@ -268,9 +269,9 @@ def protect_store(store: TokenStore, recipe: Recipe, special: SpecialIds, vocab_
 
 
 def with_drops(store: TokenStore, recipe: Recipe) -> TokenStore:
-    """Return the store with the tokens flagged that the recipe's goldfish loss drops; itself where it has none.
+    """Return the store with a flag on the tokens that the recipe's goldfish loss drops; the store itself without one.
 
-    The hash is over the document, not the window: where a window begins changes nothing.
+    The hash reads the document, not the window, so the cut into windows changes nothing.
     """
     if recipe.goldfish_k is None:
         return store
@@ -279,11 +280,11 @@ def with_drops(store: TokenStore, recipe: Recipe) -> TokenStore:
 
 
 def replacement_ids(store: TokenStore, recipe: Recipe, special: SpecialIds, vocab_size: int) -> np.ndarray | None:
-    """Return the ids that random tokens are drawn from, ascending int64, or None where the recipe replaces none.
+    """Return the ids that random tokens are drawn from, ascending int64, or None if the recipe has no random tokens.
 
-    All of the vocabulary, as in BERT, less the special tokens and every id that stands in a protected token of the
-    store: no piece of an identifier is ever put where it did not stand. Ids come from the vocabulary and not from the
-    corpus, so the noise says nothing about the documents.
+    The pool is the vocabulary, as in BERT, without the special tokens and every id of a protected token of the store.
+    So no part of an identifier is ever inserted at another position. The ids come from the vocabulary and not from the
+    corpus, so the replacements reveal nothing about the documents.
 
     Raises
     ------
@@ -308,6 +309,6 @@ def fingerprint_protection(store: TokenStore, recipe: Recipe) -> str:
     """
     digest = hashlib.sha256(f"reticent.protection/1 {recipe.protected_flags}".encode())
     for name in ("doc_offsets", "input_ids", "word_ids", "flags"):
-        # Another k is nothing to a recipe that protects nothing.
+        # Masked flags: the fingerprint of a recipe that protects nothing does not depend on k.
         store.hash_column(digest, name, bits=recipe.protected_flags)
     return digest.hexdigest()

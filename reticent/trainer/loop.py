@@ -1,11 +1,11 @@
 """The training loop, plain or private, in one process or several: read `train` from top to bottom.
 
-The loop knows nothing of how a gradient comes about: that is the :class:`~reticent.trainer.step.Step`'s. For every kind
-of step: on the CPU two runs give the same bits, and a run that was stopped and resumed gives those of one that was
-not, because everything that is drawn is a function of (seed, epoch, step).
+The loop does not depend on how gradients are computed; a :class:`~reticent.trainer.step.Step` does that. For every kind
+of step, two runs on the CPU give the same bits, and so does a run that was stopped and resumed, because all random
+draws are functions of (seed, epoch, step).
 
-On CUDA nothing waits for the device but the reading of losses, once in ``logging_steps`` steps: a step whose gradient
-is not finite is left out on the device itself, with all after it, and found when the losses are read.
+On CUDA the host waits for the device only when it reads losses, once in ``logging_steps`` steps. If a gradient is not
+finite, the device itself skips this step and all later ones, and the host finds out when it reads the losses.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ __all__ = ["TrainResult", "train"]
 
 @dataclass(frozen=True, slots=True)
 class TrainResult:
-    """The results of a training: checkpoint folders by epoch, the ledger, its mean loss per epoch, and the share of
-    each epoch's time in which the loop waited for data; of DP-SGD its guarantee.
+    """The results of a training: checkpoint folders by epoch, the ledger, the mean loss of each epoch in nats, the
+    share of each epoch's time in which the loop waited for data, and the guarantee of DP-SGD.
     """
 
     checkpoints: dict[int, Path]
@@ -85,37 +85,37 @@ def train(
     """Fine-tune ``model`` in place with a recipe; checkpoints go to ``out/epoch-NNNN``, plain ``save_pretrained``
     folders.
 
-    A training that was stopped (SIGTERM, Ctrl-C: it finishes its step, saves its state and ends as the signal would
-    have ended it) or killed goes on from its last state when it is called again. Under torchrun every process calls
-    it with the same arguments; ``batch_size`` windows go to each, and only the first writes.
+    On SIGTERM or Ctrl-C a training finishes its step, saves its state and ends as the signal would have ended it.
+    After a stop or a kill, the same call continues from the last saved state. Under torchrun every process calls it
+    with the same arguments; each process gets ``batch_size`` windows, and only the first writes.
 
     Parameters
     ----------
     store : TokenStore
         Protected tokens of the members (of the pseudonymised text for ``mlma`` and ``clma``).
     tokenizer : path, hub name or ``tokenizer.json`` text
-        The model's own; saved beside it.
+        The model's own tokenizer; it is saved beside the model.
     progress : callable, optional
-        Gets a dict (step, num_steps, epoch, loss) after each step; on CUDA the loss is the last one that was read.
+        Called with a dict (step, num_steps, epoch, loss) after each step; on CUDA the loss is the last one read.
     epoch_store : callable, optional
-        Gives the tokens of each epoch where they change, always the same for the same epoch. The learning rate falls
-        to 0 over as many steps as there would be if all later epochs were as long as the one at hand.
+        Returns the tokens of an epoch, if they change with the epoch; it must be deterministic. The learning rate falls
+        to 0 as if all later epochs were as long as the current one.
     privacy : PrivacyConfig, optional
-        Makes it DP-SGD, and ``ledger.json`` has its epsilon and unit. Epochs are then 1 / sample rate steps of
-        Poisson samples, and a loss is a mean over the units drawn.
+        Train by DP-SGD; ``ledger.json`` then has epsilon and its unit. An epoch is 1 / sample rate steps of Poisson
+        samples, and a loss is a mean over the units drawn.
     resume : bool
-        False begins anew, whatever state is there.
+        False starts again, whether there is a saved state or not.
     world : World, optional
-        The processes that take part; by default those that torchrun started.
+        The processes that take part; default: those that torchrun started.
     context : ContextWords, optional
         Public words, which a recipe with ``context_indirect`` puts where indirect identifiers stood.
 
     Raises
     ------
     TrainingError
-        The tokens do not fit the model, none of them has a flag the recipe protects, nothing is eligible as a target, a
-        protected token is a target, a word that identifies is read though the recipe replaces it, or the loss or its
-        gradient is not finite. Checkpoints written before stay.
+        The tokens do not fit the model, no token has a flag that the recipe protects, no token is eligible as a target,
+        a protected token is a target, the model reads an identifying word that the recipe replaces, or the loss or its
+        gradient is not finite. Earlier checkpoints are kept.
     ArtifactError
         ``out`` holds the state of another training.
     PolicyError
@@ -192,13 +192,13 @@ def train(
 
 @dataclass(slots=True)
 class _Run:
-    """Everything that changes while a training runs, or makes it change."""
+    """The mutable state of a running training, and the objects that change it."""
 
     model: PreTrainedModel
     optimizer: torch.optim.Optimizer
     step: Step
     state: State
-    #: Of the steps that were taken; those prepared ahead have ledgers of their own.
+    #: The ledger of the steps taken so far; steps prepared ahead have ledgers of their own.
     ledger: Ledger
     config: TrainConfig
     out: Path
@@ -210,7 +210,7 @@ class _Run:
     clock: Clock
 
     def save(self) -> None:
-        """Save the state that a stopped run goes on from. Every process calls it: ledgers are summed."""
+        """Save the state for a resumed run. Every process must call it, because ledgers are summed."""
         self.reader.read()
         self.state.ledger = self.ledger.summed(self.world.sum)
         self.state.sizes = self.metrics.sizes()
@@ -222,7 +222,7 @@ class _Run:
 def _take_steps(
     run: _Run, windows: Windows, make: MakeTargets, progress: Callable[[dict[str, Any]], None] | None
 ) -> None:
-    """Take the steps of the epoch that lie ahead."""
+    """Take the remaining steps of the epoch."""
     state, step, optimizer, reader, config = run.state, run.step, run.optimizer, run.reader, run.config
     plan = step.plan_epoch(windows, make, copy.deepcopy(run.ledger), state)
     schedule = make_schedule(optimizer, config, state.step, plan.num_steps)
@@ -262,7 +262,7 @@ def _take_steps(
 
 
 def _end_epoch(run: _Run, recipe: Recipe, tokenizer: PreTrainedTokenizerFast, adapter: Adapter | None) -> None:
-    """Log the epoch, and write its checkpoint where one is kept."""
+    """Log the epoch, and write its checkpoint if one is kept."""
     state, config = run.state, run.config
     if state.step == state.first_step:
         raise TrainingError(f"recipe {recipe.name}: no token of the corpus is eligible as a target")
@@ -286,7 +286,7 @@ def _choose_step(
     recipe: Recipe, config: TrainConfig, privacy: PrivacyConfig | None, world: World, device: torch.device, *,
     changes: bool,
 ) -> Step:  # fmt: skip
-    """The kind of step that is asked for; ``changes``: the text changes with the epoch."""
+    """The kind of step for this recipe; ``changes`` says that the text changes with the epoch."""
     if privacy is None:
         if recipe.private:
             raise PolicyError(f"recipe {recipe.name}: DP-SGD needs its settings; give [train.dp]")
@@ -297,7 +297,7 @@ def _choose_step(
 
 
 def _adapt(model: PreTrainedModel, recipe: Recipe, config: TrainConfig) -> Adapter | None:
-    """Choose which weights are trained, and check that the model can be packed where that is asked for."""
+    """Choose the weights that are trained, and check that the model supports packing if it is configured."""
     adapter = add_adapter(model, config.lora, seed=config.seed) if config.lora else None
     if recipe.freeze_embeddings:
         freeze_embeddings(model)
@@ -307,7 +307,7 @@ def _adapt(model: PreTrainedModel, recipe: Recipe, config: TrainConfig) -> Adapt
 
 
 def _cut(protected: ProtectedStore, special: SpecialIds, config: TrainConfig, device: torch.device) -> Windows:
-    # Rows are padded to a multiple that the matrix units of the device take whole.
+    # Rows are padded to a multiple that suits the matrix units of the device.
     multiple = 64 if device.type == "cuda" else 8
     return cut_windows(protected.store, config.window_length, special, pad_to_multiple_of=multiple)
 

@@ -1,7 +1,7 @@
-"""LoRA through peft: low-rank adapters are trained, the base stays as it is, a checkpoint holds both merged.
+"""LoRA through peft: low-rank adapters are trained, the base model is frozen, and a checkpoint holds both merged.
 
-The adapters are put into the model that is given, so the loop calls it as any other. Embeddings are never adapted:
-input and output share them, and a merged checkpoint would have to part them.
+The adapters are inserted into the given model, so the loop treats it as any other. Embeddings are never adapted: input
+and output share them, and a merged checkpoint would have to separate them.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ class Adapter:
         return copy.deepcopy(self._wrapped).merge_and_unload()
 
     def save(self, folder: Path) -> None:
-        """Write the adapters alone, as peft reads them, without the place of the base model on this machine."""
+        """Write the adapters alone, in peft's format, without the path of the base model on this machine."""
         self._wrapped.save_pretrained(folder, save_embedding_layers=False)
         (folder / "README.md").unlink(missing_ok=True)
         path = folder / "adapter_config.json"
         about = read_json(path)
         about["base_model_name_or_path"] = None
-        if isinstance(about["target_modules"], list):  # of a set, whose order changes with the hash seed of the process
+        if isinstance(about["target_modules"], list):  # peft writes a set in the order of its hashes
             about["target_modules"].sort()
         path.write_text(json.dumps(about, indent=1, sort_keys=True), encoding="utf-8")
 
     def merge(self) -> None:
-        """Put the adapters into the weights of the model itself, which is then as it was given, and trained."""
+        """Merge the adapters into the weights of the model itself, which has its original layers again."""
         model = self._wrapped.merge_and_unload()
         for name, weight in model.named_parameters():
             weight.requires_grad_(name in self._trained_before)
 
 
 def add_adapter(model: PreTrainedModel, settings: LoraSettings, *, seed: int) -> Adapter:
-    """Put adapters into ``model``; from then on they alone are trained.
+    """Insert adapters into ``model`` and freeze all other weights.
 
     Raises
     ------

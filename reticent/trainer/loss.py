@@ -1,6 +1,6 @@
-"""The loss: the sum of the cross entropy over targets, with logits made at no other cell.
+"""The loss: the sum of the cross entropy over targets, with logits computed at these cells alone.
 
-Shapes: B rows a micro-batch, T tokens a row, N cells that predict a target.
+Shapes: B rows of a micro-batch, T tokens of a row, N cells that predict a target.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ __all__ = ["TargetLoss", "target_loss"]
 
 
 class TargetLoss(torch.nn.Module):
-    """A model as the sum of its cross entropy over the targets of a micro-batch (a float32 scalar).
+    """A model whose output is the sum of the cross entropy over the targets of a micro-batch (a float32 scalar).
 
-    Logits are made at the cells that predict a target and nowhere else, so a protected token has no gradient.
+    Logits are computed only at the cells that predict a target, so a protected token has no gradient.
     """
 
     def __init__(self, model: PreTrainedModel, *, causal: bool):

@@ -1,8 +1,8 @@
-"""Metrics of a training while it runs, private: numbers of the model, and apart from them times.
+"""Private metrics of a running training: numbers of the model, and, in a file of their own, times.
 
-``metrics.jsonl`` holds the numbers that another run of the same seed repeats: a line each ``logging_steps`` steps
-and one an epoch. ``timings.jsonl`` holds the others: seconds, and the share of them in which the loop waited for data.
-A resumed run cuts both back to where its state was saved.
+``metrics.jsonl`` holds the numbers that another run with the same seed repeats: a line every ``logging_steps`` steps
+and one for each epoch. ``timings.jsonl`` holds the others: seconds, and the share of them in which the loop waited for
+data. A resumed run truncates both files to their length when its state was saved.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ FILES = ("metrics.jsonl", "timings.jsonl")
 
 
 class Metrics:
-    """Appends lines to both files, and scalars to TensorBoard where it is asked for."""
+    """Appends lines to both files, and scalars to TensorBoard if configured."""
 
     def __init__(self, files: dict[str, Any], board: Any = None):
         self._files, self._board = files, board
 
     def log(self, values: dict[str, Any], file: str = "metrics.jsonl") -> None:
-        """Write one line; ``step`` in it is TensorBoard's step."""
+        """Write one line; its ``step`` is TensorBoard's step."""
         if file in self._files:
             self._files[file].write(json.dumps(values) + "\n")
             self._files[file].flush()
@@ -47,13 +47,13 @@ class Metrics:
                     self._board.add_scalar(f"{kind}/{name}", value, values["step"])
 
     def sizes(self) -> dict[str, int]:
-        """Bytes of each file: where a resumed run goes on."""
+        """The length of each file in bytes; a resumed run truncates to it."""
         return {name: file.tell() for name, file in self._files.items()}
 
 
 @contextmanager
 def open_metrics(out: Path, state: State, report_to: tuple[str, ...], *, write: bool) -> Iterator[Metrics]:
-    """Open the files of ``out``, cut back to their length when the state was saved; with ``write`` False nothing."""
+    """Open the files of ``out``, truncated to their length when the state was saved; no files if ``write`` is False."""
     files: dict[str, Any] = {}
     board = None
     try:
@@ -75,10 +75,10 @@ def open_metrics(out: Path, state: State, report_to: tuple[str, ...], *, write: 
 
 
 class LossReader:
-    """Keeps the losses and gradient norms of steps on the device until they are read, all at once, and checked.
+    """Keeps the losses and gradient norms of steps on the device until they are read and checked, all at once.
 
-    On CUDA ``found_inf`` makes the optimizer leave out a step whose gradient is not finite, and every step after it,
-    without asking the host: the weights are good when the error is raised.
+    On CUDA ``found_inf`` makes the optimizer skip a step whose gradient is not finite, and every later step, without a
+    wait for the host. So the weights are still good when the error is raised.
     """
 
     def __init__(self, state: State, metrics: Metrics, world: World, logging_steps: int, out: Path):
@@ -90,14 +90,14 @@ class LossReader:
         self._pending: list[tuple[int, float, list[torch.Tensor], torch.Tensor, float]] = []
 
     def add(self, num_targets: float, losses: list[torch.Tensor], norm: torch.Tensor, rate: float) -> None:
-        """Take the losses of a step's micro-batches (sums) and its gradient's norm, before the step is taken."""
+        """Add the losses (sums) of a step's micro-batches and the norm of its gradient, before the step is taken."""
         self._pending.append((self.state.step + 1, num_targets, losses, norm, rate))
         if norm.device.type != "cpu":
             bad = (~torch.isfinite(norm)).float()
             self.found_inf = bad if self.found_inf is None else torch.maximum(self.found_inf, bad)
 
     def read(self) -> None:
-        """Add the pending losses to the state, log them, and raise `TrainingError` at a value that is not finite."""
+        """Add the pending losses to the state and log them; `TrainingError` if a value is not finite."""
         if not self._pending:
             return
         pending, self._pending = self._pending, []
@@ -106,7 +106,7 @@ class LossReader:
         read = [(math.fsum(next(values) for _ in losses), next(values)) for _, _, losses, _, _ in pending]
         sums = self.world.sum(*(loss for loss, _ in read))
         for (step, num_targets, _, _, rate), loss, (_, norm) in zip(pending, sums, read, strict=True):
-            for what, value in (("loss", loss), ("gradient", norm)):  # a finite loss can have a gradient that is not
+            for what, value in (("loss", loss), ("gradient", norm)):  # a finite loss can have an infinite gradient
                 if not math.isfinite(value):
                     raise TrainingError(
                         f"the {what} is not finite in epoch {self.state.epoch}, step {step}; lower the learning rate"
@@ -126,9 +126,9 @@ class LossReader:
 
 
 class Clock:
-    """How long an epoch takes, and how much of that the loop waits for data: no less than the device waits.
+    """Measures the time of an epoch, and the part in which the loop waits for data (the device waits no longer).
 
-    With SOURCE_DATE_EPOCH, by which a build is reproduced byte for byte, every time is 0.
+    If SOURCE_DATE_EPOCH is set, for builds that are reproduced byte for byte, every time is 0.
     """
 
     def __init__(self) -> None:
@@ -137,7 +137,7 @@ class Clock:
         self._waited = 0.0
 
     def lap(self) -> float:
-        """Seconds since this was asked last."""
+        """Seconds since the last call."""
         before, self._lap = self._lap, self._now()
         return self._lap - before
 
@@ -145,7 +145,7 @@ class Clock:
         self._epoch, self._waited = self._now(), 0.0
 
     def watch(self, items: Iterable[T]) -> Iterator[T]:
-        """Yield ``items`` and count the time until each is there; planning the epoch before the first counts too."""
+        """Yield ``items`` and add up the waiting times; the planning of the epoch before the first item counts too."""
         since = self._epoch
         for item in items:
             self._waited += self._now() - since

@@ -1,7 +1,7 @@
 """Models and tokenizers, by local folder or hub name: always safetensors, never code from the hub.
 
-Also the one way a model is asked for logits: at chosen positions only, so that a vocabulary of 50,000 is never spread
-over tokens that are not read.
+This module is also the only place that computes logits. It does so at chosen positions only, so no logits over a
+vocabulary of 50,000 entries are made for tokens that are not read.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ __all__ = [
 def load_model(name_or_path: str | Path, objective: str) -> PreTrainedModel:
     """Load a masked ("mlm") or causal ("clm") language model in float32.
 
-    A folder that holds a ``.gguf`` file and no safetensors is read from that file. Weights the checkpoint lacks (the
-    head of an encoder) are the same random ones each time: the base that is trained is the base that is attacked.
+    If a folder has a ``.gguf`` file and no safetensors, that file is read. Weights that the checkpoint lacks (the head
+    of an encoder) are the same random ones each time, so training and audit use the same base model.
 
     Raises
     ------
     ArtifactError
-        There is no such model here (with the hub offline, which is the default), or it cannot do the objective.
+        There is no such model (the hub is offline by default), or it does not support the objective.
     """
     from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING
@@ -69,7 +69,7 @@ def load_model(name_or_path: str | Path, objective: str) -> PreTrainedModel:
             model = auto.from_pretrained(str(name_or_path), trust_remote_code=False, **options)
     except MemoryError:
         raise
-    except Exception as error:  # a config that is wrong ends anywhere in the library
+    except Exception as error:  # a wrong config can fail anywhere in the library
         if kind := _kind_without_head(name_or_path, auto):
             raise ArtifactError(f"{name_or_path}: cannot be loaded as a {objective} model: {kind} is none") from None
         raise ArtifactError(
@@ -77,7 +77,7 @@ def load_model(name_or_path: str | Path, objective: str) -> PreTrainedModel:
             "config.json and model.safetensors, or a hub name with HF_HUB_OFFLINE=0"
             + ("; a .gguf file needs the packages gguf and accelerate" if "gguf_file" in options else "")
         ) from None
-    # transformers takes an encoder for a causal model and only warns: every token would see the one it must predict.
+    # transformers loads an encoder as a causal model with a mere warning: a token would see the one that it predicts.
     sees_ahead = type(model.config) in MODEL_FOR_MASKED_LM_MAPPING and not getattr(model.config, "is_decoder", False)
     if objective == "clm" and sees_ahead:
         raise ArtifactError(f"{name_or_path}: {model.config.model_type} sees the tokens ahead, so it is no clm model")
@@ -85,7 +85,7 @@ def load_model(name_or_path: str | Path, objective: str) -> PreTrainedModel:
 
 
 def _kind_without_head(name_or_path: str | Path, auto: Any) -> str | None:
-    """Return the architecture of a model that has no head of this kind; None where something else is wrong."""
+    """Return the architecture of a model that has no head of this kind; None if the fault is another one."""
     from transformers import AutoConfig
 
     try:
@@ -96,7 +96,7 @@ def _kind_without_head(name_or_path: str | Path, auto: Any) -> str | None:
 
 
 def _saveable(model: PreTrainedModel) -> PreTrainedModel:
-    """A model read from a GGUF file as a plain one; transformers refuses to save the other."""
+    """A model from a GGUF file as a plain model, because transformers refuses to save the former."""
     config = copy.deepcopy(model.config)
     del config.quantization_config
     config._attn_implementation = "sdpa"
@@ -111,7 +111,7 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
     Raises
     ------
     ArtifactError
-        There is none, it cannot be read, or it is not one of the tokenizers library.
+        There is no tokenizer, it cannot be read, or it is not a tokenizer of the tokenizers library.
     """
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
@@ -149,7 +149,7 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
 
 
 def _folder_of(name_or_path: str | Path) -> Path | None:
-    """The folder of a model: of a hub name, where the local cache has it; None where there is none."""
+    """The folder of a model, in the hub's local cache for a hub name; None if there is none."""
     if Path(name_or_path).is_dir():
         return Path(name_or_path)
     from huggingface_hub import try_to_load_from_cache
@@ -163,7 +163,7 @@ def _folder_of(name_or_path: str | Path) -> Path | None:
 
 
 def _nowhere() -> str:
-    """Why there is no model of a name that is no folder: the places that were searched, and how to search further."""
+    """The reason why a name was not found: the places that were searched, and how to search further."""
     if os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "ON", "YES", "TRUE"):
         return "no such folder, and no such model in the local cache of the hub (HF_HUB_OFFLINE=0 allows a download)"
     return "no such folder, and no such model could be had from the hub"
@@ -209,7 +209,15 @@ def check_fit(
     special: SpecialIds,
     window_length: int,
 ) -> None:
-    """`TrainingError` unless the tokens, special ones included, are tokens of this model and a window fits into it."""
+    """Raise `TrainingError` unless all tokens, special ones included, belong to this model and a window fits into it.
+
+    Raises
+    ------
+    TrainingError
+        An id is beyond the embeddings, the tokens were made with another tokenizer, or a window is too long.
+    ArtifactError
+        The store has no tokenizer file.
+    """
     embeddings: Any = model.get_input_embeddings()
     rows = embeddings.weight.shape[0]
     largest = store.largest_id()
@@ -237,16 +245,16 @@ def check_fit(
 
 
 def max_positions(model: PreTrainedModel) -> int:
-    """Return how many tokens a model reads at once; a number beyond all texts where it sets no limit."""
+    """Return the largest number of tokens that a model reads at once; a huge number if the model has no limit."""
     return int(getattr(model.config, "max_position_embeddings", None) or 1 << 30)
 
 
 def freeze_embeddings(model: PreTrainedModel) -> None:
-    """Keep every row of the vocabulary as it is: input embeddings, output embeddings, bias of the output.
+    """Freeze every row of the vocabulary: input embeddings, output embeddings and the bias of the output.
 
-    With tied weights the first two are one matrix, so the output layer is frozen by the same stroke and only the layers
-    between learn; without, the output matrix is frozen too, or words that are never a target would be pushed down in
-    it. A frozen weight has no gradient and is not decayed. Embeddings of positions still learn.
+    With tied weights the first two are one matrix. Without, the output matrix is frozen too; otherwise training would
+    lower the probability of words that are never a target. A frozen weight has no gradient and no decay. Position
+    embeddings still learn.
     """
     for layer in (model.get_input_embeddings(), model.get_output_embeddings()):
         for parameter in layer.parameters() if layer is not None else ():
@@ -262,17 +270,17 @@ def logits_at(
 ) -> torch.Tensor:
     """Return logits (N, V) at the N wanted cells, in their order.
 
-    The head runs at those cells only where it alone makes the logits (BERT, GPT-2, Llama and their kin); elsewhere
-    (scaled or capped logits, heads of several parts) the full logits are made and cut.
+    If the head alone makes the logits (BERT, GPT-2, Llama and similar models), it runs at those cells only. Otherwise
+    (scaled or capped logits, heads of several parts) all logits are computed and the wanted ones are selected.
 
     Parameters
     ----------
     attention_BT : bool tensor, shape (B, T), or (B, 1, T, T), a block-diagonal mask
-        None means no padding matters (causal models padded on the right).
+        None if padding has no effect (causal models padded on the right).
     wanted : bool tensor, shape (B, T), or int64 tensor, shape (N,)
-        Cells, or their numbers in the flattened batch; by number a GPU need not tell the host how many there are.
+        Cells, or their numbers in the flattened batch. With numbers the host need not wait for the GPU to count them.
     position_ids_BT : int64 tensor, shape (B, T)
-        None counts from the start of each row.
+        None: positions count from the start of each row.
     """
     return logits_of(model, lm_head(model), input_ids_BT, attention_BT, wanted, position_ids_BT)
 
@@ -285,7 +293,7 @@ def logits_of(
     wanted: torch.Tensor,
     position_ids_BT: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """:func:`logits_at` where the head is known; a compiler can follow it."""
+    """:func:`logits_at` with a known head, in a form that torch.compile can trace."""
     inputs = {"input_ids": input_ids_BT, "attention_mask": attention_BT}
     if position_ids_BT is not None:
         inputs["position_ids"] = position_ids_BT
@@ -294,13 +302,13 @@ def logits_of(
     return at if head is None else head(at)
 
 
-#: Settings by which some architectures change logits after the head: a model with one is asked for its own logits.
+#: Settings by which some architectures change logits after the head. A model with one of them computes its own logits.
 _AFTER_THE_HEAD = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
 _heads: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
 def lm_head(model: PreTrainedModel) -> Any:
-    """Return the module that alone makes the model's logits of the last hidden states, or None; tried once a model."""
+    """Return the module that alone maps the last hidden states to the logits, or None; each model is tested once."""
     if model not in _heads:
         head = getattr(model, "cls", None) or getattr(model, "lm_head", None)
         alone = (

@@ -18,7 +18,7 @@ __all__ = ["make_optimizer", "make_schedule"]
 def make_optimizer(
     weights: Iterable[torch.nn.Parameter], *, learning_rate: float, weight_decay: float
 ) -> torch.optim.AdamW:
-    """Return AdamW over those of the weights that are trained; biases and norms (one axis) are not decayed."""
+    """Return AdamW over the trainable weights; biases and norms (tensors with one axis) have no weight decay."""
     trained = [weight for weight in weights if weight.requires_grad]
     decayed, others = ([weight for weight in trained if (weight.ndim >= 2) is wide] for wide in (True, False))
     groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
@@ -26,15 +26,15 @@ def make_optimizer(
 
 
 def make_schedule(optimizer: torch.optim.Optimizer, config: TrainConfig, step: int, num_steps: int) -> LambdaLR:
-    """Return transformers' schedule of this name with the rate of ``step`` set, counted from 0; call its ``step()``
+    """Return transformers' schedule of this name, set to the rate of ``step`` (counted from 0); call its ``step()``
     after each step.
 
-    It is made anew for each epoch: where the text changes with the epoch, so does ``num_steps``. `get_scheduler` cannot
-    begin at a later step, so its two functions are called themselves.
+    A new schedule is made for each epoch, because ``num_steps`` changes if the text changes with the epoch.
+    `get_scheduler` cannot begin at a later step, so its two functions are called directly.
     """
     from transformers import get_constant_schedule_with_warmup, get_linear_schedule_with_warmup
 
-    for group in optimizer.param_groups:  # torch demands it of a schedule that does not begin at step 0
+    for group in optimizer.param_groups:  # torch requires it of a schedule that begins after step 0
         group["initial_lr"] = config.learning_rate
     if config.lr_scheduler_type == "linear":
         return get_linear_schedule_with_warmup(optimizer, config.warmup_steps, num_steps, last_epoch=step - 1)

@@ -1,4 +1,4 @@
-"""Whether a model can be trained on packed rows: each window's logits must be those of it alone."""
+"""Whether a model can be trained on packed rows: the logits of a window must not depend on the others in its row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["require_packable"]
 
 @torch.no_grad()
 def require_packable(model: PreTrainedModel, *, causal: bool) -> None:
-    """Force ``sdpa`` and raise `TrainingError` unless a window's logits in a packed row are those of it alone."""
+    """Force ``sdpa``; `TrainingError` unless a window has the same logits in a packed row as alone."""
     config: Any = model.config
     if config._attn_implementation != "sdpa":
         try:

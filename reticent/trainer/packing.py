@@ -1,11 +1,11 @@
-"""Packing: several windows in one row, none of which sees another.
+"""Packing: several windows in one row, without attention between them.
 
-Windows are gathered, masked and counted one a row as ever, and laid side by side after that: loss and ledger are those
-of unpacked training. A block-diagonal mask keeps them apart, True where two cells are of one window, and
-positions that begin anew with each window. Attention must be ``sdpa``: eager attention takes such a mask for another
-thing, without an error. So a model shows by a pass over two windows, before its training, that they stay apart.
+Windows are gathered, masked and counted one by one, and laid side by side after that. So loss and ledger are those of
+unpacked training. A block-diagonal mask separates the windows (True where two cells belong to one window), and
+positions start again with each window. Attention must be ``sdpa``, because eager attention misreads such a mask without
+an error. So a forward pass over two windows checks, before training, that they do not influence each other.
 
-Shapes: W windows, B rows, T tokens a row.
+Shapes: W windows, B rows, T tokens of a row.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["Packed", "block_diagonal_mask", "lay_out", "num_packed_rows", "packe
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Windows laid into rows: input_ids, labels and positions int64 (B, T), segments int32 (B, T), -1 for padding."""
+    """Windows in packed rows: input_ids, labels and positions int64 (B, T), segments int32 (B, T), -1 for padding."""
 
     input_ids: np.ndarray
     labels: np.ndarray
@@ -43,12 +43,12 @@ def packed_order(
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return the batches of an epoch, each of ``batch_size`` rows of at most ``length`` tokens.
 
-    Which windows share a row, and the order of rows, change with (seed, epoch); the number of rows does not.
+    The windows of a row and the order of rows change with (seed, epoch); the number of rows does not.
 
     Returns
     -------
     list of (windows, rows) : int64 arrays, shape (W,) each
-        Numbers of windows, and the row of the batch each goes to, ascending.
+        Numbers of windows, and the row of the batch that each is placed in, ascending.
     """
     random = generator(seed, epoch)
     order = random.permutation(len(windows))
@@ -65,7 +65,7 @@ def packed_order(
 
 
 def num_packed_rows(windows: Windows, length: int) -> int:
-    """Number of rows that the windows fill, in every epoch."""
+    """Number of rows that the windows fill; it is the same in every epoch."""
     dressed = np.sort(windows.lengths + windows.special.num_added)[::-1]
     return int(pack_rows(dressed, length).max(initial=-1)) + 1
 
@@ -73,7 +73,7 @@ def num_packed_rows(windows: Windows, length: int) -> int:
 def lay_out(
     input_ids_WS: np.ndarray, labels_WS: np.ndarray, lengths: np.ndarray, rows: np.ndarray, *, pad: int, multiple: int
 ) -> Packed:
-    """Lay windows of these lengths side by side into the rows given for them (ascending)."""
+    """Place windows of these lengths side by side in their rows; ``rows`` must be ascending."""
     ends = np.cumsum(lengths)
     first = np.searchsorted(rows, rows)  # the first window of each window's row
     columns = ends - lengths - (ends - lengths)[first]
@@ -92,7 +92,8 @@ def lay_out(
 
 
 def block_diagonal_mask(segments_BT: torch.Tensor, positions_BT: torch.Tensor, causal: bool) -> torch.Tensor:
-    """Return the mask (B, 1, T, T): cells of one window, in a causal model no later ones. Padding sees padding."""
+    """Return the attention mask (B, 1, T, T): True for cells of one window, without later cells in a causal model.
+    Padding attends to padding."""
     mask = segments_BT[:, :, None] == segments_BT[:, None, :]
     if causal:
         mask &= positions_BT[:, :, None] >= positions_BT[:, None, :]

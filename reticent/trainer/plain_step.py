@@ -1,7 +1,7 @@
 """A plain step: the gradient of the mean loss over all its targets.
 
-The loss of a micro-batch is a sum; it is divided by the number of targets of the whole step, over all its
-micro-batches and processes. A mean per micro-batch would weigh targets by how the step happens to be split.
+The loss of a micro-batch is a sum. It is divided by the number of targets of the whole step, over all its micro-batches
+and processes. With a mean for each micro-batch, the weight of a target would depend on how the step is split.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["PlainStep"]
 class PlainStep:
     """The :class:`~reticent.trainer.step.Step` of every recipe without DP-SGD."""
 
-    takes_empty = False  # its gradient is 0, and AdamW's decay and moments would move the weights all the same
+    takes_empty = False  # with a gradient of 0, AdamW's decay and moments would still move the weights
     guarantee = None
 
     def __init__(self, recipe: Recipe, config: TrainConfig, world: World, device: torch.device):
@@ -44,10 +44,10 @@ class PlainStep:
         self.autocast = _autocast(config, device)
 
     def cache_key(self) -> None:
-        """Nothing: `TrainConfig` and the recipe say it all."""
+        """None: `TrainConfig` and the recipe already determine the weights."""
 
     def prepare(self, model: PreTrainedModel, windows: Windows, kept: dict[str, str]) -> None:
-        """Compile the model, and share its gradients among processes, where that is asked for."""
+        """Compile the model and share gradients among processes, if configured."""
         network = TargetLoss(model, causal=self.causal)
         if self.config.torch_compile:
             network.compile(dynamic=True)
@@ -69,29 +69,29 @@ class PlainStep:
         return EpochPlan(len(plan), num_steps, data)
 
     def backward(self, data: MicroBatches, num_targets: float, step: int) -> list[torch.Tensor]:
-        """Leave the gradient of the step's mean loss; returns the summed loss of each micro-batch, on the device."""
+        """Store the gradient of the step's mean loss; returns the summed loss of each micro-batch, on the device."""
         assert self.network is not None
         losses = []
         micro_batches = data.wait()
         for turn, micro in enumerate(micro_batches):
-            torch.manual_seed(micro.seed)  # dropout: the same in whichever process or resumed run this is
-            # Processes exchange gradients once a step: at its last micro-batch.
+            torch.manual_seed(micro.seed)  # dropout, the same in every process and resumed run
+            # Processes exchange gradients once for each step, at its last micro-batch.
             apart = self.world.size > 1 and turn < len(micro_batches) - 1
             with self.network.no_sync() if apart else contextlib.nullcontext():  # type: ignore[operator]
                 with self.autocast():
                     loss = self.network(*micro.inputs)
-                # DistributedDataParallel takes the mean of the processes' gradients; times their number it is the sum.
+                # DistributedDataParallel averages the processes' gradients; times their number gives the sum.
                 (loss * self.world.size / num_targets).backward()
             losses.append(loss.detach())
         return losses
 
     def finish(self, num_steps: int) -> dict[str, Any]:
-        """Nothing is to be settled."""
+        """Return nothing; a plain training has no cost to settle."""
         return {}
 
 
 def _autocast(config: TrainConfig, device: torch.device) -> Callable[[], AbstractContextManager[Any]]:
-    """Return the context of forward passes: bfloat16 where ``config.bf16`` and the device say so."""
+    """Return the context of forward passes: bfloat16 if ``config.bf16`` and the device ask for it."""
     if uses_bf16(config.bf16, device):
         return lambda: torch.autocast(device.type, dtype=torch.bfloat16)
     return contextlib.nullcontext

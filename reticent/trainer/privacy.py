@@ -1,14 +1,14 @@
-"""The guarantee of DP-SGD: settings, the noise they need, and an epsilon that never stands without its unit.
+"""The guarantee of DP-SGD: settings, the noise that they need, and an epsilon that never stands without its unit.
 
-The mechanism: in each step every unit of privacy takes part with probability q (Poisson); its gradient is clipped to C;
-the sum gets Gaussian noise of standard deviation sigma * C and is divided by the *expected* number of units. Neighbours
-differ by one unit more or less. Epsilon is Opacus' PRV accountant's upper bound over the planned number of steps; it
-covers every checkpoint of the run together. It does not cover files that are private anyway: loss curves, counts, the
-ledger; nor models that were trained on the same documents without noise. How many units there are is taken for public:
-the sample rate, the number of steps and the default delta are functions of it.
+The mechanism: each step samples every unit of privacy with probability q (Poisson) and clips its gradient to C. The sum
+gets Gaussian noise of standard deviation sigma * C and is divided by the *expected* number of units. Neighbouring
+corpora differ by the presence of one unit. Epsilon is the upper bound of Opacus' PRV accountant over the planned number
+of steps, and covers all checkpoints of the run together. It does not cover files that are private anyway (loss curves,
+counts, the ledger), nor models that were trained on the same documents without noise. The number of units is treated as
+public: the sample rate, the number of steps and the default delta are functions of it.
 
-Epsilon is withheld where something else looked at every individual's documents before the training (protection,
-deduplication, pseudonyms): that is not accounted, and the noise does not hide it.
+Epsilon is withheld if another step read every individual's documents before the training (protection, deduplication,
+pseudonyms). Such a step is not accounted, and the noise does not hide it.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ __all__ = [
 ]
 
 
-#: More steps than any training takes: a sample rate that asks for them is a slip, and would run for days.
+#: More steps than any training takes. A sample rate that needs more is a mistake and would run for days.
 MAX_STEPS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarantee:
-    """An epsilon with everything without which it means nothing; prints as one sentence.
+    """An epsilon with all that it needs to be meaningful; `str` gives one sentence.
 
-    ``unaccounted`` names steps that looked at every individual's documents; with one, ``epsilon`` is None.
+    ``unaccounted`` names steps that read every individual's documents; if there is one, ``epsilon`` is None.
 
     >>> print(Guarantee(epsilon=7.992, delta=1e-5, unit="individual", max_documents=4))
     epsilon 8.00 at delta 1e-5 per individual (at most 4 documents each)
@@ -81,7 +81,7 @@ class Plan:
 
     @property
     def expected_units(self) -> float:
-        """Expected number of units a step, by which the noisy sum is divided."""
+        """Expected number of units in a step, the divisor of the noisy sum."""
         return self.sample_rate * self.num_units
 
     def after(self, num_steps: int) -> Guarantee:
@@ -92,10 +92,10 @@ class Plan:
         return replace(self.guarantee, epsilon=spent)
 
     def to_dict(self) -> dict[str, object]:
-        """Return the plan as the run's ledger keeps it."""
+        """Return the plan in the form that the run's ledger keeps."""
         return {
             "guarantee": str(self.guarantee),
-            # JSON has no word for infinity.
+            # JSON has no infinity.
             "epsilon": "infinite" if self.guarantee.epsilon == math.inf else self.guarantee.epsilon,
             "delta": self.guarantee.delta,
             "unit": self.guarantee.unit,
@@ -115,13 +115,13 @@ def plan_privacy(
 ) -> Plan:
     """Return sample rate, steps, noise and epsilon of a run. Cost: seconds, for ``target_epsilon``.
 
-    An epoch is 1/q steps, rounded: as many units are expected in it as there are.
+    An epoch is 1/q steps, rounded, so the expected number of units in it is the number of units.
 
     Raises
     ------
     PolicyError
-        ``target_delta`` is not below 1/units, there would be over a million steps, ``target_epsilon`` cannot be had, or
-        it is asked for where no epsilon can be given.
+        ``target_delta`` is not below 1/units, there would be over a million steps, ``target_epsilon`` cannot be
+        reached, or it is set although no epsilon can be given.
     """
     if find_spec("opacus") is None:
         raise PolicyError("train.dp: DP-SGD needs Opacus; pip install reticent[dp]")
@@ -166,7 +166,7 @@ def plan_privacy(
 
 
 def unaccounted_steps(recipe: Recipe) -> tuple[str, ...]:
-    """Return the steps of a recipe that depend on every individual's documents and that no accountant counts."""
+    """Return the steps of a recipe that depend on every individual's documents and are not accounted."""
     found = []
     if recipe.never_target:
         found.append("the choice of protected words")
@@ -178,9 +178,9 @@ def unaccounted_steps(recipe: Recipe) -> tuple[str, ...]:
 def epsilon_of(
     sample_rate: float, noise_multiplier: float, num_steps: int, delta: float, accountant: str = "prv"
 ) -> float:
-    """Return an upper bound of epsilon of ``num_steps`` Poisson-sampled Gaussian steps (Gopi et al. 2021).
+    """Return an upper bound on epsilon of ``num_steps`` Poisson-sampled Gaussian steps (Gopi et al. 2021).
 
-    Infinite without noise. Cost: under a second; seconds where epsilon is in the hundreds.
+    It is infinite without noise. Cost: under a second; several seconds if epsilon is in the hundreds.
     """
     if num_steps == 0:
         return 0.0
@@ -196,7 +196,7 @@ def epsilon_of(
 
 @contextmanager
 def _quiet(accountant: str) -> Iterator[None]:
-    """PRV warns of a log of 0, whose infinity it means, and of the largest order of RDP, which only brackets it."""
+    """Silence two warnings: PRV's log of 0, whose infinity is intended, and RDP's largest order, which is a bracket."""
     with warnings.catch_warnings():
         if accountant == "prv":
             warnings.filterwarnings("ignore", message="divide by zero encountered in log", category=RuntimeWarning)
@@ -205,7 +205,8 @@ def _quiet(accountant: str) -> Iterator[None]:
 
 
 def default_delta(num_units: int) -> float:
-    """Return the largest power of ten that is at most 1 / (10 * units): several runs fit below 1 / units together."""
+    """Return the largest power of ten that is at most 1 / (10 * units), so several runs stay below 1 / units
+    together."""
     return 10.0 ** -math.ceil(math.log10(10 * num_units) - 1e-12)
 
 
@@ -231,11 +232,11 @@ def _noise_for(epsilon: float, delta: float, sample_rate: float, num_steps: int,
 
 
 def show_epsilon(epsilon: float) -> str:
-    """Return it to two places, rounded up, so that it is still a bound."""
+    """Return epsilon with two decimals, rounded up, so it is still an upper bound."""
     return f"{math.ceil(epsilon * 100 - 1e-9) / 100:.2f}" if math.isfinite(epsilon) else "infinite"
 
 
 def show_delta(delta: float) -> str:
-    """Return 1e-05 as 1e-5."""
+    """Return delta without a leading zero in its exponent: 1e-05 as 1e-5."""
     mantissa, exponent = f"{delta:.2e}".split("e")
     return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"

@@ -1,8 +1,8 @@
-"""A private step: DP-SGD, planned and paid for before its training starts, settled when it ends.
+"""A private step: DP-SGD, whose cost is reserved before its training starts and settled when it ends.
 
-The seed of samples, masks and noise is drawn from the system and stands in two places: in memory, and in the private
-state file that a stopped run goes on from, which is deleted when the run ends. Epsilon counts on a secret sample, so
-no observer may know it.
+The seed of samples, masks and noise is drawn from the system. It exists in two places: in memory, and in the private
+state file of a run that can be resumed, which is deleted when the run ends. Epsilon assumes that the sample is secret,
+so no observer may know the seed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class PrivateStep:
     steps.
     """
 
-    #: Noise alone is a step too: a sample that is empty would show otherwise, and with it an individual's absence.
+    #: A step of noise alone is taken too. Otherwise an empty sample would show, and with it an individual's absence.
     takes_empty = True
     #: Gradients are clipped per unit, before the noise; a second clip would change the sum after the noise.
     max_grad_norm = math.inf
@@ -60,8 +60,8 @@ class PrivateStep:
 
     @property
     def mask_seed(self) -> int:
-        """Seed of the masks. Secret too: masks of a window depend on its number, so on the individuals before it. Under
-        a known seed, one unit more would change the masks of all others, and not its own gradient alone.
+        """Seed of the masks, which is secret too. The masks of a window depend on its number, and so on the individuals
+        before it. With a known seed, one more unit would change the masks of others, and not its own gradient alone.
         """
         return int(np.random.SeedSequence(self.seed, spawn_key=(0, 4)).generate_state(1, np.uint64)[0] >> 1)
 
@@ -71,7 +71,7 @@ class PrivateStep:
         return self.plan.guarantee
 
     def cache_key(self) -> dict[str, Any]:
-        """The settings of DP-SGD, and the device and number of processes: noise of another generator is other noise."""
+        """The settings of DP-SGD, the device and the number of processes, because each generator makes other noise."""
         return {**self.privacy.cache_key(), "device": self.device.type, "processes": self.world.size}
 
     def prepare(self, model: PreTrainedModel, windows: Windows, kept: dict[str, str]) -> None:
@@ -80,14 +80,14 @@ class PrivateStep:
         Parameters
         ----------
         kept : dict
-            Seed, name and noise of this run, from the saved state; filled where it is empty.
+            Seed, name and noise of this run from the saved state; filled if it is empty.
 
         Raises
         ------
         ArtifactError
-            A run that goes on would go on with other noise.
+            A resumed run would continue with another noise multiplier.
         PolicyError
-            Opacus is missing, a setting does not go with DP-SGD, or the privacy budget does not allow the run.
+            Opacus is missing, a setting is incompatible with DP-SGD, or the privacy budget does not allow the run.
         """
         config, privacy, world = self.config, self.privacy, self.world
         _refuse_conflicts(config, privacy)
@@ -111,11 +111,11 @@ class PrivateStep:
             autocast=_autocast(config, self.device),
         )
         try:
-            self._reserve()  # after everything that can be refused for another reason
+            self._reserve()  # last, after all other reasons to refuse the run
         except BaseException:
             self.noisy.close()
             raise
-        world.barrier()  # no process trains before it is paid for
+        world.barrier()  # no process trains before the cost is reserved
 
     def wrap(self, optimizer: torch.optim.Optimizer) -> None:
         """Clip and add noise for this optimizer."""
@@ -129,7 +129,7 @@ class PrivateStep:
         return EpochPlan(size, self.plan.num_steps, data)
 
     def backward(self, data: PhysicalBatches, num_targets: float, step: int) -> list[torch.Tensor]:
-        """Leave the clipped, noisy mean over the *expected* number of units: the number drawn is itself private."""
+        """Store the clipped, noisy sum over the *expected* number of units, because the number drawn is private."""
         return self.noisy.add_gradients(data.parts, step)
 
     def finish(self, num_steps: int) -> dict[str, Any]:
@@ -148,7 +148,7 @@ class PrivateStep:
     def _name_and_seed(self, kept: dict[str, str]) -> None:
         if not kept:
             seed = self.privacy.seed if self.privacy.seed is not None else secrets.randbits(128)
-            # The main process tells the others by a sum, in words of 32 bits: its float64 is exact below 2^53.
+            # The main process shares them by a sum, in words of 32 bits, because its float64 is exact below 2^53.
             words = [seed >> shift & 0xFFFFFFFF for shift in range(0, 128, 32)] + [secrets.randbits(32)]
             words = [int(word) for word in self.world.sum(*(word if self.world.is_main else 0 for word in words))]
             kept["seed"] = f"{sum(word << 32 * place for place, word in enumerate(words[:4])):032x}"
@@ -188,7 +188,7 @@ def _refuse_conflicts(config: TrainConfig, privacy: PrivacyConfig) -> None:
 
 
 def _autocast(config: TrainConfig, device: torch.device) -> Callable[[], AbstractContextManager[Any]]:
-    """Float32 unless bf16 is asked for: "auto" would loosen the clip."""
+    """Float32 unless bf16 is set to true, because "auto" would make the clip less exact."""
     if config.bf16 != "on":
         return nullcontext
     import torch

@@ -1,4 +1,4 @@
-"""Recipes: every training variant as one row of data (definitions.md#training), and rows of the user's own."""
+"""Recipes: every training variant as one row of data (definitions.md#training), and recipes that a user defines."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ __all__ = ["DROPPED", "RECIPES", "Objective", "Recipe", "RecipeChanges", "custom
 Objective = Literal["mlm", "clm"]
 Context = Literal["keep", "surrogate", "tag"]
 
-#: Flag bit of a token that the goldfish loss drops. Set when training starts; no store on disk has it.
+#: Flag bit of a token that the goldfish loss drops. It is set when training starts; no store on disk has it.
 DROPPED: Final = 4
-#: Fields of a policy that a recipe may have for itself.
+#: Fields of the protection policy that a recipe may override.
 PROTECTION: Final = {"k", "n", "policy"}
 #: The names of flags in a job file.
 FLAGS: Final = {"direct": DIRECT, "indirect": INDIRECT}
@@ -38,24 +38,24 @@ class Recipe:
     objective : {"mlm", "clm"}
         Masked or causal language modelling.
     text : {"original", "pseudonymised"}
-        Pseudonymised text has ``X`` for each direct word; X stays in the loss.
+        Pseudonymised text has ``X`` for each word of a direct identifier; X stays in the loss.
     never_target : int
         Flag bits (`DIRECT`, `INDIRECT`) of tokens that are context only.
     context : {"keep", "surrogate", "tag"}
-        The text in the place of a direct identifier: itself, a random surrogate of its category drawn afresh each
-        epoch, or ``[NAME]``. A replacement is never a target either.
+        The text in place of a direct identifier: the identifier itself, a random surrogate of its category that is
+        drawn anew in each epoch, or ``[NAME]``. A replacement is never a target either.
     context_indirect : {"keep", "surrogate", "tag"}
-        The same for a word of an indirect identifier: itself, a public word of as many tokens drawn afresh each epoch,
-        or as many tokens that stand for no word.
+        The same for a word of an indirect identifier: the word itself, a public word of as many tokens that is drawn
+        anew in each epoch, or as many tokens that stand for no word.
     freeze_embeddings : bool
-        Every row of the vocabulary stays that of the base model: input embeddings, output embeddings (with tied weights
-        they are the same matrix) and the bias of the output.
+        Every row of the vocabulary keeps the value of the base model: input embeddings, output embeddings (the same
+        matrix if weights are tied) and the bias of the output.
     goldfish_k : int, optional
-        One token in k, by a hash of the ``goldfish_h`` tokens before it, is never a target (Hans et al. 2024, §3.1), so
-        that copies of a passage lose the same tokens. None: no token is dropped.
+        One token in k is never a target (Hans et al. 2024, §3.1). A hash of the ``goldfish_h`` tokens before it
+        decides, so copies of a passage lose the same tokens. None: no token is dropped.
     mask_split : three shares that add up to 1
-        Of the words that MLM draws: how many are masked, replaced by random tokens, and left as they are. All are
-        targets. BERT's is (0.8, 0.1, 0.1).
+        Shares of the words that MLM draws: masked, replaced by random tokens, and unchanged. All of them are targets.
+        BERT's split is (0.8, 0.1, 0.1).
     private : bool
         Trained by DP-SGD.
     """
@@ -99,7 +99,7 @@ class Recipe:
 
     @property
     def protected_flags(self) -> int:
-        """Flag bits of every token that is no target: also of replacements of identifiers, and of dropped tokens."""
+        """Flag bits of all tokens that are not targets, replacements of identifiers and dropped tokens included."""
         replaced = (DIRECT if self.context != "keep" else 0) | (INDIRECT if self.replaces_indirect else 0)
         return self.never_target | replaced | (DROPPED if self.goldfish_k is not None else 0)
 
@@ -110,8 +110,8 @@ class Recipe:
 
     @property
     def tokens(self) -> str:
-        """Which tokens of the training documents it needs, by the text they are of. Surrogates are drawn anew in each
-        epoch, so their tokens are made as they are needed.
+        """The kind of text whose tokens the recipe needs. Surrogates are drawn anew in each epoch, so their tokens are
+        made when they are needed.
         """
         if self.text == "pseudonymised":
             return "train-pseudonymised"
@@ -119,7 +119,7 @@ class Recipe:
 
     @property
     def about(self) -> str:
-        """A description in one line of plain words."""
+        """A description in one line."""
         parts = ["masked" if self.objective == "mlm" else "causal"]
         if self.text == "pseudonymised":
             parts.append("X for direct identifiers")
@@ -147,8 +147,8 @@ class Recipe:
         return ", ".join(parts) if len(parts) > 1 else f"{parts[0]}, no protection"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return its fields as they stand in JSON. ``context_indirect`` stands there where it is not "keep": records
-        from before there was this field stay those of their recipes.
+        """Return the fields as JSON values. ``context_indirect`` is included only if it is not "keep", so records that
+        are older than this field still match their recipes.
         """
         values = {**asdict(self), "mask_split": list(self.mask_split)}
         if not self.replaces_indirect:
@@ -157,12 +157,12 @@ class Recipe:
 
     @property
     def uses_flags(self) -> bool:
-        """Whether training looks at the flags; where not, another protection changes nothing for the recipe."""
+        """Whether training reads the flags; if not, a change of the protection does not affect the recipe."""
         return self.protected_flags != 0
 
 
 class RecipeChanges(Section):
-    """A recipe of one's own: a built-in one with other fields. What is not given is that of ``base``."""
+    """A user-defined recipe: the built-in recipe ``base`` with some fields changed."""
 
     base: str = Field(description="name of a built-in recipe")
     objective: Objective | None = None
@@ -190,12 +190,12 @@ class RecipeChanges(Section):
     policy: Literal["all", "last", "cover", "paper"] | None = None
 
     def named(self, name: str) -> Recipe:
-        """Return the recipe under this name; raises as :func:`custom_recipe`."""
+        """Return the recipe under this name; raises the errors of :func:`custom_recipe`."""
         given = self.model_dump(exclude={"base", *PROTECTION}, exclude_unset=True, exclude_none=True)
         return custom_recipe(name, self.base, given)
 
     def protection(self, policy: Policy) -> Policy:
-        """Return the protection of its tokens: ``policy`` with its own k, n and policy; checked as a policy is."""
+        """Return the protection of the recipe's tokens: ``policy`` with its own k, n and policy, checked again."""
         return type(policy)(**{**policy.model_dump(), **self.model_dump(include=PROTECTION, exclude_none=True)})
 
 
@@ -221,7 +221,7 @@ RECIPES: Mapping[str, Recipe] = {
 
 
 def get_recipe(name: str, *, also: Iterable[str] = ()) -> Recipe:
-    """Return a recipe by name; `PolicyError` lists the known ones, and ``also`` other names that would do."""
+    """Return a recipe by name; the `PolicyError` for an unknown name lists the known ones, and ``also`` others."""
     try:
         return RECIPES[name]
     except KeyError:
@@ -232,14 +232,14 @@ def get_recipe(name: str, *, also: Iterable[str] = ()) -> Recipe:
 
 
 def custom_recipe(name: str, base: str, changes: Mapping[str, Any]) -> Recipe:
-    """Return the recipe ``base`` under another name, with other fields.
+    """Return the recipe ``base`` under another name and with changed fields.
 
-    ``never_target`` is given as names: ``["direct", "indirect"]``.
+    ``never_target`` is given as a list of names: ``["direct", "indirect"]``.
 
     Raises
     ------
     PolicyError
-        The name is one of Reticent's own, the base is not, or a field is unknown or wrong.
+        The name is that of a built-in recipe, the base is not a built-in recipe, or a field is unknown or invalid.
 
     >>> custom_recipe("tagged", "ppclm", {"context": "tag", "never_target": ["indirect"]}).about
     'causal, a tag for direct identifiers, indirect identifiers never a target'

@@ -1,8 +1,8 @@
-"""The state of a training: one private safetensors file that is replaced whole, bound to settings, tokens and model.
+"""The state of a training: one private safetensors file, replaced atomically, bound to settings, tokens and model.
 
-It holds everything that the next step needs and that cannot be made again: weights that are trained, the optimizer's
-moments, and, as JSON in the file's header, the place in the epoch, the ledger and the losses so far. Data order, masks,
-dropout and learning rate are functions of (seed, epoch, step), so no generator's state is in it.
+It holds everything that the next step needs and that cannot be computed again: the trained weights, the optimizer's
+moments and, as JSON in the file's header, the position in the epoch, the ledger and the losses so far. Data order,
+masks, dropout and learning rate are functions of (seed, epoch, step), so it needs no state of a random generator.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from reticent.trainer.recipes import Recipe
 
 __all__ = ["STATE", "State", "delete_state", "identity_of", "read_state", "restore", "save_state"]
 
-#: Settings that change how a run is watched or where it runs, and nothing that it computes.
+#: Settings of monitoring and of the place of a run, which do not change its results.
 UNBOUND = ("device", "save_steps", "logging_steps", "report_to", "gradient_accumulation_steps")
 
 
 @dataclass(slots=True)
 class State:
-    """Where a training stands: ``done`` planned steps of ``epoch`` lie behind it, ``step`` were taken in all, of which
-    ``first_step`` before this epoch.
+    """The position of a training: ``done`` planned steps of ``epoch`` are finished; ``step`` steps were taken in all,
+    ``first_step`` of them before this epoch.
     """
 
     epoch: int = 1
@@ -54,7 +54,7 @@ class State:
     private: dict[str, str] = field(default_factory=dict)
 
     def begin_epoch(self) -> None:
-        """Go on to the next epoch."""
+        """Move to the next epoch."""
         self.epoch, self.done, self.epoch_loss, self.epoch_targets = self.epoch + 1, 0, 0.0, 0
         self.num_filled = self.num_cells = 0
         self.first_step = self.step
@@ -63,7 +63,8 @@ class State:
 def identity_of(
     model: torch.nn.Module, store: TokenStore, recipe: Recipe, config: TrainConfig, num_processes: int, more: Any = None
 ) -> dict[str, Any]:
-    """Everything that a state is the state of, as JSON. Cost: one pass over the weights and the tokens."""
+    """The settings, tokens and model that a state belongs to, as JSON. Cost: one pass over the weights and the
+    tokens."""
     settings = {name: value for name, value in config.of_one_training().items() if name not in UNBOUND}
     settings["batches_a_step"] = config.gradient_accumulation_steps * num_processes
     identity = {"settings": settings, "recipe": recipe.to_dict(), "tokens": _tokens_digest(store)}
@@ -74,7 +75,7 @@ def identity_of(
 def save_state(
     folder: Path, identity: dict[str, Any], state: State, model: torch.nn.Module, optimizer: torch.optim.Optimizer
 ) -> None:
-    """Write the state whole or not at all; the last good one stands until then. Cost: the bytes written, and fsync."""
+    """Write the state atomically; the previous one stays until then. Cost: the bytes written, and fsync."""
     from safetensors.torch import save_file
 
     tensors = {}
@@ -94,12 +95,12 @@ def save_state(
 
 
 def read_state(folder: Path, identity: dict[str, Any]) -> State | None:
-    """Read where the training in ``folder`` stands; None where none is unfinished.
+    """Read the state of the training in ``folder``; None if there is no unfinished training.
 
     Raises
     ------
     ArtifactError
-        The file cannot be read, or is the state of a training with other settings, recipe, tokens or model.
+        The file cannot be read, or it belongs to a training with other settings, recipe, tokens or model.
     """
     path = folder / STATE
     if not path.exists():
@@ -126,7 +127,7 @@ def read_state(folder: Path, identity: dict[str, Any]) -> State | None:
 
 
 def restore(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Put the saved weights and moments where they were."""
+    """Load the saved weights and moments into the model and the optimizer."""
     from safetensors.torch import load_file
 
     tensors = load_file(folder / STATE)
@@ -143,7 +144,7 @@ def restore(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimiz
 
 
 def delete_state(folder: Path) -> None:
-    """Delete the state: its training is finished, or begins anew."""
+    """Delete the state of a training that is finished or that starts again."""
     for name in (STATE, f".{STATE}.tmp"):
         (folder / name).unlink(missing_ok=True)
 

@@ -1,16 +1,16 @@
-"""Poisson samples of units of privacy: the units that take part in a step, their documents, in which physical batches.
+"""Poisson samples of units of privacy: the units of each step, their documents, and their physical batches.
 
-Every draw is a function of (secret seed, step) alone, so a resumed run draws the samples of an uninterrupted one, and
-ranks of a distributed run agree on a sample without speaking: each takes its share of the same one. Each unit is in a
-step with probability ``sample_rate``, independently of everything: batches differ in size and may be empty.
+Every draw is a function of (secret seed, step) alone. So a resumed run draws the same samples as an uninterrupted one,
+and the ranks of a distributed run agree on a sample without communication; each takes its share of it. Each unit is in
+a step with probability ``sample_rate``, independently of all others, so batches differ in size and may be empty.
 
-An individual with more than G documents takes part with G of them, **drawn afresh in each step**: a step's
-contribution is clipped whatever the documents are, so a fixed choice would protect no better and teach less.
+An individual with more than G documents takes part with G of them, **drawn anew in each step**. The contribution to a
+step is clipped for any choice of documents, so a fixed choice would protect no better and the model would learn less.
 
-Opacus' `UniformWithReplacementSampler` draws rows, so a unit of several rows could not be one, and draws from a
-generator that a resumed run cannot set back. `python -m benchmarks.dp_baseline` trains with these units.
+Opacus' `UniformWithReplacementSampler` draws rows, so it does not support units of several rows. It also uses a
+generator that a resumed run cannot rewind. `python -m benchmarks.dp_baseline` trains with these units.
 
-The seed must be secret: epsilon counts on a sample that no observer knows, and the seed gives it away.
+The seed must be secret: epsilon assumes that no observer knows the sample, and the seed determines it.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ Unit = Literal["individual", "record"]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A part of a step: windows of whole units, those of a unit together.
+    """A part of a step: the windows of whole units; windows of a unit are adjacent.
 
     Attributes
     ----------
-    windows : int64 array, shape (B,)
-    units : int64 array, shape (B,), not decreasing, 0 to the number of units of this part less 1
+    windows : int64 array, shape (B,), numbers of the windows
+    units : int64 array, shape (B,), non-decreasing, from 0 to the number of units of this part minus 1
     """
 
     windows: np.ndarray
@@ -48,10 +48,10 @@ class Units:
 
     Attributes
     ----------
-    documents : int64 array, numbers of documents, those of a unit together
+    documents : int64 array, shape (D,), numbers of documents; documents of a unit are adjacent
     doc_offsets : int64 array, shape (U + 1,), bounds of each unit in ``documents``
     window_offsets : int64 array, shape (D + 1,), bounds of each document's windows
-    max_documents : documents of a unit that take part in a step, at most
+    max_documents : largest number of documents of a unit in a step
     """
 
     documents: np.ndarray
@@ -90,9 +90,10 @@ def find_units(windows: Windows, unit: Unit, max_documents: int = 1) -> Units:
 
 
 def physical_batches(sample: Sample, windows: Windows, max_rows: int) -> Iterator[Sample]:
-    """Yield a sample in parts of at most ``max_rows`` rows, units of similar length together.
+    """Yield a sample in parts of at most ``max_rows`` rows, with units of similar length together.
 
-    A unit is never divided: its norm is taken once, over all its rows. One with more rows is a part of its own.
+    A unit is never divided, because its norm is computed over all its rows. A unit with more than ``max_rows`` rows is
+    a part of its own.
     """
     if not len(sample.units):
         return
@@ -112,7 +113,7 @@ def physical_batches(sample: Sample, windows: Windows, max_rows: int) -> Iterato
 
 
 def dummy_batch(windows: Windows) -> Batch:
-    """Return one row of padding: an empty sample is trained on it, so that its step is made and its noise added."""
+    """Return one row of padding for an empty sample, so its step is taken and its noise is added."""
     shape = (1, windows.pad_to_multiple_of)
     nothing = np.zeros(shape, dtype=np.bool_)
     return Batch(
@@ -126,7 +127,7 @@ def dummy_batch(windows: Windows) -> Batch:
 
 
 def _spread(offsets: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Entries of the chosen slices of CSR bounds, and the place in ``chosen`` each is of."""
+    """Entries of the chosen slices of CSR bounds, and the index in ``chosen`` that each belongs to."""
     lengths = offsets[chosen + 1] - offsets[chosen]
     owners = np.repeat(np.arange(len(chosen)), lengths)
     starts = offsets[chosen] - (np.cumsum(lengths) - lengths)

@@ -1,4 +1,4 @@
-"""The protocol of a training step: all that the loop knows of how a gradient comes about.
+"""The protocol of a training step: the interface through which the loop gets its gradients.
 
 There are two: :class:`~reticent.trainer.plain_step.PlainStep` and, for DP-SGD,
 :class:`~reticent.trainer.private_step.PrivateStep`. The loop calls them in this order::
@@ -40,11 +40,12 @@ class StepData(Protocol):
 
     @property
     def ledger(self) -> Ledger:
-        """The ledger as it is once this step is taken: batches prepared ahead are not trained on yet."""
+        """The ledger after this step; batches that were prepared further ahead are not counted yet."""
 
     @property
     def counts(self) -> tuple[int, int, int, int]:
-        """Targets (units in DP-SGD), tokens of documents, tokens with special ones, and cells with padding too."""
+        """Numbers of targets (units in DP-SGD), of document tokens, of tokens with special ones, of cells with
+        padding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class EpochPlan:
     num_steps : int
         Steps of the whole training, if all later epochs are as long as this one.
     data : iterator of StepData
-        The steps that are still to be taken.
+        The remaining steps of the epoch.
     """
 
     epoch_steps: int
@@ -67,7 +68,7 @@ class EpochPlan:
 
 
 class Step(Protocol):
-    """How a step is drawn and how its gradient is made.
+    """Draws the data of a step and computes its gradient.
 
     Attributes
     ----------
@@ -79,7 +80,7 @@ class Step(Protocol):
 
     @property
     def mask_seed(self) -> int:
-        """Seed of everything that is drawn for targets."""
+        """Seed of all random draws of targets."""
 
     @property
     def max_grad_norm(self) -> float:
@@ -87,29 +88,29 @@ class Step(Protocol):
 
     @property
     def guarantee(self) -> Guarantee | None:
-        """The guarantee that holds for every checkpoint of the training; known once it is prepared."""
+        """The guarantee that holds for every checkpoint of the training; known after `prepare`."""
 
     def cache_key(self) -> dict[str, Any] | None:
         """Settings beyond `TrainConfig` that change the weights, as JSON."""
 
     def prepare(self, model: PreTrainedModel, windows: Windows, kept: dict[str, str]) -> None:
-        """Bind to a model in train mode, on its device, adapters in place.
+        """Bind to a model in train mode, on its device and with its adapters.
 
-        ``kept`` is this step's part of the saved state; it is filled where it is empty.
+        ``kept`` is this step's part of the saved state; it is filled if it is empty.
         """
 
     def wrap(self, optimizer: torch.optim.Optimizer) -> None:
-        """Bind to the optimizer, made of the weights of the prepared model that are trained."""
+        """Bind to the optimizer, which holds the trained weights of the prepared model."""
 
     def plan_epoch(self, windows: Windows, make: MakeTargets, ledger: Ledger, state: State) -> EpochPlan:
         """Return the steps of ``state.epoch`` after the first ``state.done``; ``ledger`` counts the targets made."""
 
     def backward(self, data: Any, num_targets: float, step: int) -> list[torch.Tensor]:
-        """Leave the gradient of a step in ``.grad``, the same in every process.
+        """Store the gradient of a step in ``.grad``, the same in every process.
 
-        ``num_targets`` is the sum over all processes, ``step`` the number of steps taken before. Returns the loss of
-        each batch of this process, a sum, on the device: nothing waits for it here.
+        ``num_targets`` is the sum over all processes, ``step`` the number of earlier steps. Returns the summed loss of
+        each batch of this process, on the device; the host does not wait for it here.
         """
 
     def finish(self, num_steps: int) -> dict[str, Any]:
-        """Leave the model as it was before `prepare`; returns JSON for the ledger file."""
+        """Restore the model's state before `prepare`; returns JSON for the ledger file."""

@@ -1,7 +1,7 @@
-"""A request to stop (SIGTERM, SIGHUP, Ctrl-C) is kept until the training has put itself in order.
+"""A request to stop (SIGTERM, SIGHUP, Ctrl-C) is deferred until the training has saved its state.
 
-The first signal is noted; when the block ends it goes to whoever had it before, so the program ends as it would have.
-A second one goes there at once.
+The first signal is recorded. When the block ends, the previous handler gets it, so the program ends as it would have
+without this module. A second signal goes to the previous handler at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SIGNALS: tuple[int, ...] = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 @dataclass(slots=True)
 class Stop:
-    """The signals that came to this process."""
+    """The signals that this process has received."""
 
     came: list[int] = field(default_factory=list)
 
@@ -31,7 +31,7 @@ class Stop:
 
 @contextmanager
 def graceful_stop() -> Iterator[Stop]:
-    """Yield the signals that come while the block runs; only the main thread gets them, elsewhere nothing is kept."""
+    """Yield the signals received while the block runs. Only the main thread can defer signals; others do nothing."""
     stop = Stop()
     before: dict[int, Any] = {}
 

@@ -1,9 +1,8 @@
-"""Fine-tuning of a token classifier on texts with marked names: the model that the tagger attack is about.
+"""Fine-tuning of a token classifier on texts with marked names: the target of the tagger attack.
 
-A name's first token is labelled B-PER, its others I-PER, all else O; tokens are a name's by character offsets. A tagger
-must be shown names to learn what names look like, so to drop them from the loss would leave nothing to learn. What
-protects them is that the examples may be drawn anew each epoch: surrogates in the place of names teach the category
-and no individual's name.
+The first token of a name is labelled B-PER, its other tokens I-PER, and all other tokens O, by character offsets. A
+tagger needs names as targets to learn their form, so names cannot be dropped from the loss. Surrogates protect them
+instead: with new surrogates in place of names in each epoch, the tagger learns the category and no individual's name.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def tag_labels(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return input ids, attention and labels, int64, shape (windows, tokens); long texts become several windows.
 
-    Special tokens and padding are no targets.
+    Special tokens and padding are not targets.
     """
     encoded = tokenizer(
         list(examples.texts), padding=True, truncation=True, max_length=max_length, return_overflowing_tokens=True,
@@ -67,7 +66,7 @@ def tag_labels(
     )  # fmt: skip
     offsets, text_of = encoded["offset_mapping"], encoded["overflow_to_sample_mapping"]
     labels = np.zeros(offsets.shape[:2], dtype=np.int64)
-    # Names as one sorted axis: texts end to end, each with room to spare.
+    # Names on one sorted axis: texts end to end, with a gap after each.
     base = np.concatenate([[0], np.cumsum([len(text) + 1 for text in examples.texts])])
     bounds = [(base[row] + a, base[row] + b) for row, spans in enumerate(examples.spans) for a, b in sorted(spans)]
     if bounds:
@@ -93,13 +92,13 @@ def train_tagger(
     seed: int = 0,
     after_epoch: Callable[[int], None] | None = None,
 ) -> list[float]:
-    """Train in place by AdamW, the learning rate falling linearly to 0; returns the mean loss of every epoch.
+    """Train in place by AdamW, with a learning rate that falls linearly to 0; returns the mean loss of every epoch.
 
     Parameters
     ----------
     examples : Examples, or a function of the epoch
-        With a function the texts of each epoch are its own, such as texts with fresh surrogates.
-    after_epoch : called with the number of epochs done
+        A function can return other texts for each epoch, such as texts with new surrogates.
+    after_epoch : called with the number of finished epochs
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""The text of a ``tokenizer.json``, read and tried.
+"""The text of a ``tokenizer.json``, read and tested.
 
-Nothing here, and nothing in Python's tokenizers library, sees a ``tokenizer.json`` that the core has not tried.
+The Rust core tests every ``tokenizer.json`` before Python's tokenizers library may load it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def read_tokenizer_json(file: Path | str) -> str:
 
 
 def checked_tokenizer_json(text: str, where: str) -> str:
-    """Return the text of a tokenizer that was tried.
+    """Return the text of a tokenizer after a test.
 
     Raises
     ------
     ArtifactError
-        It cannot be read, or the library fails on it with ordinary text, by an error or a panic.
+        The text cannot be read, or the library fails with it on ordinary text, by an error or a panic.
     """
     if wrong := _fault_of(text):
         raise ArtifactError(f"{where}: not a readable tokenizer.json: {wrong}")
@@ -41,9 +41,9 @@ def checked_tokenizer_json(text: str, where: str) -> str:
 
 @lru_cache(maxsize=4)
 def _fault_of(text: str) -> str | None:
-    """The faults of a tokenizer; each is tried once, though many models of a run share it.
+    """The faults of a tokenizer, or None. Each text is tested once, because many models of a run share it.
 
-    A machine that only trains may have no core: its tokenizers were tried where the tokens were made.
+    A machine that only trains may lack the core; its tokenizers were tested where the tokens were made.
     """
     try:
         from reticent import _rust
@@ -58,7 +58,7 @@ def _fault_of(text: str) -> str | None:
 
 @contextmanager
 def without_panic(where: str) -> Iterator[None]:
-    """An `ArtifactError` in place of a panic of the tokenizers library, which is no `Exception` and would end a run."""
+    """Raise `ArtifactError` for a panic of the tokenizers library, which is not an `Exception` and would end a run."""
     try:
         yield
     except Exception:

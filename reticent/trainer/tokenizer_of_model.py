@@ -1,4 +1,4 @@
-"""The text of a model's tokenizer; where it stands in a file, torch is not imported for it, which takes seconds."""
+"""The text of a model's tokenizer. If it is in a file, torch is not imported, because the import takes seconds."""
 
 from __future__ import annotations
 

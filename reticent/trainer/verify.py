@@ -1,9 +1,8 @@
-"""The ledger of a run on disk, and the proof of it: every epoch's targets drawn again without a model.
+"""The ledger of a run on disk, and its verification: the targets of every epoch are drawn again without a model.
 
-What a run may predict is a function of its tokens, its recipe and its seed, so whoever has these can draw it again:
-the order of the windows, the words that were masked, the tokens that were dropped. Needs no torch (but for DP-SGD's
-epsilon, which Opacus computes); a core draws tens
-of millions of tokens a second.
+The targets of a run are a function of its tokens, its recipe and its seed. So the order of the windows, the masked
+words and the dropped tokens can be drawn again from these. Verification needs no torch (except for DP-SGD's epsilon,
+which Opacus computes). One processor core draws tens of millions of tokens per second.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Verdict", "read_ledger", "verify_ledger", "write_ledger"]
 
 FORMAT = "reticent.ledger/1"
-#: Settings of a training by which its targets are drawn.
+#: Settings of a training that determine its targets.
 DRAWN = ("window_length", "batch_size", "mask_share", "seed", "num_epochs")
 
 
@@ -43,8 +42,8 @@ def write_ledger(
     special: SpecialIds,
     **more: Any,
 ) -> None:
-    """Write the record of a run, private: recipe, settings, counts, of each epoch its counts and its protection, and
-    ``more`` that is JSON.
+    """Write the private record of a run: recipe, settings, counts, the counts and protection of each epoch, and
+    ``more``, which must be JSON values.
     """
     content = {
         "format": FORMAT,
@@ -59,7 +58,7 @@ def write_ledger(
 
 
 def read_ledger(path: Path | str) -> dict[str, Any]:
-    """Read a ledger; `ArtifactError` where it is none of this version or lacks something."""
+    """Read a ledger; `ArtifactError` if it is of another version, not readable or incomplete."""
     try:
         content = parse_json(Path(path).read_bytes())
         if content["format"] != FORMAT:
@@ -79,11 +78,12 @@ def read_ledger(path: Path | str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The claims of a ledger that do not hold, as sentences; none where all hold.
+    """The claims of a ledger that do not hold, as sentences; empty if all hold.
 
-    ``counts`` are those drawn again; None for DP-SGD, whose samples are random and are not drawn twice: there the
-    tokens, their protection, the recipe, the settings and epsilon's arithmetic are compared, and that no violation was
-    counted. ``flags`` tells how far the flags were held to the text, which this does not see.
+    ``counts`` are the counts that were drawn again. They are None for DP-SGD, whose secret samples cannot be drawn
+    again: there the tokens, their protection, the recipe, the settings and the arithmetic of epsilon are compared, and
+    the number of violations must be 0. ``flags`` says how far the flags were compared with the text, which this module
+    does not read.
     """
 
     mismatches: list[str]
@@ -108,17 +108,17 @@ def verify_ledger(
 
     Parameters
     ----------
-    content : of `read_ledger`
-    tokens : TokenStore, or a function that gives an epoch's
-        The tokens that the run was trained on.
+    content : mapping, from `read_ledger`
+    tokens : TokenStore, or a function from an epoch to a TokenStore
+        The training tokens of the run.
     recipe : Recipe
-        Its settings.
+        The recipe of the run.
     settings : mapping, optional
-        What the training's settings should be; of these `DRAWN` are compared.
+        The expected settings of the training; those in `DRAWN` are compared.
     progress : callable, optional
-        Gets the number of epochs that are done.
+        Called with the number of finished epochs.
     context : ContextWords, optional
-        Public words of a recipe that replaces indirect identifiers.
+        The public words, for a recipe that replaces indirect identifiers.
     """
     context = context_of(recipe, context)
     wrong = [
@@ -174,7 +174,7 @@ def _drawn_again(
     ledger: Ledger,
     context: ContextWords | None,
 ) -> Iterator[tuple[int, str]]:
-    """Count each epoch into ``ledger``; yields its number and the fingerprint of its protection."""
+    """Add the counts of each epoch to ``ledger``; yields its number and the fingerprint of its protection."""
     settings, special = content["settings"], SpecialIds(**content["special"])
     protection, windows = "", None
     for epoch in epochs:
@@ -199,7 +199,7 @@ def _drawn_again(
 
 
 def _wrong_promise(said: Mapping[str, Any]) -> list[str]:
-    """Compare the promise of DP-SGD with the steps it took and, where Opacus is there, with their cost."""
+    """Compare the guarantee of DP-SGD with the steps that were taken and, if Opacus is installed, with their cost."""
     from importlib.util import find_spec
 
     from reticent.trainer.privacy import Guarantee, epsilon_of

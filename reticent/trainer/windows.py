@@ -1,10 +1,10 @@
 """Windows: runs of one document's tokens, cut to the model's length and batched.
 
-A window never holds two documents, so it never holds two individuals. The order of an epoch is a pure function of
-(seed, epoch); batches hold windows of similar length, so little is padding. One thread prepares batches ahead; there
-are no worker processes.
+A window never contains two documents, so it never contains two individuals. The order of an epoch is a pure function of
+(seed, epoch). Batches hold windows of similar length, so there is little padding. One thread prepares batches ahead;
+there are no worker processes.
 
-Shapes: B windows a batch, T tokens a window.
+Shapes: B windows of a batch, T tokens of a window.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecialIds:
-    """Token ids a window is dressed with; None where the tokenizer has none."""
+    """Ids of the special tokens of a window; None if the tokenizer has none."""
 
     prefix: int | None
     suffix: int | None
@@ -54,8 +54,8 @@ class Batch:
     input_ids : int64 array, shape (B, T)
     word_ids : int32 array, shape (B, T), -1 outside words, at special tokens and padding
     flags : uint8 array, shape (B, T), 0 at special tokens and padding
-    is_text : bool array, shape (B, T): a token of the document, not a special token or padding
-    attention : bool array, shape (B, T): not padding
+    is_text : bool array, shape (B, T), True for tokens of the document, False for special tokens and padding
+    attention : bool array, shape (B, T), False for padding
     """
 
     windows: np.ndarray
@@ -121,7 +121,7 @@ class Windows:
         return Batch(np.asarray(windows, dtype=np.int64), input_ids, word_ids, flags, is_text, attention)
 
     def token_positions(self, windows: np.ndarray, width: int) -> np.ndarray:
-        """Return where in the store each cell of a batch stands, int64 (B, T), -1 for special tokens and padding."""
+        """Return the position in the store of each cell of a batch, int64 (B, T), -1 for special tokens and padding."""
         offset = int(self.special.prefix is not None)
         columns = np.arange(width) - offset
         inside = (columns >= 0) & (columns < self.lengths[windows][:, None])
@@ -134,7 +134,7 @@ def cut_windows(store: TokenStore, length: int, special: SpecialIds, *, pad_to_m
     Raises
     ------
     PolicyError
-        The length leaves no room for a token of the document.
+        The length has no room for a token of the document beside the special tokens.
     """
     capacity = length - special.num_added
     if capacity < 1:
@@ -144,7 +144,7 @@ def cut_windows(store: TokenStore, length: int, special: SpecialIds, *, pad_to_m
 
 
 def prefetched(items: Iterable[T], depth: int = 4) -> Generator[T, None, None]:
-    """Yield ``items``, made by one thread up to ``depth`` ahead; an error there is raised here."""
+    """Yield ``items``, which one thread makes up to ``depth`` ahead; an error in that thread is raised here."""
     ready: queue.Queue[tuple[str, object]] = queue.Queue(maxsize=depth)
     stopped = threading.Event()
 
