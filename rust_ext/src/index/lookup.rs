@@ -1,4 +1,4 @@
-//! Lookup: from words as they are spelled to what an index says of them, and from pairs to n-grams.
+//! Lookup: from words as they are spelled to what an index says of them.
 //!
 //! All threads share one table of the index's words, by key (`key`); places are fetched into the cache many words ahead. A word
 //! that stands there as it is spelled is its own surface. Any other takes the way over its surface, and what that comes to is
@@ -10,7 +10,6 @@ use std::sync::{Mutex, PoisonError};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
-use crate::index::pairs::Pairs;
 use crate::storage::buffer::{Buffer, Zero, prefetch};
 use crate::storage::key::Key;
 use crate::storage::memo::Memo;
@@ -49,13 +48,12 @@ pub struct Lookup {
     slots: Buffer<Slot>,
     /// Numbers of longer words.
     long: HashTable<u32>,
-    levels: Vec<Pairs>,
     /// Of threads at rest: what words came to by their surface.
     memos: Mutex<Vec<Memo<Found>>>,
 }
 
 impl Lookup {
-    pub fn new(surface: Surface, words: &Strings, support: &[u32], levels: Vec<Pairs>) -> Self {
+    pub fn new(surface: Surface, words: &Strings, support: &[u32]) -> Self {
         let num_slots = (words.len() * 4 / 3 + 1).next_power_of_two().max(64);
         let mut slots: Buffer<Slot> = Buffer::table(num_slots);
         let mut long = HashTable::new();
@@ -89,12 +87,7 @@ impl Lookup {
                 break;
             }
         }
-        Self { surface, slots, long, levels, memos: Mutex::default() }
-    }
-
-    /// The n-grams (n >= 2) that are kept, with their compact ids.
-    pub fn pairs(&self, n: usize) -> &Pairs {
-        &self.levels[n - 2]
+        Self { surface, slots, long, memos: Mutex::default() }
     }
 
     /// A memo for [`Lookup::find_all`]; give it back with [`Lookup::put_back`].
@@ -202,7 +195,7 @@ mod tests {
         for (surface, expected) in
             [(Surface::Exact, [2, 0, 3, 0, 4, 4, 0, 5, 0, 0]), (Surface::Casefold, [2, 3, 3, 4, 4, 4, 0, 5, 5, 0])]
         {
-            let lookup = Lookup::new(surface, &words, &support, Vec::new());
+            let lookup = Lookup::new(surface, &words, &support);
             for _ in 0..2 {
                 let mut memo = lookup.memo();
                 let mut found = Vec::new();
@@ -218,7 +211,7 @@ mod tests {
 
     #[test]
     fn an_index_without_words_knows_none() {
-        let lookup = Lookup::new(Surface::Exact, &Strings::new(), &[], Vec::new());
+        let lookup = Lookup::new(Surface::Exact, &Strings::new(), &[]);
         let mut memo = lookup.memo();
         lookup.find_all((&Strings::new(), &[]), "abc", (&[0], &[3]), &mut memo, |_, of| {
             assert_eq!(of, Found::default());

@@ -111,6 +111,8 @@ pub struct NgramIndex {
     /// The most bytes that building it had on disk at once.
     pub spilled_bytes: u64,
     lookup: OnceLock<Lookup>,
+    /// `pairs[n - 2]` finds n-grams.
+    pairs: [OnceLock<Pairs>; MAX_N - 1],
 }
 
 impl NgramIndex {
@@ -128,16 +130,27 @@ impl NgramIndex {
             levels: Vec::new(),
             spilled_bytes: 0,
             lookup: OnceLock::new(),
+            pairs: [const { OnceLock::new() }; MAX_N - 1],
         }
     }
 
-    /// Tables for lookups, made on first use.
-    pub fn lookup(&self) -> Result<&Lookup> {
-        if self.lookup.get().is_none() {
-            let levels = self.levels.par_iter().map(|level| level.pairs(self.min_support)).collect::<Result<_>>()?;
-            let _ = self.lookup.set(Lookup::new(self.surface, &self.words, &self.support, levels));
-        }
-        self.lookup.get().ok_or_else(|| Error::Artifact("index tables: no lookups".into()))
+    /// The table that finds words, made on first use.
+    pub fn lookup(&self) -> &Lookup {
+        self.lookup.get_or_init(|| Lookup::new(self.surface, &self.words, &self.support))
+    }
+
+    /// The tables that find the kept n-grams of 2 to `n` words, made on first use: they take far more memory than that of words.
+    pub fn pairs(&self, n: usize) -> Result<Vec<&Pairs>> {
+        let levels = self.levels[..n - 1].par_iter().zip(&self.pairs);
+        levels
+            .map(|(level, known)| {
+                if let Some(pairs) = known.get() {
+                    return Ok(pairs);
+                }
+                let made = level.pairs(self.min_support)?;
+                Ok(known.get_or_init(|| made))
+            })
+            .collect()
     }
 
     pub fn num_occurrences(&self) -> u64 {

@@ -63,7 +63,7 @@ impl NgramIndex {
     /// The number of each word of the texts, in bytes.
     pub fn number_words(&self, texts: &Texts, words: &Words) -> Result<Vec<u8>> {
         words.check(texts.len())?;
-        let (lookup, width) = (self.lookup()?, width_of(self.words.len()));
+        let (lookup, width) = (self.lookup(), width_of(self.words.len()));
         let mut bytes = vec![0u8; words.starts.len() * width];
         let (mut jobs, mut left) = (Vec::new(), &mut bytes[..]);
         for first in (0..texts.len()).step_by(SHARE) {

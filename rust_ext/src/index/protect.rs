@@ -12,6 +12,7 @@ use rayon::prelude::*;
 use crate::error::{Error, Result};
 use crate::index::lookup::{AHEAD, Found, Lookup};
 use crate::index::ngram_index::{MAX_K, NgramIndex};
+use crate::index::pairs::Pairs;
 use crate::storage::memo::Memo;
 use crate::text::texts::Texts;
 use crate::text::words::Words;
@@ -77,13 +78,13 @@ impl Settings {
 pub fn protect(index: &NgramIndex, texts: &Texts, words: &Words, settings: Settings) -> Result<(Vec<u8>, Vec<u8>)> {
     settings.check(index)?;
     words.check(texts.len())?;
-    let lookup = index.lookup()?;
+    let (lookup, pairs) = (index.lookup(), index.pairs(settings.n)?);
     let (mut flags, mut starts) = (vec![0u8; words.starts.len()], vec![0u8; words.starts.len()]);
     // One memo a thread, not one a share: rows are shared out finely, so that a slow thread delays no other.
     let scratch = Mutex::new(Vec::new());
     shares(words, &mut flags, &mut starts).into_par_iter().with_max_len(1).for_each(|share| {
         let spare = scratch.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut finder = spare.unwrap_or_else(|| Finder::new(index, lookup, settings));
+        let mut finder = spare.unwrap_or_else(|| Finder::new(index, lookup, &pairs, settings));
         let mut at = 0;
         for row in share.rows {
             let bounds = words.of(row);
@@ -130,6 +131,8 @@ fn shares<'a>(words: &Words, mut flags: &'a mut [u8], mut starts: &'a mut [u8]) 
 pub(super) struct Finder<'a> {
     index: &'a NgramIndex,
     lookup: &'a Lookup,
+    /// By n - 2, up to the n of the settings.
+    pairs: &'a [&'a Pairs],
     settings: Settings,
     memo: Memo<Found>,
     /// Compact id + 1 of the n-gram at each word if its support is >= k, else 0.
@@ -139,8 +142,8 @@ pub(super) struct Finder<'a> {
 }
 
 impl<'a> Finder<'a> {
-    pub(super) fn new(index: &'a NgramIndex, lookup: &'a Lookup, settings: Settings) -> Self {
-        Self { index, lookup, settings, memo: lookup.memo(), ids: Vec::new(), rare: Vec::new() }
+    pub(super) fn new(index: &'a NgramIndex, lookup: &'a Lookup, pairs: &'a [&'a Pairs], settings: Settings) -> Self {
+        Self { index, lookup, pairs, settings, memo: lookup.memo(), ids: Vec::new(), rare: Vec::new() }
     }
 
     /// Bit n - 1 of entry i: a minimal identifying n-gram of n words starts at word i.
@@ -180,7 +183,7 @@ impl<'a> Finder<'a> {
         let (num_words, k) = (ids.len(), self.settings.k);
         let is_limited = self.settings.max_word_support.is_some();
         for n in 2..=self.settings.n.min(num_words) {
-            let (pairs, num_starts) = (self.lookup.pairs(n), num_words - n + 1);
+            let (pairs, num_starts) = (self.pairs[n - 2], num_words - n + 1);
             let mut keys = [None; AHEAD];
             for first in (0..num_starts).step_by(AHEAD) {
                 let places = first..num_starts.min(first + AHEAD);
