@@ -25,6 +25,7 @@ from reticent.audit.leakage.words import SurfaceTable, words_of
 from reticent.audit.membership.attacks import USER_INFERENCE, user_inference_score
 from reticent.audit.membership.kinds import KindAudit
 from reticent.audit.membership.measure import MembershipAudit
+from reticent.audit.membership.threshold import ThresholdAudit, spelling
 from reticent.audit.membership.validity import judged
 from reticent.audit.scoring.base_model_scores import BaseModelScores
 from reticent.audit.scoring.forward import TokenScores, score_models
@@ -56,6 +57,8 @@ class ModelEntry:
     ledger: Ledger | None = None
     #: Flags that the recipe never has for a target.
     never_target: int = 0
+    #: Threshold of its protection; None: that of the settings.
+    k: int | None = None
 
 
 def audit_models(
@@ -178,6 +181,8 @@ class Auditor:
         )  # fmt: skip
         self._bootstrap: Bootstrap = {"num_bootstrap": config.num_bootstrap, "seed": config.seed}
         self.kinds = KindAudit(audit, members, self._bootstrap)
+        spelt = SurfaceTable(self.tokenizer, spelling)
+        self.threshold = ThresholdAudit(audit, members, self.words, spelt, self._bootstrap, units)
         self._inversion: InversionAudit | None = None
         self._tokenizers: dict[bytes, Any] = {}
         self._num_windows: dict[SpecialIds, int] = {}
@@ -224,8 +229,9 @@ class Auditor:
         told = None if shadow_tokens is None else self.kinds.shadows(shadow_tokens, entry.never_target)
         before = compared.documents.log_probs if compared else None
         by_kind = self.kinds.measure(scores.log_probs, before, entry.never_target, told)
+        threshold = self.threshold.measure(scores.log_probs, before, entry.k or self.config.k)
         attacks = {name: replace(measured.membership[name], **said) for name, said in about.items()}
-        measured = replace(measured, membership=measured.membership | attacks, by_kind=by_kind)
+        measured = replace(measured, membership=measured.membership | attacks, by_kind=by_kind, threshold=threshold)
         if self.config.all_occurrences and entry.objective == "mlm":
             with task("all occurrences") as advance:
                 again = self.score(entry, advance, all_occurrences=True)

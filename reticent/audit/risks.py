@@ -88,6 +88,13 @@ def _words(subject: Subject) -> Iterator[Number]:
         found = (subject.model.by_kind or {}).get(kind)
         for name, attack in found.attacks.items() if found else ():
             yield Number(f"membership by {kind} words alone, attack {name}", attack.auc, CHANCE)
+    yield from _threshold(subject)
+
+
+def _threshold(subject: Subject) -> Iterator[Number]:
+    found = subject.model.threshold
+    if found:
+        yield Number("membership by words at the threshold, in texts of others", found.at_threshold.auc, CHANCE)
 
 
 def _individual(subject: Subject) -> Iterator[Number]:

@@ -23,7 +23,14 @@ from reticent.audit.evidence.leakage import (
     Privacy,
     Utility,
 )
-from reticent.audit.evidence.membership import BestAttack, Blind, KindMembership, MeasuredAttack, are_enough
+from reticent.audit.evidence.membership import (
+    BestAttack,
+    Blind,
+    KindMembership,
+    MeasuredAttack,
+    ThresholdMembership,
+    are_enough,
+)
 from reticent.audit.evidence.probe import ProbeEvidence
 from reticent.audit.evidence.risks import RiskTable
 from reticent.audit.evidence.rules import NAME, PARTS, PRIVATE, SETTING, SETTINGS, TOTAL, Settings, publish
@@ -73,6 +80,8 @@ class ModelEvidence:
     best_attack: Annotated[BestAttack | None, PARTS] = optional()
     #: Kind of word -> membership by words of that kind alone.
     by_kind: Annotated[dict[str, KindMembership] | None, PARTS] = optional()
+    #: Membership of an individual by words at the threshold, in the texts of others.
+    threshold: Annotated[ThresholdMembership | None, PARTS] = optional()
     blind: Annotated[Blind | None, PARTS] = optional()
     blind_holdout: Annotated[Blind | None, PARTS] = optional()
     low_cost: Annotated[LowCost | None, PARTS] = optional()

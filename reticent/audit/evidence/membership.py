@@ -17,6 +17,7 @@ __all__ = [
     "KindMembership",
     "MeasuredAttack",
     "Roc",
+    "ThresholdMembership",
     "WorstSubgroup",
     "are_enough",
 ]
@@ -116,6 +117,18 @@ class KindMembership:
     attacks: Annotated[dict[str, KindAttack], PARTS]
     d_prime: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
     d_prime_exposed: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThresholdMembership:
+    """Membership by the threshold of protection: by words that exactly k individuals use, in the texts of the others;
+    and, ``above``, the same by words of a few users more, which are targets whoever is a member.
+    """
+
+    k: Annotated[int, SETTING]
+    num_words: Annotated[int | None, COUNT]
+    at_threshold: Annotated[KindAttack, PARTS]
+    above: Annotated[KindAttack, PARTS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

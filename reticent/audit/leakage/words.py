@@ -8,7 +8,7 @@ protection counts support on the fine surface and leaks are matched on the coars
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -61,9 +61,13 @@ def words_of(store: TokenStore) -> Words:
 
 
 class SurfaceTable:
-    """Numbers of coarse surfaces, shared by all sequences of ids that are decoded with this table."""
+    """Numbers of surfaces, shared by all sequences of ids that are decoded with this table.
 
-    def __init__(self, tokenizer: PreTrainedTokenizerFast):
+    Surfaces are coarse, or as ``spelling`` makes them.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerFast, spelling: Callable[[str], str] | None = None):
+        self._spelling = spelling or fold
         self._tokenizer = tokenizer.backend_tokenizer
         self._unknown = tokenizer.unk_token_id
         self._numbers: dict[str, int] = {}
@@ -87,7 +91,7 @@ class SurfaceTable:
 
     def known(self, texts: Iterable[str]) -> np.ndarray:
         """Return the surfaces of words given as text, int64; `NO_SURFACE` for a text that was not decoded so far."""
-        return np.array([self._numbers.get(fold(text), NO_SURFACE) for text in texts], dtype=np.int64)
+        return np.array([self._numbers.get(self._spelling(text), NO_SURFACE) for text in texts], dtype=np.int64)
 
     def _number(self, rows: np.ndarray) -> np.ndarray:
         usable = (rows >= 0).all(axis=1)
@@ -95,7 +99,7 @@ class SurfaceTable:
             usable &= (rows != self._unknown).all(axis=1)
         numbers = np.full(len(rows), NO_SURFACE, dtype=np.int64)
         texts = self._tokenizer.decode_batch(rows[usable].tolist(), skip_special_tokens=False)
-        numbers[usable] = [self._numbers.setdefault(fold(text), len(self._numbers)) for text in texts]
+        numbers[usable] = [self._numbers.setdefault(self._spelling(text), len(self._numbers)) for text in texts]
         return numbers
 
 

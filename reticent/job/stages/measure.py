@@ -142,6 +142,7 @@ def _build(
         epoch=measurement.epoch,
         path=run.checkpoint_of(measurement),
         never_target=0 if measurement.training is None else run.job.recipe(measurement.recipe).never_target,
+        k=run.job.protect.k if measurement.training is None else run.job.protection(measurement.recipe).k,
     )
     work = scoring_work(run, measurement)
 

@@ -136,6 +136,18 @@ def test_membership_by_kind_of_word_stands_in_a_table_and_a_picture(tmp_path: Pa
     assert "rare 0.57 (95 %" in (tmp_path / "report.html").read_text()
 
 
+def test_membership_by_the_threshold_stands_in_a_table(tmp_path: Path) -> None:
+    audit = tiny_audit()
+    sides = {"num_members": 40, "num_nonmembers": 30}
+    both = {"at_threshold": {"auc": estimate(0.906), **sides}, "above": {"auc": estimate(0.517), **sides}}
+    audit["models"][0]["threshold"] = {"k": 2, "num_words": 1234, **both}
+    few = {**both, "at_threshold": {"auc": estimate(0.777), "num_members": 3, "num_nonmembers": 30}}
+    audit["models"][1]["threshold"] = {"k": 2, "num_words": 3, **few}
+    found = text_of(tmp_path, audit)
+    assert "2 1,234 0.906 0.856 to 0.956 40 / 30 0.517" in found
+    assert "0.777" not in found  # of few
+
+
 def test_the_first_screen_is_the_verdict_by_risk(tmp_path: Path) -> None:
     found = text_of(tmp_path, tiny_audit())
     table = found.index("identifiers emitted at most 0.05")

@@ -1,0 +1,134 @@
+"""The threshold attack: a model built to leak is found, the base is not, and scores are those of a loop in Python."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import pytest
+from fixtures.stores import make_store
+
+from reticent.audit.leakage.words import words_of
+from reticent.audit.membership.threshold import CONTROLS, ThresholdAudit, spelling
+from reticent.engine.schema import DIRECT
+from reticent.engine.store import TokenStore
+
+OPTIONS: Any = {"num_bootstrap": 200, "seed": 0}
+
+
+class OneTokenAWord:
+    """A table of surfaces that are ids."""
+
+    def surfaces(self, ids: np.ndarray, words: Any) -> np.ndarray:
+        return ids[words.starts].astype(np.int64)
+
+
+def audit_of(store: TokenStore, members: np.ndarray, units: np.ndarray | None = None) -> ThresholdAudit:
+    table: Any = OneTokenAWord()
+    return ThresholdAudit(store, members, words_of(store), table, OPTIONS, units)
+
+
+def corpus(seed: int, num: int = 120, vocabulary: int = 900, direct: float = 0.0) -> tuple[TokenStore, np.ndarray]:
+    """Return documents of an individual each, half of them members."""
+    random = np.random.default_rng(seed)
+    names = set(np.flatnonzero(random.random(vocabulary) < direct).tolist())
+    documents = []
+    for _ in range(num):
+        ids = np.concatenate([random.integers(0, vocabulary, 12), random.integers(vocabulary, vocabulary + 9, 8)])
+        documents.append([(int(i), n, DIRECT if int(i) in names else 0) for n, i in enumerate(ids)])
+    return make_store(*documents), np.arange(num) % 2 == 0
+
+
+def users_of(store: TokenStore, units: list[int]) -> dict[int, set[int]]:
+    users = defaultdict(set)
+    for document, (first, end) in enumerate(zip(store.doc_offsets[:-1], store.doc_offsets[1:], strict=True)):
+        for token in store.input_ids[first:end]:
+            users[int(token)].add(units[document])
+    return users
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_scores_are_those_of_a_loop_in_python(k: int, seed: int) -> None:
+    store, members = corpus(seed, num=40, vocabulary=150, direct=0.1)
+    told = np.random.default_rng(seed).normal(size=store.num_tokens)
+    audit = audit_of(store, members)
+    users = users_of(store, list(range(40)))
+    direct = {int(i) for i in store.input_ids[(store.flags & DIRECT) != 0]}
+    for wanted in (k, k + 1):
+        found = audit._subject_scores(told, audit.pairs(k, wanted))
+        expected = np.full(40, np.nan)
+        for x in range(40):
+            of_words = []
+            for word, own in users.items():
+                others = own - {x}
+                inside = {y for y in others if members[y]}
+                usable = len(inside) == k - 1 == len(others) if wanted == k else len(inside) >= k
+                if x not in own or len(own) != wanted or word in direct or not usable:
+                    continue
+                of_words.append(
+                    np.mean([
+                        told[np.flatnonzero(store.input_ids[a:b] == word) + a].mean()
+                        for a, b in (store.doc_offsets[y : y + 2] for y in sorted(inside))
+                    ])
+                )  # fmt: skip
+            if of_words:
+                expected[x] = np.mean(of_words)
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+        assert np.isfinite(found).sum() > 2
+
+
+def leaky(store: TokenStore, members: np.ndarray, k: int) -> np.ndarray:
+    """Log-probabilities of a model that knows, of every word in a member's text, whether it was a target."""
+    users = users_of(store, list(range(store.num_documents)))
+    support = {word: sum(bool(members[user]) for user in own) for word, own in users.items()}
+    is_target = np.array([support[int(i)] >= k for i in store.input_ids], dtype=float)
+    return is_target * np.repeat(members, np.diff(store.doc_offsets))
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_a_model_built_to_leak_is_found_and_its_control_and_the_base_are_not(k: int) -> None:
+    store, members = corpus(2, num=160, vocabulary=1280 // k)
+    random = np.random.default_rng(3)
+    base = random.normal(-5, 1, store.num_tokens)
+    audit = audit_of(store, members)
+    found = audit.measure(base + leaky(store, members, k) + random.normal(0, 0.3, store.num_tokens), base, k)
+    assert (found.k, found.num_words > 20) == (k, True)
+    assert found.at_threshold.auc.value is not None
+    assert found.at_threshold.auc.value > 0.9
+    assert found.above.auc.low is not None
+    assert found.above.auc.high is not None
+    assert found.above.auc.low < 0.5 < found.above.auc.high
+    nothing = audit.measure(base, None, k).at_threshold.auc
+    assert nothing.low is not None
+    assert nothing.high is not None
+    assert nothing.low < 0.5 < nothing.high
+
+
+def test_words_that_a_protection_with_another_k_leaves_tell_nothing() -> None:
+    store, members = corpus(2, num=160, vocabulary=320)
+    base = np.random.default_rng(3).normal(-5, 1, store.num_tokens)
+    at_three = audit_of(store, members).measure(base + leaky(store, members, 2), base, 4)
+    assert at_three.at_threshold.auc.value == 0.5  # targets whoever is a member: all scores are equal
+
+
+def test_nobody_is_asked_where_no_word_has_k_users() -> None:
+    store = make_store([(1, 0, 0)], [(2, 0, 0)], [(3, 0, 0)])
+    found = audit_of(store, np.array([True, True, False])).measure(np.zeros(3), np.zeros(3), 2)
+    assert found.num_words == 0
+    assert found.at_threshold.auc.value is found.above.auc.value is None
+    assert CONTROLS == (1, 2, 3)
+
+
+def test_a_household_is_one_user() -> None:
+    documents = [[(7, 0, 0)], [(7, 0, 0)], [(7, 0, 0)]]
+    store = make_store(*documents, individual=[0, 1, 2])
+    audit = audit_of(store, np.array([True, True, False]), units=np.array([0, 0, 1]))
+    assert audit.is_member.tolist() == [True, False]
+    assert audit.pairs(2, 2).subject.tolist() == [1, 1]  # the held-out one is asked by both documents of the household
+
+
+def test_a_spelling_is_that_of_support() -> None:
+    assert spelling(" Élie") == spelling("E\u0301lie") == "Élie"
+    assert spelling("AS") != spelling("as")
