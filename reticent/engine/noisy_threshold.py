@@ -1,0 +1,90 @@
+"""A noisy threshold: the choice of protected words is differentially private, word by word.
+
+Definition and proof: definitions.md#noisy-threshold.
+
+A fixed threshold tells who took part: a word of k - 1 users is protected, one user more and it is not. Here a word of
+s users is unprotected with probability ``unprotected_shares(…)[s]``, drawn once per word under a secret key, and never
+below k. The probabilities grow as fast as (epsilon, delta) allows from one user to the next [@desfontaines2022], so as
+few words as possible are protected beyond k.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import secrets
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from reticent.core.errors import ArtifactError, PolicyError
+from reticent.engine.ngrams import NgramIndex
+
+__all__ = ["noisy_index", "read_or_draw_key", "unprotected_shares"]
+
+
+def unprotected_shares(k: int, epsilon: float, delta: float, largest: int) -> np.ndarray:
+    """Return for each number of users from 0 to ``largest`` the probability that a word is unprotected, float64.
+
+    It is 0 below k, rises, and becomes 1 (`PolicyError` where epsilon is not over 0, or delta not in (0, 1)).
+
+    >>> unprotected_shares(2, 1.0, 0.1, 5).round(3).tolist()
+    [0.0, 0.0, 0.1, 0.372, 0.806, 0.965]
+    """
+    if not (epsilon > 0 and math.isfinite(epsilon) and 0 < delta < 1):
+        raise PolicyError(
+            f"threshold: expected an epsilon over 0 and a delta between 0 and 1, got {epsilon} and {delta}"
+        )
+    shares, share = np.zeros(max(largest, k) + 1), 0.0
+    for users in range(k, len(shares)):
+        share = min(math.exp(epsilon) * share + delta, 1 - math.exp(-epsilon) * (1 - share - delta), 1.0)
+        shares[users] = share
+    return shares[: largest + 1]
+
+
+def noisy_index(index: NgramIndex, k: int, epsilon: float, delta: float, key: bytes) -> NgramIndex:
+    """Return an index of words by which the words of the noisy threshold have less than k users, and the others theirs.
+
+    It serves for protection by single words alone (n = 1). The draw of a word depends on key and word alone, so a word
+    that is protected stays so in no smaller corpus.
+
+    Cost: a hash of each distinct word with k users or more.
+    """
+    words = index.words()
+    supports = words.column("support").to_numpy().astype(np.int64)
+    shares = unprotected_shares(k, epsilon, delta, int(supports.max(initial=0)))
+    chance = np.ones(len(supports))
+    asked = np.flatnonzero(supports >= k)
+    chance[asked] = [_uniform(key, word) for word in words.column("word").take(pa.array(asked)).to_pylist()]
+    hidden = chance >= shares[supports]
+    lowered = np.where(hidden, np.minimum(supports, k - 1), supports).astype(np.uint32)
+    columns = [words.column("word"), pa.array(lowered), words.column("occurrences")]
+    table = pa.record_batch(columns, schema=words.schema)
+    return NgramIndex.from_tables(
+        table, [], max_n=1, num_units=index.num_units, num_documents=index.num_documents,
+        min_support=index.min_support, surface=index.surface,
+    )  # fmt: skip
+
+
+def _uniform(key: bytes, word: str) -> float:
+    """A number in [0, 1) that only the holder of the key can know, 53 bits."""
+    digest = hashlib.blake2b(word.encode(), key=key, digest_size=8, person=b"threshold").digest()
+    return (int.from_bytes(digest, "little") >> 11) * 2.0**-53
+
+
+def read_or_draw_key(path: Path) -> bytes:
+    """Return the key in a file of 32 bytes, drawn from the system and written (0600) where there is none.
+
+    Whoever has it can tell which thresholds were drawn: it must stay where the documents are.
+    """
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(secrets.token_bytes(32))
+    except FileExistsError:
+        pass
+    key = path.read_bytes()
+    if len(key) != 32:
+        raise ArtifactError(f"{path}: expected a key of 32 bytes, got {len(key)}")
+    return key
