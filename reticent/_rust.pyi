@@ -715,10 +715,12 @@ def scrub_texts(
     date_order: str = "mdy",
     order_is_sure: bool = False,
     avoid: NDArray[np.uint64] | None = None,
+    left_out: NDArray[np.int64] | None = None,
     num_threads: int = 0,
 ) -> tuple[ArrowBatch, ArrowBatch]:
     """Return documents with their spans replaced (columns text, first_edit) and the edits (columns old_start, old_end,
-    new_start, new_end, span, outcome); what style, key and outcome mean stands in ``engine/pseudonymize.py``."""
+    new_start, new_end, span, outcome); what style, key and outcome mean stands in ``engine/pseudonymize.py``.
+    ``left_out`` are the characters of its document that the text lacks before each span."""
 
 def real_identifiers(
     texts: _ArrowArray,

@@ -28,10 +28,12 @@ class EpochTokens:
         Writes the tokens of an epoch into a folder: the same ones whenever it is asked.
     num_epochs : int
         Epochs run from 1 to this; the next one is made ahead.
+    ids : Path, optional
+        Folder of the ids that the tokens of an epoch change, where they are a patch.
     """
 
-    def __init__(self, folder: Path, make: Callable[[Path, int], object], num_epochs: int):
-        self._folder, self._make, self._num_epochs = folder, make, num_epochs
+    def __init__(self, folder: Path, make: Callable[[Path, int], object], num_epochs: int, *, ids: Path | None = None):
+        self._folder, self._make, self._num_epochs, self._ids = folder, make, num_epochs, ids
         self._made: dict[int, Future[Path]] = {}
 
     def __enter__(self) -> EpochTokens:
@@ -48,7 +50,7 @@ class EpochTokens:
         made = self._begin(epoch).result()
         if epoch < self._num_epochs:
             self._begin(epoch + 1)
-        return open_tokens(made)
+        return open_tokens(made, ids=self._ids)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._thread.shutdown(wait=True, cancel_futures=True)

@@ -67,7 +67,7 @@ class FlaggedWords:
         by_category: bool = False,
         num_threads: int = 0,
     ):
-        self.splits, self.num_threads = splits, num_threads
+        self.corpus, self.splits, self.num_threads = corpus, splits, num_threads
         self._selection = _Selection(corpus, individuals, splits)
         self._index, self._spans, self._policy = index, spans, policy or Policy()
         self._blacklists: dict[str, Blacklist] = {}

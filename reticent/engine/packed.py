@@ -15,6 +15,7 @@ of every token's word.
 from __future__ import annotations
 
 import functools
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,18 @@ from reticent.core.errors import ArtifactError
 from reticent.engine.packed_kernels import gather_packed, rank_blocks, unpack_flags, unpack_ids, unpack_words
 from reticent.engine.schema import DIRECT, ID_TABLES, INDIRECT, VIEW_TABLES
 
-__all__ = ["IDS", "ID_BITS", "PLANES", "PackedTokens", "StoredIds", "ids_of", "mapped_column", "open_packed"]
+__all__ = [
+    "IDS",
+    "ID_BITS",
+    "PLANES",
+    "PackedTokens",
+    "StoredIds",
+    "TokenArrays",
+    "ViewTokens",
+    "ids_of",
+    "mapped_column",
+    "read_table",
+]
 
 #: Files of ids, of their bits, and of the planes of a view.
 IDS = ("ids", "ids_high")
@@ -38,13 +50,14 @@ TOKENS_AT_ONCE = 1 << 22
 
 
 def ids_of(folder: Path) -> Path:
-    """Return the folder of the ids of a view."""
-    holds_ids = any((folder / name).exists() for name in ("ids.bin", "documents.parquet"))
+    """Return the folder of the ids of a view; of a patch, that of the ids that it changes."""
+    is_patch = (folder / "patches.parquet").exists()
+    holds_ids = not is_patch and any((folder / name).exists() for name in ("ids.bin", "documents.parquet"))
     return folder if holds_ids else folder.parent / "ids"
 
 
-class StoredIds:
-    """Ids of documents as they lie on disk.
+class TokenArrays:
+    """Ids of tokens and their bits, as they lie in a folder.
 
     Attributes
     ----------
@@ -53,18 +66,11 @@ class StoredIds:
     begins, outside : uint64 arrays, one bit a token
     exceptions : int64 array, ascending: tokens before which words are passed over, or that meet several
     skipped, more : uint32 arrays: how many words are passed over, and how many more a token meets
-    doc_offsets : int64 array, shape (num_documents + 1,)
-    doc_ids : pyarrow string array, shape (num_documents,)
     """
 
-    def __init__(self, folder: Path):
-        self.folder = folder
-        documents, exceptions = (_read(folder / f"{name}.parquet", schema) for name, schema in ID_TABLES.items())
-        self.doc_ids = documents.column("doc_id").combine_chunks()
-        self.doc_offsets = np.concatenate([[0], documents.column("end").to_numpy()]).astype(np.int64)
-        num_tokens = int(self.doc_offsets[-1])
-        if (np.diff(self.doc_offsets) < 0).any():
-            raise ArtifactError(f"{folder / 'documents.parquet'}: the ends of documents do not ascend; damaged")
+    def __init__(self, folder: Path, num_tokens: int):
+        self.num_tokens = num_tokens
+        exceptions = read_table(folder, "exceptions", ID_TABLES["exceptions"])
         self.ids = mapped_column(folder / "ids.bin", np.dtype("<u2"), num_tokens)
         self.is_wide = (folder / "ids_high.bin").exists()
         self.high = mapped_column(folder / "ids_high.bin", np.dtype("u1"), num_tokens if self.is_wide else 0)
@@ -73,50 +79,67 @@ class StoredIds:
         self.skipped, self.more = (exceptions.column(name).to_numpy() for name in ("skipped", "more"))
         self.passed = np.concatenate([[0], np.cumsum(self.skipped, dtype=np.int64)])
 
-    @property
-    def num_tokens(self) -> int:
-        return int(self.doc_offsets[-1])
+    @functools.cached_property
+    def ranks(self) -> np.ndarray:
+        return rank_blocks(self.begins)
+
+
+class StoredIds(TokenArrays):
+    """Ids of documents as they lie on disk.
+
+    Attributes
+    ----------
+    doc_offsets : int64 array, shape (num_documents + 1,)
+    doc_ids : pyarrow string array, shape (num_documents,)
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        documents = read_table(folder, "documents", ID_TABLES["documents"])
+        self.doc_ids = documents.column("doc_id").combine_chunks()
+        self.doc_offsets = np.concatenate([[0], documents.column("end").to_numpy()]).astype(np.int64)
+        if (np.diff(self.doc_offsets) < 0).any():
+            raise ArtifactError(f"{folder / 'documents.parquet'}: the ends of documents do not ascend; damaged")
+        super().__init__(folder, int(self.doc_offsets[-1]))
 
     def exceptions_of(self, first: int, end: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the exceptions of the documents from ``first`` to ``end``: tokens, words skipped, more words met."""
         own = slice(*np.searchsorted(self.exceptions, self.doc_offsets[[first, end]]))
         return self.exceptions[own], self.skipped[own], self.more[own]
 
-    @functools.cached_property
-    def ranks(self) -> np.ndarray:
-        return rank_blocks(self.begins)
 
-
-class PackedTokens:
-    """The documents of a view, their ids and planes.
+class ViewTokens(ABC):
+    """The documents of a view, and the planes of their tokens.
 
     Attributes
     ----------
     stored : StoredIds
     documents : int64 array, shape (num_documents,): rows of the documents of ``stored``
     individual : uint32 array, shape (num_documents,)
-    firsts : int64 array, shape (num_documents,): first token of each, by number of ``stored``
     direct, indirect : uint64 arrays, one bit a token of the view
     doc_offsets : int64 array, shape (num_documents + 1,)
         Tokens as the view numbers them.
     """
 
+    doc_offsets: np.ndarray
+
     def __init__(self, folder: Path, stored: StoredIds):
-        view, ngram_starts = (_read(folder / f"{name}.parquet", schema) for name, schema in VIEW_TABLES.items())
+        view = read_table(folder, "view", VIEW_TABLES["view"])
         self.stored = stored
         self.documents = np.ascontiguousarray(view.column("document").to_numpy())
         self.individual = view.column("individual").to_numpy()
-        num_documents = len(stored.doc_offsets) - 1
-        if not _ascends(self.documents, num_documents):
+        if not _ascends(self.documents, len(stored.doc_offsets) - 1):
             raise ArtifactError(f"{folder / 'view.parquet'}: names documents that are not there; damaged")
-        self.firsts = stored.doc_offsets[self.documents]
-        lengths = stored.doc_offsets[self.documents + 1] - self.firsts
-        self.doc_offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+    def _read_planes(self, folder: Path) -> None:
+        """Read what depends on the number of tokens, which ``doc_offsets`` says."""
         num_tokens = int(self.doc_offsets[-1])
+        ngram_starts = read_table(folder, "ngram_starts", VIEW_TABLES["ngram_starts"])
         self.direct, self.indirect = (_bits(folder, name, num_tokens) for name in PLANES)
         self._ngram_tokens = _tokens_of(folder, ngram_starts, num_tokens)
         self._ngram_lengths = ngram_starts.column("lengths").to_numpy()
 
+    @abstractmethod
     def gather(
         self,
         documents: np.ndarray,
@@ -127,18 +150,17 @@ class PackedTokens:
         out: tuple[np.ndarray, np.ndarray, np.ndarray],
     ) -> None:
         """Write windows to ids (int64), words (int32) and flags (uint8), each (B, T); see `gather_packed`."""
-        stored, firsts = self.stored, self.firsts[documents]
-        gather_packed(
-            stored.ids, stored.high, stored.begins, stored.outside, self.direct, self.indirect, stored.ranks,
-            stored.exceptions, stored.passed, firsts, firsts + (starts - self.doc_offsets[documents]), starts, lengths,
-            offset, pad, *out,
-        )  # fmt: skip
+
+    @abstractmethod
+    def _ids(self, first: int, end: int) -> np.ndarray:
+        """Ids of the documents from ``first`` to ``end``: uint16, or uint32 where two bytes are not enough."""
+
+    @abstractmethod
+    def _words(self, first: int, end: int) -> np.ndarray:
+        """Words of the documents from ``first`` to ``end``, int32."""
 
     def column(self, name: str) -> np.ndarray:
         """Return a column of `TokenStore`, whole."""
-        num_documents = len(self.documents)
-        if name == "input_ids" and self._is_run(0, num_documents):
-            return self.block(name, 0, num_documents)
         return np.concatenate(list(self.blocks(name)))
 
     def blocks(self, name: str) -> Iterator[np.ndarray]:
@@ -160,19 +182,11 @@ class PackedTokens:
 
     def block(self, name: str, first: int, end: int) -> np.ndarray:
         """Return the entries of a column of the documents from ``first`` to ``end``."""
-        stored, offsets, firsts = self.stored, self.doc_offsets[first : end + 1], self.firsts[first:end]
-        start, stop = int(offsets[0]), int(offsets[-1])
         if name == "input_ids":
-            if self._is_run(first, end) and not stored.is_wide:
-                place = int(firsts[0]) if end > first else 0
-                return stored.ids[place : place + stop - start]
-            ids = np.empty(stop - start, dtype=np.uint32 if stored.is_wide else np.uint16)
-            unpack_ids(stored.ids, stored.high, firsts, offsets, ids)
-            return ids
+            return self._ids(first, end)
         if name == "word_ids":
-            words = np.empty(stop - start, dtype=np.int32)
-            unpack_words(stored.begins, stored.outside, stored.exceptions, stored.passed, firsts, offsets, words)
-            return words
+            return self._words(first, end)
+        start, stop = (int(at) for at in self.doc_offsets[[first, end]])
         if name == "ngram_starts":
             column = np.zeros(stop - start, dtype=np.uint8)
             tokens, known = self.ngrams(first, end)
@@ -187,24 +201,67 @@ class PackedTokens:
         own = slice(*np.searchsorted(self._ngram_tokens, self.doc_offsets[[first, end]]))
         return self._ngram_tokens[own] - self.doc_offsets[first], self._ngram_lengths[own]
 
-    def _is_run(self, first: int, end: int) -> bool:
-        """Whether these documents follow each other in ``stored``, too."""
-        return end <= first or int(self.documents[end - 1] - self.documents[first]) == end - first - 1
-
     def has_flag(self, flags: int) -> bool:
         """Whether some token has one of these flags."""
         return bool((flags & DIRECT and self.direct.any()) or (flags & INDIRECT and self.indirect.any()))
 
 
-def open_packed(folder: Path) -> PackedTokens:
-    """Return the tokens of a view.
+class PackedTokens(ViewTokens):
+    """The documents of a view, their ids and planes.
 
-    Raises
-    ------
-    ArtifactError
-        A file is missing, cannot be read, or does not fit the others.
+    Attributes
+    ----------
+    firsts : int64 array, shape (num_documents,): first token of each, by number of ``stored``
     """
-    return PackedTokens(folder, StoredIds(ids_of(folder)))
+
+    def __init__(self, folder: Path, stored: StoredIds):
+        super().__init__(folder, stored)
+        self.firsts = stored.doc_offsets[self.documents]
+        lengths = stored.doc_offsets[self.documents + 1] - self.firsts
+        self.doc_offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        self._read_planes(folder)
+
+    def gather(
+        self,
+        documents: np.ndarray,
+        starts: np.ndarray,
+        lengths: np.ndarray,
+        offset: int,
+        pad: int,
+        out: tuple[np.ndarray, np.ndarray, np.ndarray],
+    ) -> None:
+        stored, firsts = self.stored, self.firsts[documents]
+        gather_packed(
+            stored.ids, stored.high, stored.begins, stored.outside, self.direct, self.indirect, stored.ranks,
+            stored.exceptions, stored.passed, firsts, firsts + (starts - self.doc_offsets[documents]), starts, lengths,
+            offset, pad, *out,
+        )  # fmt: skip
+
+    def column(self, name: str) -> np.ndarray:
+        num_documents = len(self.documents)
+        if name == "input_ids" and self._is_run(0, num_documents):
+            return self.block(name, 0, num_documents)
+        return super().column(name)
+
+    def _ids(self, first: int, end: int) -> np.ndarray:
+        stored, offsets, firsts = self.stored, self.doc_offsets[first : end + 1], self.firsts[first:end]
+        length = int(offsets[-1] - offsets[0])
+        if self._is_run(first, end) and not stored.is_wide:
+            place = int(firsts[0]) if end > first else 0
+            return stored.ids[place : place + length]
+        ids = np.empty(length, dtype=np.uint32 if stored.is_wide else np.uint16)
+        unpack_ids(stored.ids, stored.high, firsts, offsets, ids)
+        return ids
+
+    def _words(self, first: int, end: int) -> np.ndarray:
+        stored, offsets, firsts = self.stored, self.doc_offsets[first : end + 1], self.firsts[first:end]
+        words = np.empty(int(offsets[-1] - offsets[0]), dtype=np.int32)
+        unpack_words(stored.begins, stored.outside, stored.exceptions, stored.passed, firsts, offsets, words)
+        return words
+
+    def _is_run(self, first: int, end: int) -> bool:
+        """Whether these documents follow each other in ``stored``, too."""
+        return end <= first or int(self.documents[end - 1] - self.documents[first]) == end - first - 1
 
 
 def mapped_column(path: Path, dtype: np.dtype[Any], length: int) -> np.ndarray:
@@ -236,7 +293,9 @@ def _ascends(numbers: np.ndarray, end: int) -> bool:
     return not len(numbers) or bool(numbers[0] >= 0 and numbers[-1] < end and (np.diff(numbers) > 0).all())
 
 
-def _read(path: Path, schema: pa.Schema) -> pa.Table:
+def read_table(folder: Path, name: str, schema: pa.Schema) -> pa.Table:
+    """Return a table of a folder; `ArtifactError` where it cannot be read or is of another version."""
+    path = folder / f"{name}.parquet"
     try:
         with pq.ParquetFile(path) as file:
             found, table = file.schema_arrow, file.read(use_threads=False)

@@ -173,6 +173,7 @@ def pseudonymise_batch(
     *,
     dates: DateOptions | None = None,
     avoid: np.ndarray | None = None,
+    left_out: np.ndarray | None = None,
     num_threads: int = 0,
 ) -> Pseudonymised:
     """Return the documents with these spans replaced.
@@ -189,6 +190,9 @@ def pseudonymise_batch(
         The epoch, for style "rotate".
     avoid : uint64 array, ascending, optional
         Identifiers of the corpus (`_rust.real_identifiers`) that no surrogate should be by chance.
+    left_out : int64 array, one a span, optional
+        Where the texts are parts of documents (:mod:`reticent.engine.regions`): characters of the document that are
+        missing before each span. Rotating surrogates are drawn by their place in the document.
 
     Raises
     ------
@@ -222,6 +226,7 @@ def pseudonymise_batch(
         date_order=dates.otherwise if dates.order == "auto" else dates.order,
         order_is_sure=dates.order != "auto",
         avoid=avoid,
+        left_out=left_out,
         num_threads=num_threads,
     )
     new, made = pa.record_batch(documents), pa.record_batch(edits)

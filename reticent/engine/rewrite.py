@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reticent.engine.pseudonymize import SpanArrays, Style, pseudonymise_batch
+from reticent.engine.pseudonymize import OffsetMap, SpanArrays, Style, pseudonymise_batch
 from reticent.engine.schema import DIRECT, INDIRECT
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ TextStyle = Style | Literal["lower"]
 class Rewritten:
     """New texts, their words, and flags and n-gram starts of these (uint8, one a word).
 
-    ``gaps`` are the stretches between words that are direct (`_rust.gaps_in_spans`); None where there are none.
+    ``gaps`` are the stretches between words that are direct (`_rust.gaps_in_spans`); None where there are none. What
+    stands where is said by ``edits``, or by ``places``: the byte at which each old word, or its replacement, begins.
     """
 
     texts: pa.Array
@@ -37,6 +38,8 @@ class Rewritten:
     flags: np.ndarray
     ngram_starts: np.ndarray
     gaps: Words | None = None
+    edits: OffsetMap | None = None
+    places: np.ndarray | None = None
 
 
 def replace_words_by_x(
@@ -64,7 +67,7 @@ def replace_words_by_x(
     new_flags, new_starts = (np.zeros(replaced.num_words, dtype=np.uint8) for _ in range(2))
     np.bitwise_or.at(new_flags, at, flags[kept])
     np.bitwise_or.at(new_starts, at, starts[kept])
-    return Rewritten(texts, replaced, new_flags, new_starts)
+    return Rewritten(texts, replaced, new_flags, new_starts, places=new_places)
 
 
 def lower_case(texts: pa.Array, *, num_threads: int = 0) -> Rewritten:
@@ -123,7 +126,7 @@ def replace_spans(
         *(np.ascontiguousarray(bound, dtype=np.int32) for bound in (made.edits.new_start, made.edits.new_end)),
         num_threads=options.get("num_threads", 0),
     )
-    return Rewritten(made.texts, new_words, new_flags, new_starts, gaps)
+    return Rewritten(made.texts, new_words, new_flags, new_starts, gaps, edits=made.edits)
 
 
 @dataclass(frozen=True, slots=True)

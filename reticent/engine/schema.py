@@ -22,6 +22,7 @@ __all__ = [
     "MAX_N",
     "MEMBERS",
     "MENTION_TYPE",
+    "PATCH_TABLES",
     "REFERENCE",
     "SPANS",
     "SPAN_TYPE",
@@ -125,6 +126,19 @@ ID_TABLES: Final = {
 VIEW_TABLES: Final = {
     "view": _numbers("token-view", document=pa.int64(), individual=pa.uint32()),
     "ngram_starts": _numbers("token-ngram-starts", token=pa.int64(), lengths=pa.uint8()),
+}
+#: The table of a patch (:mod:`reticent.engine.patched`): a row for each region of a document that was rewritten, in
+#: order. ``document`` is a row of its view, ``first`` a token of the ids that it changes; from there ``replaced`` are
+#: replaced by ``made`` others, and the text that these are of has ``words`` words.
+PATCH_TABLES: Final = {
+    "patches": _numbers(
+        "token-patches",
+        document=pa.int64(),
+        first=pa.int64(),
+        replaced=pa.uint32(),
+        made=pa.uint32(),
+        words=pa.uint32(),
+    ),
 }
 
 

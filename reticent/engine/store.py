@@ -20,7 +20,8 @@ import pyarrow as pa
 
 from reticent.core.errors import ArtifactError
 from reticent.engine.kernels import count_disorder
-from reticent.engine.packed import PackedTokens, ids_of, open_packed
+from reticent.engine.packed import ViewTokens, ids_of
+from reticent.engine.patched import open_view
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.window_kernels import gather_windows
 
@@ -73,12 +74,12 @@ class TokenStore:
         for name, column in columns.items():
             if len(column) != len(input_ids):
                 raise ArtifactError(f"token store: {name} has {len(column)} entries for {len(input_ids)} tokens")
-        self._packed: PackedTokens | None = None
+        self._packed: ViewTokens | None = None
         self.__dict__.update(columns)
         self._set_documents(doc_offsets, individual, doc_ids, path, len(input_ids))
 
     @classmethod
-    def of_packed(cls, packed: PackedTokens, path: Path) -> TokenStore:
+    def of_packed(cls, packed: ViewTokens, path: Path) -> TokenStore:
         """Return the store of a folder."""
         store = cls.__new__(cls)
         store._packed = packed
@@ -254,8 +255,13 @@ class TokenStore:
         return TokenStore(**columns, doc_offsets=doc_offsets, individual=individual, doc_ids=doc_ids, path=self.path)
 
 
-def open_tokens(path: Path | str) -> TokenStore:
+def open_tokens(path: Path | str, *, ids: Path | None = None) -> TokenStore:
     """Open a folder of protected tokens, memory-mapped.
+
+    Parameters
+    ----------
+    ids : Path, optional
+        Folder of the ids of a view that has none, if it is not ``ids`` beside it.
 
     Raises
     ------
@@ -270,7 +276,7 @@ def open_tokens(path: Path | str) -> TokenStore:
             raise ArtifactError(f"{folder}: ids, or tokens of an older version of Reticent; run protect again")
         raise ArtifactError(f"{folder}: no protected tokens here; expected view.parquet")
     _check_ids(folder)
-    return TokenStore.of_packed(open_packed(folder), folder)
+    return TokenStore.of_packed(open_view(folder, ids), folder)
 
 
 def _check_ids(folder: Path) -> None:

@@ -6,7 +6,7 @@ depend on how the documents were batched.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -19,12 +19,12 @@ import pyarrow.parquet as pq
 from reticent.core.written import HashedFile
 from reticent.engine.owned import owned
 from reticent.engine.packed import ID_BITS, IDS, PLANES
-from reticent.engine.schema import ID_TABLES, VIEW_TABLES
+from reticent.engine.schema import ID_TABLES, PATCH_TABLES, VIEW_TABLES
 
 if TYPE_CHECKING:
     from reticent._rust import PackedTokens, Planes
 
-__all__ = ["BitFile", "IdsWriter", "StoreWriter", "ViewWriter"]
+__all__ = ["BitFile", "IdsWriter", "PatchWriter", "StoreWriter", "ViewWriter"]
 
 #: Rows of a group of a table.
 ROWS_PER_GROUP = 1 << 20
@@ -70,29 +70,42 @@ class _Writer:
             table.abandon()
 
 
-class IdsWriter(_Writer):
-    """Appends documents to a folder of ids."""
+class _TokenWriter(_Writer):
+    """Appends tokens to a folder: their ids and bits, and a table beside that of exceptions."""
 
-    def __init__(self, folder: Path, vocab_size: int):
+    def __init__(self, folder: Path, vocab_size: int, table: str, schema: pa.Schema):
         super().__init__()
-        self.num_documents = self.num_tokens = 0
+        self.num_tokens = 0
         names = IDS if vocab_size > 1 << 16 else IDS[:1]
         self._ids = [HashedFile(folder / f"{name}.bin") for name in names]
         self._bits = [BitFile(folder / f"{name}.bits") for name in ID_BITS]
-        self._documents, self._exceptions = self._open_tables(folder, ID_TABLES)
+        schemas = {table: schema, "exceptions": ID_TABLES["exceptions"]}
+        self.table, self._exceptions = self._open_tables(folder, schemas)
         self._files = [*self._ids, *self._bits]
 
-    def write(self, doc_ids: pa.Array, tokens: PackedTokens) -> None:
-        """Append documents: their ids, string (D,), and their packed tokens, whose planes are left out."""
-        num_tokens, base = int(tokens.doc_offsets[-1]), self.num_tokens
+    def write_tokens(self, tokens: PackedTokens) -> None:
+        """Append packed tokens; their planes are left out."""
+        num_tokens = int(tokens.doc_offsets[-1])
         for file, column in zip(self._ids, (tokens.ids, tokens.high), strict=False):
             file.write(np.ascontiguousarray(column))
         for bits, column in zip(self._bits, (tokens.begins, tokens.outside), strict=True):
             bits.write(column, num_tokens)
-        self._documents.write([doc_ids, tokens.doc_offsets[1:] + base])
-        self._exceptions.write([tokens.exceptions + base, tokens.skipped, tokens.more])
-        self.num_documents += len(doc_ids)
+        self._exceptions.write([tokens.exceptions + self.num_tokens, tokens.skipped, tokens.more])
         self.num_tokens += num_tokens
+
+
+class IdsWriter(_TokenWriter):
+    """Appends documents to a folder of ids."""
+
+    def __init__(self, folder: Path, vocab_size: int):
+        super().__init__(folder, vocab_size, "documents", ID_TABLES["documents"])
+        self.num_documents = 0
+
+    def write(self, doc_ids: pa.Array, tokens: PackedTokens) -> None:
+        """Append documents: their ids, string (D,), and their packed tokens, whose planes are left out."""
+        self.table.write([doc_ids, tokens.doc_offsets[1:] + self.num_tokens])
+        self.write_tokens(tokens)
+        self.num_documents += len(doc_ids)
 
 
 class ViewWriter(_Writer):
@@ -158,6 +171,54 @@ class StoreWriter:
         first, num_tokens = self.num_documents, int(tokens.doc_offsets[-1])
         self._ids.write(doc_ids, tokens)
         self._view.write(np.arange(first, first + len(doc_ids)), individual, tokens, num_tokens)
+
+
+class PatchWriter:
+    """Appends documents to a folder of a patch (`reticent.engine.patched`)."""
+
+    def __init__(self, folder: Path, vocab_size: int):
+        with ExitStack() as stack:
+            schema = PATCH_TABLES["patches"]
+            self._own = stack.enter_context(_TokenWriter(folder, vocab_size, "patches", schema))
+            self._view = stack.enter_context(ViewWriter(folder))
+            self._writers = stack.pop_all()
+
+    @property
+    def num_documents(self) -> int:
+        return self._view.num_documents
+
+    @property
+    def num_tokens(self) -> int:
+        return self._view.num_tokens
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._writers.__exit__(kind, error, at)
+
+    def write(
+        self,
+        documents: np.ndarray,
+        individual: np.ndarray,
+        planes: Planes | PackedTokens,
+        num_tokens: int,
+        regions: Sequence[np.ndarray],
+        tokens: PackedTokens,
+    ) -> None:
+        """Append documents.
+
+        Parameters
+        ----------
+        documents, individual, planes, num_tokens : as of `ViewWriter.write`
+        regions : of each its document (from 0), first token among the ids, how many it replaces, and its words
+        tokens : packed tokens of the regions, one region as one document
+        """
+        document, firsts, replaced, num_words = regions
+        document = document + self.num_documents
+        self._own.table.write([document, firsts, replaced, np.diff(tokens.doc_offsets), num_words])
+        self._own.write_tokens(tokens)
+        self._view.write(documents, individual, planes, num_tokens)
 
 
 class BitFile:

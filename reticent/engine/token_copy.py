@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from reticent.engine.packed import PackedTokens, open_packed
+from reticent.core.errors import ArtifactError
+from reticent.engine.packed import PackedTokens
 from reticent.engine.packed_kernels import unpack_flags, unpack_ids
+from reticent.engine.patched import open_view
 from reticent.engine.store_writer import StoreWriter
 
 __all__ = ["copy_tokens"]
@@ -29,7 +31,9 @@ def copy_tokens(view: Path | str, folder: Path | str) -> dict[str, int]:
 
     Cost: one pass over the ids of these documents; memory is a block of them.
     """
-    tokens = open_packed(Path(view))
+    tokens = open_view(Path(view))
+    if not isinstance(tokens, PackedTokens):
+        raise ArtifactError(f"{view}: tokens of rewritten text; only those of the original are copied")
     stored = tokens.stored
     with StoreWriter(Path(folder), 1 << 24 if stored.is_wide else 1 << 16) as writer:
         for first, end in tokens.runs():

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from reticent.core.errors import CorpusError
 from reticent.engine.flagged_words import Flagged, FlaggedWords
+from reticent.engine.patches import PatchMaker
 from reticent.engine.rewrite import Rewritten, TextStyle, lower_case, replace_spans, replace_words_by_x
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store_writer import StoreWriter
@@ -42,6 +43,7 @@ def write_tokens(
     spans: SpanReader | None = None,
     policy: Policy | None = None,
     style: TextStyle | None = None,
+    ids: Path | None = None,
     progress: Callable[[int], None] | None = None,
     num_threads: int = 0,
 ) -> dict[str, Any]:
@@ -58,6 +60,8 @@ def write_tokens(
         each direct word, its flags 0. "tag": ``[NAME]`` for each span, direct. Flags of other words are those of the
         original. "lower": the text in lower case, no word flagged, for the attack of that name. For surrogates see
         `TokenMaker.write`.
+    ids : Path, optional
+        See `TokenMaker`.
 
     Returns
     -------
@@ -87,18 +91,32 @@ def write_tokens(
         by_category=style not in (None, "x", "lower"),
         num_threads=num_threads,
     )
-    return TokenMaker(flagged, tokenizer_json).write(folder, style=style, progress=progress)
+    return TokenMaker(flagged, tokenizer_json, ids=ids).write(folder, style=style, progress=progress)
 
 
 class TokenMaker:
-    """Writes the tokens of flagged documents in any style, as often as is wanted; the costly parts are made once."""
+    """Writes the tokens of flagged documents in any style, as often as is wanted; the costly parts are made once.
 
-    def __init__(self, flagged: FlaggedWords, tokenizer_json: str):
+    Parameters
+    ----------
+    ids : Path, optional
+        Folder of the ids of the corpus and this tokenizer. With it text in which identifiers are replaced is written
+        as a patch over them (:mod:`reticent.engine.patches`), if the tokenizer can be cut.
+    kept : Path, optional
+        See `PatchMaker`.
+    """
+
+    def __init__(
+        self, flagged: FlaggedWords, tokenizer_json: str, *, ids: Path | None = None, kept: Path | None = None
+    ):
         from reticent import _rust
 
         self._flagged, self._tokenizer_json = flagged, tokenizer_json
         self._encoder = _rust.TokenEncoder(tokenizer_json, num_threads=flagged.num_threads)
         self._survey: tuple[np.ndarray, DateOptions] | None = None
+        self._patches: PatchMaker | None = None
+        if ids is not None and self._encoder.path != "library":
+            self._patches = PatchMaker(flagged, self._encoder, ids, kept)
 
     def write(
         self,
@@ -121,6 +139,24 @@ class TokenMaker:
             For "rotate": the epoch.
         """
         folder, flagged = Path(folder), self._flagged
+        if self._patches is not None and style is not None and style != "lower":
+            written = self._patches.write(folder, style, key, self._options(style, draw), progress)
+        else:
+            written = self._write_store(folder, style, key, draw, progress)
+        if not written["documents"]:
+            raise CorpusError(f"no document belongs to the splits {', '.join(flagged.splits or ())}")
+        (folder / "tokenizer.json").write_text(self._tokenizer_json, encoding="utf-8")
+        return {
+            **written,
+            "retention": 1.0 - written["protected"] / max(written["words"], 1),
+            "blacklisted": flagged.num_blacklisted,
+            "pretokens": self._encoder.path,
+        }
+
+    def _write_store(
+        self, folder: Path, style: TextStyle | None, key: bytes, draw: int, progress: Callable[[int], None] | None
+    ) -> dict[str, int]:
+        flagged = self._flagged
         counts = dict.fromkeys(("words", "direct", "indirect", "protected"), 0)
         with StoreWriter(folder, self._encoder.vocab_size) as writer:
             for documents in flagged:
@@ -138,17 +174,15 @@ class TokenMaker:
                 counts["protected"] += int(np.count_nonzero(text.flags))
                 if progress:
                     progress(part.last_document)
-        if writer.num_documents == 0:
-            raise CorpusError(f"no document belongs to the splits {', '.join(flagged.splits or ())}")
-        (folder / "tokenizer.json").write_text(self._tokenizer_json, encoding="utf-8")
-        return {
-            "documents": writer.num_documents,
-            "tokens": writer.num_tokens,
-            **counts,
-            "retention": 1.0 - counts["protected"] / max(counts["words"], 1),
-            "blacklisted": flagged.num_blacklisted,
-            "pretokens": self._encoder.path,
-        }
+        return {"documents": writer.num_documents, "tokens": writer.num_tokens, **counts}
+
+    def _options(self, style: TextStyle, draw: int) -> dict[str, Any]:
+        """Options of `pseudonymise_batch`."""
+        options: dict[str, Any] = {"draw": draw, "num_threads": self._flagged.num_threads}
+        if style in ("surrogate", "rotate"):
+            self._survey = self._survey or self._flagged.survey()
+            options["avoid"], options["dates"] = self._survey
+        return options
 
     def _rewritten(self, documents: Flagged, style: TextStyle | None, key: bytes, draw: int) -> Rewritten:
         threads = self._flagged.num_threads
@@ -161,8 +195,5 @@ class TokenMaker:
             return replace_words_by_x(part.texts, words, flags, starts, gaps, num_threads=threads)
         individuals = pa.array(part.codes).cast(pa.string())
         batch = pa.record_batch([part.texts, individuals, part.doc_ids], ["text", "individual_id", "doc_id"])
-        options: dict[str, Any] = {"draw": draw, "num_threads": threads}
-        if style != "tag":
-            self._survey = self._survey or self._flagged.survey()
-            options["avoid"], options["dates"] = self._survey
-        return replace_spans(batch, words, flags, starts, self._flagged.spans_of(part, words), style, key, **options)
+        spans, options = self._flagged.spans_of(part, words), self._options(style, draw)
+        return replace_spans(batch, words, flags, starts, spans, style, key, **options)

@@ -9,30 +9,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
-from fixtures.cases import Case
+from fixtures.cases import Case, real_case
 from fixtures.drawing import examples
-from fixtures.places import DATA
 from fixtures.tokenizers import plain_tokenizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.detection_corpora import CORPORA, read_case
+from benchmarks.detection_corpora import CORPORA
 from benchmarks.escape_tokenizers import KINDS, published_tokenizers, tokenizer_json
 from reticent.core.errors import ArtifactError, CorpusError
 from reticent.engine import packed as packed_module
 from reticent.engine import views as views_module
-from reticent.engine.corpus import open_corpus
-from reticent.engine.detect import detect_spans
-from reticent.engine.detect.rules import RulesDetector
-from reticent.engine.detect.spans import SpanReader
 from reticent.engine.index import IndexConfig, build_index
 from reticent.engine.numbered import NumberedWords, WordSpans
 from reticent.engine.packed import StoredIds
 from reticent.engine.protect import POLICIES, Policy
 from reticent.engine.schema import HELDOUT, MEMBERS
-from reticent.engine.split import SplitConfig, split_individuals
 from reticent.engine.store import TokenStore, open_tokens
 from reticent.engine.text_pass import Encoding, TextPass
 from reticent.engine.token_copy import copy_tokens
@@ -279,28 +272,6 @@ def test_words_of_people_who_are_in_no_index_protect_nothing(tmp_path: Path) -> 
     assert_same(views.view("train", (MEMBERS,)), views.of_text("train", (MEMBERS,)))
     with pytest.raises(ArtifactError, match="a document that counts holds a word that the index does not"):
         views.view("audit", (MEMBERS, HELDOUT))
-
-
-@dataclass
-class Real:
-    """A corpus as `Views` takes it, its spans those of the rules."""
-
-    folder: Path
-    corpus: Any
-    individuals: Any
-    spans: Any
-
-
-def real_case(name: str, folder: Path, limit: int | None) -> Real:
-    place = CORPORA[name][0]
-    if place is not None and not (DATA / place).exists():
-        pytest.skip(f"no {name} under RETICENT_DATA")
-    table = read_case(name, limit).documents
-    pq.write_table(table, folder / "documents.parquet")
-    corpus = open_corpus(folder / "documents.parquet")
-    individuals = split_individuals(corpus, SplitConfig(heldout=0.4, seed=2))
-    detect_spans(corpus, [RulesDetector()], folder)
-    return Real(folder, corpus, individuals, SpanReader(folder))
 
 
 @pytest.mark.heavy

@@ -3,7 +3,7 @@
     words, word-spans            the words of all documents as rows of the joint index, and the words of each span
     tokens/MODEL/ids, gaps       the ids of all documents, and the tokens that spans hold between words
     tokens/MODEL/train, audit    views over them: whose documents, and what of them is protected
-    tokens/MODEL/train-…         tokens of text in another style, with ids of their own
+    tokens/MODEL/train-…         tokens of text in another style: a patch over the ids, or with ids of their own
 
 The first two lines are one pass over the text (:mod:`reticent.engine.text_pass`); a view reads none.
 """
@@ -43,7 +43,7 @@ __all__ = [
     "protect_steps",
     "text_artefacts",
     "text_steps",
-    "view_inputs",
+    "variant_inputs",
     "write_view_of",
 ]
 
@@ -197,9 +197,16 @@ def _artefact(run: Run, model: ModelSection, variant: _Variant, tokenizer: str) 
         "split": run.fingerprints.of("split"),
         "spans": run.fingerprints.of("spans"),
         "index": run.fingerprints.of(variant.index),
-        **({} if variant.style else view_inputs(run, model)),
+        **variant_inputs(run, model, variant.style),
     }
     return Artefact(f"tokens/{model.name}/{variant.name}", "tokens", config, inputs)
+
+
+def variant_inputs(run: Run, model: ModelSection, style: TextStyle | None) -> dict[str, str]:
+    """Return the fingerprints of what the pass over the text made for tokens of a style."""
+    if style is None:
+        return view_inputs(run, model)
+    return {} if style == "lower" else {"ids": run.fingerprints.of(f"tokens/{model.name}/ids")}
 
 
 def view_inputs(run: Run, model: ModelSection) -> dict[str, str]:
@@ -283,6 +290,7 @@ def _build_store(run: Run, model: ModelSection, variant: _Variant, folder: Path,
             index=None if lower else run.index(variant.index),
             spans=None if lower else SpanReader(run.folder / "spans"),
             style=variant.style,
+            ids=None if lower else run.folder / "tokens" / model.name / "ids",
             progress=advance,
             num_threads=run.job.num_threads,
         )

@@ -29,7 +29,7 @@ from reticent.job.auditing import audit_config, open_auditor
 from reticent.job.cost_model import shadow_work
 from reticent.job.dependencies import privacy_of, training_dependencies
 from reticent.job.rewritten import REWRITTEN
-from reticent.job.stages.protect import digest_of, view_inputs, write_view_of
+from reticent.job.stages.protect import digest_of, variant_inputs, write_view_of
 from reticent.job.trainings import Measurement, Training
 
 if TYPE_CHECKING:
@@ -125,8 +125,7 @@ class Shadow:
             "shadow": self.number,
         }
         inputs = {**run.corpus_input(), **{name: run.fingerprints.of(name) for name in ("split", "spans")}}
-        if self.style is None:
-            inputs |= view_inputs(run, self.model)
+        inputs |= variant_inputs(run, self.model, self.style)
         return Artefact(self.tokens, "tokens", config, inputs)
 
     def artefact(self) -> Artefact:
@@ -211,6 +210,7 @@ def _build_tokens(shadow: Shadow, folder: Path, counts: dict[str, int]) -> None:
         index=shadow.index(folder),
         spans=SpanReader(run.folder / "spans"),
         style=shadow.style,
+        ids=run.folder / "tokens" / shadow.model.name / "ids",
         num_threads=run.job.num_threads,
     )
     counts.update(written)

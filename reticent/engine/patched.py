@@ -1,0 +1,144 @@
+"""Patched tokens: text that was rewritten in places, as the ids of the original and the new tokens of these places.
+
+A patch is a view (``view.parquet``, planes and starts of n-grams, over the tokens of the new text), a table of the
+regions that were rewritten (``patches.parquet``), and the tokens of these, one region after the other, as ids lie
+(``ids.bin``, ``begins.bits``, …). All other tokens are those of the ids that it changes.
+:mod:`reticent.engine.patches` writes it.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from reticent.core.errors import ArtifactError
+from reticent.engine.packed import PackedTokens, StoredIds, TokenArrays, ViewTokens, ids_of, read_table
+from reticent.engine.patched_kernels import columns_of, gather_patched, patched_ids, patched_words, words_before
+from reticent.engine.schema import PATCH_TABLES
+
+__all__ = ["PatchedTokens", "open_view"]
+
+
+def open_view(folder: Path, ids: Path | None = None) -> ViewTokens:
+    """Return the tokens of a view or a patch; ``ids`` is where its ids are, if it has none and none are beside it.
+
+    Raises
+    ------
+    ArtifactError
+        A file is missing, cannot be read, or does not fit the others.
+    """
+    place = ids_of(folder)
+    stored = StoredIds(ids if ids and place != folder else place)
+    is_patch = (folder / "patches.parquet").exists()
+    return PatchedTokens(folder, stored) if is_patch else PackedTokens(folder, stored)
+
+
+class PatchedTokens(ViewTokens):
+    """The documents of a patch, their ids and planes.
+
+    Memory is 24 bytes a piece, of which there are two a region and one a document.
+
+    Attributes
+    ----------
+    own : TokenArrays, the tokens of the regions
+    """
+
+    def __init__(self, folder: Path, stored: StoredIds):
+        super().__init__(folder, stored)
+        table = read_table(folder, "patches", PATCH_TABLES["patches"])
+        made = _numbers(table, "made")
+        self.own = TokenArrays(folder, int(made.sum()))
+        if self.own.is_wide != stored.is_wide and self.own.num_tokens:
+            raise ArtifactError(f"{folder}: ids of another width than those that it changes; run protect again")
+        self._set_pieces(folder, table, made)
+        self._read_planes(folder)
+
+    def _set_pieces(self, folder: Path, table: pa.Table, made: np.ndarray) -> None:
+        """Set the pieces: their first tokens, sources, and the word of its document that began last before each."""
+        stored, num_documents = self.stored, len(self.documents)
+        document, firsts = _numbers(table, "document"), _numbers(table, "first")
+        ends = firsts + _numbers(table, "replaced")
+        doc_firsts, doc_ends = stored.doc_offsets[self.documents], stored.doc_offsets[self.documents + 1]
+        _check(folder, document, firsts, ends, doc_firsts, doc_ends)
+        offsets = np.searchsorted(document, np.arange(num_documents + 1))
+        # The pieces of document d, which has regions r to q: kept, r, kept, r + 1, … q - 1, kept.
+        region, last = np.arange(len(document)), 2 * offsets[1:] + np.arange(num_documents)
+        own = 2 * region + document + 1
+        sources, lengths = (np.zeros(num_documents + 2 * len(document), dtype=np.int64) for _ in range(2))
+        is_first = np.diff(document, prepend=-1) > 0
+        before = np.where(is_first, doc_firsts[document], np.roll(ends, 1)) if len(document) else firsts
+        sources[own - 1], lengths[own - 1] = before, firsts - before
+        has_regions = np.diff(offsets) > 0
+        sources[last] = doc_firsts
+        sources[last[has_regions]] = ends[offsets[1:][has_regions] - 1]
+        lengths[last] = doc_ends - sources[last]
+        made_before = np.cumsum(made) - made
+        sources[own], lengths[own] = stored.num_tokens + made_before, made
+        self._tokens = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        self._sources = sources
+        self.doc_offsets = self._tokens[np.append(2 * offsets[:-1] + np.arange(num_documents), len(sources))]
+
+        word_of = functools.partial(words_before, stored.begins, stored.ranks, stored.exceptions, stored.passed)
+        at_first = word_of(firsts)
+        more = _numbers(table, "words") - (word_of(ends) - at_first)
+        # Words more than the original has before each region of its document, and behind it.
+        behind = np.cumsum(more)
+        ahead = behind - more
+        of_document = np.concatenate([[0], behind])[offsets[:-1]]
+        at_document = word_of(doc_firsts)
+        self._last_words = np.zeros(len(sources), dtype=np.int64)
+        self._last_words[own - 1] = word_of(before) - at_document[document] - 1 + ahead - of_document[document]
+        self._last_words[own] = at_first - at_document[document] - 1 + ahead - of_document[document]
+        total = np.concatenate([[0], behind])[offsets[1:]] - of_document
+        self._last_words[last] = word_of(sources[last]) - at_document - 1 + total
+
+    @functools.cached_property
+    def _pieces(self) -> tuple[Any, ...]:
+        return columns_of(self.stored), columns_of(self.own), self.stored.num_tokens, self._tokens, self._sources
+
+    def gather(
+        self,
+        documents: np.ndarray,
+        starts: np.ndarray,
+        lengths: np.ndarray,
+        offset: int,
+        pad: int,
+        out: tuple[np.ndarray, np.ndarray, np.ndarray],
+    ) -> None:
+        gather_patched(*self._pieces, self._last_words, self.direct, self.indirect, starts, lengths, offset, pad, *out)
+
+    def _ids(self, first: int, end: int) -> np.ndarray:
+        start, stop = self.doc_offsets[[first, end]]
+        ids = np.empty(int(stop - start), dtype=np.uint32 if self.stored.is_wide else np.uint16)
+        patched_ids(*self._pieces, start, stop - start, ids, 0)
+        return ids
+
+    def _words(self, first: int, end: int) -> np.ndarray:
+        start, stop = self.doc_offsets[[first, end]]
+        words = np.empty(int(stop - start), dtype=np.int32)
+        patched_words(*self._pieces, self._last_words, start, stop - start, words, 0)
+        return words
+
+
+def _numbers(table: pa.Table, name: str) -> np.ndarray:
+    return table.column(name).to_numpy().astype(np.int64)
+
+
+def _check(
+    folder: Path,
+    document: np.ndarray,
+    firsts: np.ndarray,
+    ends: np.ndarray,
+    doc_firsts: np.ndarray,
+    doc_ends: np.ndarray,
+) -> None:
+    """Raise `ArtifactError` where regions are not in order, or not in their documents."""
+    is_there = not len(document) or (document[0] >= 0 and document[-1] < len(doc_firsts))
+    ascends = is_there and (np.diff(document) >= 0).all() and (firsts >= doc_firsts[document]).all()
+    same = np.diff(document) == 0
+    if not (ascends and (ends <= doc_ends[document]).all() and (firsts[1:][same] >= ends[:-1][same]).all()):
+        raise ArtifactError(f"{folder / 'patches.parquet'}: regions that do not fit the tokens; damaged")
