@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import pytest
 from fixtures.jobs import Recorder, Values, changed, make_hospital, run, values_of, write_tokenizer
 
 from reticent.core.artifact import read_manifest
-from reticent.job.carry import Carry
 from reticent.job.config import parse_job
 from reticent.job.run import Run
 from reticent.job.update import update_run
@@ -109,7 +107,7 @@ def assert_same(ours: Path, theirs: Path) -> None:
 
 
 @pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Documents that each later stage reads the text of."""
     from reticent.engine.corpus import Corpus
 
@@ -123,7 +121,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
             yield batch
 
     monkeypatch.setattr(Corpus, "batches", batches)
-    yield found
+    return found
 
 
 def test_an_update_carries_what_a_run_from_nothing_makes(
