@@ -59,7 +59,7 @@ def find_in_pieces(
     Raises
     ------
     ValueError
-        ``find`` returned another number of lists than it was given pieces.
+        ``find`` returned another number of lists than it was given pieces, or a span that does not fit its piece.
 
     >>> find_in_pieces(["b", "aa", "b", "--"], lambda asked: [[(0, len(a), "X", 1.0)] for a in asked])
     [[(0, 1, 'X', 1.0)], [(0, 2, 'X', 1.0)], [(0, 1, 'X', 1.0)], []]
@@ -71,6 +71,9 @@ def find_in_pieces(
     if len(found) != len(wanted):
         raise ValueError(f"{len(wanted)} pieces have {len(found)} lists of spans")
     fresh = dict(zip(wanted, map(list, found), strict=True))
+    for piece, spans in fresh.items():
+        if not all(0 <= start < end <= len(piece) for start, end, *_ in spans):
+            raise ValueError(f"a span does not fit its piece of {len(piece)} characters")
     if cache is not None:
         cache.add(fresh)
     known |= fresh

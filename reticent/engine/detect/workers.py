@@ -7,6 +7,7 @@ anything.
 
 from __future__ import annotations
 
+import builtins
 import gc
 import os
 from collections.abc import Callable, Sequence
@@ -69,8 +70,9 @@ class Workers:
             raise CorpusError(f"a process of the detector {self._name} has ended") from None
         finally:
             self._free.put(connection)
-        if isinstance(result, str):
-            raise CorpusError(f"a process of the detector {self._name} failed ({result})")
+        if isinstance(result, str):  # of the same kind as there, for the union to find the document and say the kind
+            kind = getattr(builtins, result, None)
+            raise kind() if isinstance(kind, type) and issubclass(kind, Exception) else RuntimeError(result)
         return result
 
     def _answer(self, connection: Connection) -> Any:
