@@ -157,7 +157,7 @@ def test_no_report_says_where_on_the_machine_anything_stands(project: Path, tmp_
     run = project / "results" / "run"
     assert command("report", run, "--set", 'gate=[{measure="membership_auc", at_most=1.0}]', "-q") == 0
     assert command("audit", run, "-q", "--set", "audit.small_cell=6") == 0
-    for page in (run / "report").iterdir():
+    for page in [*(run / "report").iterdir(), *(run / "dossier").iterdir()]:
         assert str(project.parent).encode() not in page.read_bytes(), page.name
 
 

@@ -70,6 +70,7 @@ def test_no_identifier_of_the_hospital_stands_in_what_leaves_the_engine(finished
     assert len(secrets) > 100
     shared = [finished.folder / "report" / name for name in ("report.html", "report.json")]
     shared += [finished.folder / "audit" / "audit.json", finished.folder / "job.json"]
+    shared += [finished.folder / "dossier" / name for name in ("dossier.html", "dossier.fr.html", "evidence.json")]
     shared += sorted(finished.folder.rglob("manifest.json")) + sorted(finished.folder.rglob("*.jsonl"))
     assert len(shared) > 15
     patterns = pl.Series(sorted(secrets))  # looked for at once; what stands inside a longer word is none
