@@ -167,9 +167,9 @@ def update(
     """Add documents to an index, or take out individuals who withdrew, without counting the others again.
 
     Says how many n-grams that makes identifying, as a withdrawal does for those who are left, and how many no more.
-    The result is that of a rebuild; protect and train go on from it. Documents and FILE must stay where they are. The
-    models and dossiers of RUN that the update touches are named. The old run folder still names who withdrew: delete
-    it.
+    The result is that of a rebuild; protect and train go on from it. Spans and ids of tokens of unchanged documents
+    are kept, if RUN has some. Documents and FILE must stay where they are. The models and dossiers of RUN that the
+    update touches are named. The old run folder still names who withdrew: delete it.
 
     Once: reticent index notes/ --out monday --updatable
 

@@ -97,14 +97,12 @@ class Corpus:
         """
         self._skip_nulls()
         if wanted is not None:
-            parts = self._stretches(columns, batch_rows, wanted, at_least=1)
-            chosen = (kept_rows(found, wanted[first : first + num_kept]) for first, num_kept, found in parts)
+            parts = self._stretches(columns, batch_rows, wanted, 1)
+            chosen = (kept_rows(found, wanted[first : first + length]) for first, length, found in parts)
             yield from merged(itertools.chain.from_iterable(chosen), batch_rows)
             return
-        reader = self._reader
-        streams: Iterator[Iterator[pa.RecordBatch]] = (
-            reader.read(fragment, columns, batch_rows) for fragment in self.source.fragments
-        )
+        fragments, reader = self.source.fragments, self._reader
+        streams: Iterator[Iterator[pa.RecordBatch]] = (reader.read(each, columns, batch_rows) for each in fragments)
         if self._kept is not None:
             kept = np.split(self._kept, np.cumsum(self._num_rows)[:-1])
             scanned = map(as_scanned, streams, self._num_rows)
@@ -179,8 +177,8 @@ class Corpus:
         """Number of the first document, how many they are, and batches of each stretch with a wanted document."""
         self.scan()
         for part in stretches(self.source.fragments, self._num_rows, self._kept, wanted, at_least):
-            batches = self._reader.read(part.fragment, columns, batch_rows, part.row_groups, part.row)
-            yield part.first, part.num_kept, part.checked(batches)
+            found = self._reader.read(part.fragment, columns, batch_rows, part.row_groups, part.row)
+            yield part.first, part.num_kept, part.checked(found)
 
     def scan(self) -> pa.Table:
         """Return doc_id, individual_id and household_id of every document, checked over the whole corpus (kept).

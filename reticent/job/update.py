@@ -1,7 +1,8 @@
 """An update of a run: documents are added or individuals withdraw, and the indexes are made from those of before.
 
 The job of the new run is the old job with more sources and more files of withdrawn individuals. So every later command,
-and a rebuild from nothing, sees the same documents. The indexes are equal to those of a rebuild, byte by byte.
+and a rebuild from nothing, sees the same documents. The indexes are equal to those of a rebuild, byte by byte, and so
+are spans, word numbers and ids of tokens, which are taken from before where the run has them (`reticent.job.carry`).
 
 Documents of a database, an object store or a lake are read again only where that is asked for (``refresh``), into the
 new run; else they are those of the old run. Where the server makes digests of texts, only those that the old run lacks
@@ -73,8 +74,9 @@ def update_run(
 ) -> Run:
     """Make the run folder ``out``: the split and the indexes of ``before`` with more documents, or fewer individuals.
 
-    ``before`` stays as it is. Stages that need no index are left to later commands: detectors read every document
-    again. With ``refresh`` documents that are no local files are read again, in a new snapshot.
+    ``before`` stays as it is. If it has spans the new run has some, and if it has tokens the new run has their ids;
+    only new and changed documents are read for them, unless detectors must see all again, which is said. Views are left
+    to later commands. With ``refresh`` documents that are no local files are read again, in a new snapshot.
 
     Raises
     ------
