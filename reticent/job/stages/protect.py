@@ -175,12 +175,12 @@ def digest_of(tokenizer: str) -> str:
 
 def _variants(run: Run, model: ModelSection) -> Iterator[_Variant]:
     yield _Variant("train")
-    yield _Variant("audit", "index-joint", AUDIT)
     own = {run.job.tokens(recipe): recipe for recipe in model.recipes}
     for name, recipe in sorted(own.items()):
         if name != "train":
             style = REWRITTEN.get(run.job.recipe(recipe).tokens)
             yield _Variant(name, style=style, policy=run.job.protection(recipe))
+    yield _Variant("audit", "index-joint", AUDIT)
     if "lowercase" in run.job.audit.attacks:
         yield _Variant("lowercase", "index-joint", AUDIT, "lower")
 
@@ -251,6 +251,8 @@ def _build_view(
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.store import open_tokens
 
+    if variant.index != "index" and run.job.memory_limit is not None:
+        run.invalidate("index")  # its tables of n-grams; those of the other are made now
     index, policy = run.index(variant.index), variant.policy or run.policy
     with run.progress.task(f"protect {variant.name} tokens", run.corpus.num_documents, "documents") as advance:
         counts.update(write_view_of(run, model, folder, run.individuals, variant.splits, index, policy, advance))
