@@ -42,7 +42,7 @@ PUBLISHED_SETTINGS: Mapping[str, frozenset[str]] = {
         "detect.gazetteer": "lists surface guard common num_threads",
         "detect.gazetteer.lists": "*",
         "detect.spacy": "pipeline guard labels batch_size num_processes device window sentences passages",
-        "detect.transformers": "model labels min_score device batch_tokens window stride",
+        "detect.transformers": "model labels min_score device batch_tokens window stride passages",
         "detect.presidio": "language pipeline entities min_score batch_size",
         "detect.eds": "pipeline groups labels batch_size",
         "index": "max_n surface updatable",

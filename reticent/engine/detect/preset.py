@@ -42,8 +42,8 @@ def expand_preset(preset: str, options: Mapping[str, Mapping[str, Any]]) -> tupl
         tables["spacy"] = {"pipeline": _installed_pipeline()}
         trained = ["spacy"]
     if preset == "thorough":
-        for name in set(trained) & {"spacy"}:
-            tables[name] = {"guard": True, "passages": True} | tables[name]
+        for name in trained:
+            tables[name] = {"passages": True} | ({"guard": True} if name == "spacy" else {}) | tables[name]
     given = [name for name in _WHERE_GIVEN if name in tables]
     more = [name for name in tables if name not in (*_ALWAYS, *given, *trained)]
     return [*_ALWAYS, *given, *trained, *more], tables

@@ -6,19 +6,24 @@ probability, B- and I- taken together, is highest on average over its tokens. A 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from reticent.core.device import pick_device
 from reticent.core.errors import PolicyError
-from reticent.engine.detect import spans_batch
+from reticent.engine.detect.passages import cut_passages, find_in_pieces
+from reticent.engine.detect.windows import Found, cut_texts, join_spans
+
+if TYPE_CHECKING:
+    from reticent.engine.detect.span_cache import SpanCache
 
 __all__ = ["TransformersDetector", "load_tagger", "longest_input"]
 
@@ -44,6 +49,9 @@ class TransformersDetector:
         Tokens of a window, special ones included; default: what the model takes, at most 512.
     stride : int, optional
         Tokens that neighbouring windows share; default: a quarter of the window.
+    passages : bool
+        Whether the model sees one paragraph at a time, so that a passage that was copied from an older note costs
+        nothing; else whole texts.
     """
 
     name = "transformers"
@@ -59,6 +67,7 @@ class TransformersDetector:
         batch_tokens: int = 8192,
         window: int | None = None,
         stride: int | None = None,
+        passages: bool = False,
     ):
         self._device = pick_device(device)
         self._tokenizer, self._model = load_tagger(str(model), self._device, _dtype(self._device))
@@ -79,27 +88,47 @@ class TransformersDetector:
             )
         if not 0 <= min_score <= 1 or batch_tokens < 1:
             raise PolicyError("detector transformers: min_score is 0 to 1, batch_tokens at least 1")
-        self._min_score, self._batch_tokens = min_score, batch_tokens
+        self._min_score, self._batch_tokens, self._passages = min_score, batch_tokens, passages
+        #: Spans of passages that were seen before, of whoever wants to keep them.
+        self.cache: SpanCache | None = None
+
+    def cache_key(self) -> str:
+        """Return all that changes the spans of a text: weights, vocabulary, options, and the library's version."""
+        import transformers
+
+        digest = hashlib.sha256(self._tokenizer.backend_tokenizer.to_str().encode())
+        for name, weights in sorted(self._model.state_dict().items()):
+            digest.update(name.encode())
+            digest.update(weights.float().cpu().numpy().tobytes())
+        options = (self._scheme.types, self._wanted.tolist(), self._min_score, self._window, self._stride)
+        device = f"{self._device.type} {self._model.dtype}"
+        return f"transformers {transformers.__version__} {digest.hexdigest()} {options} {device}"
 
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
+        texts = batch.column("text").to_pylist()
+        longest = max(map(len, texts), default=0) + 1
+        windows = cut_passages(texts, longest) if self._passages else cut_texts(texts, longest, 0)
+        found = find_in_pieces([texts[w.document][w.start : w.end] for w in windows], self._find, self.cache)
+        return join_spans(windows, found)
+
+    def _find(self, texts: list[str]) -> list[list[Found]]:
+        """Spans of each text."""
         from reticent import _rust
 
-        texts = batch.column("text").to_pylist()
-        if not texts:
-            return spans_batch([], [], [], pa.array([], pa.string()))
-        words = _rust.segment(batch.column("text"))
-        starts, ends = words.char_spans(batch.column("text"))
+        column = pa.array(texts, pa.large_string())
+        words = _rust.segment(column)
+        starts, ends = words.char_spans(column)
         bounds = words.doc_offsets
-        parts = []
+        result: list[list[Found]] = []
         for document, (offsets, probabilities) in enumerate(self._labelled(texts)):
             own = slice(bounds[document], bounds[document + 1])
-            found = _spans(self._scheme, texts[document], offsets, probabilities, starts[own], ends[own])
-            start, end, kind, score = found
+            start, end, kind, score = _spans(
+                self._scheme, texts[document], offsets, probabilities, starts[own], ends[own]
+            )
             kept = self._wanted[kind] & (score >= self._min_score)
-            parts.append((np.full(kept.sum(), document), start[kept], end[kept], kind[kept], score[kept]))
-        rows, start, end, kind, score = (np.concatenate(column) for column in zip(*parts, strict=True))
-        labels = pa.array(self._scheme.types, pa.string()).take(pa.array(kind))
-        return spans_batch(rows, start, end, labels, score)
+            columns = (start[kept].tolist(), end[kept].tolist(), kind[kept].tolist(), score[kept].tolist())
+            result.append([(s, e, self._scheme.types[k], p) for s, e, k, p in zip(*columns, strict=True)])
+        return result
 
     def _labelled(self, texts: list[str]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """For each text the offsets (T, 2) of its tokens in characters, and their probabilities (T, labels)."""
