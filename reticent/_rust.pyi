@@ -218,6 +218,61 @@ class NgramIndex:
         """Return flags of each word (2 = INDIRECT), and bit n - 1 where a minimal identifying n-gram starts at it."""
 
 @final
+class Part:
+    """The documents of some units, counted level by level in a task of a cluster: a level's table is cut into runs,
+    merged with those of other parts (`merge_runs`) and answered by position. Its bytes hold words of documents."""
+
+    @staticmethod
+    def of_documents(builder: IndexBuilder, *, min_support: int = 2, num_threads: int = 1) -> Part:
+        """Return the documents that were added to a builder, which is used up, with their words counted.
+
+        ``min_support`` is that of the index of all documents.
+        """
+    @staticmethod
+    def from_bytes(data: bytes, *, num_threads: int = 1) -> Part:
+        """Raises `ArtifactError` unless `to_bytes` made them."""
+    def to_bytes(self) -> bytes: ...
+    @property
+    def n(self) -> int:
+        """The length of the n-grams at hand; ``max_n + 1`` once everything is answered."""
+    @property
+    def num_rows(self) -> int:
+        """Rows of the table at hand."""
+    @property
+    def num_units(self) -> int: ...
+    @property
+    def num_documents(self) -> int: ...
+    def sample(self, num: int) -> list[bytes]:
+        """Return at most ``num`` bounds, evenly spread over the table at hand."""
+    def cut(self, bounds: Sequence[bytes]) -> list[bytes]:
+        """Return the table at hand as runs, one more than there are bounds (ascending)."""
+    def answer(self, answers: Sequence[bytes], firsts: Sequence[int]) -> None:
+        """Take the answers to the runs, and for each the number of the first row of its range; count the next level.
+
+        Raises `ArtifactError` where the answers are not those of the runs.
+        """
+    def index(self, num_units: int, num_documents: int) -> NgramIndex:
+        """Return the index of this part with the supports of all, of which there are so many; the part is used up."""
+
+@final
+class MergedRuns:
+    """The runs that parts sent to one range, merged."""
+
+    @property
+    def num_rows(self) -> int: ...
+    @property
+    def num_ranked(self) -> int:
+        """Rows that have a number: all words, and the pairs of at least ``min_support`` units."""
+    @property
+    def num_shared(self) -> int:
+        """Rows that several runs held."""
+    @property
+    def answers(self) -> list[bytes]:
+        """One for each run, in their order."""
+    def table(self) -> ArrowBatch:
+        """Return columns word, support (uint32), occurrences (uint64); or left, right (uint64), support."""
+
+@final
 class Blacklist:
     """Surfaces of direct identifiers protected beyond their span; numbers of up to three digits are never spread."""
 
@@ -228,6 +283,11 @@ class Blacklist:
         self, texts: _ArrowArray, words: Words, mask: NDArray[np.uint8], units: NDArray[np.uint32] | None = None
     ) -> None:
         """Add the masked words, for the whole corpus (``units`` None) or for the unit of their document."""
+    def surfaces(self) -> tuple[ArrowBatch, NDArray[np.bool_]]:
+        """Return every surface on the list in byte order (column ``word``), and whether it is protected wherever it
+        stands."""
+    def add_surfaces(self, surfaces: _ArrowArray) -> None:
+        """Protect surfaces, as `surfaces` gives them, wherever they stand."""
     def match(
         self, texts: _ArrowArray, words: Words, units: NDArray[np.uint32], *, num_threads: int = 0
     ) -> NDArray[np.uint8]:
@@ -614,6 +674,17 @@ def blank_rows(ids: _ArrowArray) -> NDArray[np.int64]:
 def count_distinct(ids: _ArrowArray) -> int:
     """Return how many of these strings are distinct."""
 
+def cut_strings(
+    strings: _ArrowArray, support: NDArray[np.uint32], occurrences: NDArray[np.uint64], bounds: Sequence[bytes]
+) -> list[bytes]:
+    """Return distinct strings in byte order as runs, one more than there are bounds; `PolicyError` if they are not."""
+
+def merge_runs(runs: Sequence[bytes], *, words: bool, min_support: int = 1) -> MergedRuns:
+    """Merge runs of words (or strings), or of pairs; `ArtifactError` where one is broken or not sorted."""
+
+def read_answers(answers: Sequence[bytes], firsts: Sequence[int]) -> tuple[NDArray[np.uint32], NDArray[np.uint64]]:
+    """Return the supports of the rows of runs, one after the other, and the numbers of those that have one."""
+
 def sorted_codes(ids: _ArrowArray) -> tuple[ArrowBatch, NDArray[np.uint32]]:
     """Return the distinct strings in byte order (column ``name``), and which of them each row holds."""
 
@@ -630,6 +701,10 @@ def id_groups(ids: _ArrowArray) -> tuple[NDArray[np.int64], NDArray[np.int64], N
 
 def apply_surface(words: _ArrowArray, *, surface: _Surface | str) -> ArrowBatch:
     """Return the surface of each string, column ``word``: what words are counted by, or leaks matched on."""
+
+def seen_surfaces(words: _ArrowArray, *, surface: _Surface | str) -> ArrowBatch:
+    """Return the surfaces of what is seen of strings, distinct and in byte order (column ``word``): what a `Blacklist`
+    holds."""
 
 def cover_spans(
     texts: _ArrowArray,

@@ -65,6 +65,21 @@ impl Blacklist {
         Ok(())
     }
 
+    /// Every surface on the list, in byte order, and whether it is protected wherever it stands.
+    pub fn surfaces(&self) -> Vec<(&str, bool)> {
+        let number = |id: u32| (self.words.word(id), self.everywhere.contains(&id));
+        let mut surfaces: Vec<(&str, bool)> = (0..self.words.len() as u32).map(number).collect();
+        surfaces.sort_unstable();
+        surfaces
+    }
+
+    /// Protect surfaces, as [`Blacklist::surfaces`] has them, wherever they stand.
+    pub fn add_surfaces(&mut self, surfaces: &Texts) {
+        for row in 0..surfaces.len() {
+            self.everywhere.insert(self.words.intern(surfaces.get(row)));
+        }
+    }
+
     /// 1 for each word on the list.
     pub fn find(&self, texts: &Texts, words: &Words, units: &[u32]) -> Result<Vec<u8>> {
         words.check(texts.len())?;

@@ -31,6 +31,7 @@
 
 mod documents;
 mod memory;
+mod part;
 #[cfg(test)]
 mod tests;
 mod unite;
@@ -205,9 +206,8 @@ impl IndexBuilder {
         })
     }
 
-    /// Phases 2 to 5; the builder is used up. Returns the index of the subset if there is one, and that of all units.
-    pub fn finish(self, min_support: u32) -> Result<(Option<NgramIndex>, NgramIndex)> {
-        check_min_support(min_support)?;
+    /// Refuse to finish without documents that were promised, or whose words were lost.
+    fn check_complete(&self) -> Result<()> {
         if self.num_unfinished.load(Ordering::Relaxed) > 0 {
             return Err(Error::Policy(
                 "add has failed on this IndexBuilder, and documents are lost; make a new one".into(),
@@ -216,6 +216,13 @@ impl IndexBuilder {
         if self.documents_of.iter().any(|(all, came)| *all != came.load(Ordering::Relaxed)) {
             return Err(Error::Policy("a unit has other numbers of documents than documents_per_unit says".into()));
         }
+        Ok(())
+    }
+
+    /// Phases 2 to 5; the builder is used up. Returns the index of the subset if there is one, and that of all units.
+    pub fn finish(self, min_support: u32) -> Result<(Option<NgramIndex>, NgramIndex)> {
+        check_min_support(min_support)?;
+        self.check_complete()?;
         // The first phase that reads what all workers wrote, and the one that can refuse a limit before pairs are counted.
         let United { runs, mut numbers, mut counted, working } = self.unite(min_support)?;
         // Before the first walk, which needs the order. It takes no more than `Held` has reckoned for each document.

@@ -15,6 +15,7 @@ pub mod lookup;
 pub mod ngram_index;
 pub mod numbers;
 pub mod pairs;
+pub mod parts;
 pub mod protect;
 pub mod subset;
 pub mod update;

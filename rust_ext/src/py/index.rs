@@ -93,12 +93,19 @@ impl PyIndexBuilder {
         crate::index::ngram_index::check_min_support(min_support).map_err(to_py_err)?;
         let threads = pool(self.num_threads).map_err(to_py_err)?;
         let built = py.detach(|| {
-            let builder = self.builder.write().unwrap_or_else(PoisonError::into_inner).take().ok_or_else(used_up)?;
+            let builder = self.take()?;
             threads.install(|| builder.finish(min_support))
         });
         let (subset, whole) = built.map_err(to_py_err)?;
         let share = |index| PyNgramIndex(Arc::new(index));
         Ok((subset.map(share), share(whole)))
+    }
+}
+
+impl PyIndexBuilder {
+    /// The builder, which Python then has no more.
+    pub fn take(&self) -> crate::error::Result<IndexBuilder> {
+        self.builder.write().unwrap_or_else(PoisonError::into_inner).take().ok_or_else(used_up)
     }
 }
 

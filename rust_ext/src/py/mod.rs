@@ -9,6 +9,7 @@ pub mod detect;
 pub mod index;
 pub mod panic;
 pub mod read_words;
+pub mod parts;
 pub mod rules;
 pub mod scrub;
 pub mod store;
@@ -114,6 +115,7 @@ fn rust_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     columns::register(module)?;
     words::register(module)?;
     index::register(module)?;
+    parts::register(module)?;
     tokenizer::register(module)?;
     tokens::register(module)?;
     detect::register(module)?;

@@ -7,7 +7,7 @@ use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
 use pyo3::prelude::*;
 
 use super::panic::survive;
-use super::{ArrowBatch, to_py_err};
+use super::{ArrowBatch, import_texts, to_py_err};
 use super::{index::batch, store::PyPackedTokens, words::PyWords};
 use crate::detect::blacklist::Blacklist;
 use crate::error::Error;
@@ -115,6 +115,20 @@ impl PyBlacklist {
         let units = units.as_ref().map(|units| units.as_slice()).transpose()?;
         check_units(units, texts.len())?;
         self.0.add(&texts, &words.0, mask.as_slice()?, units).map_err(to_py_err)
+    }
+
+    /// Every surface on the list, column `word`, in byte order, and whether it is protected wherever it stands.
+    fn surfaces<'py>(&self, py: Python<'py>) -> PyResult<(ArrowBatch, Bound<'py, PyArray1<bool>>)> {
+        let surfaces = self.0.surfaces();
+        let words = LargeStringArray::from_iter_values(surfaces.iter().map(|surface| surface.0));
+        let everywhere = PyArray1::from_iter(py, surfaces.iter().map(|surface| surface.1));
+        Ok((batch(vec![("word", Arc::new(words))])?, everywhere))
+    }
+
+    /// Protect surfaces, as `surfaces` gives them, wherever they stand.
+    fn add_surfaces(&mut self, surfaces: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.0.add_surfaces(&import_texts(surfaces, "word")?);
+        Ok(())
     }
 
     /// 1 for each word on the list.

@@ -20,7 +20,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(resolve_threads, module)?)?;
     module.add_function(wrap_pyfunction!(instruction_set, module)?)?;
     module.add_function(wrap_pyfunction!(release_memory, module)?)?;
-    module.add_function(wrap_pyfunction!(apply_surface, module)?)
+    module.add_function(wrap_pyfunction!(apply_surface, module)?)?;
+    module.add_function(wrap_pyfunction!(seen_surfaces, module)?)
 }
 
 /// Words of a batch of documents, and the texts they were cut from.
@@ -145,4 +146,16 @@ fn apply_surface(words: &Bound<'_, PyAny>, surface: &str) -> PyResult<ArrowBatch
     let surface = Surface::parse(surface).map_err(to_py_err)?;
     let applied = (0..words.len()).map(|row| surface.apply(words.get(row)).into_owned());
     batch(vec![("word", Arc::new(LargeStringArray::from_iter_values(applied)))])
+}
+
+/// The surface of what is seen of each string, distinct and in byte order, column `word`: what blacklists hold.
+#[pyfunction]
+#[pyo3(signature = (words, *, surface))]
+fn seen_surfaces(words: &Bound<'_, PyAny>, surface: &str) -> PyResult<ArrowBatch> {
+    let words = import_texts(words, "word")?;
+    let surface = Surface::parse(surface).map_err(to_py_err)?;
+    let mut seen: Vec<_> = (0..words.len()).map(|row| surface.apply_to_seen(words.get(row))).collect();
+    seen.sort_unstable();
+    seen.dedup();
+    batch(vec![("word", Arc::new(LargeStringArray::from_iter_values(seen)))])
 }
