@@ -6,8 +6,9 @@
 #                        and every property with three times as many examples)
 #   make test-fast       without those that run a job or a model or draw many figures: about 2 minutes
 #   make test-detectors  the tests of spaCy, Presidio and edsnlp as detectors, with real pipelines (installs them)
-#   make test-warehouse  the tests of databases, on servers that they start (installs PostgreSQL and the drivers)
 #   make test-browser    the pages of report, dossier and annotators in Chromium (installs it, and what drives it)
+#   make test-warehouse  the tests of databases and of Spark, on servers that they start (installs PostgreSQL, Java 17 and
+#                        the drivers)
 #   make test-rust       the core's own tests (what needs no Python: the fast word scanner against the full rule)
 #   make lint            formatters, linters, type checker
 #   make bench           every benchmark at toy size; their full sizes are in benchmarks/README.md
@@ -24,7 +25,7 @@ BIN  := $(VENV)/bin
 UV   := $(BIN)/uv pip
 RUN  := demo-run
 SOURCES := $(shell find rust_ext -name '*' -type f) Cargo.toml Cargo.lock pyproject.toml
-LOCK_FLAGS := --extra ner --extra dp --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
+LOCK_FLAGS := --extra train --extra audit --extra ner --extra dp --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 # A worker a core. Files stay whole (tests/fixtures/whole_files.py), so each file's fixtures are made once.
 WORKERS := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
@@ -61,6 +62,11 @@ test-warehouse: setup
 	  as_root=$$([ "$$(id -u)" = 0 ] || echo sudo -n); \
 	  { $$as_root apt-get update -q && $$as_root apt-get install -q -y --no-install-recommends postgresql; } || \
 	  echo "PostgreSQL cannot be installed here, so the tests that need it are skipped"; }
+	@command -v java >/dev/null || { \
+	  echo "Installing Java 17 …"; \
+	  as_root=$$([ "$$(id -u)" = 0 ] || echo sudo -n); \
+	  { $$as_root apt-get update -q && $$as_root apt-get install -q -y --no-install-recommends openjdk-17-jre-headless; } || \
+	  echo "Java cannot be installed here, so the tests of Spark are skipped"; }
 	$(BIN)/pytest tests/warehouse $(PYTEST_ARGS)
 
 # Chromium comes from the packages of Debian or Ubuntu; elsewhere, install Chromium or Chrome first.

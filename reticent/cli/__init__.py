@@ -48,6 +48,7 @@ PANELS = {
         "dossier": "dossier",
         "budget": "runs",
     },
+    "A cluster": {"spark_app": "spark"},
     "A finished model": {"probe": "probe", "guard_app": "guard", "tagger_app": "tagger"},
 }
 
@@ -144,6 +145,8 @@ def main() -> None:
     except BaseException as error:
         if is_out_of_memory(error):
             print(f"reticent: {OUT_OF_MEMORY}", file=sys.stderr)
+        elif isinstance(error, ModuleNotFoundError) and (extra := _extra_of(error.name)):
+            print(f"reticent: this command needs {error.name}: pip install 'reticent[{extra}]'", file=sys.stderr)
         elif isinstance(error, OSError) and error.errno is not None:
             if error.errno in (errno.EPIPE, errno.ENOSPC):  # stdout may be what cannot be written, by `| head` say
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -152,6 +155,14 @@ def main() -> None:
             traceback.print_tb(error.__traceback__)
             print(f"reticent: internal error ({type(error).__name__}); its message is withheld", file=sys.stderr)
         sys.exit(1)
+
+
+def _extra_of(module: str | None) -> str:
+    """The extra that brings a library; empty for one that belongs to every installation."""
+    name = (module or "").partition(".")[0]
+    audit = ("rapidfuzz", "sklearn", "scipy", "jinja2", "sacrebleu", "rouge_score", "phonenumbers", "matplotlib")
+    extras = dict.fromkeys(("torch", "transformers", "huggingface_hub", "safetensors"), "train")
+    return (extras | dict.fromkeys(audit, "audit")).get(name, "")
 
 
 def _what_is_kept(command: list[str]) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +36,7 @@ __all__ = [
     "check_memory_limit",
     "open_index",
     "write_index",
+    "write_tables",
 ]
 
 ROWS_PER_GROUP = 1 << 17
@@ -219,16 +220,28 @@ def _builder_limit(memory_limit: int | None, num_threads: int, num_documents: in
 
 def write_index(index: NgramIndex, folder: Path | str) -> None:
     """Write the tables of an index into ``folder``; equal indexes give byte-equal files."""
-    folder = Path(folder)
-    about = {f"reticent.{key}": str(value) for key, value in _about(index).items()}
-    schema = with_version(pa.record_batch(index.words(0, 0)).schema, "index-words")
-    schema = schema.with_metadata({**(schema.metadata or {}), **about})
-    tables = [(folder / "words.parquet", schema, index.num_words, index.words)]
-    for n in range(2, index.max_n + 1):
-        schema = with_version(pa.record_batch(index.level(n, 0, 0)).schema, "index-ngrams")
-        read = functools.partial(index.level, n)
-        tables.append((folder / f"ngrams_{n}.parquet", schema, index.num_ngrams(n), read))
-    mapped(lambda table: _write(*table), tables)
+    levels = [(index.num_ngrams(n), functools.partial(index.level, n)) for n in range(2, index.max_n + 1)]
+    write_tables(Path(folder), _about(index), (index.num_words, index.words), levels)
+
+
+#: The rows of a table: how many there are, and what returns ``length`` of them from ``start`` on.
+Rows: TypeAlias = tuple[int, Callable[[int, int], Any]]
+
+
+def write_tables(
+    folder: Path, about: dict[str, Any], words: Rows, levels: Sequence[Rows], *, at_once: bool = True
+) -> None:
+    """Write the tables of an index, each read from its front, ``at_once`` or one after the other; ``about`` is what
+    `open_index` reads back."""
+    metadata = {f"reticent.{key}": str(value) for key, value in about.items()}
+    schema = with_version(pa.record_batch(words[1](0, 0)).schema, "index-words")
+    schema = schema.with_metadata({**(schema.metadata or {}), **metadata})
+    tables = [(folder / "words.parquet", schema, *words)]
+    for n, (num_rows, read) in enumerate(levels, 2):
+        schema = with_version(pa.record_batch(read(0, 0)).schema, "index-ngrams")
+        tables.append((folder / f"ngrams_{n}.parquet", schema, num_rows, read))
+    for_all = mapped if at_once else map
+    list(for_all(lambda table: _write(*table), tables))
 
 
 def _write(path: Path, schema: pa.Schema, num_rows: int, read: Callable[[int, int], Any]) -> None:

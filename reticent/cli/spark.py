@@ -1,0 +1,123 @@
+"""The commands on Spark: ``reticent spark index``, ``detect``, ``protect`` and ``tokens``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from reticent.cli.options import (
+    AsJson,
+    ColumnOptions,
+    DetectOptions,
+    Quiet,
+    Set,
+    SourceOrJob,
+    expanded,
+    job_from_source,
+    new_progress,
+    said,
+)
+from reticent.cli.show import print_counts
+
+if TYPE_CHECKING:
+    from reticent.job.on_spark import Stage
+
+__all__ = ["spark_app"]
+
+spark_app = typer.Typer(
+    no_args_is_help=True,
+    help="""Do the work of documents on Apache Spark, where one machine ends (some 50 to 100 million notes).
+
+    Inside spark-submit the session that runs is used; --master local starts one on this machine. Documents are
+    Parquet, by any path that Spark knows. Each result is, byte for byte, the one that one machine makes. Needs
+    reticent\\[spark] and Java 17; executors need reticent alone.""",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Result = Annotated[Path, typer.Option("--out", "-o", help="Folder of the result; private to you.")]
+MaxN = Annotated[int | None, typer.Option(min=1, max=8, help="Longest n-gram that is counted, in words (default: 1).")]
+K = Annotated[int | None, typer.Option("-k", help="N-grams that fewer than k individuals use identify (default: 2).")]
+N = Annotated[int | None, typer.Option("-n", help="Longest n-gram looked at (default: 1); it is counted too.")]
+
+#: Sections of a job that these commands look at.
+USED = ("corpus", "dedup", "split", "detect", "index", "protect", "seed", "canaries")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkOptions:
+    """How Spark is used."""
+
+    master: Annotated[
+        str | None,
+        typer.Option(metavar="MASTER", help="local or local[N]: start Spark on this machine, for N cores or all."),
+    ] = None
+    parts: Annotated[
+        int | None,
+        typer.Option(min=1, help="Parts that documents are cut into; one task holds one (64 to 256 MB of text)."),
+    ] = None
+    unencrypted: Annotated[
+        bool,
+        typer.Option("--unencrypted", help="Disks and network of the cluster are trusted: Spark need not encrypt."),
+    ] = False
+
+
+def _run(
+    stage: Stage, source: str, out: Path, columns: Any, found: Any, how: SparkOptions, settings: list[str] | None,
+    sections: dict[str, Any], quiet: bool, as_json: bool, tokenizer: Path | None = None,
+) -> None:  # fmt: skip
+    from reticent.job.on_spark import OnSpark, run_on_spark
+
+    sections = {name: said(values) for name, values in sections.items()}
+    job = job_from_source(source, None, columns, found, sections=sections, settings=settings, used=USED)
+    on_spark = OnSpark(master=how.master, num_parts=how.parts, unencrypted=how.unencrypted)
+    counts = run_on_spark(job, stage, out, on_spark, tokenizer=tokenizer, progress=new_progress(quiet))
+    print_counts(counts, out, as_json)
+
+
+def _command(command: Callable[..., None]) -> Callable[..., None]:
+    """Make a command of the group."""
+    return spark_app.command()(expanded(command))
+
+
+@_command
+def index(
+    source: SourceOrJob, out: Result, *, columns: ColumnOptions, how: SparkOptions, max_n: MaxN = None,
+    settings: Set = None, quiet: Quiet = False, as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Split the individuals, and count how many use each word and n-gram: OUT/index and OUT/split."""
+    _run("index", source, out, columns, None, how, settings, {"index": {"max_n": max_n}}, quiet, as_json)
+
+
+@_command
+def detect(
+    source: SourceOrJob, out: Result, *, columns: ColumnOptions, found: DetectOptions, how: SparkOptions,
+    settings: Set = None, quiet: Quiet = False, as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Find direct identifiers with any installed detector: OUT/spans.parquet."""
+    _run("detect", source, out, columns, found, how, settings, {}, quiet, as_json)
+
+
+@_command
+def protect(
+    source: SourceOrJob, out: Result, *, columns: ColumnOptions, found: DetectOptions, how: SparkOptions,
+    k: K = None, n: N = None, settings: Set = None, quiet: Quiet = False, as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Flag the words of each document by the supports of all: OUT/flags.parquet, a row a document."""
+    sections = {"index": {"max_n": n}, "protect": {"k": k, "n": n}}
+    _run("protect", source, out, columns, found, how, settings, sections, quiet, as_json)
+
+
+@_command
+def tokens(
+    source: SourceOrJob, out: Result,
+    tokenizer: Annotated[Path, typer.Option(metavar="FILE", help="The tokenizer.json of the model.")],
+    *, columns: ColumnOptions, found: DetectOptions, how: SparkOptions, k: K = None, n: N = None,
+    settings: Set = None, quiet: Quiet = False, as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Write the protected tokens of all documents, ready for training: OUT is the store."""
+    sections = {"index": {"max_n": n}, "protect": {"k": k, "n": n}}
+    _run("tokens", source, out, columns, found, how, settings, sections, quiet, as_json, tokenizer)

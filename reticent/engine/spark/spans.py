@@ -1,0 +1,184 @@
+"""Direct identifiers on Spark: every detector over every part, as `detect_spans` finds them on one machine.
+
+Detectors are made once in each process of an executor, when its first part comes: a model is loaded once there.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from reticent.core.errors import CorpusError, PolicyError
+from reticent.engine.detect.choose import check_options, make_detectors
+from reticent.engine.detect.detector import Detector
+from reticent.engine.schema import SPANS
+from reticent.engine.sources.config import Columns
+from reticent.engine.sources.frames import FrameSource
+from reticent.engine.spark.exchange import decoded, encoded, kept, one_each
+from reticent.engine.spark.ordered import as_frame, in_order
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark import RDD
+    from pyspark.sql import DataFrame
+
+    from reticent.engine.corpus import Corpus
+    from reticent.engine.spark.documents import SparkDocuments
+
+__all__ = ["PartSpans", "SparkSpans", "corpus_of_part", "detect"]
+
+#: Detectors of this process, by names and options.
+_MADE: dict[str, list[Detector]] = {}
+#: Columns of a part that are no documents' own.
+_NUMBERS: Final = ("number", "individual", "unit", "side")
+
+
+@dataclass(slots=True)
+class SparkSpans:
+    """Direct identifiers of documents in parts.
+
+    Attributes
+    ----------
+    parts : dataset of bytes, one element a part: a table (`SPANS`) whose ``document`` is a row of the part
+    """
+
+    documents: SparkDocuments
+    parts: RDD
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Yield the spans (`SPANS`) in the order of documents, as ``spans.parquet`` has them."""
+        numbered = one_each(self.documents.parts.zip(self.parts), _WithNumbers())
+        for table in in_order(numbered, "document", self.documents.num_documents):
+            yield table.cast(SPANS)
+
+    def frame(self) -> DataFrame:
+        """Return a data frame with the columns of `SPANS`, in no order."""
+        numbered = one_each(self.documents.parts.zip(self.parts), _WithNumbers())
+        return as_frame(self.documents.spark, numbered, SPANS)
+
+    def release(self) -> None:
+        self.parts.unpersist()
+
+
+def detect(
+    documents: SparkDocuments,
+    names: Sequence[str],
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+) -> SparkSpans:
+    """Find direct identifiers with the detectors of these names; files that they read are there on every machine.
+
+    Raises
+    ------
+    CorpusError
+        A detector fails on a document.
+    PolicyError
+        No such detector or option, or it would learn from all documents which words are common.
+    """
+    given = {name: dict((options or {}).get(name, {})) for name in names}
+    for name, own in given.items():
+        check_options(name, own)
+    if "gold" in given and documents.columns.spans is None:
+        raise PolicyError("detector gold needs the column of annotated identifiers (corpus.spans)")
+    _refuse_learning(names, given)
+    return SparkSpans(documents, kept(one_each(documents.parts, _Detect(tuple(names), given))))
+
+
+def _refuse_learning(names: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuse detectors that would read all documents before the first."""
+    for name in names:
+        own = options[name]
+        if name == "context":
+            raise PolicyError(
+                "detector context learns from all documents, which is not done on Spark; leave it out, or detect on "
+                "one machine"
+            )
+        if name in ("records", "gazetteer") and not own.get("common") and own.get("guard") is not False:
+            raise PolicyError(
+                f"detector {name} learns from all documents which names are common words, which is not done on Spark; "
+                f"give a list (detect.{name}.common), or detect on one machine"
+            )
+
+
+def detectors_of(names: tuple[str, ...], options: Mapping[str, Mapping[str, Any]]) -> list[Detector]:
+    """Return the detectors of this process, made when they are asked for first."""
+    key = repr((os.getpid(), names, sorted((name, sorted(own.items())) for name, own in options.items())))
+    if key not in _MADE:
+        _MADE.clear()
+        _MADE[key] = make_detectors(names, options, num_threads=1)
+    return _MADE[key]
+
+
+@dataclass(frozen=True, slots=True)
+class _Detect:
+    """The documents of a part -> their spans."""
+
+    names: tuple[str, ...]
+    options: dict[str, dict[str, Any]]
+
+    def __call__(self, data: bytes) -> bytes:
+        from reticent.engine.detect.union import detect_spans
+
+        if not data:
+            return data
+        detectors = detectors_of(self.names, self.options)
+        if any(getattr(detector, "common_words", False) is None for detector in detectors):
+            raise PolicyError("a detector learns from all documents, which is not done on Spark")
+        with tempfile.TemporaryDirectory() as folder:  # 0700; places of spans, and no text
+            try:
+                detect_spans(corpus_of_part(decoded(data)), detectors, folder)
+            except CorpusError as error:
+                raise CorpusError(f"in one of the parts: {error}") from None
+            return encoded(pq.read_table(Path(folder) / "spans.parquet").combine_chunks())
+
+
+def corpus_of_part(table: pa.Table) -> Corpus:
+    """Return the documents of a part, which are checked already, as a corpus."""
+    from reticent.engine.corpus import Corpus
+
+    documents = table.drop_columns([name for name in _NUMBERS if name in table.column_names])
+    columns = Columns(
+        spans="spans" if "spans" in documents.column_names else None,
+        household_id="household_id" if "household_id" in documents.column_names else None,
+    )
+    ids = documents.select(
+        [name for name in ("doc_id", "individual_id", "household_id") if name in documents.schema.names]
+    )
+    return Corpus(FrameSource("part", documents), columns, ids="exact", _ids=ids, _num_rows=[table.num_rows])
+
+
+class PartSpans:
+    """The spans of a part, as `SpanReader` gives them."""
+
+    def __init__(self, table: pa.Table):
+        self._table = table.combine_chunks()
+        self._document = self._table.column("document").to_numpy()
+
+    def slice(self, first_document: int, num_documents: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, pa.Array]:
+        numbers = np.arange(first_document, first_document + num_documents + 1)
+        bounds = np.searchsorted(self._document, numbers).astype(np.int64)
+        rows = self._table.slice(bounds[0], bounds[-1] - bounds[0]).combine_chunks()
+        starts, ends = rows.column("start").to_numpy(), rows.column("end").to_numpy()
+        labels = rows.column("label").combine_chunks()
+        labels = labels if isinstance(labels, pa.Array) else pa.array([], pa.string())
+        return bounds - bounds[0], starts, ends, labels
+
+
+@dataclass(frozen=True, slots=True)
+class _WithNumbers:
+    """Spans of a part -> the same, with the number of each document among all."""
+
+    def __call__(self, data: bytes, spans: bytes) -> bytes:
+        if not spans:
+            return spans
+        table, numbers = decoded(spans), decoded(data).column("number").to_numpy()
+        moved = pa.array(numbers[table.column("document").to_numpy()])
+        return encoded(table.set_column(0, SPANS.field("document"), moved))

@@ -1,0 +1,113 @@
+"""Work in executors, and what goes wrong there: no error of a task carries text of a document.
+
+Spark writes the error of a task, message and traceback, into the logs of executor and driver and into the event log. So
+whatever is raised in a task leaves it as `TaskError` whose message is one of ours, or the kind of the error alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from reticent.core.errors import ArtifactError, CorpusError, PolicyError, ReticentError
+
+__all__ = ["SparkError", "Task", "TaskError", "errors_of_tasks"]
+
+
+class SparkError(ReticentError, RuntimeError):
+    """Spark failed; what it said is withheld, since such messages may quote a document."""
+
+
+class TaskError(Exception):
+    """An error of a task, in words that hold no text of a document."""
+
+
+#: Kinds of errors whose messages are ours.
+_OWN: Final = {kind.__name__: kind for kind in (CorpusError, PolicyError, ArtifactError)}
+_MARK: Final = re.compile(r"<<reticent (\w+)>>(.*?)<</reticent>>", re.DOTALL)
+
+
+def _said(error: BaseException) -> TaskError:
+    for name, kind in _OWN.items():
+        if isinstance(error, kind):
+            return TaskError(f"<<reticent {name}>>{error}<</reticent>>")
+    if isinstance(error, OSError) and error.errno is not None:
+        return TaskError(f"<<reticent OSError>>{error.errno}<</reticent>>")
+    if isinstance(error, MemoryError):
+        return TaskError("<<reticent MemoryError>><</reticent>>")
+    return TaskError(f"<<reticent {type(error).__name__}>>its message is withheld<</reticent>>")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A function that makes an iterable, as Spark calls it: its errors leave it without text."""
+
+    work: Callable[..., Iterable[Any]]
+
+    def __call__(self, *arguments: Any) -> Iterator[Any]:
+        failure: TaskError | None = None
+        try:
+            yield from self.work(*arguments)
+        except Exception as error:
+            failure = error if isinstance(error, TaskError) else _said(error)
+        if failure is not None:  # outside of the handler, so that nothing is chained to it
+            raise failure
+
+
+@contextmanager
+def errors_of_tasks() -> Iterator[None]:
+    """Raise errors of tasks as what they were, and other errors of Spark by their kind alone.
+
+    Raises
+    ------
+    CorpusError, PolicyError, ArtifactError, OSError, MemoryError
+        A task failed with it.
+    SparkError
+        Anything else that Spark fails with: a driver or its executors were lost, a source cannot be read.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    failure: BaseException | None = None
+    try:
+        yield
+    except (PySparkException, Py4JError, ConnectionError, EOFError) as error:
+        failure = _as_ours(error)
+    if failure is not None:
+        raise failure
+
+
+def _as_ours(error: BaseException) -> BaseException:
+    java = getattr(error, "java_exception", None)
+    try:
+        text = str(error) if java is None else f"{error}\n{java.toString()}"
+    except Exception:  # the JVM that would say it is gone
+        text = ""
+    if found := _MARK.search(text):
+        name, message = found.groups()
+        if name in _OWN:
+            return _OWN[name](message)
+        if name == "OSError":
+            number = int(message)
+            import os
+
+            return OSError(number, os.strerror(number))
+        if name == "MemoryError":
+            return MemoryError("a task of Spark has no memory left; cut the documents into more parts (num_parts)")
+        return SparkError(f"a task of Spark failed ({name}); its message is withheld")
+    return SparkError(f"Spark failed ({_kind(error, text)}); its message is withheld, since it may quote a document")
+
+
+def _kind(error: BaseException, text: str) -> str:
+    """The kind of an error: its condition where Spark names one, the class of the JVM, or that of Python."""
+    condition = getattr(error, "getCondition", None) or getattr(error, "getErrorClass", None)
+    try:
+        if condition is not None and (name := condition()) and re.fullmatch(r"[A-Z_0-9.]+", name):
+            return str(name)
+    except Exception:
+        pass
+    classes = re.findall(r"\b(?:java|org\.apache\.spark|org\.apache\.hadoop)[\w.$]*(?:Exception|Error)\b", text)
+    return classes[-1] if classes else type(error).__name__

@@ -1,0 +1,214 @@
+"""The stages of documents of a job, on Spark: what `reticent spark` does. Each result is that of one machine.
+
+What needs to see all documents at once is refused here, before the first is read.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow.parquet as pq
+
+from reticent.core.artifact import write_artifact
+from reticent.core.errors import CorpusError, PolicyError
+from reticent.core.manifest import hash_file
+from reticent.core.progress import Progress
+from reticent.engine.schema import SPANS
+from reticent.engine.sources.config import Columns
+from reticent.engine.sources.remote_config import STORES, scheme_of
+from reticent.engine.split import write_individuals
+from reticent.job.config import Job
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from reticent.engine.spark.documents import SparkDocuments
+    from reticent.engine.spark.index import SparkIndex
+    from reticent.engine.spark.spans import SparkSpans
+
+__all__ = ["OnSpark", "refuse_job", "run_on_spark"]
+
+Stage = Literal["index", "detect", "protect", "tokens"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnSpark:
+    """How a command runs on Spark.
+
+    Attributes
+    ----------
+    master : "local" or "local[N]" to start a session on this machine; None for the one that runs
+    num_parts : parts that documents are cut into; None: by the size of the source
+    unencrypted : whether disks and network of the cluster are trusted
+    """
+
+    master: str | None = None
+    num_parts: int | None = None
+    unencrypted: bool = False
+
+
+def refuse_job(job: Job) -> None:
+    """Refuse what is not done on Spark, each with its reason.
+
+    Raises
+    ------
+    PolicyError
+        Near duplicates or copies between individuals, propagation, quarantine, canaries, withdrawn individuals,
+        frequency limits that are no part of it, or a source that is no Parquet.
+    """
+    on_one = "leave it out, or do this on one machine"
+    if job.dedup.mode == "near" or (job.dedup.mode != "off" and job.dedup.scope == "corpus"):
+        raise PolicyError(
+            "dedup: copies between individuals are found by comparing all documents, which is not done on Spark; "
+            + on_one
+        )
+    if job.dedup.mode != "off":
+        raise PolicyError(f"dedup.mode: copies are not left out on Spark; {on_one}")
+    if job.detect.propagate:
+        raise PolicyError(
+            "detect.propagate: an identifier that was found once is looked for in all documents, which is not done on "
+            f"Spark; {on_one}"
+        )
+    if job.detect.on_error != "stop":
+        raise PolicyError(f"detect.on_error: there is no quarantine on Spark; {on_one}")
+    if job.canaries is not None:
+        raise PolicyError(f"canaries: made-up secrets are not written into documents on Spark; {on_one}")
+    if job.corpus.withdrawn:
+        raise PolicyError("corpus.withdrawn: leave these individuals out of the data frame or the files on Spark")
+    is_database = job.corpus.remote is not None and scheme_of(job.corpus.remote) not in STORES
+    if job.corpus.format not in ("auto", "parquet") or is_database:
+        raise PolicyError(
+            "corpus: Spark reads Parquet here, by any path that it knows; give other sources as a data frame to "
+            "reticent.spark.open_documents"
+        )
+
+
+def run_on_spark(
+    job: Job, stage: Stage, out: Path, how: OnSpark, *, tokenizer: Path | None = None, progress: Progress
+) -> dict[str, Any]:
+    """Do a stage, and write its result to ``out``; returns counts.
+
+    ``index``: the folders ``index`` and ``split`` of ``out``. ``detect``: ``spans.parquet``. ``protect``:
+    ``flags.parquet``. ``tokens``: a store of protected tokens of all documents.
+    """
+    refuse_job(job)
+    with ExitStack() as stack:
+        spark = stack.enter_context(_session(how))
+        with progress.task("read", None, "documents"):
+            documents = _documents(spark, job, how)
+        counts: dict[str, Any] = {"documents": documents.num_documents, "individuals": documents.num_individuals}
+        index = _index(documents, job, progress) if stage != "detect" else None
+        spans = _spans(documents, job, progress) if stage != "index" else None
+        about = {"job": job.corpus.model_dump(mode="json"), "protect": job.protect.model_dump(mode="json")}
+        if stage == "index":
+            assert index is not None
+            return counts | _write_index(index, out)
+        with (
+            progress.task(stage, None, "documents"),
+            write_artifact(out, kind=f"spark-{stage}", config=about, inputs={}) as writer,
+        ):
+            if stage == "detect":
+                assert spans is not None
+                counts |= {"spans": _write_spans(spans, writer.path)}
+            elif stage == "protect":
+                counts |= _write_flags(documents, index, spans, job, writer.path)
+            else:
+                counts |= _write_tokens(documents, index, spans, job, tokenizer, writer.path)
+            writer.counts.update(counts)
+    return counts
+
+
+@contextmanager
+def _session(how: OnSpark) -> Iterator[SparkSession]:
+    from reticent.engine.spark.session import local_session, session_of
+
+    if how.master is None:
+        yield session_of()
+        return
+    with tempfile.TemporaryDirectory(prefix="reticent-spark-") as folder:  # 0700, and what is in it is encrypted
+        spark = local_session(how.master, folder)
+        try:
+            yield spark
+        finally:
+            spark.stop()
+
+
+def _documents(spark: SparkSession, job: Job, how: OnSpark) -> SparkDocuments:
+    from reticent.engine.spark.documents import open_documents
+
+    return open_documents(
+        [re.sub(r"^s3://", "s3a://", source) for source in job.corpus.sources],  # Hadoop's name of it
+        columns=job.corpus.only(Columns),
+        split=job.split,
+        ids=job.corpus.ids,
+        on_null=job.corpus.on_null,
+        num_parts=how.num_parts,
+        unencrypted=how.unencrypted,
+        spark=spark,
+    )
+
+
+def _index(documents: SparkDocuments, job: Job, progress: Progress) -> SparkIndex:
+    from reticent.engine.spark.index import build_index
+
+    with progress.task("index", job.index.max_n, "levels") as advance:
+        return build_index(documents, config=job.index, progress=advance)
+
+
+def _spans(documents: SparkDocuments, job: Job, progress: Progress) -> SparkSpans:
+    from reticent.engine.spark.spans import detect
+
+    with progress.task("detect", None, "documents"):
+        return detect(documents, job.detect.detectors, job.detect.options)
+
+
+def _write_index(index: SparkIndex, out: Path) -> dict[str, Any]:
+    config = index.config.all_values()
+    with write_artifact(out / "split", kind="split", config=index.documents.split.all_values(), inputs={}) as writer:
+        write_individuals(index.documents.individuals(), writer.path)
+        inputs = {"split": hash_file(writer.path / "individuals.parquet")}
+    counts = {"words": index.num_words}
+    counts |= {f"ngrams_{n}": index.num_ngrams(n) for n in range(2, index.max_n + 1)}
+    with write_artifact(out / "index", kind="index", config=config, inputs=inputs) as writer:
+        index.write(writer.path)
+        writer.counts.update(counts)
+    return counts
+
+
+def _write_spans(spans: SparkSpans, folder: Path) -> int:
+    num_spans = 0
+    with pq.ParquetWriter(folder / "spans.parquet", SPANS, compression="zstd") as writer:
+        for table in spans.tables():
+            writer.write_table(table)
+            num_spans += table.num_rows
+    return num_spans
+
+
+def _write_flags(documents: SparkDocuments, index: Any, spans: Any, job: Job, folder: Path) -> dict[str, Any]:
+    from reticent.engine.spark.protection import FLAGS, protect
+
+    flags = protect(documents, index, spans=spans, policy=job.protect)
+    with pq.ParquetWriter(folder / "flags.parquet", FLAGS, compression="zstd") as writer:
+        for table in flags.tables():
+            writer.write_table(table)
+    return flags.counts
+
+
+def _write_tokens(
+    documents: SparkDocuments, index: Any, spans: Any, job: Job, tokenizer: Path | None, folder: Path
+) -> dict[str, Any]:
+    from reticent.engine.spark.tokens import write_tokens
+
+    if tokenizer is None:
+        raise PolicyError("--tokenizer is missing: the tokenizer.json of the model")
+    try:
+        text = tokenizer.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CorpusError(f"{tokenizer}: not a readable tokenizer ({type(error).__name__})") from None
+    return write_tokens(folder, documents, text, index=index, spans=spans, policy=job.protect)

@@ -1,0 +1,250 @@
+"""The engine on Spark gives the bytes of one machine: index, spans, flags and tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fixtures import tokenizers
+from fixtures.spark import SECRET, SURNAMES, SparkHome, fail_in_words, fail_with_text, kill_executor, missing, notes
+
+import reticent
+from reticent import spark as on_spark
+from reticent.core.errors import CorpusError, PolicyError
+from reticent.engine.config import IndexConfig, SplitConfig
+from reticent.engine.detect import detect_spans, make_detectors
+from reticent.engine.detect.spans import SpanReader
+from reticent.engine.flagged_words import FlaggedWords
+from reticent.engine.protect import Policy
+from reticent.engine.schema import SPLITS
+from reticent.engine.spark.tasks import Task
+
+pytestmark = [pytest.mark.heavy, pytest.mark.skipif(missing() is not None, reason=missing() or "")]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> SparkHome:
+    return SparkHome(tmp_path_factory.mktemp("spark"))
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two files whose order is not that of the document ids."""
+    folder = tmp_path_factory.mktemp("notes")
+    table = notes().sample(fraction=1, shuffle=True, seed=3)
+    table[:50].write_parquet(folder / "b é.parquet", row_group_size=20)
+    table[50:].write_parquet(folder / "a.parquet")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def session(home: SparkHome) -> Iterator[Any]:
+    with home.session("local[2]") as spark:
+        yield spark
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def index_files(index: Any, folder: Path) -> dict[str, bytes]:
+    folder.mkdir()
+    index.write(folder) if hasattr(index, "write") else reticent.write_index(index, folder)
+    return content(folder)
+
+
+def one_machine(documents: Any, config: IndexConfig, columns: Any = None, split: Any = None, **more: Any) -> Any:
+    corpus = reticent.open_corpus(documents, columns=columns)
+    individuals = reticent.split_individuals(corpus, split)
+    return corpus, individuals, reticent.build_index(corpus, individuals, config=config, **more)
+
+
+def flags_of(flagged: FlaggedWords) -> list[tuple[str, bytes, bytes]]:
+    rows = []
+    for part, words, flags, starts, _ in flagged:
+        bounds = words.doc_offsets
+        for row, doc_id in enumerate(part.doc_ids.to_pylist()):
+            own = slice(bounds[row], bounds[row + 1])
+            rows.append((doc_id, flags[own].tobytes(), starts[own].tobytes()))
+    return rows
+
+
+def test_files_give_the_index_spans_flags_and_tokens_of_one_machine(session: Any, files: Path, tmp_path: Path) -> None:
+    corpus, individuals, expected = one_machine(files, IndexConfig(max_n=3))
+    documents = on_spark.open_documents(str(files), num_parts=3, spark=session)
+    assert documents.individuals().table.equals(individuals.table)
+    index = on_spark.build_index(documents, config=IndexConfig(max_n=3))
+    assert index_files(index, tmp_path / "spark") == index_files(expected, tmp_path / "one")
+    (tmp_path / "spans").mkdir()
+    detect_spans(corpus, make_detectors(["rules"]), tmp_path / "spans")
+    spans = on_spark.detect(documents, ["rules"])
+    found = pa.concat_tables(spans.tables())
+    assert found.num_rows > 50
+    assert found.equals(pq.read_table(tmp_path / "spans" / "spans.parquet"))
+    reader = SpanReader(tmp_path / "spans")
+    settings = [
+        (Policy(k=2, n=3, scopes={"DATE": "corpus"}), None),
+        (Policy(k=5, n=2, policy="cover", max_document_frequency=0.5), ("members", "heldout")),
+    ]
+    for policy, splits in settings:
+        flagged = FlaggedWords(corpus, individuals, index=expected, spans=reader, policy=policy, splits=splits)
+        flags = on_spark.protect(documents, index, spans=spans, policy=policy, splits=splits)
+        table = pa.concat_tables(flags.tables())
+        rows = list(zip(*(table.column(name).to_pylist() for name in ("doc_id", "flags", "ngram_starts")), strict=True))
+        assert rows == flags_of(flagged)
+        assert flags.counts["blacklisted"] == flagged.num_blacklisted > 0
+    by_id = {row.doc_id: bytes(row.flags) for row in flags.frame().select("doc_id", "flags").collect()}
+    assert by_id == {doc_id: own for doc_id, own, _ in rows}
+    tokenizer = tokenizers.wordpiece()
+    for folder in ("tokens-one", "tokens-spark"):
+        (tmp_path / folder).mkdir()
+    policy = Policy(k=2, n=3)
+    counts = reticent.write_tokens(
+        tmp_path / "tokens-one", corpus, individuals, tokenizer, index=expected, spans=reader, policy=policy
+    )
+    made = on_spark.write_tokens(
+        tmp_path / "tokens-spark", documents, tokenizer, index=index, spans=spans, policy=policy
+    )
+    assert made == counts
+    assert content(tmp_path / "tokens-spark") == content(tmp_path / "tokens-one")
+
+
+def test_a_frame_gives_the_index_of_its_documents_by_id_with_households_and_n_of_8(
+    session: Any, tmp_path: Path
+) -> None:
+    table = notes(seed=1, num_individuals=30)
+    columns, config = reticent.Columns(household_id="household_id"), IndexConfig(max_n=8, updatable=True)
+    split = SplitConfig(heldout=0.3, seed=5)
+    _, individuals, expected = one_machine(table.sort("doc_id"), config, columns, split, splits=SPLITS[:2])
+    frame = session.createDataFrame(table.rows(), table.columns).repartition(3)
+    documents = on_spark.open_documents(frame, columns=columns, split=split, num_parts=3)
+    assert documents.individuals().table.equals(individuals.table)
+    limit = 1 << 8  # instead of 2^32: longer n-grams have more numbers than that
+    index = on_spark.build_index(documents, splits=SPLITS[:2], config=config, max_number=limit)
+    one, made = index_files(expected, tmp_path / "one"), index_files(index, tmp_path / "spark")
+    assert one.keys() == made.keys()
+    wide = [name for name in one if one[name] != made[name]]
+    assert index.is_wide
+    assert wide
+    for name in wide:
+        of_one, of_spark = (pq.read_table(tmp_path / which / name) for which in ("one", "spark"))
+        assert of_spark.schema.field("left").type == pa.uint64()
+        assert of_spark.cast(of_one.schema).equals(of_one)
+    corpus = reticent.open_corpus(table.sort("doc_id"), columns=columns)
+    flagged = FlaggedWords(corpus, individuals, index=expected, policy=Policy(k=3, n=8))
+    flags = on_spark.protect(documents, index, policy=Policy(k=3, n=8))
+    assert [row[1:] for row in flags_of(flagged)] == [
+        (row["flags"], row["ngram_starts"]) for of_all in flags.tables() for row in of_all.to_pylist()
+    ]
+
+
+def at_d0003(table: pl.DataFrame, column: str, value: str | None) -> pl.DataFrame:
+    """The table with this value in one document."""
+    changed = pl.when(pl.col("doc_id") == "d0003").then(pl.lit(value)).otherwise(pl.col(column))
+    return table.with_columns(changed.alias(column))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.with_columns(doc_id=pl.lit("d1")), "the same document id stands twice"),
+        (lambda t: t.with_columns(individual_id=pl.lit("p")), "one individual only"),
+        (lambda t: at_d0003(t, "text", None), "no text"),
+        (lambda t: at_d0003(t, "individual_id", " "), "null or blank"),
+    ],
+)  # fmt: skip
+def test_bad_documents_are_refused_in_words_that_name_none(session: Any, change: Any, message: str) -> None:
+    table = change(notes(num_individuals=6))
+    frame = session.createDataFrame(table.rows(), table.columns)
+    with pytest.raises(CorpusError, match=message) as caught:
+        on_spark.open_documents(frame, num_parts=2)
+    assert "d0003" not in str(caught.value)
+
+
+def test_an_error_of_a_task_carries_no_text_to_any_log(session: Any, home: SparkHome) -> None:
+    table = notes(num_individuals=8)
+    frame = session.createDataFrame(table.rows(), table.columns).coalesce(1)
+    documents = on_spark.open_documents(frame, num_parts=2)
+    for failing in (fail_with_text, fail_in_words):
+        spans = on_spark.detect(documents, ["rules"])
+        spans.parts = documents.parts.mapPartitions(Task(failing))
+        with pytest.raises((on_spark.SparkError, CorpusError)) as caught:
+            list(spans.tables())
+        assert SECRET not in str(caught.value)
+        assert SECRET not in repr(caught.value.__cause__)
+    written = home.written()
+    assert b"its message is withheld" in written, "the error itself was logged"
+    assert b"TaskSetManager" in written
+    for surname in (*SURNAMES, "Rare"):
+        assert surname.encode() not in written
+        assert surname.encode("utf-16-le") not in written
+
+
+def test_sessions_that_do_not_encrypt_are_refused(home: SparkHome, session: Any, tmp_path: Path) -> None:
+    class Context:
+        def __init__(self, **settings: str):
+            self.settings = {f"spark.{name.replace('__', '.')}": value for name, value in settings.items()}
+
+        def getConf(self) -> Any:
+            return self.settings
+
+    class Session:
+        def __init__(self, **settings: str):
+            self._sc = Context(**settings)
+
+    def check(unencrypted: bool = False, **settings: str) -> None:
+        on_spark.check_session(Session(**settings), unencrypted=unencrypted)  # type: ignore[arg-type]
+
+    on_spark.check_session(session)
+    check(master="local[2]", io__encryption__enabled="true")
+    with pytest.raises(PolicyError, match=r"network\.crypto"):
+        check(master="yarn", io__encryption__enabled="true")
+    with pytest.raises(PolicyError, match=r"io\.encryption"):
+        check(master="local[2]")
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o755)
+    check(unencrypted=True, master="yarn")
+    with pytest.raises(PolicyError, match="chmod 700"):
+        check(unencrypted=True, master="yarn", local__dir=str(tmp_path / "open"))
+    with pytest.raises(PolicyError, match="Spark Connect"):
+        on_spark.check_session(object())  # type: ignore[arg-type]
+
+
+def test_detectors_that_learn_from_all_documents_are_refused(session: Any) -> None:
+    table = notes(num_individuals=6)
+    documents = on_spark.open_documents(session.createDataFrame(table.rows(), table.columns), num_parts=2)
+    for name, options in (("context", {}), ("gazetteer", {"lists": {"NAME": "names.txt"}})):
+        with pytest.raises(PolicyError, match="not done on Spark"):
+            on_spark.detect(documents, [name], {name: options})
+
+
+# Last, as it ends the session of the others.
+def test_an_executor_that_is_killed_in_the_middle_changes_no_byte(
+    home: SparkHome, session: Any, files: Path, tmp_path: Path
+) -> None:
+    _, _, expected = one_machine(files, IndexConfig(max_n=3))
+    session.stop()
+    killed: list[int] = []
+
+    def kill(n: int) -> None:
+        if n == 1:
+            killed.append(kill_executor())
+
+    with home.session("local-cluster[2,1,1024]") as spark:
+        documents = on_spark.open_documents(str(files), num_parts=4, spark=spark)
+        index = on_spark.build_index(documents, config=IndexConfig(max_n=3), progress=kill)
+        made = index_files(index, tmp_path / "spark")
+        flags = on_spark.protect(documents, index, policy=Policy(k=2, n=3))
+        protected = np.sum([len(row) for table in flags.tables() for row in table.column("flags").to_pylist()])
+    assert killed
+    assert made == index_files(expected, tmp_path / "one")
+    assert protected == flags.counts["words"]
+    written = home.written()
+    assert b"Lost executor" in written or b"Executor lost" in written or b"ExecutorLost" in written
+    assert not any(surname.encode() in written for surname in SURNAMES)
