@@ -41,6 +41,7 @@ PANELS = {
         "update": "runs",
         "stats": "documents",
         "protect": "runs",
+        "export": "export",
         "train": "runs",
         "classify": "classify",
         "audit": "runs",
@@ -56,7 +57,7 @@ PANELS = {
 BELOW = {"detect": "sample.DetectCommand", "dossier": "dossier.DossierCommand"}
 #: Commands that work in a run folder, so that finished results are there when they are stopped; and those that do
 #: where they are given one.
-RESUMED = ("demo", "run", "index", "update", "protect", "train", "audit", "report", "dossier")
+RESUMED = ("demo", "run", "index", "update", "protect", "export", "train", "audit", "report", "dossier")
 RESUMED_IN_A_RUN = ("detect", "scrub", "classify", "stats")
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "print_copies",
     "print_counts",
     "print_detection",
+    "print_export",
     "print_rules",
     "print_run",
     "print_statistics",
@@ -38,6 +39,14 @@ def print_counts(counts: dict[str, Any], folder: Path, as_json: bool) -> None:
     else:
         named = ((key.removeprefix("num_").replace("_", " "), value) for key, value in counts.items())
         print(f"{folder}: " + ", ".join(f"{value:,} {name}" for name, value in named if isinstance(value, int)))
+
+
+def print_export(counts: dict[str, int], where: str, as_json: bool) -> None:
+    """Print the number of rows of each table."""
+    if as_json:
+        print(json.dumps({"where": where, "rows": counts}))
+    else:
+        print(f"{where}: " + ", ".join(f"{name} {count:,} rows" for name, count in counts.items()))
 
 
 def print_rules(as_json: bool) -> None:

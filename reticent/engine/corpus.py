@@ -258,6 +258,13 @@ class Corpus:
     def num_individuals(self) -> int:
         return _num_distinct(self.scan().column("individual_id"))
 
+    def documents_of_fragments(self) -> list[int]:
+        """Return how many documents of this corpus each fragment of the source (a file) holds, in order."""
+        self.scan()
+        if self._kept is None:
+            return list(self._num_rows)
+        return [int(kept.sum()) for kept in np.split(self._kept, np.cumsum(self._num_rows)[:-1])]
+
     def fingerprint(self) -> str:
         """SHA-256 over the content of the source, how it is read and which documents are left out (kept).
 

@@ -1,0 +1,211 @@
+"""Results as tables of a PostgreSQL database, by ADBC: all of them in one transaction, whole or none.
+
+A table is made new. One that is there is replaced only where it is asked for and the table's comment says that it is
+ours, so that no other table is lost. Rows of OMOP's ``note_nlp`` are added to the table of the warehouse: a category
+stands for the text of a span, never the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reticent.core.errors import CorpusError, PolicyError, ReticentError
+from reticent.engine.sinks.tables import ResultTable
+from reticent.engine.sources.database import CONNECTING, failure, quoted
+from reticent.engine.sources.remote_config import check_address, scheme_of, shown
+
+__all__ = ["parse_name", "write_tables"]
+
+#: Begins the comment of a table that this file wrote.
+OURS: Final = "reticent export"
+CANNOT: Final = "cannot be written; nothing was"
+#: ``nlp_system`` of rows of note_nlp.
+SYSTEM: Final = "reticent"
+NAME: Final = r'(?:[A-Za-z_][A-Za-z0-9_$]*|"[^"\0]+")'
+#: ``lexical_variant`` may not be null in OMOP, and is meant for the text itself: here it is the category in brackets,
+#: as in ``[NAME]``, and ``snippet`` is null. ``offset`` is the first character, and a modifier the number of them.
+INSERT: Final = """
+INSERT INTO {table} (note_nlp_id, note_id, section_concept_id, snippet, "offset", lexical_variant, note_nlp_concept_id,
+                     note_nlp_source_concept_id, nlp_system, nlp_date, nlp_datetime, term_modifiers)
+SELECT (SELECT coalesce(max(note_nlp_id), 0) FROM {table}) + row_number() OVER (ORDER BY doc_id::bigint, start, "end"),
+       doc_id::bigint, 0, NULL, start::text, '[' || left(label, 248) || ']', 0,
+       0, '{system}', current_date, localtimestamp, 'length=' || ("end" - start) || ' detector=' || detector
+FROM pg_temp.{spans}
+"""
+
+
+def parse_name(table: str) -> tuple[str | None, str]:
+    """Return schema (None: the first of the search path) and name of a table, as SQL reads ``SCHEMA.TABLE``.
+
+    Raises
+    ------
+    PolicyError
+        It is no such name.
+    """
+    found = re.fullmatch(f"(?:({NAME})\\.)?({NAME})", table)
+    if found is None:
+        raise PolicyError("expected TABLE or SCHEMA.TABLE, with double quotes around names of other characters")
+    schema, name = (part and (part[1:-1] if part[0] == '"' else part.lower()) for part in found.groups())
+    return schema, str(name)
+
+
+def write_tables(
+    address: str,
+    tables: Sequence[tuple[ResultTable, str]],
+    *,
+    note_nlp: tuple[ResultTable, ResultTable, str] | None = None,
+    overwrite: bool = False,
+) -> dict[str, int]:
+    """Write results into tables of a database; returns the number of rows of each.
+
+    Parameters
+    ----------
+    address : of PostgreSQL, without a password
+    tables : results, and the names of their tables
+    note_nlp : documents (a column ``doc_id``), their spans, and the name of the warehouse's table of OMOP
+    overwrite : replace tables that an earlier export wrote, and its rows of these documents in note_nlp
+
+    Raises
+    ------
+    PolicyError
+        The address holds a secret, a name is none, a table is there (or one that is not ours), no driver.
+    CorpusError
+        The database refuses, with its SQLSTATE alone; or an id of a document is no whole number, which note_nlp needs.
+        Nothing is written then.
+    """
+    if scheme_of(address) not in ("postgresql", "postgres"):
+        raise PolicyError("--into: expected an address of PostgreSQL, postgresql://HOST/DATABASE")
+    check_address(address)
+    names = [parse_name(name) for _, name in tables]
+    if len(set(names)) < len(names):
+        raise PolicyError("--into: two results go into one table; give each its own")
+    with _transaction(address) as transaction:
+        counts = {
+            result.name: transaction.replace(result, *name, overwrite)
+            for (result, _), name in zip(tables, names, strict=True)
+        }
+        if note_nlp is not None:
+            documents, spans, table = note_nlp
+            counts["note_nlp"] = transaction.add_note_nlp(documents, spans, parse_name(table), overwrite)
+    return counts
+
+
+@contextmanager
+def _transaction(address: str) -> Iterator[_Transaction]:
+    """A transaction that is kept where the block ends without an error, and rolled back otherwise."""
+    try:
+        from adbc_driver_postgresql import dbapi
+    except ImportError:
+        raise PolicyError("--into: PostgreSQL needs a driver; pip install 'reticent[postgres]'") from None
+    where = shown(address)
+    try:
+        connection = dbapi.connect(address, autocommit=False)
+    except Exception as error:
+        raise failure(where, error, CONNECTING) from None
+    try:
+        transaction = _Transaction(connection, where)
+        transaction.execute("SET client_encoding TO 'UTF8'")
+        yield transaction
+        try:
+            connection.commit()
+        except Exception as error:
+            raise failure(where, error, CANNOT) from None
+    finally:
+        with suppress(Exception):  # its message may quote a row
+            connection.close()  # without a commit the server rolls back
+
+
+class _Transaction:
+    """Statements of one transaction."""
+
+    def __init__(self, connection: Any, where: str):
+        self._connection, self._where = connection, where
+
+    def execute(self, statement: str) -> list[tuple[Any, ...]]:
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.execute(statement)
+                rows: list[tuple[Any, ...]] = cursor.fetchall() if cursor.description else []
+                return rows
+        except Exception as error:
+            raise failure(self._where, error, CANNOT) from None
+
+    def _ingest(self, result: ResultTable, name: str, **more: Any) -> int:
+        """Make a table of a result; returns its rows."""
+        own: list[Exception] = []
+        count = 0
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            nonlocal count
+            try:
+                for _, batch in result.rows():
+                    count += batch.num_rows
+                    yield batch
+            except Exception as error:  # the driver would pass it on as its own
+                own.append(error)
+                raise
+
+        reader = pa.RecordBatchReader.from_batches(result.schema, batches())
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.adbc_ingest(name, reader, mode="create", **more)
+        except Exception as error:
+            if own and (isinstance(own[0], ReticentError) or getattr(own[0], "errno", None)):
+                raise own[0] from None
+            raise failure(self._where, error, CANNOT) from None
+        return count
+
+    def replace(self, result: ResultTable, schema: str | None, name: str, overwrite: bool) -> int:
+        """Make a table anew; one of ours is dropped where that is asked for."""
+        table = quoted(name) if schema is None else f"{quoted(schema)}.{quoted(name)}"
+        literal = table.replace("'", "''")
+        ((there, comment),) = self.execute(
+            f"SELECT to_regclass('{literal}')::text, obj_description(to_regclass('{literal}'), 'pg_class')"
+        )
+        if there is not None:
+            if not overwrite:
+                raise PolicyError(f"{self._where}: the table {there} is there; --overwrite replaces one of an export")
+            if not str(comment or "").startswith(OURS):
+                raise PolicyError(f"{self._where}: the table {there} was not written by an export, and is left alone")
+            self.execute(f"DROP TABLE {there}")
+        rows = self._ingest(result, name, **({} if schema is None else {"db_schema_name": schema}))
+        self.execute(f"COMMENT ON TABLE {table} IS '{OURS}: {result.name}'")
+        return rows
+
+    def add_note_nlp(
+        self, documents: ResultTable, spans: ResultTable, name: tuple[str | None, str], overwrite: bool
+    ) -> int:
+        """Add rows to a table of OMOP; those that an export added for these documents before are deleted."""
+        table = ".".join(quoted(part) for part in name if part is not None)
+        self._ingest(_with_numbers(documents), "reticent_documents", temporary=True)
+        count = self._ingest(_with_numbers(spans), "reticent_spans", temporary=True)
+        self.execute(f"LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE")
+        earlier = f"FROM {table} WHERE nlp_system = '{SYSTEM}' AND note_id IN "
+        earlier += "(SELECT doc_id::bigint FROM pg_temp.reticent_documents)"
+        if overwrite:
+            self.execute(f"DELETE {earlier}")
+        elif self.execute(f"SELECT 1 {earlier} LIMIT 1"):
+            raise PolicyError(
+                f"{self._where}: {table} has rows of an export; --overwrite replaces those of these notes"
+            )
+        self.execute(INSERT.format(table=table, system=SYSTEM, spans="reticent_spans"))
+        return count
+
+
+def _with_numbers(result: ResultTable) -> ResultTable:
+    """The result; `CorpusError` where the id of a document is no whole number."""
+
+    def rows() -> Iterator[Any]:
+        for numbers, batch in result.rows():
+            fits = pc.match_substring_regex(batch.column("doc_id"), r"^[0-9]{1,18}$")
+            if not pc.all(fits).as_py():
+                raise CorpusError("note_nlp: an id of a document is no whole number, so it is no note_id of OMOP")
+            yield numbers, batch
+
+    return ResultTable(result.name, result.schema, rows)
