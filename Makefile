@@ -34,7 +34,7 @@ IGNORED := --ignore=tests/browser
 # Tests start programs; where this is set, each of them would compile the libraries anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-fast test-slow test-detectors test-warehouse test-browser test-rust lint format bench docs lock wheel clean setup
+.PHONY: demo test test-fast test-slow test-detectors test-warehouse test-browser test-rust lint format bench docs lock wheel manylinux clean setup
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -103,6 +103,10 @@ docs: setup
 
 wheel: setup
 	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin build --release --locked --out dist
+
+# For other machines: of glibc 2.28, whatever is here.
+manylinux:
+	sh packaging/wheel.sh dist
 
 lock: $(BIN)/uv
 	$(UV) compile -q pyproject.toml $(LOCK_FLAGS) -o requirements.lock

@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import traceback
+import warnings
 from typing import Annotated, Any
 
 import typer
@@ -73,6 +74,13 @@ def _options(
     version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
     ] = False,
+    log_format: Annotated[
+        str | None,  # taken by `main`, wherever it stands
+        typer.Option(
+            metavar="text|json",
+            help="Lines of the log on stderr: for a reader, or an object of JSON each; RETICENT_LOG_FORMAT says it too.",
+        ),
+    ] = None,
 ) -> None:
     """Options that stand before a command."""
 
@@ -123,38 +131,40 @@ def main() -> None:
             signal.signal(number, _stop)
     atexit.register(_spare_collection)
     from reticent.core.errors import ReticentError
+    from reticent.core.log_lines import log
     from reticent.core.memory import OUT_OF_MEMORY, is_out_of_memory, lacks_address_space
 
     try:
         try:
             if lacks_address_space():
                 raise MemoryError
-            _command_line(sys.argv[1] if len(sys.argv) > 1 else None)(standalone_mode=True)
+            _run()
         finally:
             sys.stdout.flush()
     except (SystemExit, KeyboardInterrupt) as end:
         code = 130 if isinstance(end, KeyboardInterrupt) else end.code  # typer's status of Ctrl-C
         if code in (129, 130, 143):  # a signal
-            print(f"reticent: interrupted; {_what_is_kept(sys.argv[1:2])}", file=sys.stderr)
+            _complain(f"interrupted; {_what_is_kept(sys.argv[1:2])}")
         sys.exit(code)
     except ReticentError as error:
         if is_out_of_memory(error):  # which may have been met over one document
-            print(f"reticent: {OUT_OF_MEMORY}", file=sys.stderr)
+            _complain(OUT_OF_MEMORY)
             sys.exit(1)
-        print(f"reticent: {error}", file=sys.stderr)
+        _complain(str(error))
         sys.exit(error.exit_code)
     except BaseException as error:
         if is_out_of_memory(error):
-            print(f"reticent: {OUT_OF_MEMORY}", file=sys.stderr)
+            _complain(OUT_OF_MEMORY)
         elif isinstance(error, ModuleNotFoundError) and (extra := _extra_of(error.name)):
-            print(f"reticent: this command needs {error.name}: pip install 'reticent[{extra}]'", file=sys.stderr)
+            _complain(f"this command needs {error.name}: pip install 'reticent[{extra}]'")
         elif isinstance(error, OSError) and error.errno is not None:
             if error.errno in (errno.EPIPE, errno.ENOSPC):  # stdout may be what cannot be written, by `| head` say
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            print(f"reticent: {error.filename or 'system'}: {os.strerror(error.errno)}", file=sys.stderr)
+            _complain(f"{error.filename or 'system'}: {os.strerror(error.errno)}")
         else:  # a bug; a library's message may quote a document, so only the place is shown
-            traceback.print_tb(error.__traceback__)
-            print(f"reticent: internal error ({type(error).__name__}); its message is withheld", file=sys.stderr)
+            for line in traceback.format_tb(error.__traceback__):
+                log(line.rstrip(), level="error")
+            _complain(f"internal error ({type(error).__name__}); its message is withheld")
         sys.exit(1)
 
 
@@ -164,6 +174,65 @@ def _extra_of(module: str | None) -> str:
     audit = ("rapidfuzz", "sklearn", "scipy", "jinja2", "sacrebleu", "rouge_score", "phonenumbers", "matplotlib")
     extras = dict.fromkeys(("torch", "transformers", "huggingface_hub", "safetensors"), "train")
     return (extras | dict.fromkeys(audit, "audit")).get(name, "")
+
+
+def _run() -> None:
+    """Run the command of the arguments; in the log's format of JSON also a wrong option is a line of it."""
+    from reticent.core.log_lines import is_json
+
+    _take_log_format()
+    command = _command_line(sys.argv[1] if len(sys.argv) > 1 else None)
+    if not is_json():
+        command(standalone_mode=True)
+        return
+    warnings.showwarning = _show_warning  # type: ignore[assignment]
+    try:
+        code = command(standalone_mode=False)
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    except Exception as failed:
+        error: Any = failed
+        if not (hasattr(error, "format_message") and hasattr(error, "exit_code")):  # not one of typer
+            raise
+        _complain(error.format_message())
+        code = error.exit_code
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _take_log_format() -> None:
+    """Take ``--log-format`` out of the arguments, so that it may stand before and after the command."""
+    from reticent.core.errors import PolicyError
+    from reticent.core.log_lines import FORMATS, VARIABLE
+
+    name, chosen, left = "--log-format", os.environ.get(VARIABLE), []
+    arguments = iter(sys.argv[1:])
+    for argument in arguments:
+        if argument == "--":
+            left += [argument, *arguments]
+        elif argument == name:
+            chosen = next(arguments, "")
+        elif argument.startswith(f"{name}="):
+            chosen = argument.removeprefix(f"{name}=")
+        else:
+            left.append(argument)
+    sys.argv[1:] = left
+    if chosen is not None and chosen not in FORMATS:
+        raise PolicyError(f"--log-format: expected {' or '.join(FORMATS)}")
+    if chosen is not None:
+        os.environ[VARIABLE] = chosen  # for processes that a command starts
+
+
+def _complain(message: str) -> None:
+    """Print the last line of a command that failed."""
+    from reticent.core.log_lines import log
+
+    log(message, level="error", text=f"reticent: {message}")
+
+
+def _show_warning(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any) -> None:
+    from reticent.core.log_lines import log
+
+    log(str(message), level="warning", category=category.__name__, place=f"{os.path.basename(filename)}:{lineno}")
 
 
 def _what_is_kept(command: list[str]) -> str:

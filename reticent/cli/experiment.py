@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import json
-import sys
 from dataclasses import fields
 from enum import Enum
 from pathlib import Path
@@ -12,7 +11,17 @@ from typing import Annotated, Any
 
 import typer
 
-from reticent.cli.options import AsJson, ColumnOptions, DetectOptions, Set, expanded, job_from_source, job_of, read_job
+from reticent.cli.options import (
+    AsJson,
+    ColumnOptions,
+    DetectOptions,
+    Set,
+    expanded,
+    job_from_source,
+    job_of,
+    new_progress,
+    read_job,
+)
 from reticent.cli.show import print_status
 
 __all__ = ["new_job", "status"]
@@ -79,7 +88,7 @@ def new_job(
         raise PolicyError("SOURCE is missing: the options are about documents")
     bases = {name: base for name, base in (("mlm", mlm), ("clm", clm)) if base is not None}
     if source is not None and "://" not in source and not glob.glob(source):
-        print(f"warning: {source}: nothing is there; paths are meant from the folder you stand in", file=sys.stderr)
+        new_progress(False).warn(f"{source}: nothing is there; paths are meant from the folder you stand in")
     if minimal:
         print(minimal_job(out=out, corpus=corpus, detect=detect, bases=bases), end="")
     else:

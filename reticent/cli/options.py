@@ -272,11 +272,12 @@ def said(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def new_progress(quiet: bool) -> Progress:
     """Return a command's messages, on stderr; from here on a library that aborts for want of memory says so too."""
+    from reticent.core.log_lines import JsonProgress, is_json
     from reticent.core.memory import explain_abort
     from reticent.core.progress import Progress
 
     explain_abort()
-    return Progress(quiet=quiet)
+    return (JsonProgress if is_json() else Progress)(quiet=quiet)
 
 
 def read_job(path: Path) -> dict[str, Any]:

@@ -82,6 +82,15 @@ def run(
         Stage,
         typer.Option(metavar="STAGE", help=f"Stop after this stage: {', '.join(stage.value for stage in Stage)}."),
     ] = Stage.REPORT,
+    part: Annotated[
+        str | None,
+        typer.Option(
+            metavar="i/N",
+            help="Make the i-th of N parts of the models and their scores, in the same run folder as the others; 0/N, "
+            "which comes first, makes all that they share. The command without --part joins them and writes the "
+            "report, which is that of one run.",
+        ),
+    ] = None,
     memory_limit: MemoryLimit = None,
     settings: Set = None,
     quiet: Quiet = False,
@@ -92,10 +101,16 @@ def run(
     Stopped by Ctrl-C, a signal or a crash, the same command goes on: a training from its last state, the audit with the
     next checkpoint. `reticent status` says how far it is.
     """
+    from reticent.core.errors import PolicyError
     from reticent.job.config import load_job
 
     values = read_job(job) if job.is_dir() else load_job(job).model_dump()
     changed = job_of(values, memory_setting(memory_limit) + (settings or []))
+    if part is not None:
+        if until is not Stage.REPORT:
+            raise PolicyError("--part: a part has its own end; leave --until out")
+        _execute_part(changed, part, quiet, as_json)
+        return
     _execute(changed, until.value, quiet, as_json)
 
 
@@ -364,6 +379,18 @@ def _execute(job: Job, until: str, quiet: bool, as_json: bool, *, restart: bool 
         _end(run, as_json)
     else:
         print_run(run, as_json)
+
+
+def _execute_part(job: Job, name: str, quiet: bool, as_json: bool) -> None:
+    from reticent.cli.show import print_part
+    from reticent.job.parts import Part, execute_part
+    from reticent.job.run import Run
+    from reticent.trainer.distributed import launched
+
+    part, is_main = Part.parse(name), launched().is_main
+    counts = execute_part(Run(job, new_progress(quiet or not is_main)), part)
+    if is_main:
+        print_part(name, counts, as_json)
 
 
 def _end(run: Run, as_json: bool) -> None:

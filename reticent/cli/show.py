@@ -23,6 +23,7 @@ __all__ = [
     "print_counts",
     "print_detection",
     "print_export",
+    "print_part",
     "print_rules",
     "print_run",
     "print_statistics",
@@ -47,6 +48,16 @@ def print_export(counts: dict[str, int], where: str, as_json: bool) -> None:
         print(json.dumps({"where": where, "rows": counts}))
     else:
         print(f"{where}: " + ", ".join(f"{name} {count:,} rows" for name, count in counts.items()))
+
+
+def print_part(name: str, counts: dict[str, int], as_json: bool) -> None:
+    """Print how many models and scores a part made, had, and left to a second turn."""
+    if as_json:
+        print(json.dumps({"part": name, **counts}))
+    else:
+        print(
+            f"part {name}: {counts['made']:,} made, {counts['up_to_date']:,} up to date, {counts['waiting']:,} waiting"
+        )
 
 
 def print_rules(as_json: bool) -> None:

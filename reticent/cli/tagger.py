@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -178,6 +177,7 @@ def thesis(
     """Print Tables 4.1 to 4.9 and A.1 to A.4 of Nußbaumer (2023) from published scores."""
     from reticent.audit.tagger.tables import read_scores, thesis_tables
     from reticent.core.errors import PolicyError
+    from reticent.core.log_lines import log
 
     if skip_incomplete and not pairs:
         raise PolicyError("--skip-incomplete: is about pairs, and --no-pairs leaves them all out")
@@ -193,7 +193,7 @@ def thesis(
             raise PolicyError(f"tagger thesis: two files are called {name}; give NAME=FILE")
         models[name] = read_scores(file, columns=named, paired=pairs, only_whole=skip_incomplete)
         if left_out := models[name].num_left_out:
-            print(f"{name}: {left_out:,} pairs are left out: they lack a score or have one twice", file=sys.stderr)
+            log(f"{name}: {left_out:,} pairs are left out: they lack a score or have one twice", level="warning")
     tables = thesis_tables(models, seed=seed)
     print(json.dumps([asdict(table) for table in tables]) if as_json else "\n".join(map(str, tables)))
 
@@ -264,6 +264,6 @@ def _tell(progress: Any, attack_set: AttackSet) -> None:
     counts = attack_set.counts
     shown = {name.replace("_", " "): number for name, number in counts.items() if number}
     if not progress.quiet:
-        print("names: " + ", ".join(f"{name} {number:,}" for name, number in shown.items()), file=sys.stderr)
+        progress.say("names: " + ", ".join(f"{name} {number:,}" for name, number in shown.items()))
     if loose := counts.get("matched_in_none", 0):
         progress.warn(f"{loose:,} names of the training data found no name like them in the list; see the blind result")

@@ -18,7 +18,7 @@ from reticent.core.durations import span_of
 if TYPE_CHECKING:
     from reticent.job.eta import Plan
 
-__all__ = ["Progress"]
+__all__ = ["Progress", "countable", "shown_counts"]
 
 #: Seconds between two lines about a whole experiment where there is no terminal.
 SECONDS_BETWEEN_LINES = 60.0
@@ -62,7 +62,7 @@ class Progress:
                 self.plan.stop()
             raise
         self.seconds[name] = time.perf_counter() - started
-        self._say(f"{name}: {_shown(counts) or 'done'} ({self.seconds[name]:.1f} s)")
+        self._say(f"{name}: {shown_counts(counts) or 'done'} ({self.seconds[name]:.1f} s)")
 
     @contextmanager
     def experiment(self, plan: Plan) -> Iterator[None]:
@@ -165,7 +165,7 @@ class Progress:
             self._up_to_date[of] = self._up_to_date.get(of, 0) + 1
             return
         self._tell_up_to_date()
-        self._say(f"{name}: up to date" + (f" ({shown})" if (shown := _shown(counts)) else ""))
+        self._say(f"{name}: up to date" + (f" ({shown})" if (shown := shown_counts(counts)) else ""))
 
     def _tell_up_to_date(self) -> None:
         told, self._up_to_date = self._up_to_date, {}
@@ -232,15 +232,21 @@ def _line(task: Any, width: int) -> list[tuple[str, str]]:
     return [(f"{name}  ", ""), *bar, (count, "progress.download"), *ends]
 
 
-def _shown(counts: dict[str, Any]) -> str:
-    parts = []
+def countable(counts: dict[str, Any]) -> dict[str, Any]:
+    """Return the counts of a stage that are shown: numbers, and words that say which way it took."""
+    found: dict[str, Any] = {}
     for key, value in counts.items():
-        if isinstance(value, float):
-            parts.append(f"{key} {value:.3f}")
-        elif isinstance(value, int):
-            parts.append(f"{key} {value:,}")
+        if isinstance(value, int | float | str):
+            found[key] = value
         elif isinstance(value, dict) and isinstance(value.get("documents"), int):  # and more about them
-            parts.append(f"{key} {value['documents']:,}")
-        elif isinstance(value, str):  # which way a stage took
-            parts.append(f"{key} {value}")
-    return ", ".join(parts)
+            found[key] = value["documents"]
+    return found
+
+
+def shown_counts(counts: dict[str, Any]) -> str:
+    """Return the counts of a stage in a line."""
+    forms = ((float, ".3f"), (int, ","), (str, ""))
+    return ", ".join(
+        f"{key} {value:{next(form for kind, form in forms if isinstance(value, kind))}}"
+        for key, value in countable(counts).items()
+    )

@@ -259,11 +259,10 @@ class Corpus:
         return _num_distinct(self.scan().column("individual_id"))
 
     def documents_of_fragments(self) -> list[int]:
-        """Return how many documents of this corpus each fragment of the source (a file) holds, in order."""
+        """Return how many documents each fragment of the source (a file) holds, in order; none that is left out."""
         self.scan()
-        if self._kept is None:
-            return list(self._num_rows)
-        return [int(kept.sum()) for kept in np.split(self._kept, np.cumsum(self._num_rows)[:-1])]
+        kept = np.ones(sum(self._num_rows), dtype=bool) if self._kept is None else self._kept
+        return [int(part.sum()) for part in np.split(kept, np.cumsum(self._num_rows)[:-1])]
 
     def fingerprint(self) -> str:
         """SHA-256 over the content of the source, how it is read and which documents are left out (kept).
@@ -283,20 +282,18 @@ class Corpus:
         return self._fingerprint
 
     def _check_individuals(self, ids: pa.Table) -> None:
-        num_individuals = _num_distinct(ids.column("individual_id"))
-        if num_individuals < 2:
+        if (num_individuals := _num_distinct(ids.column("individual_id"))) < 2:
             left = " once documents are left out" if self._ids is not None else ""
-            found = "one individual only" if num_individuals else "no individual"
-            raise CorpusError(
-                f"{self.source.name}: column {self.columns.individual_id} names {found}{left}; "
-                "support among individuals needs at least two"
-            )
+            found = f"names {'one individual only' if num_individuals else 'no individual'}{left}"
+            column = f"{self.source.name}: column {self.columns.individual_id}"
+            raise CorpusError(f"{column} {found}; support among individuals needs at least two")
 
     def place(self, document: int) -> str:
         """Return file and row of the document of this number, from 0."""
         self.scan()
-        row = document if self._kept is None else int(np.flatnonzero(self._kept)[document])
-        return self._place(row, self._num_rows)
+        return self._place(
+            document if self._kept is None else int(np.flatnonzero(self._kept)[document]), self._num_rows
+        )
 
     def _place(self, row: int, num_rows: Sequence[int]) -> str:
         """File and row of a document number, of files of so many rows."""

@@ -96,6 +96,9 @@ class Step:
         Only the first process builds the step, even where it may be resumed.
     prepare : callable, optional
         Called before the outputs are compared with the content of the folder; not called when a plan is only read.
+    group : str, optional
+        Steps of one group are made by one part of a run (:mod:`reticent.job.parts`); those of none are made by no part
+        but the first, or when the parts are joined.
     work : callable, optional
         Returns the work that the expected end counts; None for steps that are not part of the experiment. It raises
         `ArtifactError` if the tokens that it counts do not exist yet.
@@ -105,6 +108,7 @@ class Step:
     build: Callable[[Outputs], None]
     resume: bool | None = None
     alone: bool = False
+    group: str | None = None
     prepare: Callable[[], None] | None = None
     work: Callable[[], Work] | None = None
 

@@ -165,7 +165,8 @@ def classify_steps(run: Run) -> Iterator[Step]:
     if run.job.classify is None:
         return
     for stage in _stages(run):
-        yield Step.of(stage.artefact(run), partial(_build, run, stage), work=partial(_work, run, stage))
+        group = stage.training and stage.training.name
+        yield Step.of(stage.artefact(run), partial(_build, run, stage), group=group, work=partial(_work, run, stage))
 
 
 def _work(run: Run, stage: _Stage) -> Work:

@@ -40,6 +40,10 @@ class Fingerprints:
         copy._texts = dict(self._texts)
         return copy
 
+    def trust_manifests(self) -> None:
+        """Read no bytes of results from here on; one that is missing has the fingerprint `TO_DO`."""
+        self.looking = True
+
     def of(self, name: str) -> str:
         """Return the fingerprint of a result."""
         return self.at(self.folder / name)

@@ -40,7 +40,17 @@ from reticent.trainer.distributed import join_world, launched, leave_world
 if TYPE_CHECKING:
     from reticent.job.run import Run
 
-__all__ = ["STAGES", "Look", "Stage", "execute", "look_at_all", "report_again", "run_stages"]
+__all__ = [
+    "STAGES",
+    "Look",
+    "Stage",
+    "execute",
+    "look_at_all",
+    "report_again",
+    "run_stages",
+    "stages_named",
+    "stages_until",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +99,11 @@ def stages_until(until: str) -> list[Stage]:
     """Return the stages of the plan up to and including one, with the parts of all of them."""
     wanted = STAGES[: STAGES.index(until) + 1]
     return [stage for stage in _PLAN if (stage.within or stage.name) in wanted]
+
+
+def stages_named(*names: str) -> list[Stage]:
+    """Return the stages and parts of stages with these names, in order."""
+    return [stage for stage in _PLAN if stage.name in names]
 
 
 def execute(run: Run, until: str = "report", *, alone: bool = False) -> Path:

@@ -32,7 +32,8 @@ def extraction_steps(run: Run) -> Iterator[Step]:
     """Yield a step for each base model and each last checkpoint."""
     for measurement in _measurements(run):
         work = partial(work_of_extraction, run, measurement)
-        yield Step.of(_artefact(run, measurement), partial(_build, run, measurement), work=work)
+        group = measurement.training and measurement.training.name
+        yield Step.of(_artefact(run, measurement), partial(_build, run, measurement), group=group, work=work)
 
 
 def extraction_artefacts(run: Run) -> list[str]:

@@ -92,6 +92,7 @@ def _steps(run: Run, model: ModelSection, measurements: list[Measurement]) -> It
         yield Step.of(
             _artefact(run, measurement),
             partial(_build, run, measurement, auditor, base if measurement.training else None),
+            group=measurement.training and measurement.training.name,
             work=partial(work_of_measurement, run, measurement),
         )
 

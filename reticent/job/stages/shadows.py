@@ -83,6 +83,11 @@ class Shadow:
         return f"tokens/{self.model.name}/{self.run.job.tokens(self.recipe)}-shadow-{self.number:02d}"
 
     @property
+    def group(self) -> str:
+        """The shadows of one draw, which share tokens."""
+        return f"shadows/{self.model.name}/{self.number:02d}"
+
+    @property
     def style(self) -> Style | None:
         """How its tokens' text is rewritten."""
         return REWRITTEN.get(self.run.job.recipe(self.recipe).tokens)
@@ -161,12 +166,13 @@ def shadow_steps(run: Run) -> Iterator[Step]:
     """Yield for each shadow the step of its tokens, and the one that trains and scores it."""
     auditor_of = cache(partial(open_auditor, run))
     for shadow in shadows_of(run):
-        yield Step.of(shadow.tokens_artefact(), partial(_build_tokens, shadow))
+        yield Step.of(shadow.tokens_artefact(), partial(_build_tokens, shadow), group=shadow.group)
         yield Step.of(
             shadow.artefact(),
             partial(_build, shadow, auditor_of),
             resume=not run.restart,
             alone=True,
+            group=shadow.group,
             work=partial(shadow_work, run, shadow),
         )
 

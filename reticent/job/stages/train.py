@@ -34,6 +34,7 @@ def train_steps(run: Run) -> Iterator[Step]:
             Artefact(training.name, "models", settings, inputs),
             partial(_build, run, training, settings["seed"]),
             resume=not run.restart,
+            group=training.name,
             prepare=partial(_make_room, run, training),
             work=partial(training_work, run, training),
         )

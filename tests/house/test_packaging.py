@@ -1,0 +1,75 @@
+"""Recipes of images and the script of the wheel: they say the same, and what they name is there."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import reticent
+
+ROOT = Path(reticent.__file__).parents[1]
+PACKAGING = ROOT / "packaging"
+pytestmark = pytest.mark.skipif(not PACKAGING.exists(), reason="needs the sources")
+
+
+def module(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, PACKAGING / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    sys.modules[name] = loaded  # where dataclasses look for it
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+def test_both_recipes_copy_the_same_files_and_run_the_same_script() -> None:
+    recipes = module("try_recipes")
+    container = recipes.read_containerfile((PACKAGING / "Containerfile").read_text())
+    apptainer = recipes.read_definition((PACKAGING / "reticent.def").read_text())
+    names = [{Path(source).name for source, _ in recipe.copies} for recipe in (container, apptainer)]
+    assert names[0] == names[1] == {"dist", "requirements.lock", "install.sh"}
+    calls = [re.findall(r"install\.sh (\S+) (\S+)", " ".join(recipe.lines)) for recipe in (container, apptainer)]
+    assert calls[0] == calls[1] != []
+    for source, _ in container.copies:
+        assert source == "dist/" or (ROOT / source).is_file()
+
+
+@pytest.mark.parametrize("name", ["install.sh", "wheel.sh"])
+def test_scripts_are_valid(name: str) -> None:
+    assert subprocess.run(["sh", "-n", str(PACKAGING / name)], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "symbols", "status"),
+    [
+        ("reticent-1-cp311-abi3-manylinux_2_28_x86_64.whl", b"\0GLIBC_2.17\0GLIBC_2.28\0GLIBC_2.2.5", 0),
+        ("reticent-1-cp311-abi3-manylinux_2_28_x86_64.whl", b"\0GLIBC_2.34", 1),
+        ("reticent-1-cp311-abi3-manylinux_2_34_x86_64.whl", b"\0GLIBC_2.28", 1),
+        ("reticent-1-cp311-abi3-linux_x86_64.whl", b"\0GLIBC_2.28", 1),
+    ],
+)
+def test_a_wheel_that_needs_a_newer_glibc_is_found_out(
+    name: str, symbols: bytes, status: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with zipfile.ZipFile(tmp_path / name, "w") as wheel:
+        wheel.writestr("reticent/_rust.abi3.so", b"\x7fELF" + symbols)
+    assert module("check_wheel").main([str(tmp_path / name)]) == status
+    assert "_rust.abi3.so: glibc 2." in capsys.readouterr().out
+
+
+def test_the_steps_of_a_recipe_stand_under_the_folder_that_is_given(tmp_path: Path) -> None:
+    recipes = module("try_recipes")
+    recipe = recipes.Recipe(
+        [("requirements.lock", "/tmp/reticent/")], ["test -f /tmp/reticent/requirements.lock; exit 7"]
+    )
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        recipes.try_recipe(recipe, tmp_path)
+    assert failed.value.returncode == 7
+    assert (tmp_path / "tmp/reticent/requirements.lock").is_file()
