@@ -1,19 +1,28 @@
-"""The demo at toy size: the whole job from documents to report, run again, and what its outputs may not hold."""
+"""The demo at toy size: the whole job from documents to report and dossier, run again, and what its outputs may not
+hold; what a later dossier does to an earlier one, and a model that leaves.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
+import yaml
+from fixtures.command import command
+from fixtures.jobs import Recorder
 
 import reticent.job.demo
-from reticent.core.artifact import read_manifest
+from reticent.audit.dossier.seal import dossier_digest
+from reticent.core.artifact import fingerprint, read_manifest
+from reticent.job.config import load_kept_job
 from reticent.job.demo import demo_job, run_demo
+from reticent.job.dossier import check_dossier
 from reticent.job.run import Run
 
 
@@ -24,6 +33,7 @@ def toy_job(out: Path, seed: int) -> dict[str, Any]:
         model.pop("train", None)
     job["train"] |= {"num_epochs": 2, "checkpoint_epochs": [1, 2]}
     job["audit"]["num_bootstrap"] = 100
+    job["dossier"] = {"pdf": "off", "languages": ["fr"], "institution": "Hospital of X", "licence": "other"}
     return job
 
 
@@ -70,7 +80,7 @@ def test_no_identifier_of_the_hospital_stands_in_what_leaves_the_engine(finished
     assert len(secrets) > 100
     shared = [finished.folder / "report" / name for name in ("report.html", "report.json")]
     shared += [finished.folder / "audit" / "audit.json", finished.folder / "job.json"]
-    shared += [finished.folder / "dossier" / name for name in ("dossier.html", "dossier.fr.html", "evidence.json")]
+    shared += [finished.folder / "dossier" / name for name in ("dossier.html", "evidence.json")]
     shared += sorted(finished.folder.rglob("manifest.json")) + sorted(finished.folder.rglob("*.jsonl"))
     assert len(shared) > 15
     patterns = pl.Series(sorted(secrets))  # looked for at once; what stands inside a longer word is none
@@ -98,3 +108,128 @@ def test_manifests_say_what_they_were_made_from(finished: Run) -> None:
     manifest = read_manifest(finished.folder / "models/gpt2/ppclm")
     assert manifest.counts["violations"] == 0
     assert manifest.inputs.keys() >= {"tokens"}
+
+
+# ------------------------------------------------------------------ its dossier
+
+
+@pytest.fixture
+def run(finished: Run, tmp_path: Path) -> Path:
+    """The same, moved: nothing in it leads to where it was made."""
+    return Path(shutil.copytree(finished.folder, tmp_path / "moved"))
+
+
+def evidence(run: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((run / "dossier" / "evidence.json").read_text())
+    return found
+
+
+def test_a_run_ends_with_a_dossier_that_holds_also_where_the_run_was_moved(run: Path) -> None:
+    names = {file.name for file in (run / "dossier").iterdir()}
+    assert names == {"dossier.html", "evidence.json", "SHA256SUMS", "manifest.json"}
+    assert 'lang="fr"' in (run / "dossier" / "dossier.html").read_text()
+    checked = check_dossier(run / "dossier")
+    assert checked.faults == []
+    assert sum("as tested" in line for line in checked.holds) == 10
+    assert any("are those of the run" in line for line in checked.holds)
+
+
+def test_digests_of_what_stays_inside_are_keyed_and_no_plain_one_leaves(run: Path) -> None:
+    shown = (run / "dossier" / "evidence.json").read_text() + (run / "dossier" / "manifest.json").read_text()
+    digests = evidence(run)["digests"]
+    assert set(digests["protection"]) >= {"tokens/bert/train", "tokens/bert/audit"}
+    for name in ("split", "spans", "index", "audit", "report", *digests["protection"]):
+        assert fingerprint(run / name) not in shown, name
+    assert (run / "dossier.key").read_bytes().hex() not in shown
+    assert (run / "dossier.key").stat().st_mode & 0o777 == 0o600
+    assert "seed" not in evidence(run)["audit"]["settings"]
+
+
+def test_a_result_of_the_run_that_was_changed_is_found(run: Path) -> None:
+    (run / "tokens" / "bert" / "train" / "manifest.json").unlink()
+    weights = run / "models" / "bert" / "ppmlm" / "epoch-0002" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\0")
+    faults = check_dossier(run / "dossier").faults
+    assert faults == [f"{weights.parent}: no model of this dossier has these files"]
+    shutil.rmtree(weights.parent)
+    assert any(
+        fault.startswith("tokens/bert/train: of the run is not") for fault in check_dossier(run / "dossier").faults
+    )
+
+
+def test_another_dossier_names_the_one_that_it_replaces_which_is_kept(
+    run: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = dossier_digest(run / "dossier")
+    assert command("dossier", run, "--language", "en", "--out", run.parent / "sent", "-q", "--json") == 0
+    made = json.loads(capfd.readouterr().out)
+    assert made == {"folder": str(run.parent / "sent"), "digest": dossier_digest(run / "dossier")}
+    assert made["digest"] != before == evidence(run)["replaces"]
+    assert dossier_digest(run / "replaced-dossiers" / before[:16]) == before
+    page = (run / "dossier" / "dossier.html").read_text()
+    assert f"replaces the one with the digest {before[:16]}" in page
+    assert {file.name for file in (run.parent / "sent").iterdir()} == {"dossier.html", "evidence.json", "SHA256SUMS"}
+    assert command("dossier", "verify", run.parent / "sent") == 0
+    # The same again makes nothing, and the settings are the run's own from now on.
+    recorder = Recorder()
+    Run(load_kept_job(run / "job.json"), recorder).execute()
+    assert recorder.made == []
+    assert command("dossier", run, "--out", run.parent / "sent", "-q") == 1
+    assert "not empty" in capfd.readouterr().err
+
+
+def test_a_page_that_was_changed_fails_the_command(run: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (run / "dossier" / "dossier.html").write_text("all is well")
+    assert command("dossier", "verify", run / "dossier", "--json") == 1
+    assert json.loads(capfd.readouterr().out)["faults"] == ["dossier.html: is not the file that was listed"]
+
+
+def test_a_model_leaves_with_its_card_and_only_where_the_verdict_allows_it(
+    run: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = run.parent / "exported"
+    assert command("dossier", "export", run, "bert", "ppmlm", "--out", out) == 3
+    assert "--despite-verdict" in capfd.readouterr().err
+    assert not out.exists()
+    assert command("dossier", "export", run, "bert", "ppmlm", "--epoch", "1", "--out", out) == 3, "it has no verdict"
+    assert command("dossier", "export", run, "bert", "ppmlm", "--out", out, "--despite-verdict") == 0
+    assert command("dossier", "verify", run / "dossier", "--model", out) == 0
+    card = (out / "README.md").read_text()
+    head = yaml.safe_load(card.split("---")[1])
+    assert (head["license"], head["pipeline_tag"]) == ("other", "fill-mask")
+    assert "base_model" not in head
+    assert "Base model: a small one, pre-trained in the same run" in card
+    (result,) = head["model-index"][0]["results"]
+    metrics = {metric["type"]: metric for metric in result["metrics"]}
+    assert {"accuracy", "identifiers_not_predicted", "excess_leakage"} <= set(metrics)
+    for metric in metrics.values():
+        assert metric["args"]["low"] <= metric["value"] <= metric["args"]["high"]
+        assert metric["args"]["n"] >= 5
+    assert dossier_digest(run / "dossier") in card
+    assert "**Verdict: " in card
+    assert "nor a word that fewer than 2 people use" in card
+    assert "Hospital of X" in card
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (("other", "ppmlm"), 2, "the run has no model 'other' with the recipe 'ppmlm'"),
+        (("bert", "clm"), 2, "the run has no model 'bert' with the recipe 'clm'"),
+        (("bert", "ppmlm", "--epoch", "7"), 2, "there are checkpoints of 1, 2"),
+        (("bert", "ppmlm", "--training", "2"), 2, "expected a number from 1 to 1, got 2"),
+    ],
+)
+def test_a_model_that_is_not_there_is_not_exported(
+    finished: Run, tmp_path: Path, capfd: pytest.CaptureFixture[str], arguments: tuple[str, ...], status: int, said: str
+) -> None:
+    assert command("dossier", "export", finished.folder, *arguments, "--out", tmp_path / "out") == status
+    assert said in capfd.readouterr().err
+
+
+def test_a_run_without_a_report_has_no_dossier(run: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(run / "report")
+    assert command("dossier", run) == 1
+    assert "report" in capfd.readouterr().err
+    assert command("dossier", "verify", run) == 1
+    assert "no dossier here" in capfd.readouterr().err
