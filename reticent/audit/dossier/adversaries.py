@@ -140,6 +140,12 @@ ADVERSARIES = (
                 "[audit.inversion]",
             ),
             Test(
+                "has the documents of all others who use a rare word, and asks the model for that word",
+                "threshold",
+                _any(lambda m: m.evidence.threshold),
+                "the audit itself",
+            ),
+            Test(
                 "has a part of the documents, and looks who has rare words that the model predicts",
                 "low-cost membership",
                 _any(lambda m: m.evidence.low_cost),

@@ -104,6 +104,14 @@ def _threshold(model: ShownModel) -> Found:
         yield Row(label, model, found.auc, area=True)
 
 
+def _at_threshold(model: ShownModel) -> Found:
+    found = model.evidence.threshold
+    if found:
+        values = {"k": found.k}
+        label = "how surely words of exactly {k} people, in the texts of the others, tell who was trained on"
+        yield Row(label, model, found.at_threshold.auc, values, area=True)
+
+
 KINDS = {
     "all": "how surely all words together tell who was trained on",
     "ordinary": "how surely ordinary words alone tell who was trained on",
@@ -203,6 +211,7 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
             Figure(name="passages", of_model=_passages),
             Figure(name="membership", of_model=_membership),
             Figure(name="threshold", of_model=_threshold),
+            Figure(name="at_threshold", of_model=_at_threshold),
             Figure(name="kinds", of_model=_kinds),
             Figure(name="subgroup", of_model=_subgroup),
             Figure(name="user_inference", of_model=_user_inference),

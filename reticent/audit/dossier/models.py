@@ -32,6 +32,10 @@ CONTEXTS = {
     "tag": "names and numbers that were found stand in its texts as a tag",
     "surrogate": "names and numbers that were found stand in its texts as made-up ones, other ones in each epoch",
 }
+CONTEXTS_INDIRECT = {
+    "tag": "blanks stand in its texts for rare words",
+    "surrogate": "public words, other ones in each epoch, stand in its texts for rare words",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,8 @@ def explained(recipe: Recipe, k: int, words: Words) -> str:
         parts.append(words(NEVER_TARGET[recipe.never_target], k=k))
     if recipe.context in CONTEXTS:
         parts.append(words(CONTEXTS[recipe.context]))
+    if recipe.context_indirect in CONTEXTS_INDIRECT:
+        parts.append(words(CONTEXTS_INDIRECT[recipe.context_indirect]))
     if recipe.goldfish_k is not None:
         parts.append(words("one token in {k} was left out of training, chosen by a hash", k=recipe.goldfish_k))
     if recipe.private:

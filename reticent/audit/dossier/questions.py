@@ -27,7 +27,7 @@ CRITERIA = (
     Question(
         "Singling out",
         "Can records, or the behaviour, of one individual be isolated?",
-        ("threshold", "kinds", "subgroup", "unicity"),
+        ("threshold", "at_threshold", "kinds", "subgroup", "unicity"),
     ),
     Question(
         "Linkability",
@@ -91,7 +91,7 @@ EXAMINED = (
             Question(
                 "Membership inference",
                 "Can it be told who was trained on?",
-                ("membership", "kinds", "user_inference"),
+                ("membership", "at_threshold", "kinds", "user_inference"),
             ),
             Question(
                 "Exfiltration and regurgitation",

@@ -118,7 +118,8 @@ def test_every_string_of_the_tables_has_its_french() -> None:
     wanted += [text for risk in RISKS.values() for text in (risk.title, risk.lowered_by)]
     assert len(wanted) > 100
     assert [text for text in wanted if text not in french()] == []
-    for recipe in RECIPES.values():
+    own = (replace(RECIPES["ppclm"], context=kind, context_indirect=kind) for kind in ("tag", "surrogate"))
+    for recipe in (*RECIPES.values(), *own):
         assert explained(recipe, 3, Words("fr")) != explained(recipe, 3, Words("en"))
     with pytest.raises(ArtifactError, match="no French for 'a new sentence'"):
         Words("fr")("a new sentence")
@@ -290,6 +291,7 @@ def test_every_number_that_decides_a_risk_has_its_words() -> None:
     by_kind = {name: {"share": 0.3, "attacks": {"loss": attack, "lira": attack}} for name in ("all", "rare", "direct")}
     for entry in audit["models"]:
         asked = {"privacy": entry["privacy"], "excess": every}
+        entry["threshold"] = {"k": 2, "num_words": 40, "at_threshold": attack, "above": attack}
         entry |= {"over_base": every, "all_occurrences": asked, "by_kind": by_kind}
         entry["inversion"] = {"direct": kind, "indirect": kind, "association": {"rate": sides}}
         entry["generated"] = {"num_prompts": {"members": 40, "heldout": 30}, "excess": every}
