@@ -78,7 +78,7 @@ def _options(
         str | None,  # taken by `main`, wherever it stands
         typer.Option(
             metavar="text|json",
-            help="Lines of the log on stderr: for a reader, or an object of JSON each; RETICENT_LOG_FORMAT says it too.",
+            help="Form of the log on stderr: text, or one JSON object per line. RETICENT_LOG_FORMAT sets it too.",
         ),
     ] = None,
 ) -> None:

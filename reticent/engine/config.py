@@ -13,7 +13,16 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 from reticent.core.section import Section, of_job
 from reticent.engine.schema import MAX_K, MAX_N
 
-__all__ = ["Arm", "CanaryConfig", "DedupConfig", "IndexConfig", "SplitConfig", "Surface", "SurrogateConfig"]
+__all__ = [
+    "Arm",
+    "CanaryConfig",
+    "DedupConfig",
+    "IndexConfig",
+    "SplitConfig",
+    "Surface",
+    "SurrogateConfig",
+    "ThresholdConfig",
+]
 
 #: Spellings that count as one word. A coarser surface raises supports, so it protects less.
 Surface = Literal["exact", "casefold", "fold"]
@@ -121,6 +130,20 @@ class SurrogateConfig(Section):
         description='public words for indirect identifiers: "generated", "wordfreq:en" (or another language; extra '
         "wordfreq), or a file with a word a line; never words of these documents",
     )
+
+
+class ThresholdConfig(Section):
+    """Noise on the threshold of protection (n = 1 alone): a word is unprotected by a draw, never below k users.
+
+    Without it one individual more makes a target of a word of k - 1 users in the texts of all of them, and tells that
+    they take part. With epsilon, the choice of protected words is (epsilon, delta)-private for each word of an
+    individual.
+    """
+
+    section: ClassVar[str] = "threshold"
+
+    epsilon: float | None = Field(default=None, gt=0, description="of each word; without it the threshold is k itself")
+    delta: float = Field(default=0.01, gt=0, lt=1, description="probability that a word of just k users is unprotected")
 
 
 class CanaryConfig(Section):

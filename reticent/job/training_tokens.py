@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from reticent.core.errors import ArtifactError
 from reticent.engine.schema import MEMBERS
 from reticent.engine.store import TokenStore, open_tokens
+from reticent.job.noise import protecting
 
 if TYPE_CHECKING:
     from reticent.engine.context_words import ContextWords
@@ -55,13 +56,16 @@ def training_tokens(
     from reticent.engine.index import open_index
     from reticent.engine.tokens import TokenMaker
 
+    policy = run.job.protection(recipe.name)
     flagged = FlaggedWords(
         run.corpus,
         of.individuals if of else run.individuals,
         splits=(MEMBERS,),
-        index=of.index() if of else open_index(run.folder / "index"),
+        index=of.index()
+        if of
+        else protecting(run, open_index(run.folder / "index"), run.job.protection(recipe.name).k),
         spans=SpanReader(run.folder / "spans"),
-        policy=run.job.protection(recipe.name),
+        policy=policy,
         by_category=True,
         num_threads=run.job.num_threads,
     )
@@ -85,12 +89,13 @@ def public_context(run: Run, model: ModelSection, recipe: Recipe, *, of: Drawn |
     from reticent.engine.index import open_index
     from reticent.engine.public_words import read_public_words
 
-    index = of.index() if of else open_index(run.folder / "index")
+    k = run.job.protection(recipe.name).k
+    index = of.index() if of else protecting(run, open_index(run.folder / "index"), k)
     return context_words(
         run.tokenizer_of(model),
         read_public_words(run.job.surrogates.pool),
         index,
-        run.job.protection(recipe.name).k,
+        k,
         num_threads=run.job.num_threads,
     )
 

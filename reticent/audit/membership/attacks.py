@@ -107,6 +107,23 @@ def ez_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarray:
         return np.where(num_scored == 0, np.nan, np.where(lost == 0, np.inf, gained / lost))
 
 
+def hard_tokens_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarray:
+    """Return the mean gain on the base model over the fifth of the tokens that the base predicts worst, at least one:
+    an improvement there is memory rather than a better grasp of the language (after Jawad et al. 2026).
+    """
+    gain, offsets = target.log_probs - base.log_probs, target.doc_offsets
+    known = np.flatnonzero(~np.isnan(gain))
+    documents = np.searchsorted(offsets, known, side="right") - 1
+    order = np.lexsort((base.log_probs[known], documents))
+    known, documents = known[order], documents[order]
+    counts = np.bincount(documents, minlength=len(offsets) - 1)
+    place = np.arange(len(known)) - (np.cumsum(counts) - counts)[documents]
+    hard = np.zeros(len(gain), dtype=bool)
+    hard[known[place < np.maximum(1, counts // 5)[documents]]] = True
+    totals, num_hard = document_sums(gain, hard, offsets)
+    return np.where(num_hard > 0, totals / np.maximum(num_hard, 1), np.nan)
+
+
 def mlm_ratio_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarray:
     """Return the base model's energy of a document minus the model's, summed over masked patterns (Mireshghallah et al.
     2022). Each fold of `score_masked` is one pattern. A mean over patterns gives the same ranking."""
@@ -200,6 +217,14 @@ ATTACKS: Mapping[str, Attack] = table_of(
             title="Errors gained over lost",
             about="on tokens that the model predicts wrongly, it gained more over the base model than it lost",
             source="Ilić et al. 2026",
+            needs=frozenset({Need.BASE}),
+        ),
+        Attack(
+            name="hard_tokens",
+            score=hard_tokens_score,
+            title="Gain on hard tokens",
+            about="it has gained most on the base model where the base model predicts worst",
+            source="Jawad et al. 2026",
             needs=frozenset({Need.BASE}),
         ),
         Attack(

@@ -15,7 +15,7 @@ from reticent.core.errors import PolicyError
 from reticent.core.json_toml import MAX_DEPTH, depth_of, read_json, read_toml
 from reticent.core.names import require_distinct, require_name
 from reticent.core.section import Section, explain
-from reticent.engine.config import DedupConfig, IndexConfig, SplitConfig, SurrogateConfig
+from reticent.engine.config import DedupConfig, IndexConfig, SplitConfig, SurrogateConfig, ThresholdConfig
 from reticent.engine.detect.choose import DETECTORS
 from reticent.engine.detect.config import DetectConfig
 from reticent.engine.protect import Policy
@@ -47,6 +47,7 @@ class Job(Section):
     detect: DetectConfig = DetectConfig()
     index: IndexConfig = IndexConfig()
     protect: Policy = Policy()
+    threshold: ThresholdConfig = ThresholdConfig()
     surrogates: SurrogateConfig = SurrogateConfig()
     model: tuple[ModelSection, ...] = ()
     recipes: dict[str, RecipeChanges] = Field(default={}, description="the job's own recipes, by name")
@@ -94,6 +95,8 @@ class Job(Section):
             )
         if any(self.training(model).window_length != self.train.window_length for model in self.model):
             raise ValueError("train.window_length belongs to the whole job: models are attacked on the same windows")
+        if self.threshold.epsilon is not None and self.protect.n > 1:
+            raise ValueError("threshold.epsilon protects single words: it needs protect.n = 1")
         for name in self.recipes:
             require_name(name, "recipes")
             try:
@@ -102,6 +105,8 @@ class Job(Section):
             except ValueError as error:
                 where = "" if str(error).startswith("recipes.") else f"recipes.{name}.base: "
                 raise ValueError(f"{where}{error}") from None
+            if self.threshold.epsilon is not None and own.n > 1:
+                raise ValueError(f"threshold.epsilon protects single words: it needs recipes.{name}.n = 1")
             if own.n > self.index.max_n:
                 raise ValueError(f"recipes.{name}.n = {own.n} needs index.max_n >= {own.n}, got {self.index.max_n}")
         for model in self.model:

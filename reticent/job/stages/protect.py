@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from reticent.audit.membership.names import USER_INFERENCE
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.job.artefact import Artefact, Outputs, Step
+from reticent.job.noise import noise_settings, protecting
 from reticent.job.rewritten import REWRITTEN
 from reticent.job.stages.index import INDEXES
 
@@ -191,6 +192,7 @@ def _artefact(run: Run, model: ModelSection, variant: _Variant, tokenizer: str) 
         "splits": list(variant.splits),
         "style": variant.style,
         "tokenizer": digest_of(tokenizer),
+        **(noise_settings(run) if variant.index == "index" else {}),
     }
     inputs = {
         **run.corpus_input(),
@@ -253,7 +255,8 @@ def _build_view(
 
     if variant.index != "index" and run.job.memory_limit is not None:
         run.invalidate("index")  # its tables of n-grams; those of the other are made now
-    index, policy = run.index(variant.index), variant.policy or run.policy
+    policy = variant.policy or run.policy
+    index = _index_of(run, variant, policy)
     with run.progress.task(f"protect {variant.name} tokens", run.corpus.num_documents, "documents") as advance:
         counts.update(write_view_of(run, model, folder, run.individuals, variant.splits, index, policy, advance))
     sample = samples.of(variant.splits)
@@ -262,6 +265,12 @@ def _build_view(
     ).to_dict()
     if variant.splits == TRAIN:
         _warn_of_policy(run, model, policy, counts)
+
+
+def _index_of(run: Run, variant: _Variant, policy: Policy) -> NgramIndex:
+    """The index that flags a variant; the members' has the noise of the threshold, the audit's has none."""
+    index = run.index(variant.index)
+    return protecting(run, index, policy.k) if variant.index == "index" else index
 
 
 def copy_members_tokens(job: Job, folder: Path) -> None:
@@ -289,7 +298,7 @@ def _build_store(run: Run, model: ModelSection, variant: _Variant, folder: Path,
             run.tokenizer_of(model),
             splits=variant.splits,
             policy=variant.policy or run.policy,
-            index=None if lower else run.index(variant.index),
+            index=None if lower else _index_of(run, variant, variant.policy or run.policy),
             spans=None if lower else SpanReader(run.folder / "spans"),
             style=variant.style,
             ids=None if lower else run.folder / "tokens" / model.name / "ids",

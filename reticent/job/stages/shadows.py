@@ -28,6 +28,7 @@ from reticent.job.artefact import Artefact, Step
 from reticent.job.auditing import audit_config, open_auditor
 from reticent.job.cost_model import shadow_work
 from reticent.job.dependencies import privacy_of, training_dependencies
+from reticent.job.noise import noise_settings, protecting
 from reticent.job.rewritten import REWRITTEN
 from reticent.job.stages.protect import digest_of, variant_inputs, write_view_of
 from reticent.job.trainings import Measurement, Training
@@ -111,7 +112,8 @@ class Shadow:
         from reticent.engine.index import build_index
 
         config = self.run.job.index.replace(updatable=False, spill_folder=spill_folder)
-        return build_index(self.run.corpus, self.individuals, splits=(MEMBERS,), config=config)
+        index = build_index(self.run.corpus, self.individuals, splits=(MEMBERS,), config=config)
+        return protecting(self.run, index, self.run.job.protection(self.recipe).k)
 
     @property
     def title(self) -> str:
@@ -128,6 +130,7 @@ class Shadow:
             "tokenizer": digest_of(run.tokenizer_of(self.model)),
             "seed": job.seed,
             "shadow": self.number,
+            **noise_settings(run),
         }
         inputs = {**run.corpus_input(), **{name: run.fingerprints.of(name) for name in ("split", "spans")}}
         inputs |= variant_inputs(run, self.model, self.style)

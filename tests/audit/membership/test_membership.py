@@ -57,6 +57,7 @@ BY_HAND = {
     # One window of two tokens of (1, 0, 2) after another is lower in loss; of (-1, 1) neither more nor less.
     "wbc": [1.0, 0.0],
     "ez": [math.inf, 1.0 / 1.0],
+    "hard_tokens": [-3.0 + 5.0, -4.0 + 3.0],
     "mlm_ratio": [3.0, 0.0],
     "min_k": [-3.0, -4.0],
     "min_k_plus_plus": [(-3.0 + 2.0) / 0.5, (-4.0 + 2.0) / 0.5],
@@ -99,6 +100,16 @@ def test_min_k_keeps_a_fifth_and_at_least_one(num_tokens: int, num_kept: int) ->
     random = np.random.default_rng(num_tokens)
     shuffled = scores_of([-100.0], random.permutation(log_probs).tolist(), [-100.0])
     assert ATTACKS["min_k"].score(shuffled, None, None)[1] == pytest.approx(sum(lowest) / num_kept)
+
+
+@pytest.mark.parametrize(("num_tokens", "num_kept"), [(1, 1), (9, 1), (10, 2), (14, 2), (35, 7)])
+def test_hard_tokens_are_the_fifth_that_the_base_predicts_worst(num_tokens: int, num_kept: int) -> None:
+    random = np.random.default_rng(num_tokens)
+    base, gain = -1.0 - random.permutation(num_tokens), random.normal(size=num_tokens)
+    found = ATTACKS["hard_tokens"].score(
+        scores_of([-1.0], (base + gain).tolist()), scores_of([-50.0], base.tolist()), None
+    )
+    assert found[1] == pytest.approx(gain[np.argsort(base)[:num_kept]].mean(), rel=1e-5)
 
 
 def test_min_k_plus_plus_standardises_each_token_by_its_own_prediction() -> None:

@@ -1,0 +1,39 @@
+"""The index that protects: that of the members, or with `[threshold] epsilon` one whose threshold is noisy.
+
+The key of the draws stands in the run folder (0600) and is drawn by the system: a key that follows from the documents
+would give the draws away to whoever has them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from reticent.engine.ngrams import NgramIndex
+    from reticent.job.run import Run
+
+__all__ = ["KEY", "noise_settings", "protecting"]
+
+#: File of the run folder with the key of the draws.
+KEY = "threshold.key"
+
+
+def protecting(run: Run, index: NgramIndex, k: int) -> NgramIndex:
+    """Return the index by which tokens are protected: ``index`` itself without noise."""
+    if run.job.threshold.epsilon is None:
+        return index
+    from reticent.engine.noisy_threshold import noisy_index, read_or_draw_key
+
+    key = read_or_draw_key(run.folder / KEY)
+    return noisy_index(index, k, run.job.threshold.epsilon, run.job.threshold.delta, key)
+
+
+def noise_settings(run: Run) -> dict[str, Any]:
+    """Return what tokens depend on beside their index and policy: nothing without noise; the key by its hash."""
+    if run.job.threshold.epsilon is None:
+        return {}
+    from reticent.engine.noisy_threshold import read_or_draw_key
+
+    key = hashlib.sha256(read_or_draw_key(run.folder / KEY)).hexdigest()
+    return {"threshold": {**run.job.threshold.model_dump(), "key": key}}

@@ -1,0 +1,59 @@
+"""A job with a noisy threshold: no word below k is spared, the draws are kept, and without noise nothing changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fixtures.jobs import Values, changed, make_hospital, values_of
+from fixtures.models import toy_model, toy_tokenizer
+
+from reticent.core.errors import PolicyError
+from reticent.engine.schema import INDIRECT
+from reticent.engine.store import TokenStore, open_tokens
+from reticent.job.config import parse_job
+from reticent.job.noise import KEY
+from reticent.job.run import Run
+from reticent.trainer.export import write_model
+from reticent.trainer.models import load_tokenizer
+from reticent.trainer.recipes import get_recipe
+
+pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.heavy]
+
+
+@pytest.fixture(scope="module")
+def values(tmp_path_factory: pytest.TempPathFactory) -> Values:
+    hospital = make_hospital(tmp_path_factory.mktemp("hospital"), 16)
+    base = hospital / "bert"
+    write_model(toy_model("bert"), load_tokenizer(toy_tokenizer("bert")), base, recipe=get_recipe("mlm"), epoch=0)
+    values = changed(values_of(hospital, hospital / "run"), model__base=str(base))
+    values["protect"] = {"k": 2, "n": 1}
+    Run(parse_job(values)).execute("protect")
+    return values
+
+
+def indirect(store: TokenStore) -> np.ndarray:
+    return (store.flags & INDIRECT) != 0
+
+
+def test_noise_protects_more_words_and_the_draws_are_kept(values: Values) -> None:
+    place = Path(values["out"]) / "tokens/toy"
+    without, audit = indirect(open_tokens(place / "train")).copy(), open_tokens(place / "audit").flags_fingerprint()
+    noisy = changed(values, threshold__epsilon=1.0, threshold__delta=0.05)
+    Run(parse_job(noisy)).execute("protect")
+    found = indirect(open_tokens(place / "train")).copy()
+    assert (found >= without).all()
+    assert found.sum() > without.sum()
+    assert open_tokens(place / "audit").flags_fingerprint() == audit
+    key = (Path(values["out"]) / KEY).read_bytes()
+    Run(parse_job(values)).execute("protect")
+    np.testing.assert_array_equal(indirect(open_tokens(place / "train")), without)
+    Run(parse_job(noisy)).execute("protect")
+    np.testing.assert_array_equal(indirect(open_tokens(place / "train")), found)
+    assert (Path(values["out"]) / KEY).read_bytes() == key
+
+
+def test_noise_is_of_single_words(values: Values) -> None:
+    with pytest.raises(PolicyError, match=r"it needs protect\.n = 1"):
+        parse_job(changed(values, threshold__epsilon=1.0, protect__n=2, index__max_n=2))
