@@ -1,7 +1,7 @@
 """The threshold attack (definitions.md#threshold-attack): does protection by support tell who took part?
 
 A word that exactly k individuals use is a target in the texts of k - 1 of them if the last one, *x*, is a member, and
-protected there if not. So somebody who has those texts reads the membership of x off the model, at words of others: the
+protected there if not. So whoever has those texts reads the membership of x off the model, at words of others: the
 score of x is the mean, over such words and the others who use them, of how much likelier the word is than under the
 base model. No shadow is needed. The control are words of k + 1 to k + 3 users, which are targets whether or not x is a
 member: what it finds is not the threshold's.
