@@ -49,9 +49,12 @@ SHARES = {
     ("engine", "nothing", "new"): 260,
     ("engine", "old", "new"): 260,
     ("engine", "old", "old"): 280,
+    ("update", "nothing", "new"): 60,
+    ("update", "old", "new"): 60,
     ("whole", "nothing", "new"): 40,
     ("whole", "old", "old"): 40,
 }
+CASES = ("artefact", "synth", "engine", "update", "whole")
 #: Content at the start, and the job after the kill.
 KINDS = (("nothing", "new"), ("old", "new"), ("old", "old"))
 STOPPED = {signal.SIGTERM: 143, signal.SIGINT: 130}
@@ -65,6 +68,7 @@ class Case:
     root: Path
     jobs: dict[str, Callable[[], int]]  # old and new; each returns an exit status
     keeps: bool = True  # what is up to date is not made again
+    source: Path | None = None  # a run that is read, and must stay as it is
     expected: dict[str, Files] = field(default_factory=dict)
     changes: dict[str, list[Change]] = field(default_factory=dict)  # of the new job, by what it begins over
     seconds: dict[str, float] = field(default_factory=dict)
@@ -105,6 +109,8 @@ class Case:
 
     def learn(self) -> None:
         """Run both jobs undisturbed: what they leave, what they change, how long they take."""
+        if self.source is not None:
+            self.expected["source"] = content(self.source)
         self.begin("nothing")
         self._must(self.run_for("old"))
         shutil.copytree(self.root, self.saved)
@@ -185,6 +191,8 @@ def check_between(case: Case, start: str, *, clean: bool) -> list[str]:
             wrong.append(f"{folder}: neither the old nor the new result")
         if not here and folder in old:
             wrong.append(f"{folder}: the old result is gone")
+    if case.source is not None and content(case.source) != case.expected["source"]:
+        wrong.append("the run that is read has changed")
     if clean:  # a disk so full that nothing can be renamed back is the only reason for a result that stands aside
         wrong += leftovers({name for name in files if not name.startswith(tuple(asides))})
     return wrong
@@ -311,12 +319,13 @@ def small_disk(folder: Path, num_bytes: int) -> Iterator[bool]:
 # ------------------------------------------------------------------ the cases
 
 
-def make_cases(folder: Path, names: Collection[str] = ("artefact", "synth", "engine", "whole")) -> dict[str, Case]:
+def make_cases(folder: Path, names: Collection[str] = CASES) -> dict[str, Case]:
     """Write the documents and jobs and learn what undisturbed runs leave; this process imports all they need.
 
     artefact: one artefact of two files; synth: `reticent synth`; engine: `reticent run` up to the protected tokens;
-    whole: a model trained from nothing, attacked, and reported. A fork costs as much as what was imported before it:
-    trials of "artefact" alone, which needs next to nothing, are twenty times as fast before the others are made.
+    update: `reticent update` of such a run, which takes spans and tokens from it; whole: a model trained from nothing,
+    attacked, and reported. A fork costs as much as what was imported before it: trials of "artefact" alone, which needs
+    next to nothing, are twenty times as fast before the others are made.
     """
     os.environ |= {"SOURCE_DATE_EPOCH": "1700000000", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     os.environ |= {"OMP_NUM_THREADS": "1"}  # toy models: threads cost more than they bring
@@ -329,11 +338,15 @@ def make_cases(folder: Path, names: Collection[str] = ("artefact", "synth", "eng
         "artefact": {job: _artefact(folder / "artefact" / "out", job) for job, _, _ in both},
         "synth": {job: _synth(folder / "synth" / "out", seed) for job, seed, _ in both},
         "engine": {job: _run(folder / "engine", hospital, seed, k, "protect") for job, seed, k in both},
+        "update": {job: _update(folder / "update", folder / "monday", job) for job, _, _ in both},
         "whole": {job: _run(folder / "whole", hospital, seed, k, "report") for job, seed, k in both},
     }
     found = {}
     for name in names:
-        found[name] = case = Case(name, folder / name, cases[name], keeps=name in ("engine", "whole"))
+        found[name] = case = Case(name, folder / name, cases[name], keeps=name in ("engine", "update", "whole"))
+        if name == "update":
+            case.source = folder / "monday" / "run"
+            assert run_unwatched(lambda: _write_monday(folder / "monday", hospital)).status == 0
         case.import_all()
         case.learn()
     return found
@@ -404,6 +417,36 @@ def _run(folder: Path, hospital: Path, seed: int, k: int, until: str) -> Callabl
     path = folder.with_name(f"{until}-{seed}.json")
     path.write_text(json.dumps(values))
     return _command("run", path, "--until", until)
+
+
+def _update(folder: Path, monday: Path, job: str) -> Callable[[], int]:
+    """An update of the run in ``monday``; the new job adds documents, too."""
+    added = ("--add", monday / "added") if job == "new" else ()
+    return _command("update", monday / "run", *added, "--remove", monday / f"gone-{job}.txt", "--out", folder / "run")
+
+
+def _write_monday(folder: Path, hospital: Path) -> int:
+    """A run with tokens of some of the documents; the others, and lists of individuals who withdraw."""
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(hospital / "documents")
+    ids = table.column("individual_id").to_pylist()
+    for name, chosen in (
+        ("notes", [owner != ids[-1] for owner in ids]),
+        ("added", [owner == ids[-1] for owner in ids]),
+    ):
+        (folder / name).mkdir(parents=True)
+        pq.write_table(table.filter(chosen), folder / name / f"{name}.parquet", row_group_size=8)
+    for job, owner in (("old", ids[0]), ("new", ids[len(ids) // 2])):
+        (folder / f"gone-{job}.txt").write_text(f"{owner}\n")
+    (folder / "common.txt").write_text("will\n")
+    _run(folder, hospital, 0, 2, "protect")
+    values = json.loads((folder.with_name("protect-0.json")).read_text())
+    values["out"], values["corpus"]["source"] = str(folder / "run"), str(folder / "notes")
+    values["index"]["updatable"] = True
+    values["detect"]["records"] = {"table": values["detect"]["records"], "common": str(folder / "common.txt")}
+    (folder / "job.json").write_text(json.dumps(values))
+    return _command("run", folder / "job.json", "--until", "protect", "--quiet")()
 
 
 def _write_tokenizer(folder: Path) -> int:
