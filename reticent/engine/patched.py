@@ -10,14 +10,20 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from reticent.core.errors import ArtifactError
 from reticent.engine.packed import PackedTokens, StoredIds, TokenArrays, ViewTokens, ids_of, read_table
-from reticent.engine.patched_kernels import columns_of, gather_patched, patched_ids, patched_words, words_before
+from reticent.engine.patched_kernels import (
+    Columns,
+    columns_of,
+    gather_patched,
+    patched_ids,
+    patched_words,
+    words_before,
+)
 from reticent.engine.schema import PATCH_TABLES
 
 __all__ = ["PatchedTokens", "open_view"]
@@ -97,7 +103,7 @@ class PatchedTokens(ViewTokens):
         self._last_words[last] = word_of(sources[last]) - at_document - 1 + total
 
     @functools.cached_property
-    def _pieces(self) -> tuple[Any, ...]:
+    def _pieces(self) -> tuple[Columns, Columns, int, np.ndarray, np.ndarray]:
         return columns_of(self.stored), columns_of(self.own), self.stored.num_tokens, self._tokens, self._sources
 
     def gather(

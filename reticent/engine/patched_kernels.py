@@ -14,6 +14,7 @@ import numpy as np
 from reticent.engine.packed_kernels import _bit, _words_before
 
 __all__ = [
+    "Columns",
     "columns_of",
     "copy_stretches",
     "first_tokens_of_words",
@@ -25,11 +26,12 @@ __all__ = [
 ]
 
 _jit = numba.njit(nogil=True, cache=True)
+#: Ids, third bytes, bits of words that begin, bits of tokens outside of words, ranks, exceptions, words passed.
 Columns = tuple[np.ndarray, ...]
 
 
 def columns_of(tokens: Any) -> Columns:
-    """Return ids, third bytes, bits, ranks, exceptions and words passed of `packed.TokenArrays`; all read-only."""
+    """Return the columns of `packed.TokenArrays`, read-only."""
     columns = (
         tokens.ids, tokens.high, tokens.begins, tokens.outside, tokens.ranks, tokens.exceptions, tokens.passed
     )  # fmt: skip

@@ -69,15 +69,17 @@ def training_tokens(
         by_category=True,
         num_threads=run.job.num_threads,
     )
-    maker = TokenMaker(flagged, store.tokenizer_path.read_text(encoding="utf-8"))
+    ids = run.folder / "tokens" / model.name / "ids"
+    place = folder / f".surrogates-{os.environ.get('RANK', '0')}"  # processes of one training must not share it
+    tokenizer = store.tokenizer_path.read_text(encoding="utf-8")
+    maker = TokenMaker(flagged, tokenizer, ids=ids, kept=place / "regions")
     drawn_for = ("reticent.surrogates", run.corpus.fingerprint(), run.fingerprints.of("spans"), str(run.job.seed))
     key = hashlib.sha256("\n".join(drawn_for).encode()).digest()
-    place = folder / f".surrogates-{os.environ.get('RANK', '0')}"  # processes of one training must not share it
 
     def make(into: Path, epoch: int) -> None:
         maker.write(into, style="rotate", key=key, draw=epoch)
 
-    with EpochTokens(place, make, num_epochs) as epoch_store:
+    with EpochTokens(place, make, num_epochs, ids=ids) as epoch_store:
         yield epoch_store(1), epoch_store
 
 

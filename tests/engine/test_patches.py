@@ -30,7 +30,7 @@ from reticent.engine.token_copy import copy_tokens
 from reticent.engine.tokens import TokenMaker
 
 #: Documents of a real corpus; 0 for all.
-LIMIT = int(os.environ.get("RETICENT_VIEW_DOCUMENTS", "30")) or None
+LIMIT = int(os.environ.get("RETICENT_VIEW_DOCUMENTS", "12")) or None
 KEY = bytes(range(32))
 STYLES = ("x", "tag", "surrogate", "rotate")
 COLUMNS = ("input_ids", "word_ids", "flags", "ngram_starts", "doc_offsets", "individual")
@@ -135,7 +135,7 @@ people = st.sampled_from(["p0", "p1", "p2", "p3", "held0", "held1"])
 
 
 @pytest.mark.heavy
-@settings(max_examples=int(os.environ.get("RETICENT_PATCH_EXAMPLES", "60")), deadline=None)
+@settings(max_examples=int(os.environ.get("RETICENT_PATCH_EXAMPLES", "45")), deadline=None)
 @given(
     st.lists(st.tuples(people, documents), min_size=1, max_size=7),
     st.sampled_from(list(TOKENIZERS)),

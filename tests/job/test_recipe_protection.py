@@ -12,13 +12,15 @@ from fixtures.jobs import Values, changed, make_hospital, run, values_of
 from fixtures.models import toy_model, toy_tokenizer
 
 from reticent.core.artifact import read_manifest
-from reticent.core.errors import ReticentError
+from reticent.core.errors import ArtifactError, ReticentError
+from reticent.engine.flagged_words import FlaggedWords
 from reticent.engine.store import open_tokens
+from reticent.engine.tokens import TokenMaker
 from reticent.job.config import parse_job
 from reticent.job.run import Run
 from reticent.job.stages.shadows import shadows_of
 from reticent.job.text_checks import check_text
-from reticent.job.training_tokens import verify_training
+from reticent.job.training_tokens import training_tokens, verify_training
 from reticent.trainer.export import write_model
 from reticent.trainer.models import load_tokenizer
 from reticent.trainer.recipes import get_recipe
@@ -39,8 +41,9 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> Values:
         "strict": {"base": "ppmlm", "k": 5, "n": 1, "policy": "all"},
         "tagged": {"base": "ppmlm", "context": "tag", "k": 5, "n": 1, "policy": "all"},
         "same": {"base": "ppmlm", "k": 3},
+        "fresh": {"base": "ppmlm", "context": "surrogate"},
     }
-    values["model"][0]["recipes"] = ["ppmlm", "strict", "tagged", "same"]
+    values["model"][0]["recipes"] = ["ppmlm", "strict", "tagged", "same", "fresh"]
     run(values)
     return values
 
@@ -110,3 +113,53 @@ def test_a_copy_of_the_members_tokens_trains_alone(values: Values, tmp_path: Pat
 def test_a_protection_that_cannot_be_is_refused(values: Values, own: Values, says: str) -> None:
     with pytest.raises(ReticentError, match=says):
         parse_job({**values, "recipes": {**values["recipes"], "strict": {"base": "ppmlm", **own}}})
+
+
+def test_surrogates_of_an_epoch_are_a_patch_that_reads_no_text_after_the_first(
+    values: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = Run(parse_job(values))
+    model, recipe = own.job.model[0], own.job.recipe("fresh")
+    ledger = own.folder / "models/toy/fresh/ledger.json"
+    passes = []
+    survey, read, made = FlaggedWords.survey, FlaggedWords.__iter__, TokenMaker.__init__
+    monkeypatch.setattr(FlaggedWords, "survey", lambda self: passes.append("survey") or survey(self))
+    monkeypatch.setattr(FlaggedWords, "__iter__", lambda self: passes.append("read") or read(self))
+    found, expected = [], []
+    for ids, epochs in (("patch", found), ("whole", expected)):
+        if ids == "whole":  # as a tokenizer that cannot be cut has it
+            assert verify_training(own, "toy", "fresh", ledger).holds
+            monkeypatch.setattr(TokenMaker, "__init__", lambda *given, **_: made(*given))
+        with training_tokens(own, model, recipe, tmp_path / ids, 3) as (_, epoch_store):
+            assert epoch_store is not None
+            for epoch in (1, 2, 3):
+                store = epoch_store(epoch)
+                assert store.path is not None
+                assert (store.path / "patches.parquet").exists() == (ids == "patch")
+                epochs.append((store.text_fingerprint(), store.flags_fingerprint(), store.ngram_starts.tolist()))
+        if ids == "patch":
+            assert sorted(passes) == ["read", "survey"]
+    assert found == expected
+    assert len({text for text, *_ in found}) == 3
+    assert verify_training(own, "toy", "fresh", ledger).holds
+
+
+def test_a_changed_byte_of_the_ids_is_found_under_a_patch(values: Values, tmp_path: Path) -> None:
+    shutil.copytree(values["out"], tmp_path / "run")
+    mine = Run(parse_job({**values, "out": str(tmp_path / "run")}))
+    ledger = mine.folder / "models/toy/tagged/ledger.json"
+    assert verify_training(mine, "toy", "tagged", ledger).holds
+    tokens = mine.folder / "tokens/toy"
+    assert (tokens / "train-tag-k5-n1-all/patches.parquet").exists()
+    for name in ("ids/outside.bits", "train-tag-k5-n1-all/patches.parquet"):
+        whole = (tokens / name).read_bytes()
+        (tokens / name).write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        assert not _holds(mine, ledger)
+        (tokens / name).write_bytes(whole)
+
+
+def _holds(run: Run, ledger: Path) -> bool:
+    try:
+        return verify_training(run, "toy", "tagged", ledger).holds
+    except ArtifactError:
+        return False
