@@ -402,11 +402,11 @@ def escape_tables(record: Mapping[str, Any]) -> str:
     told = "\n".join(f"- {row['spelling']} ({row['kind'] or 'every kind'}): {row['reason']}." for row in record["open"])
     return (
         f"{record['spellings']} spellings, {len(record['kinds'])} tokenizers, "
-        f"{record['combinations']:,} combinations: of {total:,} characters of identifiers {far:,} are targets although "
-        f"the rule protects them, {len(escaped - open_ones)} spellings beside those that are known to be open"
-        f"{':' if told else '.'}\n\n{told}\n\n{machine_line(record)}\n\n{totals_table(record)}\nWhat counting "
-        "leaves, where only one individual writes it and others use each of its characters alone:\n\n"
-        f"{rest_table(record)}\nThe word rule before symbols were counted, and now:\n\n"
+        f"{record['combinations']:,} combinations: {far:,} of {total:,} characters of identifiers are targets although "
+        f"the rule protects them, in {len(escaped - open_ones)} spellings besides those that are known to be open"
+        f"{':' if told else '.'}\n\n{told}\n\n{machine_line(record)}\n\n{totals_table(record)}\nCharacters that "
+        "counting leaves as targets, if one individual alone writes the identifier and others use each of its "
+        f"characters alone:\n\n{rest_table(record)}\nThe word rule before symbols were counted, and now:\n\n"
         f"{supports_table(record['supports'])}"
     )
 

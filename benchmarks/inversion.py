@@ -1,4 +1,4 @@
-"""Can an identifier that is only ever context still be told by the words around it, and what would prevent that?
+"""Can an identifier that is context only be inferred from the words around it, and which recipe would prevent that?
 
 ppclm never predicts an identifier, but reads it. Four variants of it (context kept, a surrogate drawn afresh each
 epoch, a tag, embeddings frozen) and plain clm are fine-tuned on the records of a hospital that does not exist.

@@ -21,15 +21,15 @@ def _scoring(record: dict[str, Any]) -> str:
     rows += [(f"{goal['what']} (P12)", f"{goal['value']['median']:.2f}") for goal in record["goals"]]
     return (
         f"{record['texts']:,} texts, {record['tokens']:,} tokens, {record['precision']} on "
-        f"{record['device']}; tokens a second, median of {record['goals'][0]['value']['n']}. {machine_line(record)}\n\n"
-        + markdown(("way", "tokens/s, or ratio"), rows)
+        f"{record['device']}; tokens per second, median of {record['goals'][0]['value']['n']}. "
+        f"{machine_line(record)}\n\n" + markdown(("way", "tokens/s, or ratio"), rows)
     )
 
 
 def _dp(record: dict[str, Any]) -> str:
     return (
         f"{record['individuals']} individuals, {len(record['seeds'])} seeds: median, "
-        f"least to most. {machine_line(record)}\n\n" + dp_baseline.table(record)
+        f"minimum to maximum. {machine_line(record)}\n\n" + dp_baseline.table(record)
     )
 
 
@@ -39,7 +39,7 @@ def _foundation(record: dict[str, Any]) -> str:
     return (
         f"{people['members']} members, {people['heldout']} held-out individuals; "
         f"{record['cut']}. {machine_line(record)}\n\n{foundation_models.table(record)}\n"
-        f"{attack_table(record['attacks'])}\nSeconds of the longest stages: {seconds}.\n"
+        f"{attack_table(record['attacks'])}\nDuration of the longest stages in seconds: {seconds}.\n"
     )
 
 

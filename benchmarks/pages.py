@@ -1,4 +1,4 @@
-"""The questions of the benchmarks, a page each: the answer with its interval and a figure, from the records alone.
+"""The questions of the benchmarks, one page each: the answer with its interval and a figure, from the records alone.
 
 python -m benchmarks.tables writes them.
 """
@@ -19,7 +19,7 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A question, the records that answer it, its answer in words, and the rows of its figure."""
+    """A question, the records that answer it, the answer in words, and the rows of the figure."""
 
     stem: str
     question: str
@@ -53,8 +53,9 @@ def _demo(record: Record) -> str:
     table = {row["recipe"]: row for row in record["table"]}
     shares = {name: _in(table[name]["privacy"]["types"], 2) for name in ("clm", "ppclm", "mlm", "ppmlm")}
     return (
-        f"Of the members' identifiers `clm` leaves {shares['clm']} unpredicted and `ppclm` {shares['ppclm']}; `mlm` "
-        f"{shares['mlm']} and `ppmlm` {shares['ppmlm']}. The whole demo takes {record['seconds']:,.0f} seconds."
+        f"Share of the members' identifiers that the model never predicts: `clm` {shares['clm']}, `ppclm` "
+        f"{shares['ppclm']}; `mlm` {shares['mlm']}, `ppmlm` {shares['ppmlm']}. The whole demo takes "
+        f"{record['seconds']:,.0f} seconds."
     )
 
 
@@ -80,9 +81,8 @@ def _identifiers(*records: Record) -> str:
     kept = [record["identifiers"]["retention"]["k=2 n=1 all"] for record in records]
     types, occurrences = [s["types"] for s in shares], [s["occurrences"] for s in shares]
     return (
-        f"Of the distinct words of three corpora {min(types):.0%} to {max(types):.0%} belong to one individual each. "
-        "They "
-        f"are {min(occurrences):.1%} to {max(occurrences):.1%} of what is written, so with k = 2 and n = 1 "
+        f"In three corpora, {min(types):.0%} to {max(types):.0%} of the distinct words belong to a single individual. "
+        f"They make up {min(occurrences):.1%} to {max(occurrences):.1%} of the text. So with k = 2 and n = 1, "
         f"{min(kept):.1%} to {max(kept):.1%} of the words may still be a target. These are counts of whole corpora, "
         "without an interval."
     )
@@ -105,9 +105,8 @@ def _leaks(*records: Record) -> str:
         row["membership_auc"]["loss"]["value"] for r in records for row in r["leak_table"] if row["recipe"] != "base"
     ]
     return (
-        f"On MTSamples `clm` predicts {excess['clm']} more identifiers of its members than of individuals it never "
-        "saw; "
-        f"`ppclm` {excess['ppclm']}. The loss attack finds the members of every recipe, protected or not (areas of "
+        f"On MTSamples `clm` predicts {excess['clm']} more identifiers of its members than of held-out individuals, "
+        f"and `ppclm` {excess['ppclm']}. The loss attack finds the members of every recipe, protected or not (areas of "
         f"{min(aucs):.2f} to {max(aucs):.2f})."
     )
 
@@ -120,7 +119,7 @@ def _leaks_figure(*records: Record) -> Dots:
         if row["epoch"] == 10
     ]
     return Dots(
-        rows=rows, axis="excess leakage: rate of members less that of held-out individuals", nothing=0, digits=3
+        rows=rows, axis="excess leakage: rate of members minus rate of held-out individuals", nothing=0, digits=3
     )
 
 
@@ -129,7 +128,7 @@ def _experiment(record: Record) -> str:
     shown = ", ".join(
         f"`{name}` {_in(last[name]['privacy'])}" for name in ("clm", "clma", "ppclm", "mlm", "mlma", "ppmlm")
     )
-    return f"After 64 epochs, share of the members' identifiers that the model predicts nowhere: {shown}."
+    return f"Share of the members' identifiers that the model never predicts, after 64 epochs: {shown}."
 
 
 def _experiment_figure(record: Record) -> Dots:
@@ -142,9 +141,8 @@ def _foundation(record: Record) -> str:
         row["recipe"]: _in(row["excess"]["excess"], 1, True) for row in record["recipes"] if row["recipe"] != "base"
     }
     return (
-        f"Excess leakage of MiniLM: `mlm` {found['mlm']}, `ppmlm` {found['ppmlm']}. Of SmolLM2 after three epochs: "
-        "`clm` "
-        f"{found['clm']}, `ppclm` {found['ppclm']}. An interval that holds 0 shows nothing."
+        f"Excess leakage of MiniLM: `mlm` {found['mlm']}, `ppmlm` {found['ppmlm']}. Excess leakage of SmolLM2 after "
+        f"three epochs: `clm` {found['clm']}, `ppclm` {found['ppclm']}. An interval that contains 0 shows no leakage."
     )
 
 
@@ -166,8 +164,9 @@ def _attacks(record: Record) -> str:
     trained = [row for row in best.values() if row["recipe"] != "base"]
     found = sum(row["auc"]["low"] > 0.5 for row in trained)
     return (
-        f"Members are found under {found} of {len(trained)} recipes. Area of the most successful attack, with its own "
-        f"interval: {shown}. Protection of identifiers does not hide who was trained on, as ordinary words are learned."
+        f"Attacks find members under {found} of {len(trained)} recipes. Area of the most successful attack, with its "
+        f"own interval: {shown}. Protection of identifiers does not hide membership, because models learn ordinary "
+        "words."
     )
 
 
@@ -185,9 +184,9 @@ def _inversion(record: Record) -> str:
     found = {model["recipe"]: model["inversion"]["direct"]["ordinary"]["top1"]["excess"] for model in record["models"]}
     shown = ", ".join(f"`{name}` {_in(excess, 1, True)}" for name, excess in found.items())
     return (
-        "By the ordinary words around it, a member's direct identifier is found among "
-        f"{record['settings']['decoys']} decoys "
-        f"more often than a held-out individual's by: {shown}. Chance is 0; an interval that holds 0 shows nothing."
+        f"A direct identifier is ranked among {record['settings']['decoys']} decoys by the ordinary words around it. "
+        f"It comes first more often for members than for held-out individuals, by: {shown}. An interval that contains "
+        "0 shows no effect."
     )
 
 
@@ -197,7 +196,7 @@ def _inversion_figure(record: Record) -> Dots:
         for kind, colour in (("direct", "protected"), ("indirect", "plain"))
         for model in record["models"]
     ]
-    return Dots(rows=rows, axis="found among decoys by ordinary words: members less held-out", nothing=0)
+    return Dots(rows=rows, axis="ranked first among decoys by ordinary words: members minus held-out", nothing=0)
 
 
 def _way(row: Record) -> str:
@@ -208,8 +207,8 @@ def _canaries(record: Record) -> str:
     shown = [f"{_way(row)} {_in(row['canaries']['exposure']['included'])} bits" for row in record["rows"]]
     bounds = [row["canaries"]["one_run"]["at_least"] for row in record["rows"]]
     return (
-        f"Exposure of a canary, of 8 bits: {'; '.join(shown)}. A secret that nobody wrote has "
-        f"1.44. One run shows an epsilon of at least {', '.join(f'{bound:.2f}' for bound in bounds)}."
+        f"Exposure of a canary, of at most 8 bits: {'; '.join(shown)}. A secret outside the training text has 1.44 "
+        f"bits. One run shows an epsilon of at least {', '.join(f'{bound:.2f}' for bound in bounds)}."
     )
 
 
@@ -239,8 +238,8 @@ def _probes(record: Record) -> str:
         rates.setdefault(recipe, []).append(next(iter(row["matches"].values()))["exact_match"]["value"])
     shown = ", ".join(f"`{recipe}` {min(found):.0%} to {max(found):.0%}" for recipe, found in rates.items())
     return (
-        f"Share of the members' items that a model says word for word when asked, over types and corpora: {shown}. The "
-        "table has each with its interval, beside held-out people."
+        f"Share of the members' items that a model generates word for word, over types and corpora: {shown}. The table "
+        "has each share with its interval, beside that of held-out individuals."
     )
 
 
@@ -253,7 +252,7 @@ def _probes_figure(record: Record) -> Dots:
         for corpus, recipe, row in _probe_rows(record)
         if recipe in ("clm", "ppclm")
     ]
-    return Dots(rows=rows, axis="share of the members' items that the model says", nothing=0)
+    return Dots(rows=rows, axis="share of the members' items that the model generates", nothing=0)
 
 
 def _taggers(record: Record) -> str:
@@ -262,7 +261,7 @@ def _taggers(record: Record) -> str:
         for arm in dict.fromkeys(row["arm"] for row in record["rows"])
     }
     shown = "; ".join(f"{arm}, {row['epoch']} epochs, {_in(row['advantage'])}" for arm, row in last.items())
-    return f"Adversarial advantage (0 is chance, 1 is certainty) of the strategy chosen beforehand: {shown}."
+    return f"Adversarial advantage (0 is chance, 1 is certainty) of the strategy chosen in advance: {shown}."
 
 
 def _taggers_figure(record: Record) -> Dots:
@@ -325,8 +324,8 @@ def _detection(record: Record) -> str:
     }
     lowest, highest = (pick(covered, key=lambda name: covered[name]["value"]) for pick in (min, max))
     return (
-        f"All together cover {_in(covered[lowest], 0, True)} of the mentions of {lowest} and "
-        f"{_in(covered[highest], 0, True)} of those of {highest}, the least and the most of {len(covered)} corpora."
+        f"All detectors together cover between {_in(covered[lowest], 0, True)} of the mentions (in {lowest}) and "
+        f"{_in(covered[highest], 0, True)} (in {highest}), over {len(covered)} corpora."
     )
 
 
@@ -349,15 +348,14 @@ def _speed(record: Record) -> str:
     beside = peers["Presidio, its patterns"]["ratio"]["rules, 1 thread"]
     return (
         f"Rules, records and gazetteer together read {_in(rows['rules + records + gazetteer']['mb_per_second'], 0)} "
-        "MB of "
-        f"text a second. On one thread the rules are {_in(beside, 0)} times as fast as Presidio's patterns on the same "
-        "categories (median and range)."
+        f"MB of text per second. On one thread the rules are {_in(beside, 0)} times as fast as Presidio's patterns on "
+        "the same categories (median and range)."
     )
 
 
 def _speed_figure(record: Record) -> Dots:
     rows = [Dot.of(name, row["mb_per_second"], "") for name, row in record["throughput"]["rows"].items()]
-    return Dots(rows=rows, axis="MB of text a second, from Parquet to spans on the disk", digits=0)
+    return Dots(rows=rows, axis="MB of text per second, from Parquet to spans on disk", digits=0)
 
 
 def _escapes(record: Record) -> str:
@@ -366,10 +364,8 @@ def _escapes(record: Record) -> str:
     bound = "" if escaped else f" (95 % bound if each were drawn at random: {3 / total:.1e})"
     return (
         f"{escaped:,} of {total:,} characters that the rule protects are targets{bound}, over {record['spellings']} "
-        "spellings "
-        f"and {len(record['kinds'])} tokenizers. {len(record['outside_the_rule'])} spellings lie outside what "
-        "counting words "
-        "can protect; the table lists each."
+        f"spellings and {len(record['kinds'])} tokenizers. Counting words cannot protect "
+        f"{len(record['outside_the_rule'])} of the spellings; the table lists each."
     )
 
 
@@ -384,11 +380,10 @@ def _escapes_figure(record: Record) -> Dots:
 def _dedup(record: Record) -> str:
     checked, timed = record["checked"], record["timed"]
     return (
-        f"{checked['recall']:.1%} of {checked['true_pairs']} true pairs are found and none that is not one; "
-        "datasketch finds "
-        f"{checked['datasketch_recall']:.1%} and reports {checked['datasketch_wrong_pairs']} wrong ones. "
-        f"{timed['documents']:,} documents take {timed['collect_and_near_cpu_seconds']:.2f} CPU seconds, datasketch "
-        f"{timed['datasketch_cpu_seconds']:.2f}. One run each, no interval."
+        f"Reticent finds {checked['recall']:.1%} of {checked['true_pairs']} true pairs and reports no wrong pair. "
+        f"datasketch finds {checked['datasketch_recall']:.1%} and reports {checked['datasketch_wrong_pairs']} wrong "
+        f"pairs. {timed['documents']:,} documents take {timed['collect_and_near_cpu_seconds']:.2f} CPU seconds, with "
+        f"datasketch {timed['datasketch_cpu_seconds']:.2f}. One run each, no interval."
     )
 
 
@@ -404,12 +399,10 @@ def _dedup_figure(record: Record) -> Dots:
 def _engine(record: Record) -> str:
     goals = {goal["what"]: goal["value"] for goal in record["goals"]}
     return (
-        f"All n-grams of n = 1..3 are counted in {_in(goals['n = 1..3, wall / wc -w'])} times the time of `wc -w`. "
-        "The better "
-        "of Polars and DuckDB takes "
-        f"{_in(goals['best of Polars and DuckDB min/max, end to end / ours, end to end'], 1)} times as long, end to "
-        "end "
-        "(median and range)."
+        f"Counting all n-grams of n = 1..3 takes {_in(goals['n = 1..3, wall / wc -w'])} times as long as `wc -w`. "
+        "The faster of Polars and DuckDB takes "
+        f"{_in(goals['best of Polars and DuckDB min/max, end to end / ours, end to end'], 1)} times as long as "
+        "Reticent, end to end (median and range)."
     )
 
 
@@ -425,11 +418,9 @@ def _engine_figure(record: Record) -> Dots:
 def _large(record: Record) -> str:
     run = record["large"]
     return (
-        f"{run['documents']:,} documents, {run['num_bytes'] / 1e9:.1f} GB of text, are indexed in "
-        f"{run['seconds']:,.0f} "
-        f"seconds on {record['machine']['cores']} cores, with {run['peak_bytes'] / 1e9:.1f} GB of memory at the peak "
-        "under a "
-        f"limit of {run['memory_limit'] / 1e9:.1f} GB. One run, no interval."
+        f"The index of {run['documents']:,} documents ({run['num_bytes'] / 1e9:.1f} GB of text) takes "
+        f"{run['seconds']:,.0f} seconds on {record['machine']['cores']} cores, with {run['peak_bytes'] / 1e9:.1f} GB "
+        f"of peak memory under a limit of {run['memory_limit'] / 1e9:.1f} GB. One run, no interval."
     )
 
 
@@ -446,8 +437,8 @@ def _kernels(record: Record) -> str:
     }
     most = max(ratios, key=lambda name: ratios[name])
     return (
-        f"Between {min(ratios.values()):.1f} and {ratios[most]:.1f} times the processor time of NumPy's best form "
-        f"(`{most}`); medians of {next(iter(record['rows'].values()))['numba']['n']} runs."
+        f"The best NumPy form takes between {min(ratios.values()):.1f} and {ratios[most]:.1f} (`{most}`) times the "
+        f"processor time of the kernel; medians of {next(iter(record['rows'].values()))['numba']['n']} runs."
     )
 
 
@@ -460,14 +451,14 @@ def _kernels_figure(record: Record) -> Dots:
         )
         for name, row in record["rows"].items()
     ]
-    return Dots(rows=rows, axis="processor seconds of NumPy over Numba; grey: stayed in NumPy", nothing=1, log=True)
+    return Dots(rows=rows, axis="processor time of NumPy over Numba; grey: stayed in NumPy", nothing=1, log=True)
 
 
 def _kill(record: Record) -> str:
     counts = [counts for table in record["tables"].values() for counts in table.values()]
     trials, wrong = sum(c["trials"] for c in counts), sum(c.get("wrong", 0) for c in counts)
     bound = "" if wrong else f" (95 % bound: {100 * (1 - 0.05 ** (1 / trials)):.2f} %)"
-    return f"Yes: {wrong} of {trials:,} runs that were killed, stopped or out of disk left anything wrong{bound}."
+    return f"Yes: {wrong} of {trials:,} runs that were killed, stopped or out of disk space left a fault{bound}."
 
 
 def _kill_figure(record: Record) -> Dots:
@@ -476,16 +467,13 @@ def _kill_figure(record: Record) -> Dots:
         for how, table in record["tables"].items()
         if (trials := sum(counts["trials"] for counts in table.values()))
     ]
-    return Dots(rows=rows, axis="% of runs that left something wrong: count, and what 95 % confidence leaves open")
+    return Dots(rows=rows, axis="% of runs that left a fault: observed, with the 95 % upper bound")
 
 
 def _training(record: Record) -> str:
     ratios = {kind: found["ratios"]["ours, packed"]["Trainer"] for kind, found in record["models"].items()}
     shown = ", ".join(f"{kind} {_in(ratio)}" for kind, ratio in ratios.items())
-    return (
-        f"Packed, it makes as many times the tokens a second of the Trainer of transformers: {shown} (median and "
-        "range)."
-    )
+    return f"With packing, tokens per second relative to the Trainer of transformers: {shown} (median and range)."
 
 
 def _training_figure(record: Record) -> Dots:
@@ -494,22 +482,21 @@ def _training_figure(record: Record) -> Dots:
         for kind, found in record["models"].items()
         for way, ratios in found["ratios"].items()
     ]
-    return Dots(rows=rows, axis="tokens a second, times the Trainer's", nothing=1)
+    return Dots(rows=rows, axis="tokens per second, relative to the Trainer", nothing=1)
 
 
 def _scoring(record: Record) -> str:
     speed, goal = record["tokens_per_second"], record["goals"][0]["value"]
     return (
-        f"{_in(speed['scoring pass'], 0)} tokens a second on {record['device']}, {_in(goal)} times as fast as one "
-        "text at a "
-        "time (median and range)."
+        f"{_in(speed['scoring pass'], 0)} tokens per second on {record['device']}, {_in(goal)} times as fast as "
+        "scoring one text at a time (median and range)."
     )
 
 
 def _scoring_figure(record: Record) -> Dots:
     return Dots(
         rows=[Dot.of(way, speed, "") for way, speed in record["tokens_per_second"].items()],
-        axis="tokens a second, median and range",
+        axis="tokens per second, median and range",
         digits=0,
     )
 
@@ -517,29 +504,29 @@ def _scoring_figure(record: Record) -> Dots:
 def _scrub(record: Record) -> str:
     speed = record["mb_per_second"]
     return (
-        f"Tags are written at {_in(speed['reticent, tag'], 0)} MB a second, surrogates at "
-        f"{_in(speed['reticent, surrogate'], 0)}; a loop over Python strings writes tags at "
+        f"Reticent writes tags at {_in(speed['reticent, tag'], 0)} MB per second and surrogates at "
+        f"{_in(speed['reticent, surrogate'], 0)}. A loop over Python strings writes tags at "
         f"{_in(speed['Python loop, tag'], 0)} (median and range)."
     )
 
 
 def _scrub_figure(record: Record) -> Dots:
     rows = [Dot.of(name, speed, "") for name, speed in record["mb_per_second"].items()]
-    return Dots(rows=rows, axis="MB of text a second, median and range", digits=0)
+    return Dots(rows=rows, axis="MB of text per second, median and range", digits=0)
 
 
 def _guard(record: Record) -> str:
     added = record["cpu_microseconds_per_token"]["guarded, added"]
     return (
-        f"{_in(added, 0)} CPU µs a token beside generation. Of unrelated texts "
-        f"{record['unrelated_texts_blocked']:.2%} are "
-        f"blocked, of copies one character too short {record['copies_of_49_blocked']:.2%}."
+        f"The guard adds {_in(added, 0)} CPU µs per token to generation. It blocks "
+        f"{record['unrelated_texts_blocked']:.2%} of unrelated texts, and {record['copies_of_49_blocked']:.2%} of "
+        "copies that are one character too short to block."
     )
 
 
 def _guard_figure(record: Record) -> Dots:
     rows = [Dot.of(name, row, "") for name, row in record["cpu_microseconds_per_token"].items()]
-    return Dots(rows=rows, axis="CPU µs a token, median and range", digits=0)
+    return Dots(rows=rows, axis="CPU µs per token, median and range", digits=0)
 
 
 CORPORA = tuple(f"real_corpora_{name}" for name in ("mtsamples", "tab", "meddocan"))
@@ -548,7 +535,7 @@ PAGES = (
     Page("demo", "What does the demo show, and how long does it take?", ("demo",), _demo, _demo_figure),
     Page(
         "identifiers",
-        "How much of real text identifies, and how much is left?",
+        "How much of real text is identifying, and how much may still be learned?",
         CORPORA,
         _identifiers,
         _identifiers_figure,
@@ -564,11 +551,17 @@ PAGES = (
     ),
     Page("attacks", "Which attacks find members, under which recipe?", ("attacks",), _attacks, _attacks_figure),
     Page(
-        "inversion", "Can an identifier be told by the words around it?", ("inversion",), _inversion, _inversion_figure
+        "inversion",
+        "Can an identifier be inferred from the words around it?",
+        ("inversion",),
+        _inversion,
+        _inversion_figure,
     ),
-    Page("canaries", "How many canaries come back?", ("canary_lab",), _canaries, _canaries_figure),
-    Page("probes", "What do probes with people's own items find?", ("probes",), _probes, _probes_figure),
-    Page("taggers", "Can names be told that a tagger was trained on?", ("taggers",), _taggers, _taggers_figure),
+    Page("canaries", "How many canaries does a model reproduce?", ("canary_lab",), _canaries, _canaries_figure),
+    Page("probes", "What do probes with individuals' own items find?", ("probes",), _probes, _probes_figure),
+    Page(
+        "taggers", "Can an attack find the names that a tagger was trained on?", ("taggers",), _taggers, _taggers_figure
+    ),
     Page("dp-sgd", "Is DP-SGD as weak as an untuned baseline?", ("dp_baseline",), _dp, _dp_figure),
     Page(
         "classification",
@@ -578,17 +571,25 @@ PAGES = (
         _classes_figure,
     ),
     Page(
-        "detection", "What does each detector find, and what does none?", ("detection",), _detection, _detection_figure
+        "detection",
+        "What does each detector find, and what do all of them miss?",
+        ("detection",),
+        _detection,
+        _detection_figure,
     ),
     Page("detection-speed", "How fast are direct identifiers found?", ("detection_speed",), _speed, _speed_figure),
     Page(
-        "sampled-recall", "Does a sample say what detection misses?", ("sampled_recall",), recall_answer, recall_figure
+        "sampled-recall",
+        "Does a sample show how much detection misses?",
+        ("sampled_recall",),
+        recall_answer,
+        recall_figure,
     ),
     Page("escapes", "Does an identifier escape by its spelling?", ("escapes",), _escapes, _escapes_figure),
     Page("duplicates", "How fast are near copies found, and how many?", ("dedup",), _dedup, _dedup_figure),
-    Page("engine", "How fast is the engine, beside its peers?", ("engine",), _engine, _engine_figure),
-    Page("large", "What do ten million documents take?", ("large",), _large, _large_figure),
-    Page("kernels", "What do the Numba kernels save?", ("kernels",), _kernels, _kernels_figure),
+    Page("engine", "How fast is the engine compared with its peers?", ("engine",), _engine, _engine_figure),
+    Page("large", "How much time and memory do ten million documents take?", ("large",), _large, _large_figure),
+    Page("kernels", "How much time do the Numba kernels save?", ("kernels",), _kernels, _kernels_figure),
     Page("kill", "Is a run safe to kill?", ("kill",), _kill, _kill_figure),
     Page("training", "How fast does the loop train?", ("training",), _training, _training_figure),
     Page("scoring", "How fast are texts scored?", ("scoring",), _scoring, _scoring_figure),

@@ -165,12 +165,12 @@ def sampled_recall_tables(record: Mapping[str, Any]) -> str:
     by_category = (*heads[:2], "category", *heads[3:])
     repetitions = next(iter(record["corpora"].values()))["repetitions"]
     about = (
-        f"{repetitions} draws each. *Held*: share of the draws whose interval holds the truth, of recall and of the "
-        "number that stays unprotected. *Misses*: detectors that miss a share of all marks at random, each alone or "
-        f"half of those of a few documents. {machine_line(record)}"
+        f"{repetitions} draws each. *Held*: share of the draws whose interval contains the true value, for recall and "
+        "for the number that stays unprotected. *Misses*: detectors that miss a share of all marks at random, either "
+        f"single marks or half of the marks of a few documents. {machine_line(record)}"
     )
     return (
-        f"{about}\n\n{markdown(heads, rows)}\nBy category, in the largest sample, of our detectors:\n\n"
+        f"{about}\n\n{markdown(heads, rows)}\nOur detectors by category, in the largest sample:\n\n"
         f"{markdown(by_category, single)}"
     )
 
@@ -186,13 +186,13 @@ def recall_answer(record: Mapping[str, Any]) -> str:
         num, sets = list(result["samples"].items())[-1]
         row = next(iter(sets.values()))["overall"]
         bounds.append(
-            f"of `{corpus}`, {num} documents of {result['documents']:,} bound the {row['unprotected']:,.0f} "
-            f"identifiers that stay unprotected at {row['unprotected_high']:,.0f}"
+            f"{num} of the {result['documents']:,} documents of `{corpus}` bound the number of identifiers that stay "
+            f"unprotected by {row['unprotected_high']:,.0f} (true number: {row['unprotected']:,.0f})"
         )
     repetitions = next(iter(record["corpora"].values()))["repetitions"]
     return (
-        f"The intervals hold the truth in at least {100 * least:.1f} of 100 draws ({repetitions} draws, two corpora, "
-        f"recall from .53 to .997). In the median {'; '.join(bounds)}."
+        f"The intervals contain the true value in at least {100 * least:.1f} of 100 draws ({repetitions} draws, two "
+        f"corpora, recall from .53 to .997). In the median draw, {'; '.join(bounds)}."
     )
 
 
@@ -205,7 +205,7 @@ def recall_figure(record: Mapping[str, Any]) -> Dots:
         for label, of in sets.items()
     ]
     return Dots(
-        rows=rows, axis="share of draws whose interval of recall holds the truth", nothing=record["goal"], digits=3
+        rows=rows, axis="share of draws whose interval contains the true recall", nothing=record["goal"], digits=3
     )
 
 

@@ -41,7 +41,8 @@ def pages() -> Iterator[tuple[Path, str]]:
     kept = path.read_text(encoding="utf-8").partition(END)[2] if path.exists() else "\n"
     yield (
         path,
-        f"# Benchmarks\n\nA page a question: the answer, a figure, the table, its record.\n\n{listed}\n{END}{kept}",
+        "# Benchmarks\n\nOne page for each question: the answer, a figure, the table, and the record.\n\n"
+        f"{listed}\n{END}{kept}",
     )
 
 
@@ -71,7 +72,9 @@ def _demo(record: dict[str, Any]) -> str:
     ]
     seconds = ", ".join(f"{stage} {value:,.1f}" for stage, value in record["seconds_per_stage"].items() if value >= 1)
     heads = ("recipe", "epochs", "utility", "over all words", "privacy", "excess", "AUC of the loss")
-    return f"{machine_line(record)}\n\n{markdown(heads, rows)}\nSeconds of the stages over one second: {seconds}.\n"
+    return (
+        f"{machine_line(record)}\n\n{markdown(heads, rows)}\nSeconds of the stages that take one or more: {seconds}.\n"
+    )
 
 
 def _identifiers(*given: dict[str, Any]) -> str:
@@ -230,9 +233,9 @@ def _dedup(record: dict[str, Any]) -> str:
     if cpu is not None:
         rows[1] = (*rows[1][:3], f"{cpu:.2f}")
     return (
-        f"Near duplicates, threshold {record['threshold']}: found of, and reported beside, the "
-        f"{checked['true_pairs']:,} true pairs of {checked['documents']:,} documents; CPU seconds of "
-        f"{timed['documents']:,} documents, {timed['text_bytes'] / 1e6:.0f} MB. {machine['cpu']}, commit "
+        f"Near duplicates at threshold {record['threshold']}: pairs found of the {checked['true_pairs']:,} true pairs "
+        f"of {checked['documents']:,} documents, and wrong pairs; CPU seconds for {timed['documents']:,} documents, "
+        f"{timed['text_bytes'] / 1e6:.0f} MB. {machine['cpu']}, commit "
         f"{machine['commit']}.\n\n" + markdown(("", "pairs found", "wrong pairs", "CPU seconds"), rows)
     )
 

@@ -54,7 +54,7 @@ def test_the_tables_and_the_answer_show_what_was_measured(measured: dict[str, An
     tables = sampled_recall.sampled_recall_tables(record)
     assert "| synth_en | 40 | misses 1 in 100, crowded |" in tables
     assert "| synth_en | 40 | NAME |" in tables
-    assert "40 documents of 120" in sampled_recall.recall_answer(record)
+    assert "40 of the 120 documents" in sampled_recall.recall_answer(record)
     assert all(0.95 <= row.value <= 1 for row in sampled_recall.recall_figure(record).rows)
 
 
