@@ -19,15 +19,15 @@
 //! the documents of these others are written down, and each word once for each stretch of neighbours.
 //!
 //! Units may form a *subset*, whose own index is then made in the same pass (`subset`): its documents have workers of
-//! their own, and come first wherever units are walked.
+//! their own, and come first in every pass over the units.
 //!
-//! Time: linear in the words of the text, but for the sorting of distinct words, of documents, and of the distinct pairs of each
-//! partition. Memory: 4 bytes a word of text, 6 more while a level is counted (10 where its keys are wide), and the tables. With a limit, pages of the streams go to disk,
-//! dictionaries that have grown too large are closed and merged at the end, and the memory that cannot go to disk is held or
-//! refused (`limit`).
+//! Time: linear in the words of the text, except for the sorting of distinct words, of documents, and of the distinct pairs of
+//! each partition. Memory: 4 bytes for each word of text, 6 more while a level is counted (10 if its keys are wide), and the
+//! tables. With a limit, pages of the streams go to disk, and dictionaries that have grown too large are closed and merged at the
+//! end. The memory that cannot go to disk is computed in advance; if it exceeds the limit, the build is refused (`limit`).
 //!
-//! **After an error or a kill** nothing has to be cleaned up. `finish` takes the builder by value, so an error drops all of
-//! it; the files of a store have no name, so the system frees them with the process. There is no half-made index to find.
+//! **After an error or a kill** no clean-up is needed. `finish` takes the builder by value, so an error drops all of it. The
+//! files of a store have no name, so the system frees them with the process. No half-made index is left behind.
 
 mod documents;
 mod memory;
@@ -72,18 +72,18 @@ struct Closed {
 }
 
 pub struct IndexBuilder {
-    /// 1 to `MAX_N`. Decides what `add` writes down already: where only words are counted, their order is not needed.
+    /// 1 to `MAX_N`. At 1, only words are counted and their order is not needed, so `add` writes less to the streams.
     max_n: usize,
     /// How a spelling becomes the word that is counted. Applied to the distinct spellings when they are united, and
     /// not to each occurrence: `add` works with spellings alone.
     surface: Surface,
-    /// By unit: how many documents it has in all, and how many came. Empty where the caller does not know; then no unit is
-    /// known to be complete, and phase 4 counts all of them. `finish` refuses numbers that did not come true, because a
+    /// By unit: how many documents it has in all, and how many were added. Empty if the caller does not know; then no unit is
+    /// known to be complete, and phase 4 counts all of them. `finish` refuses numbers that turned out wrong, because a
     /// unit taken for complete by mistake would count twice.
     documents_of: Vec<(u32, AtomicU32)>,
     /// By unit: whether it belongs to the subset. Empty where there is none.
     subset: Vec<bool>,
-    /// None: everything stays in memory, and none of it is reckoned.
+    /// None: everything stays in memory, and no memory is counted.
     limit: Option<Limit>,
     /// Pages of the streams, and of closed dictionaries.
     /// Shared with the spools, which keep it alive: levels may outlive the builder.
@@ -91,14 +91,14 @@ pub struct IndexBuilder {
     /// Workers that no call of `add` holds, by side: of the subset (0) and of the other units (1). A worker has documents of
     /// one side alone, so that a count for the whole can be split at one point (`Dictionary::end_subset`).
     idle: [Mutex<Vec<Worker>>; 2],
-    /// Workers in being: on each side at most as many as calls of `add` ran at once. A closed one is replaced.
+    /// Number of existing workers: on each side at most as many as calls of `add` ran at once. A closed one is replaced.
     num_workers: AtomicUsize,
     /// Words of all calls so far. Bounds the pairs, so a limit can be refused before the first pair is counted.
     num_words: AtomicUsize,
     /// Calls of `add` that have begun and not succeeded. After an error or a panic it stays above 0 for ever: the worker of
     /// that call is lost, with documents of earlier calls, and an index without them would show too low supports.
     num_unfinished: AtomicUsize,
-    /// Locked when a dictionary is closed, which is seldom: threads that count do not meet here.
+    /// Locked when a dictionary is closed. That is rare, so counting threads do not contend for it.
     closed: Mutex<Closed>,
 }
 
@@ -186,7 +186,7 @@ impl IndexBuilder {
         self.subset.get(unit as usize).copied().unwrap_or(false)
     }
 
-    /// A worker of the subset (side 0) or of the other units. The one that came back last: its dictionary is in the cache.
+    /// A worker of the subset (side 0) or of the other units: the one returned last, as its dictionary is still in the cache.
     fn worker(&self, side: usize) -> Worker {
         let idle = self.idle[side].lock().unwrap_or_else(PoisonError::into_inner).pop();
         idle.unwrap_or_else(|| {
@@ -195,11 +195,11 @@ impl IndexBuilder {
         })
     }
 
-    /// Note that these documents of one unit have come; returns whether they are all it has, and so come in one call. A unit
-    /// that comes in several calls, the last of which completes it, is not meant: workers may hold parts of it.
+    /// Record the arrival of these documents of one unit; returns whether they are all its documents, in one call. It is false
+    /// for a unit that comes in several calls, even for the last of them, because several workers may hold parts of it.
     fn note_arrival(&self, unit: &[u32]) -> bool {
         self.documents_of.get(unit[0] as usize).is_some_and(|(all, came)| {
-            // A number that is wrong is not noticed here but in `finish`, which compares the sums: two calls that each bring as
+            // A wrong number is not detected here but in `finish`, which compares the sums: two calls that each bring as
             // many documents as the unit should have would both count it.
             came.fetch_add(unit.len() as u32, Ordering::Relaxed);
             *all as usize == unit.len()
@@ -292,9 +292,9 @@ impl IndexBuilder {
         if num_of_subset > 0 {
             counted.subset.resize(num_words);
         }
-        // So many at a time as there is memory for their tables, each of which has an entry for every word. Shares
+        // As many shares at a time as there is memory for their tables, each of which has an entry for every word. Shares
         // hold whole units, so their order does not matter.
-        // An error here or below ends `finish`, and half-added supports go with it.
+        // An error here or below ends `finish`, which drops the half-added supports.
         for (number, some) in shares.chunks(at_once).enumerate() {
             let found = count_words(num_words, &documents.streams, some, numbers, self.max_n == 1)?;
             // `found` has one list for each share of this round, in order, so the sum tells the number of the share.
@@ -310,8 +310,8 @@ impl IndexBuilder {
 
     /// Phase 5: count the pairs of shares of documents, level by level; the first `num_of_subset` shares are the subset's.
     ///
-    /// Level n reads streams of ids of (n-1)-grams and leaves streams of ids of n-grams. The first streams are the words'
-    /// own; they are used up with the first level, so that there are never more than two generations of streams.
+    /// Level n reads streams of ids of (n-1)-grams and writes streams of ids of n-grams. The first streams are those of the
+    /// words. The first level uses them up, so there are never more than two generations of streams.
     #[allow(clippy::too_many_arguments)]
     fn count_levels(
         &self,

@@ -1,8 +1,9 @@
-//! The worked example of DESIGN.md, which tests beside the code hold to the values that the code makes.
+//! The worked example of DESIGN.md: four documents with ten distinct words. Tests beside the code compare each block of that
+//! page with the values that the code makes.
 
 use crate::text::texts::Texts;
 
-/// Documents of three individuals, in the order in which they come, and who they are about.
+/// (name, unit, text) of the documents, in the order in which they are added. They belong to three individuals.
 pub const DOCUMENTS: [(&str, u32, &str); 4] = [
     ("a1", 0, "fever and cough since Monday"),
     ("b1", 1, "fever and cough at night"),
@@ -10,12 +11,13 @@ pub const DOCUMENTS: [(&str, u32, &str); 4] = [
     ("a2", 0, "fever and cough in Lyon"),
 ];
 
+/// The texts of documents and the unit of each.
 pub fn texts(documents: &[(&str, u32, &str)]) -> (Texts, Vec<u32>) {
     let texts: Vec<&str> = documents.iter().map(|document| document.2).collect();
     (Texts::of(&texts), documents.iter().map(|document| document.1).collect())
 }
 
-/// The block of the page whose fence names it.
+/// The block of the page with this name on its fence; it panics if there is none.
 pub fn block(name: &str) -> &'static str {
     let fence = format!("```text {name}\n");
     let page = include_str!("DESIGN.md");
@@ -23,7 +25,7 @@ pub fn block(name: &str) -> &'static str {
     rest.split_once("```").unwrap().0
 }
 
-/// Whether a block of the page is what the code makes.
+/// Assert that a block of the page equals what the code makes, and print the right block if it does not.
 pub fn check(name: &str, made: &str) {
     assert_eq!(block(name), made, "\n--- block {name} of DESIGN.md should be:\n{made}---");
 }

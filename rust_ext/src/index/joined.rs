@@ -1,16 +1,16 @@
-//! Joined: the partitions of a level, one after the other, whichever is counted first.
+//! Joined: the partitions of a level in their order, whichever is counted first.
 //!
-//! A very frequent left id makes a partition that takes as long as many others. These must not wait for it, nor stay in memory
-//! until it is done: their counts are laid by on pages of the store. One thread at a time holds the joined level and appends
-//! every partition whose turn it is; a thread that finds it taken lays its partition by and goes on counting.
+//! A very frequent left id makes a partition that takes as long as many others. The others must not wait for it, nor stay in
+//! memory until it is done, so their counts are set aside on pages of the store. One thread at a time holds the joined level and
+//! appends every partition whose turn it is. A thread that finds the level taken sets its partition aside and continues counting.
 //!
-//! Why nothing is forgotten: `Queue` is one lock for the joined level and for the list of the waiting. The holder gives the level
-//! back only when, under that lock, the next partition is not waiting. A thread that lays a partition by looks, under the
-//! same lock, whether the level is there, and if so takes it. So a partition whose turn has come never waits while no
+//! Why no partition is lost: `Queue` is one lock for the joined level and for the list of waiting partitions. The holder gives
+//! the level back only if, under that lock, the next partition is not waiting. A thread that sets a partition aside checks, under
+//! the same lock, whether the level is free, and if so takes it. So a partition whose turn has come never waits while no
 //! thread holds the level.
 //!
-//! Why nothing waits in a circle: no thread holds two of these locks at once. Why the result does not depend on threads: they
-//! decide who appends, and never what comes after what.
+//! Why there is no deadlock: no thread holds two of these locks at once. Why the result does not depend on threads: they
+//! decide which thread appends, and never the order of the partitions.
 //!
 //! After an error nothing is repaired. The pass over the partitions ends with it, and all spools give their pages back.
 
@@ -37,7 +37,7 @@ pub struct Partition {
     pub results: Vec<Spool<u32>>,
 }
 
-/// The partitions that have had their turn.
+/// The partitions that were appended.
 pub struct Joined {
     pub level: Level,
     /// As long as the level, or empty.
@@ -78,23 +78,23 @@ impl Joined {
     }
 }
 
-/// The partitions that one thread laid by, one after the other in the same spools. (Spools of their own would take an open page
+/// The partitions that one thread set aside, one after the other in the same spools. (Spools of their own would take an open page
 /// for each partition and column, and many may wait.)
-/// Pages go back when a partition was taken up, so what waits is on few pages, in memory or on disk as the limit of
-/// the store says.
+/// A partition that is taken out returns its pages. So waiting partitions use few pages, in memory or on disk, within the limit
+/// of the store.
 struct LaidBy {
     level: Level,
     support_of_subset: Spool<u32>,
     weights: Spool<u32>,
-    /// Partitions in the spools that have not been taken up.
+    /// Partitions in the spools that have not been taken out.
     /// Raised and lowered under the lock of this list, so at 0 no thread is about to read from the spools.
     num_waiting: usize,
 }
 
-/// A partition that was laid by: by which thread, and where.
+/// A partition that was set aside: the thread whose columns hold it, and its bounds in them.
 /// The columns stay where they are until its turn comes; only their bounds are in the list.
 struct Waiting {
-    /// Whose columns: the thread that takes the partition up is another one, as a rule.
+    /// The thread whose columns hold the partition. Usually another thread takes it out.
     thread: usize,
     /// Where it begins and ends in the level, in the support of the subset and in the weights.
     /// Three bounds for four columns: keys and support are equally long.
@@ -131,7 +131,7 @@ impl LaidBy {
     fn take_up(&mut self, waiting: Waiting, store: &Arc<Store>) -> Result<Partition> {
         fn read<T: Number>(spool: &Spool<T>, start: usize, end: usize) -> Result<Vec<T>> {
             let mut numbers = Vec::with_capacity(end - start);
-            // `true`: each number is taken up once, so a full page goes back with the last partition on it.
+            // `true`: each number is read once, so a full page goes back with the last partition on it.
             spool.read(start, end - start, &mut numbers, true)?;
             Ok(numbers)
         }
@@ -145,7 +145,7 @@ impl LaidBy {
         };
         self.num_waiting -= 1;
         if self.num_waiting == 0 {
-            // A page that was read in part while it was open never counts as read to its end. New spools give it back.
+            // A page that was read in part while it was open never counts as used up. Dropping the old spools frees it.
             *self = Self::new(store);
         }
         Ok(partition)
@@ -156,7 +156,7 @@ struct Queue {
     /// None while a thread appends to it, and for ever after an error in that thread.
     joined: Option<Joined>,
     /// By number of the partition.
-    /// Never holds the partition whose turn it is while `joined` is here: who enters it takes the level at once.
+    /// Never holds the partition whose turn it is while `joined` is here: the thread that enters it takes the level at once.
     waiting: BTreeMap<usize, Waiting>,
 }
 
@@ -169,8 +169,8 @@ pub struct Joining<'a> {
     store: &'a Arc<Store>,
 }
 
-/// A panic goes on in the thread that waits for all partitions, which then has no level. So a poisoned lock guards nothing that
-/// anyone will use.
+/// A panic propagates to the thread that waits for all partitions, which then has no level. So the data behind a poisoned lock
+/// is never used.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -184,7 +184,7 @@ impl<'a> Joining<'a> {
             results: (0..num_shares).map(|_| Vec::new()).collect(),
             first_rank: Vec::new(),
         };
-        // A list for each thread, so that two threads lay by at the same time.
+        // A list for each thread, so that threads can set partitions aside at the same time.
         let laid_by = (0..rayon::current_num_threads()).map(|_| Mutex::new(LaidBy::new(store))).collect();
         Self { queue: Mutex::new(Queue { joined: Some(joined), waiting: BTreeMap::new() }), laid_by, store }
     }
@@ -200,16 +200,16 @@ impl<'a> Joining<'a> {
             let thread = rayon::current_thread_index().unwrap_or(0) % self.laid_by.len();
             let waiting = lock(&self.laid_by[thread]).add(partition, thread)?;
             let mut queue = lock(&self.queue);
-            // Entered, and the level taken if it is here, under one lock. Between two locks the holder could look,
-            // find nothing and give the level back, and this partition would wait for ever.
+            // The entry is made, and the level taken if it is here, under one lock. Between two locks the holder could
+            // find no entry and give the level back, and this partition would wait for ever.
             queue.waiting.insert(number, waiting);
             taken = queue.joined.take();
         }
-        // The holder looks for the next partition before it gives the level back, so one that was laid by meanwhile is seen.
+        // The holder looks for the next partition before it gives the level back, so it sees one that was set aside meanwhile.
         let Some(mut joined) = taken else { return Ok(()) };
         loop {
-            // The lock covers the look alone. To append may wait for the disk, and others must be able to lay by
-            // meanwhile.
+            // The lock covers the look-up alone. Appending may wait for the disk, and other threads must be able to set
+            // partitions aside meanwhile.
             let waiting = {
                 let mut queue = lock(&self.queue);
                 let Some(waiting) = queue.waiting.remove(&joined.next()) else {
@@ -218,16 +218,16 @@ impl<'a> Joining<'a> {
                 };
                 waiting
             };
-            // An error here or below drops `joined`: no other thread goes on with half a level, and `into_joined`
-            // says that it is lost.
+            // An error here or below drops `joined`: no other thread continues with half a level, and `into_joined`
+            // reports the loss.
             let partition = lock(&self.laid_by[waiting.thread]).take_up(waiting, self.store)?;
             joined.append(partition)?;
         }
     }
 
-    /// All of them; an error where one could not be added.
-    /// Only after every `add` has succeeded. A partition that could not be laid by is not missed here, as the level is in its
-    /// place; the error of its `add` is what tells the caller.
+    /// The joined level; an error if a thread failed while it held the level.
+    /// Call it only after every `add` has succeeded. If a partition could not be set aside, the level is still here and this
+    /// returns no error; the caller learns of it from the error of that `add`.
     pub fn into_joined(self) -> Result<Joined> {
         let queue = self.queue.into_inner().unwrap_or_else(PoisonError::into_inner);
         queue.joined.ok_or_else(|| Error::Artifact("a partition of a level was lost".into()))

@@ -62,7 +62,7 @@ pub trait Share: Send {
     fn documents(self, visit: impl FnMut(u32, &[u32]) -> Result<()>) -> Result<()>;
 }
 
-/// A level, and what the next one is counted from.
+/// A level, and the input of the next one.
 pub struct Counted {
     /// All pairs that were seen, kept or not, in the order of their keys: a pair that is not kept is what protection
     /// is about.
@@ -76,7 +76,7 @@ pub struct Counted {
     pub weights: Spool<u32>,
 }
 
-/// What to count of a level's pairs.
+/// Settings of the counting of a level's pairs.
 #[derive(Clone, Copy)]
 pub struct Settings {
     /// Pairs of at least so many units are kept. All pairs are listed; only kept ones have ids on the next level.

@@ -1,4 +1,4 @@
-//! Subset: the index of some of the units, out of that of all.
+//! Subset: the index of some of the units, derived from the index of all units.
 //!
 //! A training run needs two indexes: of the members, whose supports decide what is protected, and of all individuals. The
 //! members' words would be read, cut and counted twice. But no support is larger in a part than in the whole. So an n-gram
@@ -17,7 +17,7 @@ use crate::index::ngram_index::{Level, NgramIndex};
 use crate::storage::spool::{Spool, Store};
 use crate::storage::strings::Strings;
 
-/// Which ids of the whole the subset keeps, and their numbers among those.
+/// The ids of the whole that the subset keeps, and their numbers among the kept ones.
 ///
 /// A bitmap with ranks: a bit and a half for each id, and a number costs one access and a count of bits. A table of numbers would
 /// take 32 bits for each id, and level 2 may have as many as there are words of text.

@@ -53,7 +53,7 @@ impl Size {
     }
 }
 
-/// How often words stand in the text: what bounds the number of pairs, before any pair is counted.
+/// How often words occur in the text. This bounds the number of pairs before any pair is counted.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Frequency {
     /// Words that stand there twice or more.
@@ -91,10 +91,10 @@ fn prefix(word: &[u8]) -> u64 {
     u64::from_be_bytes(first)
 }
 
-/// All words in byte order with what was counted of each, and for each dictionary where its words went.
+/// All words in byte order with their counts, and for each dictionary the numbers of its words.
 pub struct Vocabulary {
     /// Each word once. Its place here is its number in the whole index.
-    /// In memory as a whole, whatever the limit: that is why `make_room` is asked.
+    /// In memory as a whole, whatever the limit. So the merge calls `make_room`.
     pub counted: Counted,
     /// In the order in which the dictionaries were given, by which callers know whose table is whose.
     pub merged: Vec<Merged>,
@@ -254,7 +254,7 @@ struct Next<'a> {
     prefix: u64,
     /// Borrowed from a dictionary in memory; owned where it was read from disk.
     word: Cow<'a, [u8]>,
-    /// What this dictionary has counted. Equal words of other dictionaries add theirs.
+    /// The counts of this dictionary. Equal words of other dictionaries add theirs.
     whole: Count,
     subset: Count,
 }
@@ -326,8 +326,8 @@ impl<'a> Cursor<'a> {
                 // Little-endian, as `Sorted::spool` writes it.
                 let length = length.iter().rev().fold(0, |length, &byte| length << 8 | usize::from(byte));
                 bytes.read(length, &mut word)?;
-                // A closed dictionary has documents of one side alone: in the subset it counts as a whole or not at
-                // all.
+                // A closed dictionary has documents of one side alone, so its counts belong to the subset entirely or
+                // not at all.
                 let whole = Count { occurrences, support };
                 (Cow::Owned(word), whole, if *of_subset { whole } else { Count::default() })
             }

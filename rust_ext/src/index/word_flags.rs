@@ -1,4 +1,4 @@
-//! Word flags: what is protected of documents whose words are numbers (`numbers`) and whose spans are ranges of words.
+//! Word flags: the protection of documents whose words are numbers (`numbers`) and whose spans are ranges of words.
 //!
 //! The same answer as from the text (`protect`, and `detect::blacklist`), in integers.
 

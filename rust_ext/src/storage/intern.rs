@@ -1,6 +1,6 @@
 //! Interner: distinct words to dense ids, one table a worker.
 //!
-//! Words of up to 15 bytes are told apart by their keys (`key`), longer ones byte for byte in an arena.
+//! Words of up to 15 bytes are distinguished by their keys (`key`), longer ones byte for byte in an arena.
 
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};

@@ -1,6 +1,6 @@
 //! Memo: what short strings came to before, in a bounded number of slots.
 //!
-//! Strings are told apart by their keys (`key`), never by a hash. Two keys share a line of the cache; a newcomer takes the first
+//! Strings are distinguished by their keys (`key`), never by a hash. Two keys share a line of the cache; a newcomer takes the first
 //! place of its line and the one that has been there longest is forgotten. It grows with what it is told, up to a limit.
 //! Whoever asks must be able to work an answer out again.
 

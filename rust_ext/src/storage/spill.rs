@@ -183,7 +183,7 @@ impl Spill {
         state.free.take(num_bytes).unwrap_or_else(|| {
             let file = state.next;
             state.next = (file + 1) % NUM_FILES;
-            // The file itself grows with the write. Until then nobody reads there, as nobody has the place.
+            // The file itself grows with the write. Until then no thread reads there, because no thread has the place.
             state.ends[file] += num_bytes;
             (file, state.ends[file] - num_bytes)
         })
@@ -269,7 +269,7 @@ fn nameless_file(folder: &Path) -> io::Result<File> {
 /// A kill in that moment leaves an empty file behind: the name is removed before the first byte is written.
 fn file_without_its_name(folder: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    // `create_new`: a file, or a link, that someone else has put there is never opened. It is one step for the system
+    // `create_new`: a file or a link that another process has put there is never opened. It is one step for the system
     // too, so two threads of this process never get the same file.
     options.read(true).write(true).mode(0o600).create_new(true);
     let mut number = 0u64;

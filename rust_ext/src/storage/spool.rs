@@ -1,6 +1,6 @@
 //! Spool: a sequence that grows in pages, in memory up to a limit and on disk beyond it.
 //!
-//! Everything that the index builder writes down is a spool: the ids of words in the order they were read, the entries of each
+//! All sequences of the index builder are spools: the ids of words in the order in which they were read, the entries of each
 //! partition, the ranks that replace them. A spool is written at its end and read in order (documents: at random, by range,
 //! but nearly in order), so a page that does not fit into memory costs one write and one read.
 //!
@@ -13,7 +13,7 @@
 //! open page. So a spool always has a page to write to, and the limit of a store is passed by the open pages alone, whose
 //! number the builder plans for (`index::limit`).
 //!
-//! The limit is looked at once a page, and not once a number: `push` is in the innermost loops of the builder, and
+//! The limit is checked once for each page, and not for each number: `push` is in the innermost loops of the builder, and
 //! its usual path is a comparison, a write and an addition.
 //!
 //! Example: a store with room for 2 pages, and two spools. Each has its first page, open. When the first spool has
@@ -253,7 +253,7 @@ impl<T: Number> Spool<T> {
                     }
                 }
                 None => {
-                    // No lock: to append takes `&mut self`, which no one can have while this borrows the spool.
+                    // No lock: appending takes `&mut self`, which cannot exist while this borrows the spool.
                     let open = self.open.as_ref().map_or(&[][..], numbers_of);
                     out.extend_from_slice(&open[from..from + count]);
                 }

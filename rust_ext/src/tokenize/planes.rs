@@ -1,4 +1,4 @@
-//! Planes: from what is protected of words to one bit a token, for documents whose tokens are packed (`packed`).
+//! Planes: from the protection of words to one bit for each token, for documents whose tokens are packed (`packed`).
 //!
 //! A token has a flag where a word that it meets has it. No text is read, and no tokenizer.
 

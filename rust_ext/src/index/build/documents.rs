@@ -46,7 +46,7 @@ pub(super) fn numbers_of(numbers: &[Vec<u32>], run: usize) -> &[u32] {
 /// All documents that were written down.
 pub(super) struct Documents {
     /// By run.
-    /// Shared by all threads, which read ranges of them; nobody writes to them any more.
+    /// Shared by all threads, which read ranges of them; nothing writes to them any more.
     pub(super) streams: Vec<Spool<u32>>,
     /// All documents of a unit are neighbours, and the units of the subset come before the others.
     /// Both are what `shares` cuts by. Never sorted again: on levels above 2 the streams lie in this order.
@@ -222,7 +222,7 @@ impl Share for Numbered<'_> {
 /// are read once, from the front.
 pub(super) struct Stream<'a> {
     pub(super) share: &'a [Placed],
-    /// As many numbers as the documents of `share` have words. It holds the share's numbers alone, so nobody else waits for it.
+    /// As many numbers as the documents of `share` have words. It holds the share's numbers alone, so no other thread waits for it.
     pub(super) ids: Reader<u32>,
 }
 

@@ -45,7 +45,7 @@ impl IndexBuilder {
         closed.parts.push((sorted, worker.run));
         let bytes_of_open_pages = bytes_of_open_pages(closed.parts.len(), &self.store);
         match &self.limit {
-            // Without `used` nobody knows what the process takes beside this, and nothing is refused.
+            // Without `used` the memory of the rest of the process is unknown, so nothing is refused.
             Some(limit @ Limit { used: Some(_), .. }) if bytes_of_open_pages > limit.num_bytes / 4 => {
                 // The rest of the documents has as many words as these at most, in proportion: distinct words come ever more
                 // slowly. So this reckons with more than is needed, and the limit that it names will do.
@@ -78,7 +78,7 @@ impl IndexBuilder {
     }
 
     /// Documents that came, and those that will have come in all.
-    /// An estimate while calls of `add` are at work: the two sums are read unit by unit, without a lock.
+    /// An estimate while calls of `add` are running: the two sums are read unit by unit, without a lock.
     pub(super) fn num_documents(&self) -> (usize, usize) {
         let sum = |sum: (usize, usize), (all, came): &(u32, AtomicU32)| {
             (sum.0 + came.load(Ordering::Relaxed) as usize, sum.1 + *all as usize)

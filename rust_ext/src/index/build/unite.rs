@@ -7,7 +7,7 @@
 //! Dictionaries in memory are united first, by looking the words of one up in another, and sorted once: sorting costs more
 //! than looking up. Closed dictionaries were sorted when they were closed, and are merged with the result (`vocabulary`).
 //!
-//! Nothing runs beside this: `finish` has taken the builder by value, so no call of `add` is at work. The locks are taken for
+//! Nothing runs beside this: `finish` has taken the builder by value, so no call of `add` is running. The locks are taken for
 //! form, and a poisoned one does not occur, as `finish` refuses a builder in which a call has failed.
 //!
 //! Memory: the open dictionaries, each of which goes when it has been absorbed; then the vocabulary beside the united one.

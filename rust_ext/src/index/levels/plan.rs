@@ -4,20 +4,20 @@
 //! level in order, and a key need not hold the whole left id: it is `(left - first left of the partition) * number of ids +
 //! right`, which is exact, and ascends with (left, right).
 //!
-//! Two wishes pull in opposite directions. Few wide partitions need few open pages in scatter. Many narrow ones have small tables,
-//! and keys of 31 bits: entries of half the size. The plan takes as many partitions as the pairs are worth, and more where
+//! There are two conflicting goals. Few wide partitions need few open pages in scatter. Many narrow ones have small tables,
+//! and keys of 31 bits: entries of half the size. The plan makes as many partitions as the number of pairs needs, and more if
 //! that makes keys narrow and is still allowed.
 
 use super::{ENTRIES_PER_PARTITION, Entry, MAX_PARTITIONS, NO_PAIR};
 use crate::error::Result;
 use crate::storage::spool::Spool;
 
-/// What one level needs to know of the one before.
+/// Everything that one level needs from the level before.
 pub struct Plan {
     /// Ids of the level before are 0 to this, exclusive. The radix of keys.
     pub(super) num_ids: u64,
-    /// Left ids are told apart by `left >> shift`: a *bin*. Chosen so that bins are 2^15 at most, and `partitions` fits the cache,
-    /// as scatter looks there for each pair.
+    /// `left >> shift` is the *bin* of a left id. Chosen so that there are at most 2^15 bins, and `partitions` fits the cache,
+    /// because scatter reads it for each pair.
     pub(super) shift: u32,
     /// Bin -> partition, ascending. Below `NO_PAIR`.
     pub(super) partitions: Vec<u16>,

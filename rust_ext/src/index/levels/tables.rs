@@ -36,7 +36,7 @@ struct Pair {
 /// Tables of one partition. They begin small and are dropped with it: most partitions are small, and clearing the largest table
 /// so far for each of them would cost more than growing.
 pub(super) struct Tables<'a, E> {
-    /// The memory that all partitions at work share.
+    /// The memory that all partitions being counted share.
     room: &'a Room,
     /// Bytes that were taken of it, and are given back on drop.
     /// Only grows. It is what `take` granted, not what is in use, so a refused request changes nothing.
@@ -62,7 +62,7 @@ struct Entries {
     /// Empty for a partition of the size that is aimed at (`ENTRIES_PER_PARTITION`), which stays in memory whole.
     stored: Spool<u32>,
     /// How many entries the shares have up to and with each.
-    /// One for each share, as a share without entries has an empty list. All 0 without a next level, where nobody reads them.
+    /// One for each share, as a share without entries has an empty list. All 0 without a next level, where nothing reads them.
     ends: Vec<usize>,
     /// Support of the pairs, by number, when the last share of the subset was counted.
     /// A copy, as the counts go on with the other shares. Shorter than `pairs` where those bring new pairs.
@@ -197,7 +197,7 @@ impl<'a, E: Entry> Tables<'a, E> {
         let Settings { min_support, next, .. } = settings;
         let (mut keys, mut support, mut weights) =
             (Vec::with_capacity(self.order.len()), Vec::with_capacity(self.order.len()), Vec::new());
-        // 0 for all, and so for the pairs that are not kept. Without a next level nobody looks.
+        // 0 for all, and so for the pairs that are not kept. Without a next level nothing reads them.
         self.ranks.resize(self.pairs.len(), 0);
         let first_left = u64::from(plan.first_left[number]);
         for &(key, pair) in &self.order {

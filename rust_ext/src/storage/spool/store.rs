@@ -146,7 +146,7 @@ impl Store {
         state.num_pages > state.max_pages
     }
 
-    /// Its numbers are not wiped; the next holder writes before it reads. It takes the block by value, so no one can
+    /// Its numbers are not wiped; the next holder writes before it reads. It takes the block by value, so no thread can
     /// give it back twice.
     pub(super) fn give_back(&self, block: Block) {
         let mut state = self.state();
