@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.figure import Dot, Dots
+from benchmarks.running_names import running_names_answer, running_names_figure
 from benchmarks.sampled_recall import recall_answer, recall_figure
 
 __all__ = ["PAGES", "Page", "demo_plane"]
@@ -584,6 +585,13 @@ PAGES = (
         ("sampled_recall",),
         recall_answer,
         recall_figure,
+    ),
+    Page(
+        "running-names",
+        "How many names in running text are found?",
+        ("running_names",),
+        running_names_answer,
+        running_names_figure,
     ),
     Page("escapes", "Does an identifier escape by its spelling?", ("escapes",), _escapes, _escapes_figure),
     Page("duplicates", "How fast are near copies found, and how many?", ("dedup",), _dedup, _dedup_figure),

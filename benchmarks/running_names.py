@@ -288,6 +288,8 @@ def running_names_answer(record: Mapping[str, Any]) -> str:
     said = []
     for variant in ("fast", "thorough"):
         of = {n: r["variants"][variant] for n, r in record["corpora"].items() if variant in r["variants"]}
+        if not of:
+            continue
         met = [
             name
             for name, scores in of.items()

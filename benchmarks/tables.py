@@ -19,6 +19,7 @@ from benchmarks.figure import draw, draw_plane
 from benchmarks.model_tables import MODEL_TABLES
 from benchmarks.pages import PAGES, Page, demo_plane
 from benchmarks.record_io import RECORD, estimate_text, machine_line, markdown
+from benchmarks.running_names import running_names_tables
 from benchmarks.sampled_recall import sampled_recall_tables
 
 FOLDER = Path(__file__).parents[1] / "docs" / "benchmarks"
@@ -287,6 +288,7 @@ TABLES: Mapping[str, Callable[..., str]] = {
     "detection": detection_tables,
     "detection-speed": speed_tables,
     "sampled-recall": sampled_recall_tables,
+    "running-names": running_names_tables,
     "duplicates": _dedup,
     "scrub": _scrub,
     "guard": _guard,

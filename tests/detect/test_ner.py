@@ -452,6 +452,27 @@ def test_a_missing_package_is_a_policy_error_that_names_the_extra(package: str, 
     assert done.returncode == 0, done.stderr.decode()
 
 
+def test_transformers_sees_a_copied_passage_once_and_nothing_again(
+    models_by_scheme: dict[str, Path], tmp_path: Path
+) -> None:
+    from reticent.engine.detect.span_cache import cached
+    from reticent.engine.detect.transformers import TransformersDetector
+
+    copied = "Ann Lee of Lyon\n\n"
+    texts = [copied + "nobody", "", copied + copied]
+    whole = spans(TransformersDetector(models_by_scheme["bio"]), texts)
+    for run in range(2):
+        detector = TransformersDetector(models_by_scheme["bio"], passages=True)
+        asked: list[str] = []
+        find = detector._find
+        detector._find = lambda texts, asked=asked, find=find: asked.extend(texts) or find(texts)  # type: ignore
+        with cached(tmp_path, [detector]):
+            assert spans(detector, texts) == whole
+        assert asked == ([] if run else [copied, "nobody"])
+    other = TransformersDetector(models_by_scheme["bio"], min_score=0.5)
+    assert other.cache_key() != detector.cache_key()
+
+
 @pytest.fixture
 def offline(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Every attempt to reach another machine, all of which fail."""
