@@ -71,6 +71,7 @@ class FlaggedWords:
         self._selection = _Selection(corpus, individuals, splits)
         self._index, self._spans, self._policy = index, spans, policy or Policy()
         self._blacklists: dict[str, Blacklist] = {}
+        self._last_spread: tuple[Part, list[tuple[str, np.ndarray]]] | None = None
         if spans is not None:
             self._blacklists = _collect(self._selection, spans, self._policy, index, by_category, num_threads)
 
@@ -123,9 +124,15 @@ class FlaggedWords:
         first, last = np.ascontiguousarray(both[:, order], dtype=np.int32)
         return offsets, first, last, pa.concat_arrays(names).take(pa.array(order))
 
-    def _spread(self, part: Part, words: Words) -> Iterator[tuple[str, np.ndarray]]:
-        for name, blacklist in self._blacklists.items():
-            yield name, blacklist.match(part.texts, words, part.units, num_threads=self.num_threads)
+    def _spread(self, part: Part, words: Words) -> list[tuple[str, np.ndarray]]:
+        """The words of a part that are protected beyond their span, by category; of the last part they are kept."""
+        if self._last_spread is None or self._last_spread[0] is not part:
+            found = [
+                (name, blacklist.match(part.texts, words, part.units, num_threads=self.num_threads))
+                for name, blacklist in self._blacklists.items()
+            ]
+            self._last_spread = part, found
+        return self._last_spread[1]
 
     def placed(self, error: CorpusError, part: Part) -> CorpusError:
         """Return an error about a document of a part as one about a row of a file."""

@@ -48,6 +48,13 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> Values:
     return values
 
 
+@pytest.fixture(scope="module")
+def trained(values: Values) -> Run:
+    job = Run(parse_job(values))
+    job.execute("train")
+    return job
+
+
 def test_tokens_of_a_recipe_are_those_of_a_job_with_its_protection(values: Values, tmp_path: Path) -> None:
     other = changed(values, out=str(tmp_path / "run"), protect__k=5, protect__n=1, protect__policy="all", recipes={})
     other["model"][0]["recipes"] = ["ppmlm"]
@@ -72,10 +79,8 @@ def test_another_protection_of_a_recipe_makes_its_tokens_alone(values: Values, t
     assert recorder.made == ["tokens/toy/train-k4-n2-last"]
 
 
-def test_a_training_uses_the_tokens_of_its_recipe_and_its_ledger_is_verified_by_them(values: Values) -> None:
-    job = Run(parse_job(values))
-    job.execute("train")
-    folder = Path(values["out"]) / "models/toy"
+def test_a_training_uses_the_tokens_of_its_recipe_and_its_ledger_is_verified_by_them(trained: Run) -> None:
+    job, folder = trained, trained.folder / "models/toy"
     for recipe in ("ppmlm", "strict", "same"):
         verdict = verify_training(job, "toy", recipe, folder / recipe / "ledger.json")
         assert verdict.mismatches == []
@@ -116,9 +121,10 @@ def test_a_protection_that_cannot_be_is_refused(values: Values, own: Values, say
 
 
 def test_surrogates_of_an_epoch_are_a_patch_that_reads_no_text_after_the_first(
-    values: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    values: Values, trained: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = Run(parse_job(values))
+    assert own.folder == trained.folder
     model, recipe = own.job.model[0], own.job.recipe("fresh")
     ledger = own.folder / "models/toy/fresh/ledger.json"
     passes = []
@@ -144,8 +150,8 @@ def test_surrogates_of_an_epoch_are_a_patch_that_reads_no_text_after_the_first(
     assert verify_training(own, "toy", "fresh", ledger).holds
 
 
-def test_a_changed_byte_of_the_ids_is_found_under_a_patch(values: Values, tmp_path: Path) -> None:
-    shutil.copytree(values["out"], tmp_path / "run")
+def test_a_changed_byte_of_the_ids_is_found_under_a_patch(values: Values, trained: Run, tmp_path: Path) -> None:
+    shutil.copytree(trained.folder, tmp_path / "run")
     mine = Run(parse_job({**values, "out": str(tmp_path / "run")}))
     ledger = mine.folder / "models/toy/tagged/ledger.json"
     assert verify_training(mine, "toy", "tagged", ledger).holds
