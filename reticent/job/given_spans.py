@@ -87,7 +87,10 @@ def spans_as_given(run: Run, folder: Path) -> tuple[Corpus, int]:
 
 
 def _search(run: Run, given: Corpus, rows: np.ndarray, folder: Path) -> tuple[np.ndarray, np.ndarray, pa.Table]:
-    """Search the documents of these rows, which were held back: rows that did not fail, those that did, and spans."""
+    """Search the documents of these rows, which were held back: rows that did not fail, those that did, and spans.
+
+    Their names are not confirmed (``detect.confirm``): nothing that was found in them is left out.
+    """
     from reticent.engine.detect import detect_spans, make_detectors, quarantined_rows
     from reticent.engine.detect.common import learn_common_words
 

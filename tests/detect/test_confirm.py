@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from reticent.engine.corpus import Corpus, open_corpus
+from reticent.engine.detect import spans_batch
+from reticent.engine.detect.config import DetectConfig
 from reticent.engine.detect.confirm import MIN_EXAMPLES, confirm_names
 from reticent.engine.schema import SPANS
+from reticent.job import carry
+from reticent.job.config import parse_job
+from reticent.job.run import Run
 
 #: (word, label, detector) of the spans of a text.
 Names = Sequence[tuple[str, str, str]]
@@ -106,3 +115,48 @@ def test_edges_of_texts_and_spans_without_words(tmp_path: Path) -> None:
 def test_a_corpus_without_spans_stays_without(tmp_path: Path) -> None:
     counts, spans = confirmed(tmp_path, write(tmp_path, [("Then Roy came", ()), ("Then Ann came", ())]))
     assert (counts, spans) == ({"judged": 0, "unconfirmed": 0}, [])
+
+
+class Words:
+    """A detector of words."""
+
+    columns: tuple[str, ...] = ()
+
+    def __init__(self, name: str, words: Sequence[str]):
+        self.name, self.words = name, words
+
+    def detect(self, batch: pa.RecordBatch) -> pa.Table:
+        texts = batch.column("text").to_pylist()
+        found = [(row, t.index(w), t.index(w) + len(w)) for row, t in enumerate(texts) for w in self.words if w in t]
+        rows, starts, ends = zip(*found, strict=True) if found else ((), (), ())
+        return spans_batch(rows, starts, ends, pa.array(["NAME"] * len(rows), pa.string()))
+
+
+def test_a_job_confirms_before_it_spreads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    documents = [*examples(30), (note("Kim", "Xanax"), ()), ("Xanax again", ())]
+    write(tmp_path, documents)
+    detectors = [Words("sure", NAMES), Words("spacy", ["Kim", "Xanax"])]
+    monkeypatch.setattr("reticent.engine.detect.make_detectors", lambda *_, **__: detectors)
+    values: dict[str, Any] = {
+        "out": str(tmp_path / "run"),
+        "corpus": {"source": str(tmp_path / "d.parquet")},
+        "detect": {"confirm": True, "propagate": True},
+    }
+    Run(parse_job(values)).execute("detect")
+    folder = tmp_path / "run" / "spans"
+    found = pq.read_table(folder / "spans.parquet").to_pylist()
+    assert [(row["document"], row["detector"]) for row in found if row["document"] >= 30] == [(30, "spacy")]
+    counts = json.loads((folder / "manifest.json").read_text())["counts"]
+    assert (counts["sure"], counts["spacy"], counts["judged"], counts["unconfirmed"]) == (30, 3, 3, 2)
+    assert counts["spans"] == len(found) == 31
+    assert [path.name for path in folder.glob("*.parquet")] == ["spans.parquet"]
+
+
+def test_an_update_judges_all_names_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carry, "_is_whole", lambda *_: True)
+    monkeypatch.setattr("reticent.job.stages.detect.spans_artefact", lambda _: None)
+    for confirm in (True, False):
+        job = SimpleNamespace(detect=DetectConfig(confirm=confirm), corpus=SimpleNamespace(remote=None))
+        run = SimpleNamespace(job=job)
+        update: Any = carry.Carry(SimpleNamespace(before=None), run)  # type: ignore[arg-type]
+        assert ("judges names by those of all documents" in update._why_not_spans()) == confirm

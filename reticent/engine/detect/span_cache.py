@@ -5,7 +5,8 @@ is its keyed hash (BLAKE2b, 128 bits, the key never leaves the folder), a span i
 the folder and a passage can ask whether it stood in the corpus, so the folder is as secret as the spans.
 
 A part is written whole or not at all. One that cannot be read, or is of another model or other options, is deleted, and
-its passages are looked at again: a cache costs time at most, and never changes a result.
+its passages are looked at again: a cache costs time at most, and changes nothing but the last digits of scores, which
+depend on the passages that are looked at together.
 """
 
 from __future__ import annotations
