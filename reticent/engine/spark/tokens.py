@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from reticent.core.errors import CorpusError
+from reticent.engine.document_errors import no_token
 from reticent.engine.protect import Policy
 from reticent.engine.spark.exchange import Answers, decoded, encoded, kept, one_each
 from reticent.engine.spark.ordered import in_order
 from reticent.engine.spark.protection import NONE, Protection, _second, count_flags, protected_parts, summed
 from reticent.engine.spark.spans import SparkSpans
 from reticent.engine.store_writer import StoreWriter
-from reticent.engine.text_pass import no_token
 
 if TYPE_CHECKING:
     from reticent import _rust
