@@ -27,6 +27,7 @@ from reticent.cli.options import (
     read_job,
     said,
 )
+from reticent.cli.parts import PartOption, run_part
 from reticent.cli.show import print_run, print_summary
 from reticent.cli.verify import list_all_recipes, verify_ledger, verify_text
 
@@ -82,15 +83,7 @@ def run(
         Stage,
         typer.Option(metavar="STAGE", help=f"Stop after this stage: {', '.join(stage.value for stage in Stage)}."),
     ] = Stage.REPORT,
-    part: Annotated[
-        str | None,
-        typer.Option(
-            metavar="i/N",
-            help="Make the i-th of N parts of the models and their scores, in the same run folder as the others; 0/N, "
-            "which comes first, makes all that they share. The command without --part joins them and writes the "
-            "report, which is that of one run.",
-        ),
-    ] = None,
+    part: PartOption = None,
     memory_limit: MemoryLimit = None,
     settings: Set = None,
     quiet: Quiet = False,
@@ -109,7 +102,7 @@ def run(
     if part is not None:
         if until is not Stage.REPORT:
             raise PolicyError("--part: a part has its own end; leave --until out")
-        _execute_part(changed, part, quiet, as_json)
+        run_part(changed, part, quiet, as_json)
         return
     _execute(changed, until.value, quiet, as_json)
 
@@ -379,18 +372,6 @@ def _execute(job: Job, until: str, quiet: bool, as_json: bool, *, restart: bool 
         _end(run, as_json)
     else:
         print_run(run, as_json)
-
-
-def _execute_part(job: Job, name: str, quiet: bool, as_json: bool) -> None:
-    from reticent.cli.show import print_part
-    from reticent.job.parts import Part, execute_part
-    from reticent.job.run import Run
-    from reticent.trainer.distributed import launched
-
-    part, is_main = Part.parse(name), launched().is_main
-    counts = execute_part(Run(job, new_progress(quiet or not is_main)), part)
-    if is_main:
-        print_part(name, counts, as_json)
 
 
 def _end(run: Run, as_json: bool) -> None:
