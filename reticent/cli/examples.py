@@ -21,6 +21,7 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
         "update": "reticent update monday --add new/ --remove gone.txt --out tuesday",
         "stats": "reticent stats run --out figures",
         "protect": "reticent protect run --model gpt2=models/gpt2 --recipe ppclm --k 3",
+        "export": "reticent export run --out results",
         "train": "reticent train run --epochs 8",
         "classify": "reticent classify run --label diagnosis",
         "audit": "reticent audit run",
