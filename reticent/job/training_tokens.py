@@ -61,9 +61,7 @@ def training_tokens(
         run.corpus,
         of.individuals if of else run.individuals,
         splits=(MEMBERS,),
-        index=of.index()
-        if of
-        else protecting(run, open_index(run.folder / "index"), run.job.protection(recipe.name).k),
+        index=of.index() if of else protecting(run, open_index(run.folder / "index"), policy.k),
         spans=SpanReader(run.folder / "spans"),
         policy=policy,
         by_category=True,
