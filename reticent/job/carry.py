@@ -86,9 +86,12 @@ class Carry:
     def spans(self) -> CarriedSpans | None:
         """Return the spans that are taken; None, and a line that says why, where all documents are searched again."""
         from reticent.engine.carry import CarriedSpans
+        from reticent.engine.detect.span_cache import take_cache
 
         if why := self._why_not_spans():
             self._run.progress.say_once(f"identifiers are searched for in all documents again: {why}")
+            if self._run.job.detect.cache:
+                take_cache(self._run.folder / "ner-cache", self._before.folder / "ner-cache")
             return None
         return CarriedSpans(self._before.folder / "spans", self._carried)
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.detect import detect_spans
 from reticent.engine.detect.passages import cut_passages, find_in_pieces
-from reticent.engine.detect.span_cache import SpanCache, cached
+from reticent.engine.detect.span_cache import SpanCache, cached, take_cache
 from reticent.engine.detect.windows import Found, join_spans
 from reticent.engine.detect.workers import Workers
 from tests.detect.test_detectors import corpus_of
@@ -148,6 +148,23 @@ def test_passages_that_left_the_corpus_leave_the_cache(tmp_path: Path) -> None:
     assert find.asked == ["Ann new"]
     cache = SpanCache(tmp_path / "finder", "finder 1")
     assert set(cache.look_up(["Ann", "Bob", "Eve", "Ann new"])) == {"Bob", "Ann new"}
+
+
+def test_the_cache_of_another_run_is_taken_whole_or_taken_again(tmp_path: Path) -> None:
+    with cached(tmp_path / "old", [find := Finder()]):
+        find_in_pieces(["Ann", "Bob"], find, find.cache)
+    place = tmp_path / "new" / "finder"
+    take_cache(tmp_path / "new", tmp_path / "old")
+    (place / "key").unlink()  # as an interrupted copy leaves it
+    take_cache(tmp_path / "new", tmp_path / "old")
+    with cached(tmp_path / "new", [again := Finder()]):
+        assert len(find_in_pieces(["Ann", "Eve"], again, again.cache)[0]) == 1
+    assert again.asked == ["Eve"]
+    held = {path.name: path.read_bytes() for path in place.iterdir()}
+    take_cache(tmp_path / "new", tmp_path / "old")
+    assert {path.name: path.read_bytes() for path in place.iterdir()} == held  # its own stays
+    assert {stat.S_IMODE(path.stat().st_mode) for path in place.iterdir()} == {0o600}
+    take_cache(tmp_path / "new", tmp_path / "nothing")
 
 
 def test_after_an_error_the_next_run_goes_on_from_there(tmp_path: Path) -> None:

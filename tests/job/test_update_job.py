@@ -13,6 +13,7 @@ import pytest
 from fixtures.jobs import Recorder, Values, changed, make_hospital, run, values_of, write_tokenizer
 
 from reticent.core.artifact import read_manifest
+from reticent.engine.detect.choose import DETECTORS
 from reticent.job.config import parse_job
 from reticent.job.run import Run
 from reticent.job.update import update_run
@@ -178,3 +179,24 @@ def update_run_of(before: Path, out: Path, hospital: Path) -> Said:
     said = Said()
     update_run(opened(before), out, [str(hospital / "added")], [hospital / "gone.txt"], said)
     return said
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "why"),
+    [
+        ("gold", {}, ""),
+        ("rules", {"labels": ["DATE"]}, ""),
+        ("records", {"table": "a.csv"}, "learns the common words"),
+        ("records", {"table": "a.csv", "common": "b.txt"}, ""),
+        ("gazetteer", {"lists": {"CITY": "a.txt"}}, "learns the common words"),
+        ("gazetteer", {"lists": {"CITY": "a.txt"}, "guard": False}, ""),
+        ("context", {}, "learns the common words"),
+        ("context", {"common": "b.txt"}, ""),
+        ("spacy", {"pipeline": "blank:en"}, "last digits"),
+        ("transformers", {"model": "a"}, "last digits"),
+    ],
+)
+def test_detectors_say_why_a_document_depends_on_others(name: str, options: dict[str, Any], why: str) -> None:
+    said = DETECTORS[name].depends(options)
+    assert why in said
+    assert bool(why) == bool(said)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from fixtures.command import command
+from fixtures.jobs import write_tokenizer
 from fixtures.notes import COLUMNS, NOTE_WORD, fill, job, made, settings, staged, tables
 from fixtures.postgres import PASSWORD, Database, needs_postgres
 
@@ -48,6 +49,28 @@ def test_a_refresh_counts_new_changed_and_deleted_notes_as_a_rebuild_does(
     counted = read_manifest(tmp_path / "tuesday" / "index").counts["recounted"]
     assert 0 < counted < 20
     assert tables(updatable / "index") != tables(tmp_path / "tuesday" / "index")
+
+
+def test_a_refresh_keeps_what_was_made_of_unchanged_notes(database: Database, tmp_path: Path) -> None:
+    """Notes are new, changed, deleted, of another individual, and in another order; the result is a rebuild's."""
+    fill(database)
+    write_tokenizer(tmp_path / "base", ["fever", "and", "word3"])
+    model = {"name": "toy", "base": str(tmp_path / "base"), "objective": "mlm", "recipes": ["ppmlm"]}
+    more = {"index": {"max_n": 2, "updatable": True}, "detect": {"detectors": ["rules"]}, "model": [model]}
+    made(job(database, tmp_path / "monday") | more, "protect")
+    database.execute(
+        "INSERT INTO note SELECT i, i / 3, 'seen on 12/05/2021, note ' || i FROM generate_series(300, 310) AS i",
+        "UPDATE note SET note_text = 'seen on 13/05/2021 with word3' WHERE note_id IN (17, 18)",
+        "UPDATE note SET person_id = 90 WHERE note_id = 40",
+        "UPDATE note SET note_text = note_text WHERE note_id = 5",  # comes to stand behind all others
+        "DELETE FROM note WHERE note_id IN (41, 100)",
+    )
+    assert command("update", tmp_path / "monday", "--refresh", "--out", tmp_path / "tuesday") == 0
+    made(job(database, tmp_path / "rebuilt") | more, "protect")
+    for name in ("spans", "index-joint", "words", "word-spans", "tokens/toy/ids", "tokens/toy/gaps"):
+        assert tables(tmp_path / "tuesday" / name) == tables(tmp_path / "rebuilt" / name)
+    recorder = made(job(database, tmp_path / "tuesday") | more, "protect")
+    assert recorder.made == ["tokens/toy/train", "tokens/toy/audit"]
 
 
 def test_an_opt_out_table_in_the_query_takes_individuals_out_at_the_next_refresh(

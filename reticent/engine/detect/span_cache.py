@@ -24,7 +24,7 @@ import pyarrow as pa
 from reticent.core.artifact import make_private_folder, write_private
 from reticent.engine.detect.windows import Found
 
-__all__ = ["SpanCache", "cached"]
+__all__ = ["SpanCache", "cached", "take_cache"]
 
 KEY: Final = "key"
 #: In a part's metadata: digest of the model and its options.
@@ -180,6 +180,18 @@ def cached(folder: Path, detectors: Sequence[Any]) -> Iterator[None]:
         raise
     for detector in caching:
         detector.cache.close()
+
+
+def take_cache(folder: Path, before: Path) -> None:
+    """Copy the caches of another run to ``folder``, each where there is none. The key comes last: without it the parts
+    are of no use, so a copy that was interrupted is made again.
+    """
+    for key in sorted(before.glob(f"*/{KEY}")):
+        place = folder / key.parent.name
+        if not (place / KEY).exists():
+            make_private_folder(place)
+            for path in (*sorted(key.parent.glob("part-*.arrow")), key):
+                write_private(place / path.name, path.read_bytes())
 
 
 def _halves(hashes: bytes) -> np.ndarray:
