@@ -2,12 +2,12 @@
 
 Four arms, as in definitions.md#extraction-and-canaries. ``protected``: a code that the detector found. ``missed``: a
 code that no detector found and that k individuals share, so that nothing protects it: the positive control.
-``context``: a protected code with ordinary words after it, which are targets; can they be told from the code?
-``ngram``: a row of common words that no individual uses together. Whether a canary is written at all is decided by a
-fair coin; those that are not are the control, and a one-run audit guesses the coins (Steinke et al. 2023).
+``context``: a protected code with ordinary words after it, which are targets; can the code be inferred from them?
+``ngram``: a sequence of common words that no individual uses together. Each canary is written with probability 1/2. The
+others are the control, and a one-run audit guesses which were written (Steinke et al. 2023).
 
-A model trained on canaries is for measuring only. All of it is made from the seed, and as secret as the documents: who
-knows the coins can pass the audit.
+A model trained on canaries is for measurement only. Everything is a function of the seed and as secret as the
+documents, because an adversary who knows which canaries were written can defeat the audit.
 """
 
 from __future__ import annotations

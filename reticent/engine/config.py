@@ -1,6 +1,6 @@
-"""Settings of the engine's components. Those of reading and detecting stand in their own folders.
+"""Settings of the engine's components, except those of sources and detectors, which stand in their folders.
 
-They stand apart from the code that they configure: a job is read and checked before that code is loaded.
+They stand apart from the code that they configure, so a job is checked before that code is loaded.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Documents of any format that a corpus is read from, written as one Parquet file that only their owner can read."""
+"""Documents of any supported format, written as one Parquet file that only its owner can read."""
 
 from __future__ import annotations
 

@@ -1,17 +1,17 @@
-"""Deduplication: which documents repeat others, how much of the text is copied, and how that changes protection.
+"""Deduplication: documents that repeat others, the amount of copied text, and its effect on protection.
 
-Copies inside one individual's documents are repetition that a model learns by heart; copies between individuals raise
-support, so that an n-gram of one individual seems to be one of two. Both are counted, apart. What is left out of later
-stages is by default a later copy of the same individual only: which of two individuals keeps a shared text is a
-decision of policy.
+Copies within one individual's documents are repetitions that a model memorises. Copies between individuals raise
+support, so an n-gram of one individual seems to belong to two. Both are counted separately. By default, later stages
+leave out only later copies of the same individual, because no rule decides which of two individuals should keep a
+shared text.
 
 Exact: texts that are equal in NFC with every run of white space as one space (compared by a 128-bit hash of the text
 and by every word). Near: the Jaccard similarity of the sets of word shingles reaches the threshold; MinHash finds
 candidates, and each is compared in full, so no pair is reported wrongly and few are missed. Passages: runs of words
 that two documents share, all found, compared word for word. Memory: 8 bytes a word, 16 more while passages are counted.
 
-MinHash is ours: `python -m benchmarks.dedup` finds every true pair (recall 1.0) in 0.5 processor seconds of 20,000
-documents, and datasketch 0.82 of them in 7.6.
+MinHash is our own implementation. In `python -m benchmarks.dedup` it finds all true pairs (recall 1.0) and takes 0.5
+processor seconds for 20,000 documents; datasketch finds 0.82 of them and takes 7.6 seconds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Numba kernels that reduce the values of each document to one, or rank them; as `kernels`."""
+"""Numba kernels that reduce the values of each document to one number, or rank them; see also `kernels`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""EpochTokens: the tokens of each epoch of a training, where its text changes from one to the next.
+"""EpochTokens: the tokens of each epoch of a training whose text changes from epoch to epoch.
 
-They are made while the epoch before is read, in a private folder that holds two epochs at most and is deleted at the
-end. An epoch's tokens are a function of its number: a training that goes on at epoch e finds those it would have had.
+They are made while the previous epoch is read, in a private folder that holds at most two epochs and is deleted at the
+end. The tokens of an epoch are a function of its number, so a training resumed at epoch e reads the same tokens.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Documents, spans and index -> the words of each document, with their flags of protection.
 
-A first pass collects the surfaces of direct identifiers whose scope goes beyond their span; each iteration is a second
-that flags words. Strings are Rust's: this file moves batches.
+A first pass collects the surfaces of direct identifiers whose scope extends beyond their span. Each iteration is then a
+second pass that flags words. Rust handles the strings; this file only moves batches.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""The graph of individuals and n-grams as it lies along the documents, counted without a Python loop.
+"""The graph of individuals and n-grams in the order of the documents, counted without a Python loop.
 
 `WordStream` holds the words of a corpus as ids of an index. The kernels work on that stream: the support of the n-gram
-at every word, distinct n-grams of every individual, and the *unicity* of sets of shared words (how often m words that
-many individuals use, taken together, are those of one).
+at every word, distinct n-grams of every individual, and the *unicity* of sets of shared words (how often m shared words
+in combination belong to a single individual).
 
-Invariant: identity is exact. A word is its id in the index, an n-gram the pair of its two (n-1)-grams; a hash
+Invariant: identity is exact. A word is its id in the index, and an n-gram is the pair of its two (n-1)-grams. A hash
 only finds the place where keys are compared. Kernels release the interpreter lock and none is parallel.
 
-Costs: 4 bytes a word for the stream, 4 more for each length of n-grams looked at.
+Cost: 4 bytes for each word of the stream, and 4 more for each length of n-grams.
 """
 
 from __future__ import annotations

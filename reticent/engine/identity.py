@@ -1,7 +1,7 @@
-"""Identity: one individual is one id. Ids that differ only in how they are spelt stop the run, or are joined.
+"""Identity: one individual is one id. Ids that differ in spelling only are an error, or are joined.
 
-An id is compared by its folded form (``rust_ext/src/identity.rs``): a function of the id alone, so joined ids depend on
-no other document, file or thread. No message holds an id: it says where ids differ, and how.
+Ids are compared by their folded form (``rust_ext/src/identity.rs``). It is a function of the id alone, so joined ids do
+not depend on other documents, files or threads. No message quotes an id; it says where and how ids differ.
 """
 
 from __future__ import annotations

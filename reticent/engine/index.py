@@ -1,6 +1,6 @@
 """NgramIndex: the bipartite graph of n-grams and individuals, built once and opened many times.
 
-Counting is Rust's (``rust_ext/src/index/``); this file reads documents into it and keeps its tables as Parquet:
+Rust counts (``rust_ext/src/index/``). This file passes documents to it and stores the tables as Parquet:
 ``words.parquet`` (word, support, occurrences) and ``ngrams_2.parquet`` … (left, right, support). The tables name words
 that one individual uses, so they are as secret as the documents.
 """

@@ -1,11 +1,12 @@
-"""Numba kernels over token and word arrays: hashes, draws, words, covers. Strings are Rust's.
+"""Numba kernels over token and word arrays: hashes, draws, words, covers. Rust handles strings.
 
-Those of windows stand in `window_kernels`, those of the values of a document in `document_kernels`.
+Kernels over windows stand in `window_kernels`, kernels over the values of a document in `document_kernels`.
 
-All release the interpreter lock, none is parallel (a forked child would hang), and compiled code is cached on disk.
-Randomness is counter-based: a draw depends on (seed, epoch, window, word) and on nothing else, so it is the same
-however windows are batched, ordered or resumed. Work that NumPy does as fast is not here; ``benchmarks/kernels.py``
-times each of these beside its NumPy form. Offsets are CSR bounds: document d holds ``offsets[d]:offsets[d + 1]``.
+All kernels release the interpreter lock, none is parallel (a forked child would hang), and compiled code is cached on
+disk. Randomness is counter-based: a draw depends on (seed, epoch, window, word) and on nothing else, so it does not
+change with the batching, order or resumption of windows. Computations that are as fast in NumPy have no kernel;
+``benchmarks/kernels.py`` compares each kernel with its NumPy form. Offsets are CSR bounds: document d has
+``offsets[d]:offsets[d + 1]``.
 """
 
 from __future__ import annotations

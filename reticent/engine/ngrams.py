@@ -1,7 +1,7 @@
-"""NgramIndex: how many units (individuals, or households) use each word and n-gram, and the protection that follows.
+"""NgramIndex: how many units (individuals, or households) use each word and n-gram, and the resulting protection.
 
-The tables and the counting are the core's (``rust_ext/src/index``); this class gives them types and look-ups. It names
-words that one individual uses, so it is as secret as the documents: its repr shows numbers only.
+The Rust core holds the tables and counts (``rust_ext/src/index``); this class adds types and look-ups. It contains
+words that one individual alone uses, so it is as secret as the documents, and its repr shows numbers only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Packed tokens, mapped: how protected tokens lie on disk, and how they are read without unpacking all.
+"""Packed tokens: the memory-mapped form of protected tokens on disk, read without unpacking all of them.
 
 Two folders, or one for both. *Ids* depend on documents and tokenizer alone: of each token its id (two bytes,
 ``ids.bin``; a third, ``ids_high.bin``, where the vocabulary has more than 65,536 entries) and two bits, whether it
@@ -7,9 +7,9 @@ documents (``view.parquet``) and protects them: one bit a token of these documen
 ``indirect.bits``), and the tokens where minimal identifying n-grams start (``ngram_starts.parquet``). The ids of a
 view stand in its folder, or in the folder ``ids`` beside it.
 
-A word that begins is the next one of its document. It is not where the token before met several words, or words have no
-token: then an exception says how many are passed over (``exceptions.parquet``). So bits and exceptions give the number
-of every token's word.
+A token that begins a word begins the next word of its document. There are two exceptions: the token before meets
+several words, or a word has no token. Then a row of ``exceptions.parquet`` has the number of skipped words. So bits and
+exceptions give the word number of every token.
 """
 
 from __future__ import annotations

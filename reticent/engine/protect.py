@@ -1,8 +1,8 @@
-"""Policy: which words must never be a prediction target.
+"""Policy: the words that must never be a prediction target.
 
-Direct identifiers are protected where a detector found them and, by their label's *scope*, wherever else that surface
-stands. Indirect ones are n-grams that fewer than k individuals use; the policy says which of their words are protected
-(definitions.md#identifiers; [@boutet2025] §4.1 and §6.5).
+Direct identifiers are protected where a detector found them. Depending on the *scope* of their label, the same surface
+is also protected elsewhere. Indirect identifiers are n-grams that fewer than k individuals use. The policy determines
+which of their words are protected (definitions.md#identifiers; [@boutet2025] §4.1 and §6.5).
 """
 
 from __future__ import annotations

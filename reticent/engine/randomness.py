@@ -1,4 +1,4 @@
-"""Seeded randomness: one counter-based generator, with a stream of its own for each use."""
+"""Seeded randomness: one counter-based generator, with a separate stream for each use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract between the floors: Arrow schemas, flag bits and the names of the splits.
+"""The interface between the layers: Arrow schemas, flag bits and the names of the splits.
 
 Column names are fixed. Offsets of spans count characters (Unicode code points), end exclusive.
 A stored table carries ``reticent.schema`` = ``<name>/<version>`` in its schema metadata.

@@ -1,8 +1,8 @@
-"""The stage scrub: documents and their spans in, the same documents without direct identifiers out.
+"""The stage scrub: it takes documents and their spans, and returns the documents without direct identifiers.
 
-Two passes over the text, batch by batch: one that collects real identifiers (so that no surrogate is a real individual
-by chance, and dates of documents that do not tell day from month are read as most others), one that replaces. Memory:
-a batch, and 8 bytes a distinct name or id of the corpus.
+There are two passes over the text, batch by batch. The first collects real identifiers, so no surrogate names a real
+individual by chance, and ambiguous dates are read in the order of day and month that most documents use. The second
+replaces. Memory: a batch, and 8 bytes for each distinct name or id of the corpus.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Split: every individual is a member, held out, or a reference, before anything else is done with the documents.
+"""Split: every individual becomes member, held-out or reference, before the documents are used in any other way.
 
-The side is a pure function of the seed and the unit's id (the household where there is one): a keyed hash against the
-shares. So an individual never changes side when others come or go, and no document decides anything. Which documents
-of an individual are held out for the user-inference attack alone is drawn on both sides by the same rule.
+The side is a pure function of the seed and the unit's id (the household, if there is one): a keyed hash is compared
+with the shares. So an individual never changes side when others come or go, and the content of documents has no
+influence. The same rule draws the user-inference holdout on both sides.
 """
 
 from __future__ import annotations

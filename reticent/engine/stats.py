@@ -1,8 +1,8 @@
 """Statistics of a corpus and its identifiers: counts and distributions, nothing that names a word or an individual.
 
-They are Figs. 5, 6 and 14 of [@boutet2025] (identifiers and words per individual, individuals per word, identifiers by
-n), the margin of support at k, retention by policy, and the unicity of shared words. They need documents, an index and,
-for direct identifiers, spans; no tokenizer and no model.
+They are the numbers of Figs. 5, 6 and 14 of [@boutet2025] (identifiers and words per individual, individuals per word,
+identifiers by n), the margin of support at k, retention by policy, and the unicity of shared words. They need
+documents, an index and, for direct identifiers, spans. They need no tokenizer and no model.
 """
 
 from __future__ import annotations

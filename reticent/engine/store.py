@@ -1,9 +1,9 @@
 """TokenStore: protected tokens of a set of documents, in memory or mapped from a folder.
 
-The trainer and the audit read corpora through this file alone. It needs pyarrow, NumPy and Numba, not the Rust core,
-polars or torch, so a GPU machine reads what a CPU machine prepared. Opening a folder reads its short tables; ids and
-bits are mapped (:mod:`reticent.engine.packed`). Windows are gathered from them as they are; a column is unpacked when
-it is asked for whole.
+The trainer and the audit read corpora only through this file. It needs pyarrow, NumPy and Numba, but not the Rust core,
+polars or torch, so a GPU machine can read tokens that a CPU machine prepared. Opening a folder reads its short tables;
+ids and bits are memory-mapped (:mod:`reticent.engine.packed`). Windows are gathered from the packed form. A column is
+unpacked only if it is read whole.
 """
 
 from __future__ import annotations

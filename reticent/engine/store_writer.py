@@ -1,7 +1,7 @@
 """Writers of ids and views of protected tokens, as :mod:`reticent.engine.packed` reads them.
 
-Ids and bits are written, and hashed, as they come: memory is bounded by one call of `write`. The bytes do not
-depend on how the documents were batched.
+Ids and bits are written and hashed as they arrive, so memory is bounded by one call of `write`. The bytes do not depend
+on the batches.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The records of a hospital that does not exist: documents with gold spans, record fields, and public text beside them.
+"""The records of an invented hospital: documents with gold spans, record fields, and public text.
 
-Everything about an individual is a function of the seed and the individual's number (``rust_ext/src/synth``), so a
-corpus can be generated in any chunks, and a larger one begins with the smaller one.
+Everything about an individual is a function of the seed and the individual's number (``rust_ext/src/synth``). So a
+corpus can be generated in chunks of any size, and a larger corpus begins with a smaller one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bytes of each text and of its zlib compression, which one attack of the audit sets likelihoods against."""
+"""Sizes in bytes of each text and of its zlib compression, by which one attack of the audit divides likelihoods."""
 
 from __future__ import annotations
 

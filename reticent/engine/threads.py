@@ -1,4 +1,5 @@
-"""Threads that share streams of batches, or read ahead; work must release the interpreter lock to gain from it."""
+"""Threads that share streams of batches, or read ahead. They are faster only if the work releases the interpreter
+lock."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The tokens of a view, copied with their ids: for a machine that must not see the documents of others.
+"""The tokens of a view, copied with their ids, for a machine that must not hold other documents.
 
-The copy is, byte for byte, what `reticent.engine.tokens.write_tokens` writes of the text of these documents.
+The copy equals, byte for byte, the tokens that `reticent.engine.tokens.write_tokens` writes for these documents.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Documents, spans and index -> protected tokens of one tokenizer: the stage where protection meets tokens.
 
-Two passes. The first collects the surfaces of direct identifiers whose scope goes beyond their span
-(:mod:`reticent.engine.flagged_words`); the second flags words, tokenises, aligns and writes. Strings are Rust's: this
-file moves batches.
+There are two passes. The first collects the surfaces of direct identifiers whose scope extends beyond their span
+(:mod:`reticent.engine.flagged_words`). The second flags words, tokenises, aligns and writes. Rust handles the strings;
+this file only moves batches.
 """
 
 from __future__ import annotations

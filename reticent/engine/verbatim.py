@@ -1,9 +1,9 @@
-"""Verbatim: which stretches of a text stand in the training documents, from an index that holds none of their text.
+"""Verbatim: finds the stretches of a text that occur in the training documents, with an index that holds no text.
 
-The index is a Bloom filter over keyed hashes (``rust_ext/src/verbatim.rs``): one byte a byte of training text. A
-stretch of ``length`` characters that a training document holds is always found, whatever its case, accents, white
-space, quotes and dashes; how often the filter errs is measured when it is built. It tells who asks whether a text was
-trained on, so it is as private as the documents.
+The index is a Bloom filter over keyed hashes (``rust_ext/src/verbatim.rs``), with one byte for each byte of training
+text. A stretch of ``length`` characters from a training document is always found, whatever its case, accents, white
+space, quotes and dashes. The rate of false positives is measured when the index is built. The index reveals whether a
+text was trained on, so it is as private as the documents.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``tokenizer.json`` from plain vocabulary files, dressed as BERT's or GPT-2's."""
+"""``tokenizer.json`` made from plain vocabulary files, in the form of BERT's or GPT-2's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numba kernels that cut documents into windows, gather their tokens and pack them into rows; as `kernels`."""
+"""Numba kernels that cut documents into windows, gather their tokens and pack them into rows; see also `kernels`."""
 
 from __future__ import annotations
 
