@@ -1,7 +1,8 @@
-//! Copies: what is kept of each document to find the ones that repeat another, and which texts are equal.
+//! Copies: the hashes of each document that find documents which repeat another, and the texts that are equal.
 //!
-//! Of a text its words stay, as 64-bit hashes in order (8 bytes a word: among a million distinct words the chance that any
-//! two meet is 3e-8), and a 128-bit hash of all of it. Hashes are seeded by constants: results never change.
+//! For each text two things are kept: its words as 64-bit hashes in order (8 bytes for each word; among a million distinct
+//! words the probability of any collision is 3e-8), and a 128-bit hash of the whole text. The seeds of the hashes are
+//! constants, so results never change.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -1,8 +1,8 @@
 //! Near duplicates: documents whose sets of word shingles have a Jaccard similarity of at least the threshold.
 //!
-//! MinHash finds candidates, which are then compared by their whole sets: what is reported is true, what is missed is
-//! missed by chance (a pair at the threshold with less than 1 - `RECALL`, a closer one with far less). A document that no
-//! other shares a band with is never looked at again.
+//! MinHash finds candidates, which are then compared by their whole sets. So every reported pair is true. A pair is missed by
+//! chance only: at the threshold with a probability of less than 1 - `RECALL`, above it with far less. A document that shares
+//! a band with no other document is never read again.
 
 use std::collections::HashMap;
 

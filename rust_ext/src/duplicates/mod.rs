@@ -1,4 +1,4 @@
-//! Duplicates: documents, and passages of documents, that a corpus holds more than once.
+//! Duplicates: documents and passages that a corpus contains more than once.
 
 pub mod copies;
 pub mod minhash;

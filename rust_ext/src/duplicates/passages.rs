@@ -1,7 +1,8 @@
-//! Passages: runs of at least so many words that stand in more than one document.
+//! Passages: sequences of at least a given number of words that occur in more than one document.
 //!
-//! All windows of that many words are hashed and sorted; equal hashes are then compared word for word, so what is counted is
-//! shared and nothing shared is missed. Memory: 16 bytes a window of one share of the hashes at a time.
+//! All windows of that many words are hashed and sorted. Windows with equal hashes are then compared word for word. So every
+//! counted passage is shared, and no shared passage is missed. Memory: 16 bytes for each window of one share of the hashes at a
+//! time.
 
 use rayon::prelude::*;
 

@@ -1,6 +1,6 @@
 //! Counts: how often words were seen and by how many units, by number of the word.
 //!
-//! Columns and not rows: an index keeps the two as columns of its table, and they go there without a copy.
+//! The counts are columns and not rows, because an index keeps both as columns of its table and takes them without a copy.
 
 use crate::storage::buffer::prefetch;
 use crate::storage::strings::Strings;

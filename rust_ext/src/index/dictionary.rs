@@ -1,22 +1,22 @@
-//! Dictionary: distinct words to dense ids, with how often each was seen. One a worker of the index builder.
+//! Dictionary: distinct words to consecutive ids, with their counts. Each worker of the index builder has one.
 //!
-//! Ids are given in the order in which words come, from 0. They depend on threads and batches, so they never leave the
+//! Ids are assigned in the order in which words appear, from 0. They depend on threads and batches, so they never leave the
 //! builder (`vocabulary` gives words their numbers).
 //!
-//! A *visit* is a stretch of neighbouring documents of one unit. Where a unit has no other documents, its visit raises the
-//! support of each of its words by one, here and now; each word remembers the last visit, so a repeat raises nothing.
+//! A *visit* is a stretch of neighbouring documents of one unit. If a unit has no other documents, its visit raises the
+//! support of each of its words by one at once. Each word stores its last visit, so a repetition raises nothing.
 //!
 //! **Why not a `HashMap<String, …>`.** This is the hottest loop of the index: one look-up for each word of the text. Its cost is
 //! not arithmetic but waiting for memory, as the words of the long tail are in no cache. So:
 //!
 //! - A word of up to 15 bytes *is* its key, an integer of 16 bytes (`key`). It is compared without a visit to the arena, and
 //!   identity never rests on a hash: a collision would merge two words and raise their support, which protects too little.
-//! - All that is known of a short word lies in one slot of 32 bytes: one line of the cache for each look-up.
+//! - All data of a short word is in one slot of 32 bytes: one cache line for each look-up.
 //! - Words are looked up one by one, while the slots of the next `AHEAD` are fetched into the cache.
 //!
 //! Longer words are rare. They are compared byte for byte in the arena.
 //!
-//! The table is filled to three quarters at most, with linear probing, and grows by half where it stands (`grow`).
+//! The table is filled to three quarters at most, with linear probing, and grows by half in place (`grow`).
 
 #[cfg(test)]
 mod tests;

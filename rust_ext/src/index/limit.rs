@@ -1,8 +1,8 @@
-//! Limit: what of counting is not written to disk, whether a limit of memory holds it, and the least limit that would.
+//! Limit: the memory of counting that cannot go to disk, whether it fits a limit, and the smallest limit that it fits.
 //!
-//! Pages go to disk; the vocabulary, where documents stand and the tables of the partitions at work stay in memory. What these
-//! take is reckoned from what was counted, before it is taken, so that a limit is held or refused, with the least that will do:
-//! an upper bound, and a run with it is not refused for the same documents.
+//! Pages go to disk. The vocabulary, the positions of documents and the tables of the partitions being counted stay in memory.
+//! Their size is computed from the counts before the memory is used. So a limit is kept, or it is refused with the smallest limit
+//! that is enough. That limit is an upper bound: a run with it is not refused for the same documents.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,8 +1,8 @@
-//! Lookup: from words as they are spelled to what an index says of them.
+//! Lookup: from spelled words to their rows in an index.
 //!
-//! All threads share one table of the index's words, by key (`key`); places are fetched into the cache many words ahead. A word
-//! that stands there as it is spelled is its own surface. Any other takes the way over its surface, and what that comes to is
-//! remembered; with the exact surface only what is not ASCII can have another.
+//! All threads share one table of the index's words, by key (`key`). Slots are fetched into the cache many words ahead. A word that
+//! is in the table as it is spelled is its own surface. Any other word is looked up by its surface, and the result is stored. With
+//! the exact surface only non-ASCII words can have a different surface.
 
 use std::hash::BuildHasher;
 use std::sync::{Mutex, PoisonError};

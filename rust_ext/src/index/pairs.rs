@@ -1,6 +1,6 @@
 //! Pairs: from two (n-1)-grams to the n-gram they make, with its rank and support.
 //!
-//! A table of open addresses, a line of the cache a look-up, so that many can be fetched ahead of their use ([`Pairs::fetch`]).
+//! A table with open addressing and one cache line for each look-up, so many lines can be fetched ahead ([`Pairs::fetch`]).
 
 use crate::storage::buffer::{Buffer, prefetch};
 

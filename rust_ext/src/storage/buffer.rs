@@ -1,6 +1,6 @@
-//! Buffer: zeroed memory, on huge pages where the system has them; tables of it can grow where they stand.
+//! Buffer: zeroed memory, on huge pages if the system has them; its tables can grow in place.
 //!
-//! Tables and pages are reached at random; with small pages each access also looks for its page.
+//! Tables are accessed at random. With small pages, each access would also have to look up its page.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};

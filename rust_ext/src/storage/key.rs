@@ -1,7 +1,7 @@
 //! Key: a short string as one integer.
 //!
-//! A string of 1 to 15 bytes *is* its key (its bytes, and its length in the last byte), so that identity never rests on a
-//! hash. Whoever keeps strings by key keeps longer ones in another way.
+//! A string of 1 to 15 bytes *is* its key (its bytes, and its length in the last byte), so identity never rests on a
+//! hash. A table of keys must store longer strings in another way.
 
 /// A string of 1 to 15 bytes; the default is the key of none.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]

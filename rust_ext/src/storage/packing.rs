@@ -1,8 +1,8 @@
-//! Packing: the numbers of a page in as few bits each as the greatest of them needs.
+//! Packing: the numbers of a page with as few bits each as the largest of them needs.
 //!
-//! Each stands as its distance from the least of the page, all of one width, lowest bits first. So the place of a number gives the
-//! bit where it begins, and a range is read without the numbers before it. A code of variable length might take fewer
-//! bits, but documents are read at random, and a page would have to be decoded from its beginning for each.
+//! Each number is stored as its difference from the smallest of the page. All have the same width, lowest bits first. So the
+//! position of a number gives the bit where it begins, and a range is read without the numbers before it. A code of variable length
+//! might take fewer bits, but documents are read at random, and each read would have to decode its page from the beginning.
 
 /// Numbers a page can hold.
 ///

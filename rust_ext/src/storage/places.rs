@@ -1,6 +1,6 @@
 //! Places: free stretches of files, to be used again.
 //!
-//! Best fit: the shortest place that is long enough. Of a longer place the rest stays free, and free neighbours become one place.
+//! Best fit: the shortest place that is long enough. The rest of a longer place stays free, and free neighbours become one place.
 //! Lengths are those of packed pages in blocks, a few dozen different ones at most, so exact fits are common.
 
 use std::collections::{BTreeMap, BTreeSet};

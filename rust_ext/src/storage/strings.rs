@@ -1,7 +1,7 @@
 //! Strings: many strings in one allocation.
 //!
-//! A `Vec<String>` costs 24 bytes a string and an allocation each. Here a string costs its bytes and 4 more: the low 32 bits of
-//! its end. The high bits change once in 4 GiB of strings, and are found by the few places where they do (`wraps`).
+//! A `Vec<String>` costs 24 bytes and an allocation for each string. Here a string costs its bytes and 4 more: the low 32 bits of
+//! its end. The high bits change once in 4 GiB of strings; `wraps` stores the few positions where they do.
 
 /// Bits of an end that are kept for every string; few in tests, so that these come past them.
 const LOW_BITS: u32 = if cfg!(test) { 6 } else { 32 };

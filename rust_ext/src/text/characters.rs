@@ -1,4 +1,4 @@
-//! Classes of characters that words rest on beside those of UAX #29, by the tables of `unicode-properties`.
+//! Classes of characters that the word rules use besides those of UAX #29, from the tables of `unicode-properties`.
 //!
 //! The crates and the standard library follow Unicode at their own pace: a letter that only the newest table knows is counted
 //! like an unassigned character until the others know it too.

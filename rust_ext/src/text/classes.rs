@@ -1,7 +1,7 @@
-//! Classes of bytes as bit masks, 64 bytes at a time: what the word scanner looks at instead of characters.
+//! Classes of bytes as bit masks, 64 bytes at a time. The word scanner reads these masks instead of characters.
 //!
-//! The instruction set is chosen when the program runs: AVX2 where the processor has it, else a table, which is what
-//! every other processor takes. Both give the same masks (tests compare them).
+//! The instruction set is chosen when the program runs: AVX2 if the processor has it, otherwise a table. Both give the same
+//! masks (tests compare them).
 
 use crate::error::{Error, Result};
 

@@ -1,10 +1,10 @@
-//! What an export has done to a text, undone: HTML entities, quoted-printable, URL, RTF and JSON escapes, letters set apart.
+//! Decoding of the escapes of exported texts: HTML entities, quoted-printable, URL, RTF and JSON escapes, and spaced letters.
 //!
 //! `M&uuml;ller`, `M=FCller`, `M%C3%BCller`, `M\'fcller`, `M\u00fcller` and `M Ü L L E R` are read as the name that they are. The
 //! result is a text with a map back (`Folded`), on which rules, records and gazetteers work as on any other; spans lie on the text as
-//! it is. Escapes are read where nothing else is meant: `K=40` and `50%20` are values, `C:\users` is a path.
+//! it is. A sequence is decoded only if it has no other meaning: `K=40` and `50%20` are values, `C:\users` is a path.
 //!
-//! Text without any of this pays two searches for bytes and one for spaces; nothing is copied.
+//! A text without escapes costs two searches for bytes and one for spaces; nothing is copied.
 
 use std::iter::once;
 

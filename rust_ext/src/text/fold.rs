@@ -1,11 +1,11 @@
-//! A text as detectors compare it, with a map back: offsets always mean the original text.
+//! The folded text that detectors compare, with a map to the original text: offsets always refer to the original.
 //!
-//! Two foldings. `fold` is for names: case and accents as the surface says, white space of any kind and length one space, so a
-//! name broken over two lines is found. `fold_plain` is for forms: letters and digits of any script that print like an ASCII
-//! one become it, case and lines stay, and what is neither letter nor digit becomes one control character, so that every
-//! byte beyond ASCII that is left belongs to a letter.
+//! There are two foldings. `fold` is for names: it folds case and accents by the surface, and turns white space of any kind and
+//! length into one space, so a name that is broken over two lines is found. `fold_plain` is for patterns: a letter or digit of any
+//! script that looks like an ASCII one becomes that one, case and lines stay, and every other non-ASCII character becomes one
+//! control character, so every remaining byte beyond ASCII belongs to a letter.
 //!
-//! The map holds only the places where lengths differ, so a text of few accents costs little more than its copy.
+//! The map stores only the places where lengths differ, so a text with few accents costs little more than its copy.
 
 use std::sync::LazyLock;
 

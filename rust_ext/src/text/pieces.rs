@@ -1,8 +1,8 @@
-//! Pieces: what names, numbers and list entries are compared by.
+//! Pieces: the parts of a text by which names, numbers and list entries are compared.
 //!
 //! A piece is a longest run of letters, digits and combining marks of the folded text (`fold`), so `O'Brien` and `García-Márquez`
-//! are two pieces each and `A12` is one. Words (`words`) keep dates and numbers whole, which suits supports; here the same
-//! number is to be found however its groups are joined. A text is folded and cut once, whoever looks at it.
+//! are two pieces each and `A12` is one. Words (`words`) keep dates and numbers whole, which suits supports. Here, in contrast,
+//! a number must be found whatever joins its groups. A text is folded and cut once for all detectors.
 //! Scripts without spaces between words (Chinese, Thai) give long runs, inside which nothing is found.
 
 use std::cell::RefCell;

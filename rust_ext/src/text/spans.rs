@@ -1,8 +1,8 @@
 //! Spans: from characters to words.
 //!
-//! Outside, spans count characters (Unicode code points, end exclusive); inside, bytes. This file holds both conversions
-//! and the rule that a word is direct when it meets a span in at least one character. What a span holds outside words
-//! (punctuation, symbols) is as direct as its words: [`gaps_in_spans`] says where it stands.
+//! In the interface, spans count characters (Unicode code points, end exclusive); in the core, they count bytes. This file holds
+//! both conversions and the rule that a word is direct if it meets a span in at least one character. The characters of a span
+//! outside words (punctuation, symbols) are as direct as its words: [`gaps_in_spans`] returns their positions.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Surface normalisers: which spellings count as one word.
+//! Surface normalisers: they define the spellings that count as one word.
 //!
 //! A coarser surface can only raise support, so it can only shrink protection: support is counted on the fine surface, leaks
 //! are matched on the coarse one (definitions.md#documents-and-words).

@@ -1,7 +1,7 @@
-//! Words: what support is counted on.
+//! Words: the units of text whose support is counted.
 //!
-//! A word is a segment of Unicode word segmentation (UAX #29) that holds a letter or a digit (Unicode's `Alphabetic` or a
-//! number), less white space at its front. On top of it stand four rules of our own:
+//! A word is a segment of Unicode word segmentation (UAX #29) that contains a letter or a digit (Unicode's `Alphabetic` or a
+//! number), without leading white space. Four additional rules apply:
 //!
 //! - **A single `-`, `/`, `.` or `:` between two words that both hold a digit joins them**, so that a date, a time, a phone
 //!   number or a record number (`2021-03-04`, `12/05`, `555-123-4567`, `10:45`) is one word and not its pieces.
@@ -9,10 +9,10 @@
 //!   characters, or an emoji sequence, is as much one person's own as a rare word.
 //! - **No white space is in a word**: the narrow no-break space of French typography (U+202F) joins letters by UAX #29.
 //! - **No default-ignorable character ends a word** (UAX #29 ends words at the zero-width space), except beside a letter of a
-//!   script without spaces, where it is what parts words.
+//!   script without spaces, where it separates words.
 //!
-//! Stretches of ASCII and Latin letters are cut by bit masks of 64 bytes (`classes`), many times as fast; what lies between
-//! two white spaces and holds any other character takes the full rule. Tests hold both to the full rule's answer.
+//! Stretches of ASCII and Latin letters are cut with bit masks of 64 bytes (`classes`), which is many times as fast. A stretch
+//! between two white spaces with any other character takes the full rule. Tests compare both with the full rule.
 
 mod full;
 mod masks;

@@ -1,9 +1,9 @@
 //! Packed tokens: ids of two or three bytes, and the words they meet as bits.
 //!
-//! A token is *outside* where it meets no word, and *begins a word* where the first word it meets is another than that of
-//! the token before it (tokens outside aside). A word that begins is, nearly always, the next one; where it is not (the
-//! token before met several words, or words have no token) an [`Exception`] says how many are passed over. Another says of
-//! a token that meets several words how many more there are. So the words of every token come back from two bits each.
+//! A token is *outside* if it meets no word. It *begins a word* if the first word that it meets differs from that of the token
+//! before it (tokens outside are ignored). The word that begins is nearly always the next one. If it is not (the token before
+//! meets several words, or a word has no token), an [`Exception`] has the number of skipped words. Another exception has the
+//! number of further words of a token that meets several. So two bits for each token are enough to recover its words.
 
 use crate::index::protect::{DIRECT, INDIRECT};
 use crate::storage::bits::Bits;

@@ -1,7 +1,7 @@
-//! Pretokens: pieces of a text that a tokenizer treats apart, found without the tokenizer.
+//! Pretokens: parts of a text that a tokenizer treats separately, found without the tokenizer.
 //!
-//! Where a tokenizer's own configuration says that nothing it does reaches across a boundary, each distinct pretoken has to be
-//! tokenised once only. Two families are cut here, BERT's and GPT-2's; every other tokenizer gets the whole document.
+//! If a tokenizer's own configuration guarantees that none of its steps crosses a boundary, each distinct pretoken must be
+//! tokenised only once. Two families are cut here, BERT's and GPT-2's. Every other tokenizer gets the whole document.
 //!
 //! A *chunk* is a run of pretokens between white space: a word and the marks around it. Chunks are found 16 bytes at a time.
 

@@ -1,9 +1,8 @@
-//! Read words: the words that a model reads, by the characters of its inputs, held to those that identify.
+//! Read words: a check of the words in a model's inputs, by their characters, against the identifying words.
 //!
-//! Flags say where an identifying word stands; this does not look at them. A word of a batch is spelt from the pieces of its
-//! tokens, put into the surface that supports are counted by, and looked for among the words that fewer than k individuals
-//! use. Where the tokenizer itself makes one spelling of several (lower case, accents), a spelling that a shared word has too
-//! identifies nobody and is left out.
+//! The check does not use the flags. It spells each word of a batch from the pieces of its tokens, normalises it to the surface on
+//! which supports are counted, and searches it among the words that fewer than k individuals use. If the tokenizer itself maps
+//! several spellings to one (lower case, accents), a spelling that a shared word has too identifies no individual and is left out.
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher, Hasher};

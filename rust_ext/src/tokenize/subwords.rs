@@ -1,7 +1,7 @@
-//! Subwords: the pieces of a word of visible ASCII, as the models WordPiece and BPE of the tokenizers library cut it.
+//! Subwords: the pieces of a word of visible ASCII, as cut by the models WordPiece and BPE of the tokenizers library.
 //!
-//! The library answers for any tokenizer and pays for it with strings; these two answer from tables of integers, some ten times
-//! as fast, and only what their configuration leaves no doubt about. Everything else is the library's.
+//! The library supports any tokenizer, at the cost of working with strings. These two use tables of integers, some ten times as
+//! fast, and only for words on which their configuration is unambiguous. The library cuts all other words.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;

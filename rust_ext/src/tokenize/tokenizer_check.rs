@@ -1,8 +1,8 @@
-//! Tokenizer check: what a `tokenizer.json` may do to the length of a text, so that no document becomes gigabytes.
+//! Tokenizer check: a bound on how much a `tokenizer.json` can lengthen a text, so that no document becomes gigabytes.
 //!
-//! A normaliser that replaces `e` by a thousand of them, three times, makes a thousand million of one. What each step can make
-//! of a character is read from the file, since to try it would be to do it; steps that Unicode fixes (NFKC, lower case) are
-//! bounded by themselves.
+//! A normaliser that replaces `e` by a thousand of them, three times, turns one character into a thousand million. The growth of
+//! each step is computed from the file, because a trial run would already do the damage. Steps that Unicode defines (NFKC, lower
+//! case) have a known bound.
 
 use serde_json::Value;
 

@@ -1,12 +1,12 @@
 //! Tokens: texts to ids of any `tokenizer.json`, aligned with words by offsets, never by splitting strings again.
 //!
-//! A token is protected when its bytes meet a protected word, or what a protected span holds between words. Neither holds
-//! white space, so a token that only shares the space before a word (byte-level BPE glues it on) does not meet it by accident.
+//! A token is protected if its bytes meet a protected word, or the characters of a protected span between words. Neither contains
+//! white space, so a token that only includes the space before a word (as in byte-level BPE) does not meet it by accident.
 //!
-//! Where the tokenizer lets its texts be cut ([`Cut`]), each distinct pretoken goes through the library once and its pieces are
-//! remembered; the answer is the library's, token for token. Most text does not even come to that: a chunk of up to 15 bytes
-//! (a word, the marks around it) is remembered with its tokens *and* the words they meet, and whether the document's words lie
-//! where they lay before is checked each time. Cost: about 5 ns a token then, else the library's.
+//! If the tokenizer allows its texts to be cut ([`Cut`]), the library tokenises each distinct pretoken once, and its pieces are
+//! stored; the result is the library's, token for token. Most text is even faster: a chunk of up to 15 bytes (a word and the marks
+//! around it) is stored with its tokens *and* the words that they meet, and each time a check confirms that the document's words
+//! lie at the same places. Cost: about 5 ns for each token of such a chunk, otherwise that of the library.
 
 mod align;
 mod chunks;

@@ -1,4 +1,4 @@
-//! Chunks: a text by what is remembered of its words and the marks around them.
+//! Chunks: tokenisation of a text from stored results for its words and the marks around them.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Library: pieces of a text as the tokenizers library has them, asked once for each distinct pretoken.
+//! Library: pieces of a text from the tokenizers library, which is called once for each distinct pretoken.
 
 use super::TokenEncoder;
 use super::memory::{MAX_PIECES, MAX_REMEMBERED, Memory, Piece};

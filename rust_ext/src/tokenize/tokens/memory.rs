@@ -1,4 +1,4 @@
-//! Memory: chunks and pretokens that a thread has met, with their tokens.
+//! Memory: the chunks and pretokens that a thread has already tokenised, with their tokens.
 
 use crate::storage::buffer::Zero;
 use crate::storage::intern::Interner;
