@@ -262,7 +262,7 @@ def regions_of(documents: Flagged, spans: SpanArrays, ids: StoredIds, *, num_thr
 
 
 def _within(lengths: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """What stands before each, of the same document."""
+    """Sum of the lengths before each one, within its document."""
     before = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     return before[:-1] - np.repeat(before[offsets[:-1]], np.diff(offsets))
 
