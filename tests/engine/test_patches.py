@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from dataclasses import dataclass
@@ -19,9 +20,11 @@ from hypothesis import strategies as st
 from benchmarks.escape_tokenizers import KINDS, published_tokenizers, tokenizer_json
 from reticent.core.artifact import fingerprint, write_artifact
 from reticent.core.errors import ArtifactError
+from reticent.core.written import HashedFile
 from reticent.engine import packed as packed_module
 from reticent.engine.flagged_words import FlaggedWords
 from reticent.engine.index import IndexConfig, build_index
+from reticent.engine.patched import open_view
 from reticent.engine.protect import Policy
 from reticent.engine.schema import MEMBERS
 from reticent.engine.store import TokenStore, open_tokens
@@ -270,3 +273,32 @@ def test_patches_of_a_real_corpus_are_what_its_rewritten_text_gives(corpus: str,
         rewritings = Rewritings(case, tokenizer, Policy(n=2))
         for style in STYLES:
             assert_same(*rewritings.both(style))
+
+
+def test_a_disk_that_is_full_at_any_write_leaves_nothing_that_is_taken_for_a_patch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rewritings = Rewritings(case_of(tmp_path, HAND_MADE), TOKENIZERS["WordPiece, uncased"], Policy(n=2))
+    kept, patch, whole, failures = tmp_path / "regions", tmp_path / "patch", HashedFile.write, 0
+    expected = rewritings.both("rotate")[0][0].flags_fingerprint()
+    maker = rewritings.maker(True, patch=True, kept=kept)
+    while not patch.exists():
+        left = failures
+
+        def write(self: HashedFile, data: Any) -> None:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise OSError(errno.ENOSPC, "full")
+            whole(self, data)
+
+        monkeypatch.setattr(HashedFile, "write", write if failures < 8 else whole)
+        try:
+            with write_artifact(patch, kind="tokens", config={}, inputs={}) as writer:
+                maker.write(writer.path, style="rotate", key=KEY, draw=1)
+        except OSError:
+            failures += 1
+            assert not patch.exists()
+    assert failures == 8
+    assert kept.exists()
+    assert TokenStore.of_packed(open_view(patch, rewritings.ids), patch).flags_fingerprint() == expected
