@@ -48,7 +48,7 @@ PANELS = {
         "audit": "runs",
         "report": "runs",
         "dossier": "dossier",
-        "budget": "runs",
+        "budget": "budget",
     },
     "A cluster": {"spark_app": "spark"},
     "A finished model": {"probe": "probe", "guard_app": "guard", "tagger_app": "tagger"},

@@ -346,20 +346,6 @@ def report(run_folder: RunFolder, settings: Set = None, quiet: Quiet = False, as
     _end(job_run, as_json)
 
 
-def budget(
-    place: Annotated[
-        Path, typer.Argument(metavar="RUN", help="A run folder, or the budget file of its job (train.dp.budget_file).")
-    ],
-    as_json: AsJson = False,
-) -> None:
-    """Show what private trainings have spent together: each run, and their total for each unit of privacy."""
-    from reticent.cli.show import print_budget
-    from reticent.trainer.budget import BUDGET_FILE, read_budget
-
-    file = place / BUDGET_FILE if place.is_dir() else place
-    print_budget(read_budget(file), file, as_json)
-
-
 def _execute(job: Job, until: str, quiet: bool, as_json: bool, *, restart: bool = False) -> None:
     from reticent.job.run import Run
     from reticent.trainer.distributed import launched

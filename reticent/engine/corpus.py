@@ -261,8 +261,9 @@ class Corpus:
     def documents_of_fragments(self) -> list[int]:
         """Return how many documents each fragment of the source (a file) holds, in order; none that is left out."""
         self.scan()
-        kept = np.ones(sum(self._num_rows), dtype=bool) if self._kept is None else self._kept
-        return [int(part.sum()) for part in np.split(kept, np.cumsum(self._num_rows)[:-1])]
+        if self._kept is None:
+            return list(self._num_rows)
+        return [int(part.sum()) for part in np.split(self._kept, np.cumsum(self._num_rows)[:-1])]
 
     def fingerprint(self) -> str:
         """SHA-256 over the content of the source, how it is read and which documents are left out (kept).
@@ -291,9 +292,8 @@ class Corpus:
     def place(self, document: int) -> str:
         """Return file and row of the document of this number, from 0."""
         self.scan()
-        return self._place(
-            document if self._kept is None else int(np.flatnonzero(self._kept)[document]), self._num_rows
-        )
+        row = document if self._kept is None else int(np.flatnonzero(self._kept)[document])
+        return self._place(row, self._num_rows)
 
     def _place(self, row: int, num_rows: Sequence[int]) -> str:
         """File and row of a document number, of files of so many rows."""

@@ -109,20 +109,7 @@ class Job(Section):
                 raise ValueError(f"threshold.epsilon protects single words: it needs recipes.{name}.n = 1")
             if own.n > self.index.max_n:
                 raise ValueError(f"recipes.{name}.n = {own.n} needs index.max_n >= {own.n}, got {self.index.max_n}")
-        for model in self.model:
-            for name in model.recipes:
-                try:
-                    found = self.recipe(name)
-                except ValueError as error:
-                    raise ValueError(f"model {model.name}: {error}") from None
-                if found.objective != model.objective:
-                    raise ValueError(
-                        f"model {model.name}: recipe {name} is {found.objective}, the objective is {model.objective}"
-                    )
-                if found.private and self.training(model).dp is None:
-                    raise ValueError(
-                        f"model {model.name}: recipe {name} is DP-SGD and needs [train.dp], with target_epsilon say"
-                    )
+        self._check_recipes_of_models()
         if "user_inference" in self.audit.attacks and not self.split.user_inference_holdout:
             raise ValueError(
                 "audit.attacks: user_inference asks of documents that are held back from training; "
@@ -141,6 +128,22 @@ class Job(Section):
             if needs_marks and self.corpus.spans is None and not self.corpus.marked:
                 raise ValueError(f'detector {name} needs corpus.spans = "the column of spans"')
         return self
+
+    def _check_recipes_of_models(self) -> None:
+        for model in self.model:
+            for name in model.recipes:
+                try:
+                    found = self.recipe(name)
+                except ValueError as error:
+                    raise ValueError(f"model {model.name}: {error}") from None
+                if found.objective != model.objective:
+                    raise ValueError(
+                        f"model {model.name}: recipe {name} is {found.objective}, the objective is {model.objective}"
+                    )
+                if found.private and self.training(model).dp is None:
+                    raise ValueError(
+                        f"model {model.name}: recipe {name} is DP-SGD and needs [train.dp], with target_epsilon say"
+                    )
 
     def recipe(self, name: str) -> Recipe:
         """Return a recipe by name: one of the job's own, or a built-in one; `PolicyError` lists the known ones."""

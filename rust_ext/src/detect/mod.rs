@@ -9,6 +9,7 @@ pub mod common;
 pub mod context;
 pub mod dates;
 pub mod gazetteer;
+pub mod lines;
 pub mod names;
 pub mod records;
 pub mod running;
