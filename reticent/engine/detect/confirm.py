@@ -2,7 +2,7 @@
 
 A small NER takes drugs, headings and towns for names, a list takes words. What no other evidence supports is judged by
 a model that learns from the corpus itself: its examples of names are the words that a title, a record, the words around
-them or two detectors named; its examples of other words are those with a capital that nobody named. It sees the two
+them or two detectors named; its examples of other words are those with a capital that no detector named. It sees two
 words to each side, the form and the ending of a word, how often the corpus writes it small and in how many documents;
 not the word, so that a name is no name for having been one before.
 
@@ -115,7 +115,7 @@ class _Document:
         return self.surfaces[word][0].isalpha() and len(self.surfaces[word]) > 1 and self.lowered[word] not in _TITLES
 
     def evidence(self, word: int) -> bool | None:
-        """Whether a word is a name: True where that is said well enough, False where nobody says so."""
+        """Whether a word is a name: True where that is said well enough, False where no detector says so."""
         detectors = self.named.get(word)
         if detectors is None:
             return False

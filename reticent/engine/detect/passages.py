@@ -64,17 +64,17 @@ def find_in_pieces(
     >>> find_in_pieces(["b", "aa", "b", "--"], lambda asked: [[(0, len(a), "X", 1.0)] for a in asked])
     [[(0, 1, 'X', 1.0)], [(0, 2, 'X', 1.0)], [(0, 1, 'X', 1.0)], []]
     """
-    distinct = dict.fromkeys(piece for piece in pieces if any(map(str.isalnum, piece)))
+    distinct = dict.fromkeys(text for text in pieces if any(map(str.isalnum, text)))
     known: dict[str, list[Found]] = cache.look_up(list(distinct)) if cache is not None else {}
-    wanted = sorted((piece for piece in distinct if piece not in known), key=len, reverse=True)
+    wanted = sorted((text for text in distinct if text not in known), key=len, reverse=True)
     found = find(wanted) if wanted else ()
     if len(found) != len(wanted):
         raise ValueError(f"{len(wanted)} pieces have {len(found)} lists of spans")
-    fresh = dict(zip(wanted, map(list, found), strict=True))
-    for piece, spans in fresh.items():
-        if not all(0 <= start < end <= len(piece) for start, end, *_ in spans):
-            raise ValueError(f"a span does not fit its piece of {len(piece)} characters")
+    new = dict(zip(wanted, map(list, found), strict=True))
+    for text, spans in new.items():
+        if not all(0 <= start < end <= len(text) for start, end, *_ in spans):
+            raise ValueError(f"a span does not fit its piece of {len(text)} characters")
     if cache is not None:
-        cache.add(fresh)
-    known |= fresh
-    return [known.get(piece, []) for piece in pieces]
+        cache.add(new)
+    known |= new
+    return [known.get(text, []) for text in pieces]

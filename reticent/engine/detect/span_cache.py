@@ -61,7 +61,7 @@ class SpanCache:
         make_private_folder(folder)
         self._key = _read_key(folder / KEY)
         self._about = hashlib.sha256(cache_key.encode()).digest()
-        self._fresh: dict[bytes, list[Found]] = {}
+        self._new: dict[bytes, list[Found]] = {}
         self._read()
         #: Passages that were asked for, and those of them that were known.
         self.num_asked = 0
@@ -75,8 +75,8 @@ class SpanCache:
             if row >= 0:
                 spans = self._spans[row].as_py()
                 known[passage] = [(s["start"], s["end"], s["label"], s["score"]) for s in spans]
-            elif digest in self._fresh:
-                known[passage] = list(self._fresh[digest])
+            elif digest in self._new:
+                known[passage] = list(self._new[digest])
         self.num_asked += len(passages)
         self.num_known += len(known)
         return known
@@ -85,24 +85,24 @@ class SpanCache:
         """Add the spans of passages; they are written once many are there, and by `write`."""
         for passage, of in found.items():
             spans = [(start, end, label, float(np.float32(score))) for start, end, label, score in of]
-            self._fresh[self._hash(passage)] = spans
-        if len(self._fresh) >= PART:
+            self._new[self._hash(passage)] = spans
+        if len(self._new) >= PART:
             self.write()
 
     def write(self) -> None:
         """Write the new passages as a part of its own."""
-        if self._fresh:
+        if self._new:
             used = self._used
-            rows = [[dict(zip(FIELDS, span, strict=True)) for span in of] for of in self._fresh.values()]
-            columns = [pa.array(self._fresh, pa.binary(16)), pa.array(rows, SCHEMA.field("spans").type)]
+            rows = [[dict(zip(FIELDS, span, strict=True)) for span in of] for of in self._new.values()]
+            columns = [pa.array(self._new, pa.binary(16)), pa.array(rows, SCHEMA.field("spans").type)]
             self._write(pa.table(columns, schema=SCHEMA))
-            self._fresh = {}
+            self._new = {}
             self._read()
             self._used[: len(used)] = used
             self._used[len(used) :] = True
 
     def close(self) -> None:
-        """Write the new passages, and delete those that nobody asked for: they are no longer in the corpus."""
+        """Write the new passages, and delete those that were not asked for: they are no longer in the corpus."""
         self.write()
         if not self._used.all():
             parts = self._parts()

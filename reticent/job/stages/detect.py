@@ -93,13 +93,7 @@ def _find_identifiers(
     corpus = run.documents.without(rows) if len(rows) else run.documents
     spans, united = folder / "spans.parquet", folder / "united.parquet"
     if settings.confirm:
-        from reticent.engine.detect.confirm import confirm_names
-
-        spans.rename(united)
-        with run.progress.task("confirm", corpus.num_documents, "documents") as advance:
-            counts.update(confirm_names(corpus, united, spans, progress=advance))
-        counts["spans"] -= counts["unconfirmed"]
-        united.unlink()
+        _confirm(run, corpus, folder, counts)
     if settings.propagate:
         from reticent.engine.detect.propagate import propagate
 
@@ -120,6 +114,18 @@ def _find_identifiers(
 
         ids = run.documents.scan().column("doc_id").combine_chunks()
         counts["canaries"] = mark_spans(folder / "spans.parquet", open_canaries(run.folder / "canaries"), ids, rows)
+
+
+def _confirm(run: Run, corpus: Any, folder: Path, counts: dict[str, Any]) -> None:
+    """Leave out the names that the corpus does not confirm."""
+    from reticent.engine.detect.confirm import confirm_names
+
+    spans, united = folder / "spans.parquet", folder / "united.parquet"
+    spans.rename(united)
+    with run.progress.task("confirm", corpus.num_documents, "documents") as advance:
+        counts.update(confirm_names(corpus, united, spans, progress=advance))
+    counts["spans"] -= counts["unconfirmed"]
+    united.unlink()
 
 
 def _check_records(run: Run, detector: Any, counts: dict[str, Any]) -> None:
