@@ -37,8 +37,8 @@ from reticent.job.pipeline import STAGES
 from reticent.job.run import Run
 
 COMMANDS = ("demo", "synth", "run", "detect", "dedup", "guard", "scrub")
-COMMANDS += ("index", "update", "protect", "train", "classify", "audit", "report", "dossier", "export", "stats")
-COMMANDS += ("new-job", "status", "budget", "probe", "tagger")
+COMMANDS += ("index", "update", "protect", "train", "classify", "audit", "report", "dossier", "stats")
+COMMANDS += ("new-job", "status", "budget", "probe", "tagger", "export", "spark")
 SECRET = "Zyxwvut"
 
 
