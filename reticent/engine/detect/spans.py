@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +33,7 @@ class SpanReader:
         groups = [self._file.metadata.row_group(number) for number in range(self._file.num_row_groups)]
         kept = [(number, group) for number, group in enumerate(groups) if group.num_rows]
         self._groups = [number for number, _ in kept]
+        self._lock = Lock()  # pyarrow forgets what it has read ahead for one thread when another asks
         statistics = [group.column(0).statistics for _, group in kept]
         self._first = np.array([s.min for s in statistics], dtype=np.int64)
         self._last = np.array([s.max for s in statistics], dtype=np.int64)
@@ -70,4 +72,5 @@ class SpanReader:
         columns = list(columns or SPANS.names)
         if not len(groups):
             return self._file.schema_arrow.empty_table().select(columns)
-        return self._file.read_row_groups([self._groups[i] for i in groups], columns=columns).combine_chunks()
+        with self._lock:
+            return self._file.read_row_groups([self._groups[i] for i in groups], columns=columns).combine_chunks()
