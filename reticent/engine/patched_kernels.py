@@ -93,17 +93,17 @@ def patched_ids(
 
     ``tokens`` (int64, (P + 1,)) are the first tokens of the pieces, ascending, and ``sources`` where each begins.
     """
-    end, piece = start + num, np.searchsorted(tokens, start, side="right") - 1
+    end, run = start + num, np.searchsorted(tokens, start, side="right") - 1
     while start < end:
-        length = min(tokens[piece + 1], end) - start
-        source = sources[piece] + start - tokens[piece]
-        if sources[piece] < num_stored:
+        length = min(tokens[run + 1], end) - start
+        source = sources[run] + start - tokens[run]
+        if sources[run] < num_stored:
             _ids_run(stored, source, length, out, at)
         else:
             _ids_run(own, source - num_stored, length, out, at)
         start += length
         at += length
-        piece += 1
+        run += 1
 
 
 @_jit
@@ -112,10 +112,10 @@ def patched_words(
     start: int, num: int, out: np.ndarray, at: int,
 ) -> None:  # fmt: skip
     """Write the words of tokens, as `patched_ids` their ids; ``words`` are the last that began before each piece."""
-    end, piece = start + num, np.searchsorted(tokens, start, side="right") - 1
+    end, run = start + num, np.searchsorted(tokens, start, side="right") - 1
     while start < end:
-        length = min(tokens[piece + 1], end) - start
-        first, word, inside = sources[piece], words[piece], start - tokens[piece]
+        length = min(tokens[run + 1], end) - start
+        first, word, inside = sources[run], words[run], start - tokens[run]
         if first < num_stored:
             if inside:
                 word += _words_between(stored, first, first + inside)
@@ -127,7 +127,7 @@ def patched_words(
             _words_run(own, first + inside, length, word, out, at)
         start += length
         at += length
-        piece += 1
+        run += 1
 
 
 @_jit

@@ -223,13 +223,9 @@ def regions_of(documents: Flagged, spans: SpanArrays, ids: StoredIds, *, num_thr
     text_bytes = bounds.bytes[high] - bounds.bytes[low]
     text = np.empty(int(text_bytes.sum()), dtype=np.uint8)
     copy_stretches(data, doc_offsets[rows] + bounds.bytes[low], doc_offsets[rows] + bounds.bytes[high], text)
-    own_words = np.zeros(words.num_words + 1, dtype=np.int64)
-    np.add.at(own_words, bounds.words[low], 1)
-    np.add.at(own_words, bounds.words[high], -1)
-    in_region = np.cumsum(own_words)[:-1] > 0
+    in_region = _is_within(bounds.words[low], bounds.words[high], words.num_words)
     before = np.cumsum(bounds.words[high] - bounds.words[low]) - (bounds.words[high] - bounds.words[low])
-    encoded = labels.take(pa.array(filled)).dictionary_encode()
-    names = json.dumps(encoded.dictionary.to_pylist()).encode()
+    label_codes, names = _coded(labels.take(pa.array(filled)))
     id_offsets, id_bytes = _bytes_of(part.doc_ids)
     made: dict[str, Any] = {
         "documents": stored,
@@ -245,8 +241,8 @@ def regions_of(documents: Flagged, spans: SpanArrays, ids: StoredIds, *, num_thr
         "span_starts": (first - left_out).astype(np.int32),
         "span_ends": (last - left_out).astype(np.int32),
         "left_out": left_out,
-        "labels": encoded.indices.to_numpy(zero_copy_only=False).astype(np.int32),
-        "names": np.frombuffer(names, dtype=np.uint8),
+        "labels": label_codes,
+        "names": names,
         "offsets": offsets,
         "joints": joints,
         "words": before,
@@ -261,10 +257,25 @@ def regions_of(documents: Flagged, spans: SpanArrays, ids: StoredIds, *, num_thr
     return regions
 
 
+def _coded(labels: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Labels as places in a list, and the list as JSON."""
+    encoded = labels.dictionary_encode()
+    names = json.dumps(encoded.dictionary.to_pylist()).encode()
+    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int32), np.frombuffer(names, dtype=np.uint8)
+
+
 def _within(lengths: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """Sum of the lengths before each one, within its document."""
     before = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     return before[:-1] - np.repeat(before[offsets[:-1]], np.diff(offsets))
+
+
+def _is_within(firsts: np.ndarray, ends: np.ndarray, num: int) -> np.ndarray:
+    """Whether each number from 0 to ``num`` is in one of these intervals, bool (num,)."""
+    marks = np.zeros(num + 1, dtype=np.int64)
+    np.add.at(marks, firsts, 1)
+    np.add.at(marks, ends, -1)
+    return np.cumsum(marks)[:-1] > 0
 
 
 def _check_words(
@@ -311,10 +322,7 @@ def _kept_of(
     lengths = ids.doc_offsets[stored + 1] - ids.doc_offsets[stored]
     before = np.cumsum(lengths) - lengths  # of each document, among the tokens of these
     shift = (before - ids.doc_offsets[stored])[rows]
-    marks = np.zeros(int(lengths.sum()) + 1, dtype=np.int64)
-    np.add.at(marks, firsts + shift, 1)
-    np.add.at(marks, ends + shift, -1)
-    is_kept = np.cumsum(marks)[:-1] == 0
+    is_kept = ~_is_within(firsts + shift, ends + shift, int(lengths.sum()))
     kept_until = np.concatenate([[0], np.cumsum(is_kept)])
     bits = np.unpackbits(planes.indirect, count=len(is_kept), bitorder="little")
     stays = is_kept[planes.ngram_tokens]

@@ -21,7 +21,6 @@ import pyarrow as pa
 from reticent.core.errors import ArtifactError
 from reticent.engine.kernels import count_disorder
 from reticent.engine.packed import ViewTokens, ids_of
-from reticent.engine.patched import open_view
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.window_kernels import gather_windows
 
@@ -275,6 +274,8 @@ def open_tokens(path: Path | str, *, ids: Path | None = None) -> TokenStore:
         if (folder / "documents.parquet").is_file():
             raise ArtifactError(f"{folder}: ids, or tokens of an older version of Reticent; run protect again")
         raise ArtifactError(f"{folder}: no protected tokens here; expected view.parquet")
+    from reticent.engine.patched import open_view
+
     _check_ids(folder)
     return TokenStore.of_packed(open_view(folder, ids), folder)
 
