@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -250,17 +249,6 @@ def test_documents_whose_spans_are_elsewhere_now_are_read(tmp_path: Path) -> Non
     kept = same_spans(*readers, rows)
     assert np.flatnonzero(kept < 0).tolist() == [2, 7, 8, 9, 11]  # another label needs no other words
     assert kept[kept >= 0].tolist() == [0, 1, 3, 4, 5, 6, 10]
-
-
-def test_threads_share_a_reader_of_spans(tmp_path: Path) -> None:
-    corpus = write(tmp_path / "notes", [(f"d{i}", f"p{i}", "«a|NAME» b " * (i % 5)) for i in range(400)])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(span_file, "DOCUMENTS_PER_GROUP", 3)
-        detect_spans(corpus, [GoldDetector()], tmp_path)
-    reader = SpanReader(tmp_path)
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda first: len(reader.slice(first, 8)[1]), [*range(0, 400, 8)] * 4))
-    assert found == [sum(i % 5 for i in range(first, first + 8)) for first in range(0, 400, 8)] * 4
 
 
 class Failing:
