@@ -131,12 +131,12 @@ def check(name: str, address: str) -> dict[str, Any]:
 
 def stage_notes(settings: dict[str, Any], folder: str, before: str | None) -> dict[str, Any]:
     """Stage a source as a run does; with ``before``, an earlier staging, as `update --refresh` does."""
+    import adbc_driver_postgresql.dbapi  # noqa: F401  loaded before the clock runs
+
     from reticent.engine.sources.corpus_config import CorpusConfig
     from reticent.engine.sources.refreshed import Earlier, Refreshed
     from reticent.engine.sources.remote import open_remote
     from reticent.engine.sources.staged import stage, staged_files
-
-    import adbc_driver_postgresql.dbapi  # noqa: F401  loaded before the clock runs
 
     config, out = CorpusConfig(**settings), Path(folder)
     with Clock() as clock, open_remote(config, out) as opened:
