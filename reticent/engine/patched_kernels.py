@@ -1,7 +1,7 @@
-"""Numba kernels over patched tokens: a few pieces of each document are the patch's own, the rest are those of the ids.
+"""Numba kernels over patched tokens: a few runs of each document are the patch's own, the rest are those of the ids.
 
-A *piece* is a run of tokens of one of the two: those of the ids have sources below ``num_stored``, the patch's own have
-its token number and ``num_stored``. Both come as the tuple of arrays that `columns_of` makes, as of `packed_kernels`.
+A *run* is tokens of one of the two, one behind the other. Its source is its first token: below ``num_stored`` one of
+the ids, else, ``num_stored`` less, one of the patch's own. Both come as the tuple of arrays that `columns_of` makes, as of `packed_kernels`.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def patched_ids(
 ) -> None:  # fmt: skip
     """Write the ids of ``num`` tokens from ``start`` on to ``out`` from place ``at`` on.
 
-    ``tokens`` (int64, (P + 1,)) are the first tokens of the pieces, ascending, and ``sources`` where each begins.
+    ``tokens`` (int64, (P + 1,)) are the first tokens of the runs, ascending, and ``sources`` where each begins.
     """
     end, run = start + num, np.searchsorted(tokens, start, side="right") - 1
     while start < end:
@@ -111,7 +111,7 @@ def patched_words(
     stored: Columns, own: Columns, num_stored: int, tokens: np.ndarray, sources: np.ndarray, words: np.ndarray,
     start: int, num: int, out: np.ndarray, at: int,
 ) -> None:  # fmt: skip
-    """Write the words of tokens, as `patched_ids` their ids; ``words`` are the last that began before each piece."""
+    """Write the words of tokens, as `patched_ids` their ids; ``words`` are the last that began before each run."""
     end, run = start + num, np.searchsorted(tokens, start, side="right") - 1
     while start < end:
         length = min(tokens[run + 1], end) - start

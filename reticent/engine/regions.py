@@ -206,20 +206,16 @@ def regions_of(documents: Flagged, spans: SpanArrays, ids: StoredIds, *, num_thr
     stored = part.first + np.flatnonzero(part.keep)
     doc_offsets, data = _bytes_of(part.texts)
     bounds = _bounds_of(documents, ids, stored, (doc_offsets, data))
-    keys = bounds.keys
     span_offsets, span_starts, span_ends, labels = spans
     filled = np.flatnonzero(span_ends > span_starts)
     span_rows = np.repeat(np.arange(len(stored)), np.diff(span_offsets))[filled]
     first, last = (bound[filled].astype(np.int64) for bound in (span_starts, span_ends))
-    low = np.searchsorted(keys, (span_rows << 32) | first, "right") - 1
-    high = np.searchsorted(keys, (span_rows << 32) | last, "left")
-    low, high = _merged(low, high)
-
+    bound_before = np.searchsorted(bounds.keys, (span_rows << 32) | first, "right") - 1
+    low, high = _merged(bound_before, np.searchsorted(bounds.keys, (span_rows << 32) | last, "left"))
     rows = bounds.rows[low]
     offsets = np.searchsorted(rows, np.arange(len(stored) + 1)).astype(np.int64)
-    region_of = np.searchsorted(low, np.searchsorted(keys, (span_rows << 32) | first, "right") - 1, "right") - 1
     joints = _within(bounds.chars[high] - bounds.chars[low], offsets)
-    left_out = (bounds.chars[low] - joints)[region_of]
+    left_out = (bounds.chars[low] - joints)[np.searchsorted(low, bound_before, "right") - 1]
     text_bytes = bounds.bytes[high] - bounds.bytes[low]
     text = np.empty(int(text_bytes.sum()), dtype=np.uint8)
     copy_stretches(data, doc_offsets[rows] + bounds.bytes[low], doc_offsets[rows] + bounds.bytes[high], text)
@@ -251,8 +247,7 @@ def regions_of(documents: Flagged, spans: SpanArrays, ids: StoredIds, *, num_thr
         "kept_counts": np.array([np.count_nonzero(~in_region), np.count_nonzero(flags[~in_region] & INDIRECT)]),
     }
     made |= _kept_of(documents, ids, stored, bounds.tokens[low], bounds.tokens[high], rows, num_threads)
-    regions = Regions(**made)
-    found = _rust.segment(regions.texts, num_threads=num_threads)
+    found = _rust.segment((regions := Regions(**made)).texts, num_threads=num_threads)
     _check_words(words, in_region, found, rows, bounds.bytes[low], _within(text_bytes, offsets), doc_offsets)
     return regions
 
