@@ -1,7 +1,8 @@
 """Numba kernels over patched tokens: a few runs of each document are the patch's own, the rest are those of the ids.
 
 A *run* is tokens of one of the two, one behind the other. Its source is its first token: below ``num_stored`` one of
-the ids, else, ``num_stored`` less, one of the patch's own. Both come as the tuple of arrays that `columns_of` makes, as of `packed_kernels`.
+the ids, else, ``num_stored`` less, one of the patch's own. Both come as the tuple of arrays that `columns_of` makes, as
+of `packed_kernels`.
 """
 
 from __future__ import annotations

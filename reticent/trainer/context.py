@@ -16,11 +16,11 @@ import numpy as np
 from reticent.core.errors import PolicyError
 from reticent.engine.context_kernels import hash_cells
 from reticent.engine.schema import DIRECT, INDIRECT
-from reticent.trainer.recipes import Recipe
 
 if TYPE_CHECKING:
     from reticent.engine.context_words import ContextWords
     from reticent.trainer.labels import Ledger
+    from reticent.trainer.recipes import Recipe
     from reticent.trainer.windows import Batch, Windows
 
 __all__ = ["BatchContext", "context_of"]
