@@ -1,8 +1,7 @@
 """Corpus: documents of individuals, whatever their format, as a stream of record batches.
 
-Batches have the columns of `reticent.engine.schema.DOCUMENTS`, in the order of the sorted file
-names and of the rows in them. Memory is bounded by the batch. Nothing is repaired: a row that cannot be used is an
-error that names file, row (1 is the first) and column, and never the text or the id.
+Batches have the columns of `reticent.engine.schema.DOCUMENTS`, in the order of file names and rows. Memory is bounded
+by the batch. A row that cannot be used is an error that names file, row (from 1) and column, never the text or the id.
 """
 
 from __future__ import annotations
@@ -37,16 +36,8 @@ from reticent.engine.sources.reading import Reading
 from reticent.engine.sources.source import LocalSource
 from reticent.engine.threads import in_threads
 
-__all__ = [
-    "SOURCE_COLUMN",
-    "Columns",
-    "Corpus",
-    "CorpusConfig",
-    "Documents",
-    "as_corpus",
-    "open_configured",
-    "open_corpus",
-]
+__all__ = ["SOURCE_COLUMN", "Columns", "Corpus", "CorpusConfig", "Documents"]
+__all__ += ["as_corpus", "open_configured", "open_corpus"]
 
 #: Documents in a batch of `Corpus.for_each_batch`: about half a mebibyte of text.
 BATCH_ROWS = 128
@@ -260,10 +251,9 @@ class Corpus:
 
     def documents_of_fragments(self) -> list[int]:
         """Return how many documents each fragment of the source (a file) holds, in order; none that is left out."""
-        self.scan()
-        if self._kept is None:
-            return list(self._num_rows)
-        return [int(part.sum()) for part in np.split(self._kept, np.cumsum(self._num_rows)[:-1])]
+        kept = np.ones(self.scan().num_rows, dtype=bool)  # the scan finds the rows that are left out
+        kept = kept if self._kept is None else self._kept
+        return [int(part.sum()) for part in np.split(kept, np.cumsum(self._num_rows)[:-1])]
 
     def fingerprint(self) -> str:
         """SHA-256 over the content of the source, how it is read and which documents are left out (kept).

@@ -158,7 +158,7 @@ fn bounds_cut_where_they_say() {
 
 #[test]
 fn bytes_that_are_cut_short_are_refused() {
-    let mut parts = vec![builder(&documents(9, 40), 2, Surface::Exact, Some(9)).finish_part(2).unwrap()];
+    let mut parts = [builder(&documents(9, 40), 2, Surface::Exact, Some(9)).finish_part(2).unwrap()];
     for _ in 0..2 {
         let bytes = parts[0].to_bytes();
         for len in 0..bytes.len() {
