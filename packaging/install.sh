@@ -3,9 +3,11 @@
 #
 #     sh packaging/install.sh WHEEL LOCK PREFIX [cpu]
 #
-# EXTRAS chooses extras (default: postgres). "cpu" takes torch's CPU build. Both recipes of images run this, and nothing else.
+# EXTRAS chooses extras (default: postgres). "cpu" takes torch's CPU build, "cu128" say that of CUDA 12.8, and "default"
+# the one of the package index. Both recipes of images run this, and nothing else.
 set -eu
-wheel=$1 lock=$2 prefix=$3 torch=${4:-}
+wheel=$1 lock=$2 prefix=$3 torch=${4:-default}
+[ "$torch" != default ] || torch=
 python3 -c 'import sys; assert sys.version_info >= (3, 11), "Python 3.11 or newer"'
 python3 -m venv "$prefix"
 "$prefix/bin/python" -m pip install -q --disable-pip-version-check --no-cache-dir "uv>=0.9,<1"

@@ -3,8 +3,8 @@
     python packaging/try_recipes.py FOLDER [Containerfile] [reticent.def]
 
 Copied files and every line of RUN and %post are taken from the recipes themselves; /tmp/reticent and /opt/reticent
-stand under FOLDER then. At last the installed command indexes a few documents. The base image is not tried: Python is
-the one found here, 3.11 or newer. Exit 1 where a step fails.
+stand under FOLDER then; TORCH and EXTRAS of the environment are taken. At last the installed command indexes a few
+documents. The base image is not tried: Python is the one found here, 3.11 or newer. Exit 1 where a step fails.
 """
 
 from __future__ import annotations
@@ -65,7 +65,16 @@ def try_recipe(recipe: Recipe, folder: Path) -> None:
             shutil.copyfile(ROOT / source, place)
     environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     environment |= {name: _moved(value, folder) for name, value in recipe.variables.items()}
-    for name in ("PIP_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "SSL_CERT_FILE", "PIP_CERT", "UV_CACHE_DIR"):
+    for name in (
+        "TORCH",
+        "EXTRAS",
+        "PIP_INDEX_URL",
+        "UV_DEFAULT_INDEX",
+        "UV_INDEX_URL",
+        "SSL_CERT_FILE",
+        "PIP_CERT",
+        "UV_CACHE_DIR",
+    ):
         if name in os.environ:
             environment[name] = os.environ[name]
     for line in recipe.lines:
