@@ -228,7 +228,7 @@ def _model(objective: str, size: Size, bases: Mapping[str, str], generated: bool
         if getattr(recipe, "private", False):
             head += [f'  # "{recipe.name}",  # differential privacy: needs a table [train.dp]']
         elif recipe.replaces_indirect:
-            head += [f'  # "{recipe.name}",  # beyond the published experiment: {recipe.about.partition(", ")[2]}']
+            head += [f'  # "{recipe.name}",  # beyond the published experiment: identifiers are not read either']
         elif size.recipes is None or recipe.name in {stem.format(objective) for stem in size.recipes}:
             head += [f'  "{recipe.name}",']
     head += ["]"]

@@ -263,7 +263,8 @@ def test_index_of_parquet_loads_no_parquet_library(tmp_path: Path) -> None:
     """pyarrow's readers and functions take as much memory as the index of 50,000 documents."""
     pq.write_table(documents(300).select(NAMES[:3]), tmp_path / "a.parquet")
     program = (
-        "import sys; from reticent.engine.corpus import Columns, open_corpus; from reticent.engine.split import *;"
+        "import sys; import fixtures.without_pandas;"
+        "from reticent.engine.corpus import Columns, open_corpus; from reticent.engine.split import *;"
         "from reticent.engine.index import build_index;"
         "corpus = open_corpus(sys.argv[1]); corpus.check(num_threads=2);"
         "index = build_index(corpus, split_individuals(corpus)); assert index.num_words;"

@@ -55,8 +55,8 @@ PUBLISHED_SETTINGS: Mapping[str, frozenset[str]] = {
         "model.train.lora": _LORA,
         "model.train.dp": _DP,
         "recipes": "*",
-        "recipes.*": "base objective text never_target context freeze_embeddings goldfish_k goldfish_h mask_split "
-        "private k n policy",
+        "recipes.*": "base objective text never_target context context_indirect freeze_embeddings goldfish_k "
+        "goldfish_h mask_split private k n policy",
         "train": _TRAIN,
         "train.lora": _LORA,
         "train.dp": _DP,

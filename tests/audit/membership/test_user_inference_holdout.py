@@ -300,7 +300,10 @@ def test_the_attack_finds_who_took_part_in_documents_the_model_never_saw(done: R
     assert found["documents"]["num_documents"] == PEOPLE
     assert base["blind_holdout"]["num_members"] == found["num_members"]
     report = (done.folder / "report" / "report.html").read_text()
-    assert "<dt>user_inference</dt><dd>User inference (Kandpal et al. 2024): of documents that were held back" in report
+    assert (
+        "<dt>user_inference</dt><dd>User inference (Kandpal et al. 2024): the model predicts documents of the person"
+        in report
+    )
     assert "The words of the documents that were held back" in report
     assert (
         json.loads((done.folder / "report" / "report.json").read_text())["settings"]["split"]["user_inference_holdout"]
