@@ -6,6 +6,7 @@ import json
 import stat
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -162,7 +163,10 @@ def test_a_name_that_is_none_of_a_table_is_refused(name: str) -> None:
 
 # ---------------------------------------------------------------------------------------------------------- PostgreSQL
 
-needs_server = pytest.mark.skipif(programs() is None, reason="PostgreSQL is not installed: make test-warehouse")
+needs_server = pytest.mark.skipif(
+    programs() is None or find_spec("adbc_driver_postgresql") is None,
+    reason="PostgreSQL or its driver is not installed: make test-warehouse",
+)
 
 
 def counted(database: Database, table: str) -> int:
