@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.figure import Dot, Dots
+from benchmarks.record_io import spread
 from benchmarks.running_names import running_names_answer, running_names_figure
 from benchmarks.sampled_recall import recall_answer, recall_figure
 
@@ -416,6 +417,40 @@ def _engine_figure(record: Record) -> Dots:
     return Dots(rows=rows, axis="seconds, median and range", log=True)
 
 
+def _protection(record: Record) -> str:
+    first = next(iter(record["trials"].values()))
+    protect, alone = first[0]["protect"], first[0]["encode_batch_fast"]
+    ratio = next(goal["value"] for goal in record["goals"] if goal["id"] == "P13")
+    seconds = _median([found["protect"]["seconds"] for found in first])
+    return (
+        f"{alone['documents']:,} documents, {alone['text_bytes'] / 1e6:,.0f} MB, become protected tokens in "
+        f"{seconds:.1f} seconds on {record['machine']['cores']} cores (median of {len(first)}): detection, both "
+        "indexes, tokens and both views. Tokenising the same texts with `encode_batch_fast` alone takes "
+        f"{_in(ratio, 1)} times as long (median and range). The folder of the tokens holds "
+        f"{protect['tokens'] / alone['tokens']:.2f} bytes per token."
+    )
+
+
+def _median(values: list[float]) -> float:
+    return sorted(values)[len(values) // 2]
+
+
+def _protection_figure(record: Record) -> Dots:
+    names = {
+        "encode_batch_fast": "encode_batch_fast alone",
+        "protect": "everything before training",
+        "k = 3": "another k",
+        "recipe": "a recipe with its own k, n and policy",
+        "again": "nothing to do",
+    }
+    rows = [
+        Dot.of(f"{label} ({name})", spread([found[what]["seconds"] for found in rounds]), "protected")
+        for name, rounds in record["trials"].items()
+        for what, label in names.items()
+    ]
+    return Dots(rows=rows, axis="seconds, median and range", log=True)
+
+
 def _large(record: Record) -> str:
     run = record["large"]
     return (
@@ -596,6 +631,9 @@ PAGES = (
     Page("escapes", "Does an identifier escape by its spelling?", ("escapes",), _escapes, _escapes_figure),
     Page("duplicates", "How fast are near copies found, and how many?", ("dedup",), _dedup, _dedup_figure),
     Page("engine", "How fast is the engine compared with its peers?", ("engine",), _engine, _engine_figure),
+    Page(
+        "protection", "How long from documents to protected tokens?", ("protection",), _protection, _protection_figure
+    ),
     Page("large", "How much time and memory do ten million documents take?", ("large",), _large, _large_figure),
     Page("kernels", "How much time do the Numba kernels save?", ("kernels",), _kernels, _kernels_figure),
     Page("kill", "Is a run safe to kill?", ("kill",), _kill, _kill_figure),

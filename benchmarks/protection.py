@@ -166,11 +166,13 @@ class Trial:
         return found
 
 
-def run(documents: int, rounds: int, growth: tuple[int, ...], size: str) -> dict[str, Any]:
+def run(
+    documents: int, rounds: int, growth: tuple[int, ...], size: str, wanted: tuple[str, ...] = VOCABULARIES
+) -> dict[str, Any]:
     """Measure, and write the record."""
     from benchmarks.engine_workers import make_corpus
 
-    vocabularies = [name for name in VOCABULARIES if (DATA / "tokenizer_vocabs" / name).exists()]
+    vocabularies = [name for name in wanted if (DATA / "tokenizer_vocabs" / name).exists()]
     if not vocabularies:
         print(f"skipped: no tokenizer_vocabs under {DATA} (RETICENT_DATA)", file=sys.stderr)
         return {}
@@ -286,11 +288,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--documents", type=int, default=50_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--vocabularies", nargs="+", choices=VOCABULARIES, default=VOCABULARIES)
     parser.add_argument("--growth", type=int, nargs="*", default=[])
     parser.add_argument("--size", choices=("toy", "cpu"), default="cpu")
     given = parser.parse_args()
     toy = given.size == "toy"
-    record = run(300 if toy else given.documents, 1 if toy else given.rounds, tuple(given.growth), given.size)
+    sizes = (300, 1) if toy else (given.documents, given.rounds)
+    record = run(*sizes, tuple(given.growth), given.size, tuple(given.vocabularies))
     if record:
         print(protection_table(record))
 

@@ -18,6 +18,7 @@ from benchmarks.escapes import escape_tables
 from benchmarks.figure import draw, draw_plane
 from benchmarks.model_tables import MODEL_TABLES
 from benchmarks.pages import PAGES, Page, demo_plane
+from benchmarks.protection import protection_table
 from benchmarks.record_io import RECORD, estimate_text, machine_line, markdown
 from benchmarks.running_names import running_names_tables
 from benchmarks.sampled_recall import sampled_recall_tables
@@ -282,6 +283,7 @@ TABLES: Mapping[str, Callable[..., str]] = {
     "identifiers": _identifiers,
     "leaks": _all_leaks,
     "engine": _engine,
+    "protection": lambda record: f"{machine_line(record)}\n\n{protection_table(record)}",
     "large": _large,
     "kernels": _kernels,
     "kill": _kill,
