@@ -421,7 +421,7 @@ def _protection(record: Record) -> str:
     first = next(iter(record["trials"].values()))
     protect, alone = first[0]["protect"], first[0]["encode_batch_fast"]
     ratio = next(goal["value"] for goal in record["goals"] if goal["id"] == "P13")
-    seconds = _median([found["protect"]["seconds"] for found in first])
+    seconds = spread([found["protect"]["seconds"] for found in first])["median"]
     return (
         f"{alone['documents']:,} documents, {alone['text_bytes'] / 1e6:,.0f} MB, become protected tokens in "
         f"{seconds:.1f} seconds on {record['machine']['cores']} cores (median of {len(first)}): detection, both "
@@ -429,10 +429,6 @@ def _protection(record: Record) -> str:
         f"{_in(ratio, 1)} times as long (median and range). The folder of the tokens holds "
         f"{protect['tokens'] / alone['tokens']:.2f} bytes per token."
     )
-
-
-def _median(values: list[float]) -> float:
-    return sorted(values)[len(values) // 2]
 
 
 def _protection_figure(record: Record) -> Dots:

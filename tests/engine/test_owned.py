@@ -10,8 +10,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from reticent import _rust
 from reticent.core.memory import resident_bytes
+from reticent.engine import index
 from reticent.engine.corpus import open_corpus
 from reticent.engine.owned import owned, owned_batch
 
@@ -22,8 +22,7 @@ def kept_memory(corpus: Path, keep: Callable[[pa.RecordBatch], object]) -> int:
     """Bytes that are resident after reading beyond those before, while what is kept of each batch is alive."""
     batches = open_corpus(str(corpus)).batches(columns=("doc_id", "individual_id", "text"))
     gc.collect()
-    _rust.release_memory()  # what earlier tests left would be used again, and not seen
-    pa.default_memory_pool().release_unused()
+    index._release_memory()  # what earlier tests left would be used again, and not seen
     before = resident_bytes()
     kept = [keep(batch) for batch in batches]
     assert len(kept) > 1

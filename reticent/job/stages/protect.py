@@ -206,14 +206,11 @@ def _artefact(run: Run, model: ModelSection, variant: _Variant, tokenizer: str) 
 
 def variant_inputs(run: Run, model: ModelSection, style: TextStyle | None) -> dict[str, str]:
     """Return the fingerprints of what the pass over the text made for tokens of a style."""
+    ids, gaps = (f"tokens/{model.name}/{name}" for name in ("ids", "gaps"))
     if style is None:
-        return view_inputs(run, model)
-    return {} if style == "lower" else {"ids": run.fingerprints.of(f"tokens/{model.name}/ids")}
-
-
-def view_inputs(run: Run, model: ModelSection) -> dict[str, str]:
-    """Return the fingerprints of what a pass over the text made for the views of a model."""
-    names = {WORDS: WORDS, WORD_SPANS: WORD_SPANS, **{name: f"tokens/{model.name}/{name}" for name in ("ids", "gaps")}}
+        names = {WORDS: WORDS, WORD_SPANS: WORD_SPANS, "ids": ids, "gaps": gaps}
+    else:
+        names = {} if style == "lower" else {"ids": ids}
     return {name: run.fingerprints.of(path) for name, path in names.items()}
 
 
