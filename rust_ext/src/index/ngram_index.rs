@@ -81,12 +81,9 @@ impl Level {
             num_kept += support.iter().filter(|&&support| support >= min_support).count();
             Ok(())
         })?;
-        let (mut pairs, mut rank) = (Pairs::with_room(num_kept), 0);
+        let mut pairs = Pairs::with_room(num_kept);
         self.for_each(|keys, support| {
-            for (&key, &support) in keys.iter().zip(support).filter(|pair| *pair.1 >= min_support) {
-                pairs.insert(key, rank, support);
-                rank += 1;
-            }
+            pairs.extend(keys, support, min_support);
             Ok(())
         })?;
         Ok(pairs)

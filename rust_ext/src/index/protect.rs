@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::index::lookup::{AHEAD, Found, Lookup};
+use crate::index::lookup::{AHEAD, Found};
 use crate::index::ngram_index::{MAX_K, NgramIndex};
 use crate::index::pairs::Pairs;
 use crate::storage::memo::Memo;
@@ -84,20 +84,20 @@ pub fn protect(index: &NgramIndex, texts: &Texts, words: &Words, settings: Setti
     let scratch = Mutex::new(Vec::new());
     shares(words, &mut flags, &mut starts).into_par_iter().with_max_len(1).for_each(|share| {
         let spare = scratch.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut finder = spare.unwrap_or_else(|| Finder::new(index, lookup, &pairs, settings));
+        let (mut finder, mut memo) = spare.unwrap_or_else(|| (Finder::new(&pairs, settings), lookup.memo()));
         let mut at = 0;
         for row in share.rows {
             let bounds = words.of(row);
             let range = at..at + bounds.0.len();
             let (flags, starts) = (&mut share.flags[range.clone()], &mut share.starts[range.clone()]);
-            finder.minimal_starts(texts.get(row), bounds, starts);
+            finder.minimal_starts(index, &mut memo, texts.get(row), bounds, starts);
             finder.apply(starts, flags);
             at = range.end;
         }
-        scratch.lock().unwrap_or_else(PoisonError::into_inner).push(finder);
+        scratch.lock().unwrap_or_else(PoisonError::into_inner).push((finder, memo));
     });
     let finders = scratch.into_inner().unwrap_or_else(PoisonError::into_inner);
-    finders.into_iter().for_each(|finder| lookup.put_back(finder.memo));
+    finders.into_iter().for_each(|(_, memo)| lookup.put_back(memo));
     Ok((flags, starts))
 }
 
@@ -129,12 +129,9 @@ fn shares<'a>(words: &Words, mut flags: &'a mut [u8], mut starts: &'a mut [u8]) 
 
 /// Finds where minimal identifying n-grams start; holds what lasts from document to document.
 pub(super) struct Finder<'a> {
-    index: &'a NgramIndex,
-    lookup: &'a Lookup,
     /// By n - 2, up to the n of the settings.
     pairs: &'a [&'a Pairs],
     settings: Settings,
-    memo: Memo<Found>,
     /// Compact id + 1 of the n-gram at each word if its support is >= k, else 0.
     ids: Vec<u32>,
     /// Of the last document: which words an n-gram (n >= 2) that counts may hold.
@@ -142,15 +139,22 @@ pub(super) struct Finder<'a> {
 }
 
 impl<'a> Finder<'a> {
-    pub(super) fn new(index: &'a NgramIndex, lookup: &'a Lookup, pairs: &'a [&'a Pairs], settings: Settings) -> Self {
-        Self { index, lookup, pairs, settings, memo: lookup.memo(), ids: Vec::new(), rare: Vec::new() }
+    pub(super) fn new(pairs: &'a [&'a Pairs], settings: Settings) -> Self {
+        Self { pairs, settings, ids: Vec::new(), rare: Vec::new() }
     }
 
     /// Bit n - 1 of entry i: a minimal identifying n-gram of n words starts at word i.
-    fn minimal_starts(&mut self, text: &str, words: (&[u32], &[u32]), starts: &mut [u8]) {
+    fn minimal_starts(
+        &mut self,
+        index: &NgramIndex,
+        memo: &mut Memo<Found>,
+        text: &str,
+        words: (&[u32], &[u32]),
+        starts: &mut [u8],
+    ) {
         let mut take = self.begin();
-        let known = (&self.index.words, &*self.index.support);
-        self.lookup.find_all(known, text, words, &mut self.memo, |word, found| take.word(&mut starts[word], found));
+        let known = (&index.words, &*index.support);
+        index.lookup().find_all(known, text, words, memo, |word, found| take.word(&mut starts[word], found));
         self.extend(take, starts);
     }
 

@@ -192,7 +192,7 @@ pub fn flag_words(
     documents.check()?;
     let Supports { index, found, settings } = supports;
     settings.check(index)?;
-    let (lookup, pairs, reaches) = (index.lookup(), index.pairs(settings.n)?, blacklist.reaches());
+    let (pairs, reaches) = (index.pairs(settings.n)?, blacklist.reaches());
     let num_words = documents.numbers.len();
     let (mut flags, mut starts) = (vec![0u8; num_words], vec![0u8; num_words]);
     let mut shares = Vec::new();
@@ -206,7 +206,7 @@ pub fn flag_words(
         shares.push((rows, own_flags, own_starts));
     }
     shares.into_par_iter().for_each(|(rows, flags, starts)| {
-        let mut finder = Finder::new(index, lookup, &pairs, *settings);
+        let mut finder = Finder::new(&pairs, *settings);
         let mut at = 0;
         for document in rows {
             let own = documents.offsets[document] as usize..documents.offsets[document + 1] as usize;

@@ -15,6 +15,8 @@ const HUGE_PAGE: usize = 2 << 20;
 pub unsafe trait Zero: Copy {}
 // SAFETY: zero is a value of an integer, which needs no drop.
 unsafe impl Zero for u64 {}
+// SAFETY: zero is a value of an integer, which needs no drop.
+unsafe impl Zero for u8 {}
 // SAFETY: an array is its elements without anything between them, and zero is a value of each.
 unsafe impl<T: Zero, const N: usize> Zero for [T; N] {}
 
