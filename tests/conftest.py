@@ -62,6 +62,16 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+@pytest.fixture(scope="module")
+def without_figures() -> Iterator[None]:
+    """Reports of these tests have no figures."""
+    from fixtures.figures import leave_out_figures
+
+    with pytest.MonkeyPatch.context() as patch:
+        leave_out_figures(patch)
+        yield
+
+
 @pytest.fixture(scope="session")
 def data() -> Path:
     """Folder of the real corpora; skips where there is none."""

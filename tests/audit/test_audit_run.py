@@ -33,7 +33,7 @@ from reticent.engine.store import TokenStore, open_tokens
 from reticent.trainer.models import load_tokenizer
 from reticent.trainer.windows import SpecialIds
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "without_figures")
 
 NUM_INDIVIDUALS = 12  # even ones are members, odd ones held out; two documents each
 COMMON = [f"qwcommon{i}" for i in range(10)]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from fixtures.drawing import examples
+from fixtures.drawing import examples, share_of
 from fixtures.places import DATA
 from fixtures.tokenizers import Trained, bytelevel, unigram, wordpiece
 from hypothesis import example, given, settings
@@ -204,7 +204,7 @@ def test_words_and_flags_of_fuzzed_text_match_oracle(name: str, text: str, seed:
 
 @pytest.mark.heavy
 def test_tokens_around_every_character_are_the_librarys() -> None:
-    characters = [chr(code) for code in range(0x3100)]
+    characters = [chr(code) for code in (*range(0x250), *share_of(range(0x250, 0x3100)))]
     texts = [form.format(c) for c in characters for form in ("a{}b", "a {} b", "{}", "-{}-", "\n{}", " {}x")]
     for name in (UNCASED, CASED, "bytelevel"):
         toy(name).check(texts)

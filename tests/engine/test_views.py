@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fixtures.cases import Case, real_case
-from fixtures.drawing import examples
+from fixtures.drawing import examples, share_of
 from fixtures.tokenizers import plain_tokenizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -280,7 +280,7 @@ def test_views_of_real_corpora_are_what_their_text_gives(corpus: str, tmp_path: 
     tokenizers = published_tokenizers() or {
         name: tokenizer_json(name) for name in ("WordPiece, uncased", "byte-level BPE")
     }
-    for number, (name, tokenizer) in enumerate(tokenizers.items()):
+    for number, (name, tokenizer) in share_of(list(enumerate(tokenizers.items())), list(CORPORA).index(corpus)):
         (tmp_path / str(number)).mkdir()
         policy = Policy(k=2 + number % 2, n=3 - number % 3, policy=POLICIES[number % 4])
         views = Views(real_case(corpus, tmp_path / str(number), LIMIT), tokenizer, policy)

@@ -14,11 +14,13 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fixtures.command import command
+from fixtures.figures import blank_figures
 from fixtures.pages import ROOT, blocks
 
 from reticent.job.config import Job, parse_job
@@ -34,6 +36,13 @@ LANGUAGES = {"sh", "toml", "python", "text"}
 
 def pages() -> list[Path]:
     return [ROOT / "README.md", ROOT / "benchmarks" / "README.md", *sorted(DOCS.rglob("*.md"))]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def without_ink() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        blank_figures(patch)
+        yield
 
 
 def run_line(line: str) -> None:

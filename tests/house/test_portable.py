@@ -26,7 +26,7 @@ from reticent.job.config.kept import _fields
 from reticent.job.run import Run
 from reticent.job.status import job_status
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "without_figures")
 TOML = """
 out = "results/run"
 [corpus]

@@ -17,7 +17,7 @@ from reticent.trainer.models import load_tokenizer
 from reticent.trainer.recipes import get_recipe
 from reticent.trainer.verify import read_ledger
 
-pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.heavy]
+pytestmark = [pytest.mark.usefixtures("one_thread", "without_figures"), pytest.mark.heavy]
 
 
 @pytest.fixture(scope="module")

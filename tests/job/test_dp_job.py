@@ -19,7 +19,7 @@ from reticent.job.training_tokens import verify_training
 from reticent.trainer.budget import read_budget
 
 pytest.importorskip("opacus")
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "without_figures")
 DP = {"noise_multiplier": 1.0, "max_documents": 2, "sample_rate": 0.5}
 
 

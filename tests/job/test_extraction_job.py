@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fixtures.figures import leave_out_figures
 from fixtures.models import toy_model, toy_tokenizer
 from typer.testing import CliRunner
 
@@ -26,11 +25,6 @@ GATES: list[dict[str, Any]] = [
     {"measure": "extraction", "at_most": 1.0},
     {"measure": "membership_tpr", "at_most": 0.05},
 ]
-
-
-@pytest.fixture
-def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    leave_out_figures(monkeypatch)
 
 
 def job_values(folder: Path, out: str, **more: Any) -> dict[str, Any]:

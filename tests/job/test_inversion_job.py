@@ -21,7 +21,7 @@ from reticent.job.config import parse_job
 from reticent.job.run import Run
 from reticent.job.word_categories import read_categories
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "without_figures")
 
 
 def job_values(folder: Path) -> dict[str, Any]:

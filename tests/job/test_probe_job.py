@@ -19,7 +19,7 @@ from reticent.job.probes import table_of
 from reticent.job.run import Run
 from reticent.trainer.export import export_model
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "without_figures")
 
 
 def job_values(folder: Path, **probe: Any) -> dict[str, Any]:

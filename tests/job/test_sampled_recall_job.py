@@ -18,7 +18,7 @@ from reticent.job.config import parse_job
 from reticent.job.run import Run
 from reticent.job.sampling import evaluate_sample, sample_documents
 
-pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.heavy]
+pytestmark = [pytest.mark.usefixtures("one_thread", "without_figures"), pytest.mark.heavy]
 QUIET = Progress(quiet=True)
 
 

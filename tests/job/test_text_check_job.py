@@ -23,7 +23,7 @@ from reticent.job.status import job_status
 from reticent.job.text_checks import FILE, check_text, text_check_of_flags
 from reticent.job.training_tokens import verify_training
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "without_figures")
 
 TRAIN, AUDIT = "tokens/toy/train", "tokens/toy/audit"
 

@@ -19,7 +19,7 @@ from reticent.trainer.export import write_model
 from reticent.trainer.models import load_tokenizer
 from reticent.trainer.recipes import get_recipe
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "without_figures")
 
 MODEL = "models/toy/ppmlm"
 

@@ -31,7 +31,7 @@ from reticent.job.run import Run
 from reticent.job.status import job_status
 from reticent.job.trainings import Measurement, measurements_of
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "without_figures")
 
 Values = dict[str, Any]
 WINDOW, PEOPLE = 48, 40

@@ -197,8 +197,11 @@ def write_title(axis: Any, title: str, note: str = "") -> None:
 
 def to_svg(figure: Any, name: str, label: str) -> str:
     """Return a figure as an inline SVG: an image with alternative text, ids that no other has, and no address in it."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    # What `savefig` draws once more before that, to lay the figure out, is laid out while it is drawn.
+    FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
     text = text[text.index("<svg") :].rstrip()
     for unwanted in (r"<metadata>.*?</metadata>\s*", r"<style.*?</style>\s*", r"<!--.*?-->\s*"):

@@ -39,7 +39,7 @@ from reticent.trainer.export import write_model
 from reticent.trainer.models import load_tokenizer
 from reticent.trainer.recipes import get_recipe
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "without_figures")
 
 NUM = 4
 SHADOWS = [f"shadows/toy/{recipe}/{number:02d}" for number in range(NUM) for recipe in ("clm", "ppclm")]

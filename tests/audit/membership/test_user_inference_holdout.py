@@ -37,7 +37,7 @@ from reticent.job.dependencies import privacy_of
 from reticent.job.run import Run
 from reticent.job.scrub import scrub_documents
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "without_figures")
 
 Values = dict[str, Any]
 #: A document: its id and its individual's.

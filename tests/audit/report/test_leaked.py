@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 from fixtures.audits import calls, estimate, tiny_audit, write
+from fixtures.figures import blank_figures
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+
+@pytest.fixture(autouse=True)
+def without_ink(monkeypatch: pytest.MonkeyPatch) -> None:
+    blank_figures(monkeypatch)
 
 
 def text_of(folder: Path, audit: dict[str, Any]) -> str:
