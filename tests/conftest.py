@@ -72,6 +72,16 @@ def without_figures() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module")
+def without_ink() -> Iterator[None]:
+    """Figures in reports of these tests are blank."""
+    from fixtures.figures import blank_figures
+
+    with pytest.MonkeyPatch.context() as patch:
+        blank_figures(patch)
+        yield
+
+
 @pytest.fixture(scope="session")
 def data() -> Path:
     """Folder of the real corpora; skips where there is none."""

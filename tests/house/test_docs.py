@@ -14,19 +14,17 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fixtures.command import command
-from fixtures.figures import blank_figures
 from fixtures.pages import ROOT, blocks
 
 from reticent.job.config import Job, parse_job
 
 DOCS = ROOT / "docs"
-pytestmark = pytest.mark.skipif(not DOCS.exists(), reason="needs the sources")
+pytestmark = [pytest.mark.skipif(not DOCS.exists(), reason="needs the sources"), pytest.mark.usefixtures("without_ink")]
 HOW_TO = sorted(path.relative_to(ROOT).as_posix() for path in (DOCS / "how-to").glob("*.md"))
 #: Commands that end with another status than 0.
 STATUS = {("guard", "check"): 3}
@@ -36,13 +34,6 @@ LANGUAGES = {"sh", "toml", "python", "text"}
 
 def pages() -> list[Path]:
     return [ROOT / "README.md", ROOT / "benchmarks" / "README.md", *sorted(DOCS.rglob("*.md"))]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def without_ink() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        blank_figures(patch)
-        yield
 
 
 def run_line(line: str) -> None:

@@ -23,7 +23,7 @@ from reticent.job.status import job_status
 from reticent.job.trainings import measurements_of
 from reticent.trainer.recipes import RECIPES
 
-pytestmark = pytest.mark.usefixtures("one_thread", "without_figures")
+pytestmark = pytest.mark.usefixtures("one_thread", "without_ink")
 
 Values = dict[str, Any]
 RECIPES_TRAINED = ("clm", "clma", "ppclm")

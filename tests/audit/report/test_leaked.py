@@ -8,12 +8,8 @@ from typing import Any
 
 import pytest
 from fixtures.audits import calls, estimate, tiny_audit, write
-from fixtures.figures import blank_figures
 
-
-@pytest.fixture(autouse=True)
-def without_ink(monkeypatch: pytest.MonkeyPatch) -> None:
-    blank_figures(monkeypatch)
+pytestmark = pytest.mark.usefixtures("without_ink")
 
 
 def text_of(folder: Path, audit: dict[str, Any]) -> str:

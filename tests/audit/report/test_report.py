@@ -32,7 +32,7 @@ from fixtures.audits import (
     two_berts,
     write,
 )
-from fixtures.figures import leave_out_figures
+from fixtures.figures import blank_figures, leave_out_figures
 from rich.console import Console
 
 from reticent.audit.evidence.audit import publish_audit
@@ -100,7 +100,9 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Page]:
     def rendered(objective: str) -> Page:
         audit = tiny_audit()
         audit["models"] = [m for m in audit["models"] if m["objective"] == objective]
-        return parsed(write(tmp_path_factory.mktemp("alone"), audit))
+        with pytest.MonkeyPatch.context() as patch:
+            blank_figures(patch)
+            return parsed(write(tmp_path_factory.mktemp("alone"), audit))
 
     return rendered
 
