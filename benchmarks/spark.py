@@ -1,12 +1,15 @@
 """What does the index cost on Spark, beside one machine and beside ``explode`` with ``countDistinct``?
 
-The same generated notes three times: `build_index` on one machine, `reticent.spark.build_index` on ``local[2]``, and
-the way without a core: words and pairs of words by Spark's own functions, and the distinct individuals of each. Before
-a number is shown, the files of the first two must be equal byte for byte. Measured are CPU seconds (of the JVM, and of
-the Python processes with the core in them) and shuffled bytes, from Spark's event log; the start of the session is
-apart. Wall times of two shared cores say nothing about a cluster, and none is recorded.
+Corpora of several sizes: MTSamples and halves of it, and a generated hospital. Each is counted three times:
+`build_index` on one machine, `reticent.spark.build_index` on ``local[2]``, and the way without a core, where Spark's
+own functions make the words and pairs of words and count the distinct individuals of each. Answers come first: the
+files of the first two must be equal byte for byte, and the third must find what polars finds of the same words.
 
-    python -m benchmarks.spark [--individuals 20000] [--size toy]
+Measured are CPU seconds (of the JVM, and of the Python processes with the core in them) and shuffled bytes, from
+Spark's event log; the start of the session is apart. Wall times of two shared cores say nothing about a cluster, and
+none is recorded. From the sizes come exponents, and from these what 1,000,000,000 notes would take: not from a run.
+
+    python -m benchmarks.spark [--size toy]
 """
 
 from __future__ import annotations
@@ -17,15 +20,26 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.record_io import write_record
+from benchmarks.large import generate
+from benchmarks.real_corpora import read_documents
+from benchmarks.record_io import DATA, write_record
 
-#: Individuals: some 2.5 notes each.
-SIZES = {"toy": 60, "cpu": 20_000}
+#: Notes of the hospital.
+SIZES = {"toy": (200,), "cpu": (8_000, 24_000, 72_000)}
 MAX_N = 3
+ONE, READ, INDEX, EXPLODE = (
+    "one machine",
+    "Spark: read, number and cut",
+    f"Spark: index, n = 1 to {MAX_N}",
+    "explode and countDistinct, n = 1 to 2",
+)
+#: A corpus of the largest size asked for, and prices.
+BILLION = 1_000_000_000
+CORE_HOUR = 0.05
 
 
 def cpu_seconds(process: int) -> tuple[float, float]:
@@ -78,21 +92,42 @@ def measured(work: Callable[[], Any], process: int, events: Path) -> tuple[Any, 
     }
 
 
-def exploded(spark: Any, source: Path) -> dict[str, int]:
-    """Distinct words and pairs of words, each with its individuals, by Spark's functions alone."""
+def exploded(spark: Any, source: Path) -> dict[str, list[int]]:
+    """Distinct words and pairs of words, and the sum of their supports, by Spark's functions alone."""
     from pyspark.sql import functions as f
 
     words = f.expr("filter(split(text, '[^\\\\p{L}\\\\p{N}]+'), w -> w != '')")
-    pairs = f.expr("transform(sequence(1, greatest(size(words) - 1, 1)), i -> concat_ws(' ', words[i - 1], words[i]))")
+    pairs = f.expr(
+        "transform(sequence(1, greatest(size(words) - 1, 1)), i -> concat_ws(' ', words[i - 1], get(words, i)))"
+    )
     notes = spark.read.parquet(str(source)).select("individual_id", words.alias("words"))
     found = {}
-    for name, ngrams in (("words", f.col("words")), ("pairs", pairs)):
+    for name, ngrams, longer in (("words", f.col("words"), 0), ("pairs", pairs, 1)):
         supports = (
-            notes.select("individual_id", f.explode(ngrams).alias("ngram"))
+            notes.filter(f.size("words") > longer)
+            .select("individual_id", f.explode(ngrams).alias("ngram"))
             .groupBy("ngram")
             .agg(f.countDistinct("individual_id").alias("support"))
         )
-        found[name] = int(supports.agg(f.count("support")).first()[0])
+        found[name] = list(map(int, supports.agg(f.count("support"), f.sum("support")).first()))
+    return found
+
+
+def of_polars(source: Path) -> dict[str, list[int]]:
+    """The answer that `exploded` must give, by another library."""
+    import polars as pl
+
+    notes = pl.read_parquet(source / "*.parquet", columns=["individual_id", "text"]).with_row_index("note")
+    words = notes.select(
+        "note", "individual_id", ngram=pl.col("text").cast(pl.String).str.extract_all(r"[\p{L}\p{N}]+")
+    )
+    words = words.explode("ngram").drop_nulls("ngram")
+    after = pl.concat_str(pl.col("ngram"), pl.col("ngram").shift(-1), separator=" ")
+    pairs = words.with_columns(after, same=pl.col("note") == pl.col("note").shift(-1)).filter("same")
+    found = {}
+    for name, table in (("words", words), ("pairs", pairs)):
+        supports = table.select("ngram", "individual_id").unique().group_by("ngram").len()
+        found[name] = [supports.height, int(supports["len"].sum())]
     return found
 
 
@@ -121,56 +156,176 @@ def session(folder: Path) -> Any:
     return spark
 
 
-def measure(num_individuals: int, folder: Path) -> dict[str, Any]:
-    """Build the index in each way, and return what each took."""
+def corpora(folder: Path, sizes: Sequence[int]) -> Iterator[tuple[str, Path]]:
+    """Yield names of corpora, each with sizes of its own, and their folders."""
+    import pyarrow.parquet as pq
+
+    if (DATA / "mtsamples").exists():
+        table = read_documents("mtsamples", None).select(["doc_id", "individual_id", "text"])
+        for share in (4, 2, 1) if len(sizes) > 1 else (8,):
+            own = folder / f"mtsamples-{share}"
+            own.mkdir()
+            pq.write_table(table.take(list(range(0, table.num_rows, share))), own / "notes.parquet")
+            yield "MTSamples", own
+    for notes in sizes:
+        generate(folder / f"hospital-{notes}", notes)
+        yield "hospital", folder / f"hospital-{notes}"
+
+
+def measure(name: str, source: Path, spark: Any, folder: Path) -> dict[str, Any]:
+    """Count a corpus in each way, and return what each took."""
     import reticent
     from reticent import spark as on_spark
     from reticent.engine.config import IndexConfig
-    from reticent.engine.synthetic import SynthConfig, synthesize
+    from reticent.engine.schema import SPLITS
 
-    synthesize(folder, SynthConfig(num_individuals=num_individuals, vocabulary=100_000))
-    source, config = folder / "documents", IndexConfig(max_n=MAX_N)
-    corpus = reticent.open_corpus(source)
+    config, both = IndexConfig(max_n=MAX_N), SPLITS[:2]
+    process, events = spark.sparkContext._gateway.proc.pid, folder / "events"
     started = time.process_time()
-    index = reticent.build_index(corpus, reticent.split_individuals(corpus), config=config)
-    ways: dict[str, Any] = {"one machine": {"python_cpu_seconds": round(time.process_time() - started, 2)}}
-    (folder / "one").mkdir()
-    reticent.write_index(index, folder / "one")
-    spark = session(folder)
-    process = spark.sparkContext._gateway.proc.pid
-    ways["start of Spark"] = {"jvm_cpu_seconds": round(cpu_seconds(process)[0], 2)}
-    events = folder / "events"
-    notes, ways["Spark: read, number and cut"] = measured(
-        lambda: on_spark.open_documents(str(source), num_parts=4), process, events
+    corpus = reticent.open_corpus(source)
+    index = reticent.build_index(corpus, reticent.split_individuals(corpus), splits=both, config=config)
+    ways: dict[str, Any] = {ONE: {"python_cpu_seconds": round(time.process_time() - started, 2)}}
+    tables = {way: folder / f"{source.name}-{way}" for way in ("one", "spark")}
+    for own in tables.values():
+        own.mkdir()
+    reticent.write_index(index, tables["one"])
+    notes, ways[READ] = measured(
+        lambda: on_spark.open_documents(str(source), num_parts=4, spark=spark, warn=str), process, events
     )
-    built, ways[f"Spark: index, n = 1 to {MAX_N}"] = measured(
-        lambda: on_spark.build_index(notes, config=config), process, events
-    )
-    (folder / "spark").mkdir()
-    built.write(folder / "spark")
-    for path in (folder / "one").iterdir():
-        assert path.read_bytes() == (folder / "spark" / path.name).read_bytes(), f"{path.name} differs"
-    distinct, ways["explode + countDistinct, n = 1 to 2"] = measured(lambda: exploded(spark, source), process, events)
-    spark.stop()
+    built, ways[INDEX] = measured(lambda: on_spark.build_index(notes, splits=both, config=config), process, events)
+    built.write(tables["spark"])
+    for path in tables["one"].iterdir():
+        assert path.read_bytes() == (tables["spark"] / path.name).read_bytes(), f"{path.name} differs"
+    expected = of_polars(source)
+    found, ways[EXPLODE] = measured(lambda: exploded(spark, source), process, events)
+    assert found == expected, "explode and countDistinct give another answer than polars"
+    built.release()
+    notes.release()
+    words = sum(batch.column("occurrences").to_numpy().sum() for batch in _word_batches(tables["one"]))
     return {
-        "documents": corpus.num_documents,
-        "bytes": sum(path.stat().st_size for path in source.iterdir()),
-        "words": index.num_words,
-        "ngrams": {n: index.num_ngrams(n) for n in range(2, MAX_N + 1)},
-        "exploded": distinct,
+        "corpus": name,
+        "notes": corpus.num_documents,
+        "text_bytes": _text_bytes(source),
+        "words": int(words),
+        "distinct": {1: index.num_words} | {n: index.num_ngrams(n) for n in range(2, MAX_N + 1)},
+        "exploded": found,
         "ways": ways,
     }
 
 
+def _word_batches(folder: Path) -> Iterator[Any]:
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(folder / "words.parquet").iter_batches(columns=["occurrences"])
+
+
+def _text_bytes(source: Path) -> int:
+    import polars as pl
+
+    texts = pl.scan_parquet(source / "*.parquet").select(pl.col("text").cast(pl.String).str.len_bytes().sum())
+    return int(texts.collect().item())
+
+
+def cpu_of(row: Mapping[str, Any], *ways: str) -> float:
+    """CPU seconds of a corpus in these ways together."""
+    return float(sum(v for way in ways for name, v in row["ways"][way].items() if name.endswith("cpu_seconds")))
+
+
+#: Quantities that grow with the number of words.
+GROWING: Mapping[str, Callable[[Mapping[str, Any]], float]] = {
+    "distinct words": lambda row: row["distinct"][1],
+    **{f"distinct n-grams, n = {n}": lambda row, n=n: row["distinct"][n] for n in range(2, MAX_N + 1)},
+    "shuffled bytes of text": lambda row: row["ways"][READ]["shuffled_bytes"],
+    "shuffled bytes of tables": lambda row: row["ways"][INDEX]["shuffled_bytes"],
+    "shuffled bytes of explode": lambda row: row["ways"][EXPLODE]["shuffled_bytes"],
+    "CPU seconds of one machine": lambda row: cpu_of(row, ONE),
+    "CPU seconds of Spark": lambda row: cpu_of(row, READ, INDEX),
+    "CPU seconds of explode": lambda row: cpu_of(row, EXPLODE),
+}
+
+
+def exponents(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return how each quantity grows with the words: the slope through the sizes, both on a scale of logarithms."""
+    import numpy as np
+
+    words = np.log([row["words"] for row in rows])
+    return {
+        name: round(float(np.polyfit(words, np.log([max(value(row), 1e-9) for row in rows]), 1)[0]), 3)
+        for name, value in GROWING.items()
+    }
+
+
+def extrapolate(rows: Sequence[Mapping[str, Any]], slopes: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+    """Return what so many notes as large as the hospital's would take, from its largest size: least and most.
+
+    Tables grow by the slopes of the corpora; text and CPU grow as the notes do, CPU at least by its slope, since a
+    start is in it.
+    """
+    largest = rows[-1]
+    factor = BILLION / largest["notes"]
+
+    def grown(name: str, *more: float) -> list[float]:
+        own = sorted([*(found[name] for found in slopes.values()), *more])
+        return [GROWING[name](largest) * factor**slope for slope in (own[0], own[-1])]
+
+    at_linear = GROWING["CPU seconds of Spark"](largest) * factor
+    marginal = _marginal(rows, "CPU seconds of Spark") * BILLION
+    core_hours = sorted(seconds / 3600 for seconds in (marginal, at_linear))
+    return {
+        "notes": BILLION,
+        "text_bytes": largest["text_bytes"] * factor,
+        "shuffled_bytes_of_text": GROWING["shuffled bytes of text"](largest) * factor,
+        "shuffled_bytes_of_tables": grown("shuffled bytes of tables"),
+        "shuffled_bytes_of_explode": grown("shuffled bytes of explode"),
+        "core_hours": core_hours,
+        "node_hours_of_16_cores": [hours / 16 for hours in core_hours],
+        "price": [hours * CORE_HOUR for hours in core_hours],
+        "core_hours_of_explode": GROWING["CPU seconds of explode"](largest) * factor / 3600,
+        "core_hours_of_one_machine": _marginal(rows, "CPU seconds of one machine") * BILLION / 3600,
+    }
+
+
+def _marginal(rows: Sequence[Mapping[str, Any]], name: str) -> float:
+    """What a note more takes, between the two largest sizes."""
+    before, last = rows[-2:]
+    return (GROWING[name](last) - GROWING[name](before)) / (last["notes"] - before["notes"])
+
+
+def run(size: str = "toy") -> dict[str, Any] | None:
+    """Measure, and write the record ``spark``."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    from fixtures.spark import missing
+
+    if reason := missing():
+        print(f"skipped: {reason} (make test-warehouse)", file=sys.stderr)
+        return None
+    with tempfile.TemporaryDirectory(prefix="spark-") as name:
+        folder = Path(name)
+        spark = session(folder)
+        start = {"jvm_cpu_seconds": round(cpu_seconds(spark.sparkContext._gateway.proc.pid)[0], 2)}
+        generate(folder / "warm", 200)
+        measure("warm", folder / "warm", spark, folder)  # what is compiled once belongs to no size
+        rows = []
+        for corpus, source in corpora(folder, SIZES[size]):
+            rows.append(measure(corpus, source, spark, folder))
+            print(json.dumps(rows[-1]), flush=True)
+        spark.stop()
+    result: dict[str, Any] = {"start_of_spark": start, "corpora": rows}
+    if size != "toy":
+        names = dict.fromkeys(row["corpus"] for row in rows)
+        result["exponents"] = {own: exponents([row for row in rows if row["corpus"] == own]) for own in names}
+        hospital = [row for row in rows if row["corpus"] == "hospital"]
+        result["billion"] = extrapolate(hospital, result["exponents"])
+        print(json.dumps(result["exponents"] | result["billion"], indent=1))
+    path = write_record("spark", result, size)
+    print(path if size != "toy" else "answers are right")
+    return result
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=["toy", "cpu"], default="cpu")
-    parser.add_argument("--individuals", type=int)
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        result = measure(arguments.individuals or SIZES[arguments.size], Path(folder))
-    print(json.dumps(result, indent=1))
-    write_record("spark", result, arguments.size)
+    run(parser.parse_args().size)
 
 
 if __name__ == "__main__":

@@ -12,10 +12,11 @@ Importing it starts nothing, and needs neither torch nor pyspark; a session is t
 
 from __future__ import annotations
 
+from reticent.engine.spark.checks import check_session
 from reticent.engine.spark.documents import SparkDocuments, open_documents
 from reticent.engine.spark.index import SparkIndex, build_index
 from reticent.engine.spark.protection import SparkFlags, protect
-from reticent.engine.spark.session import check_session, local_session
+from reticent.engine.spark.session import local_session
 from reticent.engine.spark.spans import SparkSpans, detect
 from reticent.engine.spark.tasks import SparkError
 from reticent.engine.spark.tokens import write_tokens

@@ -83,6 +83,14 @@ def _command(command: Callable[..., None]) -> Callable[..., None]:
     return spark_app.command()(expanded(command))
 
 
+@spark_app.command()
+def script() -> None:
+    """Print the path of the program for spark-submit: spark-submit … $(reticent spark script) spark index …"""
+    import reticent
+
+    print(Path(reticent.__file__).with_name("__main__.py"))
+
+
 @_command
 def index(
     source: SourceOrJob, out: Result, *, columns: ColumnOptions, how: SparkOptions, max_n: MaxN = None,

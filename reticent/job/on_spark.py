@@ -6,15 +6,15 @@ What needs to see all documents at once is refused here, before the first is rea
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow.parquet as pq
 
+from reticent import _rust
 from reticent.core.artifact import write_artifact
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.core.manifest import hash_file
@@ -22,15 +22,17 @@ from reticent.core.progress import Progress
 from reticent.engine.schema import SPANS
 from reticent.engine.sources.config import Columns
 from reticent.engine.sources.remote_config import STORES, scheme_of
+from reticent.engine.spark.documents import SparkDocuments, open_documents
+from reticent.engine.spark.index import SparkIndex, build_index
+from reticent.engine.spark.protection import FLAGS, protect
+from reticent.engine.spark.session import local_folder, local_session, session_of
+from reticent.engine.spark.spans import SparkSpans, detect, refuse_learning
+from reticent.engine.spark.tokens import write_tokens
 from reticent.engine.split import write_individuals
 from reticent.job.config import Job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from reticent.engine.spark.documents import SparkDocuments
-    from reticent.engine.spark.index import SparkIndex
-    from reticent.engine.spark.spans import SparkSpans
 
 __all__ = ["OnSpark", "refuse_job", "run_on_spark"]
 
@@ -59,8 +61,8 @@ def refuse_job(job: Job) -> None:
     Raises
     ------
     PolicyError
-        Near duplicates or copies between individuals, propagation, quarantine, canaries, withdrawn individuals,
-        frequency limits that are no part of it, or a source that is no Parquet.
+        Near duplicates or copies between individuals, propagation, confirmation of names, quarantine, a noisy
+        threshold, canaries, withdrawn individuals, or a source that is no Parquet.
     """
     on_one = "leave it out, or do this on one machine"
     if job.dedup.mode == "near" or (job.dedup.mode != "off" and job.dedup.scope == "corpus"):
@@ -75,8 +77,14 @@ def refuse_job(job: Job) -> None:
             "detect.propagate: an identifier that was found once is looked for in all documents, which is not done on "
             f"Spark; {on_one}"
         )
+    if job.detect.confirm:
+        raise PolicyError(
+            f"detect.confirm: a name is judged by the names of all documents, which is not done on Spark; {on_one}"
+        )
     if job.detect.on_error != "stop":
         raise PolicyError(f"detect.on_error: there is no quarantine on Spark; {on_one}")
+    if job.threshold.epsilon is not None:
+        raise PolicyError(f"threshold.epsilon: a noisy threshold is not drawn on Spark; {on_one}")
     if job.canaries is not None:
         raise PolicyError(f"canaries: made-up secrets are not written into documents on Spark; {on_one}")
     if job.corpus.withdrawn:
@@ -98,40 +106,36 @@ def run_on_spark(
     ``flags.parquet``. ``tokens``: a store of protected tokens of all documents.
     """
     refuse_job(job)
-    with ExitStack() as stack:
-        spark = stack.enter_context(_session(how))
-        with progress.task("read", None, "documents"):
-            documents = _documents(spark, job, how)
-        counts: dict[str, Any] = {"documents": documents.num_documents, "individuals": documents.num_individuals}
-        index = _index(documents, job, progress) if stage != "detect" else None
-        spans = _spans(documents, job, progress) if stage != "index" else None
-        about = {"job": job.corpus.model_dump(mode="json"), "protect": job.protect.model_dump(mode="json")}
+    if stage != "index":
+        refuse_learning(job.detect.detectors, job.detect.options)
+    tokenizer_json = _read_tokenizer(tokenizer) if stage == "tokens" else ""
+    with _session(how) as spark:
         if stage == "index":
-            assert index is not None
-            return counts | _write_index(index, out)
-        with (
-            progress.task(stage, None, "documents"),
-            write_artifact(out, kind=f"spark-{stage}", config=about, inputs={}) as writer,
-        ):
-            if stage == "detect":
-                assert spans is not None
-                counts |= {"spans": _write_spans(spans, writer.path)}
-            elif stage == "protect":
-                counts |= _write_flags(documents, index, spans, job, writer.path)
-            else:
-                counts |= _write_tokens(documents, index, spans, job, tokenizer, writer.path)
+            return _make_index(spark, job, out, how, progress)
+        about = {"job": job.corpus.model_dump(mode="json"), "protect": job.protect.model_dump(mode="json")}
+        with write_artifact(out, kind=f"spark-{stage}", config=about, inputs={}) as writer:
+            documents, counts = _documents(spark, job, how, progress)
+            index = _index(documents, job, progress) if stage != "detect" else None
+            with progress.task("detect" if stage == "detect" else "detect and protect", None, "documents"):
+                spans = detect(documents, job.detect.detectors, job.detect.options)
+                if stage == "detect":
+                    counts |= {"spans": _write_spans(spans, writer.path)}
+                elif stage == "protect":
+                    counts |= _write_flags(documents, index, spans, job, writer.path)
+                else:
+                    counts |= write_tokens(
+                        writer.path, documents, tokenizer_json, index=index, spans=spans, policy=job.protect
+                    )
             writer.counts.update(counts)
     return counts
 
 
 @contextmanager
 def _session(how: OnSpark) -> Iterator[SparkSession]:
-    from reticent.engine.spark.session import local_session, session_of
-
     if how.master is None:
         yield session_of()
         return
-    with tempfile.TemporaryDirectory(prefix="reticent-spark-") as folder:  # 0700, and what is in it is encrypted
+    with local_folder() as folder:  # what is in it is encrypted
         spark = local_session(how.master, folder)
         try:
             yield spark
@@ -139,46 +143,43 @@ def _session(how: OnSpark) -> Iterator[SparkSession]:
             spark.stop()
 
 
-def _documents(spark: SparkSession, job: Job, how: OnSpark) -> SparkDocuments:
-    from reticent.engine.spark.documents import open_documents
-
-    return open_documents(
-        [re.sub(r"^s3://", "s3a://", source) for source in job.corpus.sources],  # Hadoop's name of it
-        columns=job.corpus.only(Columns),
-        split=job.split,
-        ids=job.corpus.ids,
-        on_null=job.corpus.on_null,
-        num_parts=how.num_parts,
-        unencrypted=how.unencrypted,
-        spark=spark,
-    )
+def _documents(
+    spark: SparkSession, job: Job, how: OnSpark, progress: Progress
+) -> tuple[SparkDocuments, dict[str, Any]]:
+    with progress.task("read", None, "documents"):
+        documents = open_documents(
+            [re.sub(r"^s3://", "s3a://", source) for source in job.corpus.sources],  # Hadoop's name of it
+            columns=job.corpus.only(Columns),
+            split=job.split,
+            ids=job.corpus.ids,
+            on_null=job.corpus.on_null,
+            num_parts=how.num_parts,
+            unencrypted=how.unencrypted,
+            spark=spark,
+            warn=progress.warn,
+        )
+    return documents, {"documents": documents.num_documents, "individuals": documents.num_individuals}
 
 
 def _index(documents: SparkDocuments, job: Job, progress: Progress) -> SparkIndex:
-    from reticent.engine.spark.index import build_index
-
     with progress.task("index", job.index.max_n, "levels") as advance:
         return build_index(documents, config=job.index, progress=advance)
 
 
-def _spans(documents: SparkDocuments, job: Job, progress: Progress) -> SparkSpans:
-    from reticent.engine.spark.spans import detect
-
-    with progress.task("detect", None, "documents"):
-        return detect(documents, job.detect.detectors, job.detect.options)
-
-
-def _write_index(index: SparkIndex, out: Path) -> dict[str, Any]:
-    config = index.config.all_values()
-    with write_artifact(out / "split", kind="split", config=index.documents.split.all_values(), inputs={}) as writer:
-        write_individuals(index.documents.individuals(), writer.path)
-        inputs = {"split": hash_file(writer.path / "individuals.parquet")}
-    counts = {"words": index.num_words}
-    counts |= {f"ngrams_{n}": index.num_ngrams(n) for n in range(2, index.max_n + 1)}
-    with write_artifact(out / "index", kind="index", config=config, inputs=inputs) as writer:
+def _make_index(spark: SparkSession, job: Job, out: Path, how: OnSpark, progress: Progress) -> dict[str, Any]:
+    inputs: dict[str, str] = {}  # known when the split is written, before the manifest is
+    with write_artifact(out / "index", kind="index", config=job.index.all_values(), inputs=inputs) as writer:
+        documents, counts = _documents(spark, job, how, progress)
+        index = _index(documents, job, progress)
+        config = documents.split.all_values()
+        with write_artifact(out / "split", kind="split", config=config, inputs={}) as of_split:
+            write_individuals(documents.individuals(), of_split.path)
+            inputs["split"] = hash_file(of_split.path / "individuals.parquet")
         index.write(writer.path)
-        writer.counts.update(counts)
-    return counts
+        own = {"words": index.num_words}
+        own |= {f"ngrams_{n}": index.num_ngrams(n) for n in range(2, index.max_n + 1)}
+        writer.counts.update(own)
+    return counts | own
 
 
 def _write_spans(spans: SparkSpans, folder: Path) -> int:
@@ -190,9 +191,9 @@ def _write_spans(spans: SparkSpans, folder: Path) -> int:
     return num_spans
 
 
-def _write_flags(documents: SparkDocuments, index: Any, spans: Any, job: Job, folder: Path) -> dict[str, Any]:
-    from reticent.engine.spark.protection import FLAGS, protect
-
+def _write_flags(
+    documents: SparkDocuments, index: SparkIndex | None, spans: SparkSpans, job: Job, folder: Path
+) -> dict[str, Any]:
     flags = protect(documents, index, spans=spans, policy=job.protect)
     with pq.ParquetWriter(folder / "flags.parquet", FLAGS, compression="zstd") as writer:
         for table in flags.tables():
@@ -200,15 +201,12 @@ def _write_flags(documents: SparkDocuments, index: Any, spans: Any, job: Job, fo
     return flags.counts
 
 
-def _write_tokens(
-    documents: SparkDocuments, index: Any, spans: Any, job: Job, tokenizer: Path | None, folder: Path
-) -> dict[str, Any]:
-    from reticent.engine.spark.tokens import write_tokens
-
-    if tokenizer is None:
+def _read_tokenizer(path: Path | None) -> str:
+    if path is None:
         raise PolicyError("--tokenizer is missing: the tokenizer.json of the model")
     try:
-        text = tokenizer.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise CorpusError(f"{tokenizer}: not a readable tokenizer ({type(error).__name__})") from None
-    return write_tokens(folder, documents, text, index=index, spans=spans, policy=job.protect)
+        raise CorpusError(f"{path}: not a readable tokenizer ({type(error).__name__})") from None
+    _rust.TokenEncoder(text, num_threads=1)  # refused before the first document is read, if it is none
+    return text

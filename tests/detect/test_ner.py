@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from fixtures.tiny_taggers import save_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -178,71 +179,12 @@ def test_real_pipelines_find_the_same_names_with_what_they_do_not_need_switched_
 
 LABELS = {"bio": ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"], "plain": ["O", "PER", "LOC"]}
 LABELS["bioes"] = ["O", *(f"{prefix}-{kind}" for kind in ("PER", "LOC") for prefix in "BIES")]
-#: Word pieces and the label each is looked up to have, by scheme (a missing one is O).
-VOCABULARY = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    "ann",
-    "##a",
-    "lee",
-    "bob",
-    "lyon",
-    "of",
-    ",",
-    ".",
-    "é",
-    "x",
-]
+#: The label that each word piece is looked up to have, by scheme (a missing one is O).
 LOOKUP = {
     "bio": {"ann": "B-PER", "##a": "I-PER", "lee": "I-PER", "bob": "B-PER", "lyon": "B-LOC", "é": "I-PER"},
     "plain": {"ann": "PER", "##a": "PER", "lee": "PER", "bob": "PER", "lyon": "LOC"},
     "bioes": {"ann": "B-PER", "##a": "I-PER", "lee": "E-PER", "bob": "S-PER", "lyon": "S-LOC"},
 }
-
-
-def save_model(folder: Path, labels: list[str], lookup: dict[str, str] | None, *, layers: int = 1) -> Path:
-    """A model that looks each piece's label up (no layer, no positions), or a random one."""
-    import torch
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-    from transformers import BertConfig, BertForTokenClassification, PreTrainedTokenizerFast
-
-    tokenizer = Tokenizer(models.WordPiece({piece: i for i, piece in enumerate(VOCABULARY)}, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer(strip_accents=False)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, unk_token="[UNK]", pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]"
-    )
-    fast.model_max_length = 64
-    fast.save_pretrained(folder)
-    torch.manual_seed(0)
-    size = len(VOCABULARY)
-    config = BertConfig(
-        vocab_size=size,
-        hidden_size=16,
-        num_hidden_layers=0 if lookup else layers,
-        num_attention_heads=2,
-        intermediate_size=16,
-        max_position_embeddings=64,
-        id2label=dict(enumerate(labels)),
-        label2id={label: i for i, label in enumerate(labels)},
-    )
-    model = BertForTokenClassification(config)
-    if lookup:
-        with torch.no_grad():
-            embeddings = model.bert.embeddings
-            for table in (embeddings.position_embeddings, embeddings.token_type_embeddings):
-                table.weight.zero_()
-            embeddings.word_embeddings.weight.copy_(torch.eye(size, 16))
-            model.classifier.weight.zero_()
-            model.classifier.bias.zero_()
-            for piece, number in zip(VOCABULARY, range(size), strict=True):
-                model.classifier.weight[labels.index(lookup.get(piece, "O")), number] = 1.0
-    model.save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -1,4 +1,4 @@
-"""One server for all tests of this folder, and a database of its own for each of them."""
+"""One server for all tests of this folder, and a database of its own for each of them; one JVM for those of Spark."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from fixtures.postgres import Database, Server, postgres_server
+from fixtures.spark import SparkHome
 
 
 @pytest.fixture(scope="session")
@@ -20,3 +21,8 @@ def database(server: Server, request: pytest.FixtureRequest, monkeypatch: pytest
     monkeypatch.setenv("PGPASSFILE", str(server.passfile))
     with server.database(getattr(request, "param", "UTF8")) as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> SparkHome:
+    return SparkHome(tmp_path_factory.mktemp("spark"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +13,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fixtures import tokenizers
-from fixtures.spark import SECRET, SURNAMES, SparkHome, fail_in_words, fail_with_text, kill_executor, missing, notes
+from fixtures.spark import (
+    SECRET,
+    SURNAMES,
+    CountedDetection,
+    SparkHome,
+    fail_in_words,
+    fail_with_text,
+    kill_executor,
+    missing,
+    notes,
+)
+from fixtures.tiny_taggers import save_model
 
 import reticent
 from reticent import spark as on_spark
@@ -30,11 +41,6 @@ pytestmark = [pytest.mark.heavy, pytest.mark.skipif(missing() is not None, reaso
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> SparkHome:
-    return SparkHome(tmp_path_factory.mktemp("spark"))
-
-
-@pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two files whose order is not that of the document ids."""
     folder = tmp_path_factory.mktemp("notes")
@@ -48,6 +54,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def session(home: SparkHome) -> Iterator[Any]:
     with home.session("local[2]") as spark:
         yield spark
+
+
+def is_open(folders: Iterable[Path]) -> bool:
+    """Whether others can come to what is below these folders."""
+    return all(folder.stat().st_mode & 0o007 for folder in folders)
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -211,15 +222,107 @@ def test_sessions_that_do_not_encrypt_are_refused(home: SparkHome, session: Any,
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o755)
     check(unencrypted=True, master="yarn")
+    check(master="yarn", io__encryption__enabled="true", authenticate__enableSaslEncryption="true")
+    closed = {"master": "local[2]", "io__encryption__enabled": "true"}
+    dumping = "-Xss4m -XX:+HeapDumpOnOutOfMemoryError"
+    for name in ("driver__extraJavaOptions", "executor__defaultJavaOptions"):
+        with pytest.raises(PolicyError, match=r"JavaOptions without HeapDumpOnOutOfMemoryError"):
+            check(**closed, **{name: dumping})
+        check(**closed, **{name: dumping.replace("+", "-")})
+    with pytest.raises(PolicyError, match=r"spark\.shuffle\.manager=sort"):
+        check(**closed, shuffle__manager="org.example.RemoteShuffleManager")
+    check(**closed, shuffle__manager="org.apache.spark.shuffle.sort.SortShuffleManager")
     with pytest.raises(PolicyError, match="chmod 700"):
         check(unencrypted=True, master="yarn", local__dir=str(tmp_path / "open"))
     with pytest.raises(PolicyError, match="Spark Connect"):
         on_spark.check_session(object())  # type: ignore[arg-type]
 
 
+def test_a_checkpoint_folder_that_others_can_read_is_refused(session: Any, tmp_path: Path) -> None:
+    context = session.sparkContext
+    for mode in (0o700, 0o755):
+        folder = tmp_path / f"{mode:o}" / "checkpoints"
+        folder.parent.mkdir()
+        for above in (tmp_path, folder.parent):
+            above.chmod(mode)
+        context.setCheckpointDir(str(folder))
+        try:
+            if mode == 0o700:
+                on_spark.check_session(session)
+            elif is_open(tmp_path.parents):
+                with pytest.raises(PolicyError, match="does not encrypt checkpoints"):
+                    on_spark.check_session(session)
+        finally:
+            context._jsc.sc().setCheckpointDir(None)
+            tmp_path.chmod(0o700)
+
+
+def test_an_event_log_is_warned_of_and_holds_what_the_caller_wrote_and_no_text(session: Any, home: SparkHome) -> None:
+    assert not any("individual_id" in sentence for sentence in on_spark.check_session(session))
+    table = notes(num_individuals=6)
+    session.conf.set("spark.sql.ui.explainMode", "extended")
+    for frame in (session.createDataFrame(table.rows(), table.columns), session.createDataFrame(table.to_pandas())):
+        with pytest.warns(UserWarning, match="event log is on.*a plan shows every value"):
+            on_spark.open_documents(frame.filter(frame["individual_id"] != "planted-literal"), num_parts=2).release()
+    session.conf.unset("spark.sql.ui.explainMode")
+    written = home.written()
+    assert b"planted-literal" in written, "the plan is not logged, so the warning is wrong"
+    assert not any(surname.encode() in written for surname in SURNAMES)
+    (sentence,) = on_spark.check_session(session, is_frame=False)
+    assert "no text of a document" in sentence
+    assert "a plan shows" not in sentence
+
+
+def test_paths_that_are_no_parquet_are_refused_by_name(session: Any, tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="none: Spark finds nothing there"):
+        on_spark.open_documents(str(tmp_path / "none"), spark=session)
+    (tmp_path / "notes.txt").write_text(f"{SECRET} has a cough")
+    with pytest.raises(CorpusError, match=r"notes\.txt: Spark cannot read it as Parquet \([\w.]+\)") as caught:
+        on_spark.open_documents(str(tmp_path / "notes.txt"), spark=session)
+    assert SECRET not in str(caught.value)
+    notes(num_individuals=3).write_parquet(tmp_path / "notes.parquet")
+    with pytest.raises(CorpusError, match=r"column body is missing; there are [^,]+, household_id, text, doc_id$"):
+        on_spark.open_documents(str(tmp_path / "notes.parquet"), columns=reticent.Columns(text="body"), spark=session)
+
+
+PATTERNS = [{"label": "NAME", "pattern": surname} for surname in SURNAMES]
+
+
+@pytest.mark.parametrize("name", ["spacy", "transformers"])
+def test_a_model_is_loaded_once_in_each_process_and_finds_what_it_finds_on_one_machine(
+    session: Any, files: Path, tmp_path: Path, name: str
+) -> None:
+    pytest.importorskip(name, reason=f"{name} is not installed")
+    options: dict[str, Any] = {"model": str(tmp_path / "model"), "device": "cpu", "window": 64}
+    if name == "spacy":
+        import spacy
+
+        pipeline = spacy.blank("en")
+        pipeline.add_pipe("entity_ruler").add_patterns(PATTERNS)
+        pipeline.to_disk(tmp_path / "model")
+        options = {"pipeline": str(tmp_path / "model")}
+    else:
+        save_model(tmp_path / "model", ["O", "B-PER", "I-PER"], {".": "B-PER"})  # the end of a sentence
+    corpus = reticent.open_corpus(files)
+    (tmp_path / "spans").mkdir()
+    detect_spans(corpus, make_detectors([name], {name: options}), tmp_path / "spans")
+    documents = on_spark.open_documents(str(files), num_parts=6, spark=session)
+    spans = on_spark.detect(documents, [name], {name: options})
+    counted = CountedDetection((name,), {name: options}, str(tmp_path / "made"))
+    spans.parts = documents.parts.mapPartitions(Task(counted))
+    found = pa.concat_tables(spans.tables())
+    assert found.num_rows > 20
+    assert found.equals(pq.read_table(tmp_path / "spans" / "spans.parquet"))
+    processes = (tmp_path / "made").read_text().split()
+    assert 1 <= len(processes) == len(set(processes)) <= 2  # one a core, for six parts
+    documents.release()
+
+
 def test_detectors_that_learn_from_all_documents_are_refused() -> None:
     documents: Any = SimpleNamespace(columns=reticent.Columns())  # it is refused before the first is read
-    for name, options in (("context", {}), ("gazetteer", {"lists": {"NAME": "names.txt"}})):
+    learning = [("context", {}), ("gazetteer", {"lists": {"NAME": "names.txt"}})]
+    learning += [("spacy", {"pipeline": "blank:en", "guard": True})]
+    for name, options in learning:
         with pytest.raises(PolicyError, match="not done on Spark"):
             on_spark.detect(documents, [name], {name: options})
 

@@ -8,9 +8,9 @@ individuals as one machine does.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
 
@@ -23,8 +23,10 @@ from reticent.engine.identity import Ids, check_choice, fold_ids
 from reticent.engine.schema import INDIVIDUALS, SPLITS
 from reticent.engine.sources.columns import sorted_codes
 from reticent.engine.sources.config import Columns, OnNull
+from reticent.engine.spark.checks import check_session
 from reticent.engine.spark.exchange import Answers, Exchanged, Table, decoded, encoded, exchange, kept, one_each
-from reticent.engine.spark.session import ROWS_PER_BATCH, check_session, session_of
+from reticent.engine.spark.frames import FILE, ROW, of_files, selected
+from reticent.engine.spark.session import ROWS_PER_BATCH, session_of
 from reticent.engine.spark.tasks import Task, errors_of_tasks
 from reticent.engine.split import Individuals
 
@@ -36,8 +38,6 @@ __all__ = ["SparkDocuments", "open_documents"]
 
 #: Bytes of documents that a task gathers before it hands them on, for all parts together.
 BYTES_AT_ONCE = 32 << 20
-#: Columns of where a document stands in files.
-FILE, ROW = "file", "row"
 
 
 @dataclass(slots=True)
@@ -120,6 +120,7 @@ def open_documents(
     num_parts: int | None = None,
     unencrypted: bool = False,
     spark: SparkSession | None = None,
+    warn: Callable[[str], object] = warnings.warn,
 ) -> SparkDocuments:
     """Read documents once, and keep them in parts.
 
@@ -133,7 +134,8 @@ def open_documents(
         A part is held in memory by one task: 64 to 256 MB of text is a good size. Default: as many as the source has
         partitions, and at least two a core.
     unencrypted : bool
-        See :func:`reticent.engine.spark.session.check_session`.
+        See :func:`reticent.engine.spark.checks.check_session`.
+    warn : called with each warning about the session
 
     Raises
     ------
@@ -148,10 +150,11 @@ def open_documents(
         raise PolicyError(f"corpus.on_null: expected stop or skip, got {on_null!r}")
     is_frame = hasattr(documents, "sparkSession")
     spark = spark or session_of(documents)
-    check_session(spark, unencrypted=unencrypted)
+    for sentence in check_session(spark, unencrypted=unencrypted, is_frame=is_frame):
+        warn(sentence)
+    frame, files = (documents, None) if is_frame else of_files(spark, documents)
     with errors_of_tasks():
-        frame, files = (documents, None) if is_frame else _of_files(spark, documents)
-        frame = _selected(frame, columns, files is not None)
+        frame = selected(frame, columns, files is not None)
         least = 2 * spark.sparkContext.defaultParallelism
         num_parts = num_parts or max(least, frame.rdd.getNumPartitions())
         cut = _Cut(num_parts, split, "household_id" in frame.columns and split.by != "individual", files, ids, on_null)
@@ -163,30 +166,6 @@ def open_documents(
     return SparkDocuments(
         spark, numbered, columns, split, cut.by_household, found.num_rows("document"), num_units, num_skipped, found
     )
-
-
-def _of_files(spark: SparkSession, documents: Any) -> tuple[DataFrame, dict[str, int]]:
-    """A data frame of Parquet files with places, and the number of each file in the order of their names."""
-    paths = [str(path) for path in ([documents] if isinstance(documents, str | Path) else documents)]
-    frame = spark.read.parquet(*paths).select("*", "_metadata.file_path", "_metadata.row_index")
-    frame = frame.withColumnsRenamed({"file_path": FILE, "row_index": ROW})
-    names = sorted(frame.inputFiles(), key=lambda name: unquote(urlparse(name).path))
-    return frame, {unquote(urlparse(name).path): number for number, name in enumerate(names)}
-
-
-def _selected(frame: DataFrame, columns: Columns, of_files: bool) -> DataFrame:
-    from pyspark.sql.functions import col
-
-    wanted = {name: getattr(columns, name) for name in ("doc_id", "individual_id", "text", "household_id", "spans")}
-    wanted = {name: given for name, given in wanted.items() if given is not None}
-    if missing := [given for given in wanted.values() if given not in frame.columns]:
-        raise CorpusError(f"column {missing[0]} is missing; there are {', '.join(frame.columns)}")
-    own = [
-        (column if name == "spans" else column.cast("string")).alias(name)
-        for name, given in wanted.items()
-        for column in [col(f"`{given}`")]
-    ]
-    return frame.select(*own, *([FILE, ROW] if of_files else []))
 
 
 def _cut(spark: SparkSession, frame: DataFrame, cut: _Cut) -> RDD:

@@ -1,25 +1,28 @@
-"""The session that work runs in, and whether it keeps documents to itself.
-
-Spark writes what does not fit into memory, and what it shuffles, to local folders, and sends it from machine to
-machine: text of documents. A session is looked at before the first document is read.
-"""
+"""The session that work runs in: the one that runs, or one on this machine."""
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from reticent.core.errors import PolicyError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["check_session", "local_session", "session_of"]
+__all__ = ["local_folder", "local_session", "session_of"]
 
 #: Rows of a batch on its way to Python. Spark's 10,000 notes of 5 KB would be 50 MB, several times over.
 ROWS_PER_BATCH = 512
+#: Beginning of the names of folders of local sessions.
+_PREFIX: Final = "reticent-spark-"
 
 
 def session_of(documents: object = None) -> SparkSession:
@@ -76,54 +79,30 @@ def local_session(master: str, folder: Path | str) -> SparkSession:
     return builder.getOrCreate()
 
 
-def check_session(spark: SparkSession, *, unencrypted: bool = False) -> None:
-    """Refuse a session that writes or sends text of documents in clear.
+@contextmanager
+def local_folder() -> Iterator[Path]:
+    """Yield a folder (0700) for the temporary files of a local session, and delete it in the end.
 
-    Parameters
-    ----------
-    unencrypted : bool
-        The caller vouches for disks and network: nothing is asked but private local folders.
-
-    Raises
-    ------
-    PolicyError
-        It is no classic session (Spark Connect has no tables by position), its temporary files are not encrypted or
-        what executors send each other is not; or a local folder of this machine can be read by others.
+    Folders of this user that a killed driver left are deleted first: what is in them is encrypted, with a key that died
+    with it.
     """
-    context = getattr(spark, "_sc", None)
-    if context is None:
-        raise PolicyError("this is a session of Spark Connect; a classic one is needed, as spark-submit starts it")
-    settings = context.getConf()
-
-    def is_on(name: str) -> bool:
-        return settings.get(name, "false").lower() == "true"
-
-    open_to_others = [folder for folder in _local_folders(settings) if _is_readable_by_others(folder)]
-    wanted = []
-    if not is_on("spark.io.encryption.enabled"):
-        wanted.append("spark.io.encryption.enabled=true (temporary files hold text of documents)")
-    is_alone = settings.get("spark.master", "").startswith("local[") or settings.get("spark.master") == "local"
-    if not is_alone and not (is_on("spark.network.crypto.enabled") or is_on("spark.ssl.rpc.enabled")):
-        wanted.append("spark.network.crypto.enabled=true with spark.authenticate=true (executors exchange text)")
-    if wanted and not unencrypted:
-        raise PolicyError(
-            f"this Spark session does not encrypt: set {' and '.join(wanted)}; or say that disks and network are "
-            "trusted (unencrypted=True, --unencrypted)"
-        )
-    if wanted and open_to_others:
-        raise PolicyError(
-            f"spark.local.dir: {open_to_others[0]} can be read by other users, and temporary files are not encrypted; "
-            "chmod 700"
-        )
+    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        try:
+            with _held(left):
+                if left.stat().st_uid == os.getuid() and any(left.iterdir()):  # an empty one is just being made
+                    shutil.rmtree(left, ignore_errors=True)
+        except OSError:
+            continue  # its driver is alive, or it is gone
+    with tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as made, _held(Path(made)):
+        yield Path(made)
 
 
-def _local_folders(settings: Any) -> list[Path]:
-    given = os.environ.get("SPARK_LOCAL_DIRS") or settings.get("spark.local.dir", "")
-    return [Path(folder) for folder in given.split(",") if folder]
-
-
-def _is_readable_by_others(folder: Path) -> bool:
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Hold a folder as in use, until this process ends however it does; `OSError` where another process has it."""
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        return bool(folder.stat().st_mode & 0o077)
-    except OSError:
-        return False  # it is on other machines, or Spark makes it
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(number)

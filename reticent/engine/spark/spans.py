@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus
     from reticent.engine.spark.documents import SparkDocuments
 
-__all__ = ["PartSpans", "SparkSpans", "corpus_of_part", "detect"]
+__all__ = ["PartSpans", "SparkSpans", "corpus_of_part", "detect", "refuse_learning"]
 
 #: Detectors of this process, by names and options.
 _MADE: dict[str, list[Detector]] = {}
@@ -88,14 +88,14 @@ def detect(
         check_options(name, own)
     if "gold" in given and documents.columns.spans is None:
         raise PolicyError("detector gold needs the column of annotated identifiers (corpus.spans)")
-    _refuse_learning(names, given)
+    refuse_learning(names, given)
     return SparkSpans(documents, kept(one_each(documents.parts, _Detect(tuple(names), given))))
 
 
-def _refuse_learning(names: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuse detectors that would read all documents before the first."""
+def refuse_learning(names: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuse detectors that would read all documents before the first; `PolicyError`."""
     for name in names:
-        own = options[name]
+        own = options.get(name, {})
         if name == "context":
             raise PolicyError(
                 "detector context learns from all documents, which is not done on Spark; leave it out, or detect on "
@@ -105,6 +105,11 @@ def _refuse_learning(names: Sequence[str], options: Mapping[str, Mapping[str, An
             raise PolicyError(
                 f"detector {name} learns from all documents which names are common words, which is not done on Spark; "
                 f"give a list (detect.{name}.common), or detect on one machine"
+            )
+        if name == "spacy" and own.get("guard"):
+            raise PolicyError(
+                "detect.spacy.guard: common words are learned from all documents, which is not done on Spark; leave it "
+                "out, or detect on one machine"
             )
 
 

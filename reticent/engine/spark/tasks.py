@@ -6,6 +6,8 @@ whatever is raised in a task leaves it as `TaskError` whose message is one of ou
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -18,7 +20,16 @@ __all__ = ["SparkError", "Task", "TaskError", "errors_of_tasks"]
 
 
 class SparkError(ReticentError, RuntimeError):
-    """Spark failed; what it said is withheld, since such messages may quote a document."""
+    """Spark failed; what it said is withheld, since such messages may quote a document.
+
+    Attributes
+    ----------
+    kind : the condition that Spark names, or a class of the JVM; empty where there is none
+    """
+
+    def __init__(self, message: str, kind: str = ""):
+        super().__init__(message)
+        self.kind = kind
 
 
 class TaskError(Exception):
@@ -27,6 +38,12 @@ class TaskError(Exception):
 
 #: Kinds of errors whose messages are ours.
 _OWN: Final = {kind.__name__: kind for kind in (CorpusError, PolicyError, ArtifactError)}
+#: Errors of a full disk, and what is said of them.
+_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
+_FULL: Final = (
+    "a disk is full on the driver or on an executor: Spark keeps temporary files in spark.local.dir there, and "
+    "detectors in TMPDIR"
+)
 _MARK: Final = re.compile(r"<<reticent (\w+)>>(.*?)<</reticent>>", re.DOTALL)
 
 
@@ -92,13 +109,14 @@ def _as_ours(error: BaseException) -> BaseException:
             return _OWN[name](message)
         if name == "OSError":
             number = int(message)
-            import os
-
-            return OSError(number, os.strerror(number))
+            return SparkError(_FULL) if number in _NO_SPACE else OSError(number, os.strerror(number))
         if name == "MemoryError":
             return MemoryError("a task of Spark has no memory left; cut the documents into more parts (num_parts)")
         return SparkError(f"a task of Spark failed ({name}); its message is withheld")
-    return SparkError(f"Spark failed ({_kind(error, text)}); its message is withheld, since it may quote a document")
+    if any(os.strerror(number) in text for number in _NO_SPACE):
+        return SparkError(_FULL)
+    kind = _kind(error, text)
+    return SparkError(f"Spark failed ({kind}); its message is withheld, since it may quote a document", kind)
 
 
 def _kind(error: BaseException, text: str) -> str:

@@ -1,0 +1,135 @@
+"""Whether a session keeps documents to itself: looked at before the first is read.
+
+Documents, and words of them, are in shuffle files, spills and kept parts on local disks, in checkpoints, in dumps of
+the heap, and on the network. Settings, paths, names of columns and plans are in event logs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from reticent.core.errors import PolicyError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["check_session"]
+
+#: File systems whose permissions mean something; object stores make some up.
+_WITH_MODES: Final = ("file", "hdfs", "viewfs", "webhdfs", "swebhdfs")
+#: Settings with options of a JVM.
+_JVM_OPTIONS: Final = tuple(
+    f"spark.{which}.{kind}JavaOptions" for which in ("driver", "executor") for kind in ("default", "extra")
+)
+
+
+def check_session(spark: SparkSession, *, unencrypted: bool = False, is_frame: bool = True) -> list[str]:
+    """Refuse a session that writes or sends text of documents in clear; returns warnings, a sentence each.
+
+    Parameters
+    ----------
+    unencrypted : bool
+        The caller vouches for disks and network: what is asked is private local folders and checkpoints.
+    is_frame : bool
+        Whether documents are a data frame of the caller's, whose plan may hold any value.
+
+    Raises
+    ------
+    PolicyError
+        It is no classic session (Spark Connect has no tables by position); its temporary files are not encrypted, or
+        what executors send each other is not; its JVMs dump their heap; or a folder that holds text in clear can be
+        read by others.
+    """
+    context = getattr(spark, "_sc", None)
+    if context is None:
+        raise PolicyError("this is a session of Spark Connect; a classic one is needed, as spark-submit starts it")
+    settings = context.getConf()
+    wanted = _wanted(settings)
+    if wanted and not unencrypted:
+        raise PolicyError(
+            f"this Spark session does not encrypt: set {' and '.join(wanted)}; or say that disks and network are "
+            "trusted (unencrypted=True, --unencrypted)"
+        )
+    open_to_others = [folder for folder in _local_folders(settings) if _is_readable_by_others(folder)]
+    if wanted and open_to_others:
+        raise PolicyError(
+            f"spark.local.dir: {open_to_others[0]} can be read by other users, and temporary files are not encrypted; "
+            "chmod 700"
+        )
+    return [*_of_checkpoints(context), *_of_event_log(settings, is_frame)]
+
+
+def _is_on(settings: Any, name: str) -> bool:
+    return str(settings.get(name, "false")).lower() == "true"
+
+
+def _wanted(settings: Any) -> list[str]:
+    """Settings without which text is written or sent in clear."""
+    wanted = []
+    if not _is_on(settings, "spark.io.encryption.enabled"):
+        wanted.append("spark.io.encryption.enabled=true (temporary files hold text of documents)")
+    master = settings.get("spark.master", "")
+    encrypting = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled", "spark.authenticate.enableSaslEncryption")
+    if not (master == "local" or master.startswith("local[")) and not any(_is_on(settings, on) for on in encrypting):
+        wanted.append("spark.network.crypto.enabled=true with spark.authenticate=true (executors exchange text)")
+    manager = settings.get("spark.shuffle.manager", "sort")
+    if manager not in ("sort", "tungsten-sort") and not manager.startswith("org.apache.spark.shuffle.sort."):
+        wanted.append("spark.shuffle.manager=sort (whether another one encrypts is not known here)")
+    for name in _JVM_OPTIONS:
+        if "+HeapDumpOnOutOfMemoryError" in settings.get(name, ""):
+            wanted.append(f"{name} without HeapDumpOnOutOfMemoryError (a dump of the heap holds text in clear)")
+    return wanted
+
+
+def _local_folders(settings: Any) -> list[Path]:
+    given = os.environ.get("SPARK_LOCAL_DIRS") or settings.get("spark.local.dir", "")
+    return [Path(folder) for folder in given.split(",") if folder]
+
+
+def _is_readable_by_others(folder: Path) -> bool:
+    try:
+        return bool(folder.stat().st_mode & 0o077)
+    except OSError:
+        return False  # it is on other machines, or Spark makes it
+
+
+def _of_checkpoints(context: Any) -> list[str]:
+    """Checkpoints hold words of documents, and Spark never encrypts them."""
+    folder = context.getCheckpointDir() if hasattr(context, "getCheckpointDir") else None
+    if folder is None:
+        return []
+    path = context._jvm.org.apache.hadoop.fs.Path(folder)
+    system = path.getFileSystem(context._jsc.hadoopConfiguration())
+    if system.getUri().getScheme() not in _WITH_MODES:
+        return [f"Spark does not encrypt checkpoints: see to it that {_shown(folder)} is as private as the documents"]
+    while path is not None:
+        if system.getFileStatus(path).getPermission().toShort() & 0o007 == 0:
+            return []
+        path = path.getParent()
+    raise PolicyError(
+        f"the checkpoint folder {_shown(folder)} can be read by other users, and Spark does not encrypt checkpoints, "
+        "which hold words of documents; chmod 700 of the folder that setCheckpointDir is given"
+    )
+
+
+def _of_event_log(settings: Any, is_frame: bool) -> list[str]:
+    if not _is_on(settings, "spark.eventLog.enabled"):
+        return []
+    said = (
+        f"Spark's event log is on ({_shown(settings.get('spark.eventLog.dir', 'file:///tmp/spark-events'))}): it keeps "
+    )
+    said += "settings, paths, names of columns and plans, and no text of a document"
+    if is_frame:
+        said += (
+            "; a plan shows every value that the data frame was filtered or made with, so set "
+            "spark.eventLog.enabled=false where one names an individual"
+        )
+    return [said]
+
+
+def _shown(address: str) -> str:
+    """An address without what stands before its host, which may be a key."""
+    return re.sub(r"(?<=://)[^/@]*@", "", address)

@@ -1,0 +1,257 @@
+"""``reticent spark`` as programs: what they write, what they refuse, and what a driver that is killed leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+from fixtures import tokenizers
+from fixtures.spark import SURNAMES, SparkHome, missing, notes
+from fixtures.spark_drivers import PATIENCE, Drivers, wait_for
+
+import reticent
+from reticent.core.artifact import read_manifest
+from reticent.core.errors import ArtifactError
+from reticent.core.progress import Progress
+from reticent.engine.config import IndexConfig
+from reticent.engine.detect import detect_spans, make_detectors
+from reticent.engine.detect.spans import SpanReader
+from reticent.engine.flagged_words import FlaggedWords
+from reticent.engine.protect import Policy
+from reticent.engine.spark.session import local_folder
+from reticent.engine.spark.tasks import SparkError
+from reticent.engine.split import write_individuals
+from reticent.job.config import parse_job
+from reticent.job.on_spark import OnSpark, run_on_spark
+
+pytestmark = [pytest.mark.heavy, pytest.mark.skipif(missing() is not None, reason=missing() or "")]
+
+COMMANDS = {
+    "index": ("--max-n", "3"),
+    "detect": (),
+    "protect": ("-k", "2", "-n", "3"),
+    "tokens": ("-k", "2", "-n", "3", "--tokenizer", "tokenizer.json"),
+}
+
+
+@pytest.fixture(scope="module")
+def drivers(home: SparkHome) -> Drivers:
+    return Drivers(home)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("commands")
+    notes().write_parquet(folder / "notes.parquet", row_group_size=40)
+    (folder / "tokenizer.json").write_text(tokenizers.wordpiece())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected(folder: Path) -> dict[str, dict[str, bytes]]:
+    """The files that one machine writes, by command."""
+    corpus = reticent.open_corpus(folder / "notes.parquet")
+    individuals = reticent.split_individuals(corpus)
+    index = reticent.build_index(corpus, individuals, config=IndexConfig(max_n=3))
+    made = {name: folder / f"one-{name}" for name in COMMANDS}
+    for path in (*made.values(), made["index"] / "index", made["index"] / "split"):
+        path.mkdir()
+    reticent.write_index(index, made["index"] / "index")
+    write_individuals(individuals, made["index"] / "split")
+    detect_spans(corpus, make_detectors(["rules"]), made["detect"])
+    spans, policy = SpanReader(made["detect"]), Policy(k=2, n=3)
+    reticent.write_tokens(
+        made["tokens"],
+        corpus,
+        individuals,
+        (folder / "tokenizer.json").read_text(),
+        index=index,
+        spans=spans,
+        policy=policy,
+    )
+    return {name: content(path) for name, path in made.items()}
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """Files under a folder but for manifests, which name the versions of packages, and locks."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "manifest.json"]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files if not path.name.endswith(".lock")}
+
+
+def arguments(command: str, folder: Path, out: Path) -> list[str]:
+    more = [str(folder / part) if part.endswith(".json") else part for part in COMMANDS[command]]
+    return [command, str(folder / "notes.parquet"), "--out", str(out), "--json", *more]
+
+
+def is_quiet(home: SparkHome) -> bool:
+    """Whether no log and no file of Spark holds a name."""
+    local = [path for path in (home.folder / "local").rglob("*") if path.is_file()]
+    written = home.written() + b"".join(path.read_bytes() for path in local)
+    return not any(surname.encode(form) in written for surname in SURNAMES for form in ("utf-8", "utf-16-le"))
+
+
+def later(command: str, drivers: Drivers, out: Path) -> Callable[[], bool]:
+    """Say when a driver is in the middle: between two results, while it writes, or after half of its jobs."""
+    first = drivers.num_jobs()
+    if command == "index":
+        return lambda: (out / "split" / "manifest.json").exists()
+    if command == "tokens":
+        return lambda: any(path.stat().st_size for path in out.parent.rglob("ids.bin"))
+    return lambda: drivers.num_jobs() >= first + 5
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_driver_that_is_killed_leaves_nothing_half_and_the_next_writes_what_one_machine_does(
+    command: str, drivers: Drivers, folder: Path, expected: dict[str, dict[str, bytes]], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    status, said, _ = drivers.run(*arguments(command, folder, out), until=later(command, drivers, out))
+    assert status == -9
+    assert said == ""
+    assert not (out / "manifest.json").exists()
+    assert not (out / "index").exists()
+    assert content(out) == (
+        {name: data for name, data in expected["index"].items() if name.startswith("split/")}
+        if command == "index"
+        else {}
+    )
+    status, said, problems = drivers.run(*arguments(command, folder, out))
+    assert (status, problems.count("\n")) == (0, 1), problems
+    assert "event log is on" in problems
+    assert [path.name for path in tmp_path.iterdir() if not path.name.endswith(".lock")] == ["out"]
+    counts = json.loads(said)
+    assert counts["documents"] == pq.read_metadata(folder / "notes.parquet").num_rows
+    if command == "protect":
+        check_flags(out, folder)
+    else:
+        assert content(out) == expected[command]
+    kept = read_manifest(out / command if command == "index" else out)
+    assert kept.counts.items() <= counts.items()
+    assert is_quiet(drivers.home)
+
+
+def check_flags(out: Path, folder: Path) -> None:
+    """The flags are those of one machine."""
+    corpus = reticent.open_corpus(folder / "notes.parquet")
+    individuals = reticent.split_individuals(corpus)
+    flagged = FlaggedWords(
+        corpus,
+        individuals,
+        index=reticent.build_index(corpus, individuals, config=IndexConfig(max_n=3)),
+        spans=SpanReader(folder / "one-detect"),
+        policy=Policy(k=2, n=3),
+    )
+    rows = []
+    for part, words, flags, starts, _ in flagged:
+        for row, doc_id in enumerate(part.doc_ids.to_pylist()):
+            own = slice(words.doc_offsets[row], words.doc_offsets[row + 1])
+            rows.append((doc_id, flags[own].tobytes(), starts[own].tobytes()))
+    assert pl.read_parquet(out / "flags.parquet").select("doc_id", "flags", "ngram_starts").rows() == rows
+
+
+# These have sessions and JVMs of their own, so they come after those of `drivers`.
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 1 MiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir(mode=0o700)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "tmpfs", str(disk)]
+    try:
+        if subprocess.run(mount, capture_output=True, check=False).returncode:
+            pytest.skip("a small disk cannot be mounted here")
+    except FileNotFoundError:
+        pytest.skip("a small disk cannot be mounted here")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_full_disk_of_spark_or_of_results_is_said_and_leaves_nothing_half(
+    home: SparkHome, small_disk: Path, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(0)  # words that no codec makes small
+    texts = [f"{SURNAMES[row % 5]} {rng.bytes(12_000).hex(' ')}" for row in range(200)]
+    ids = [f"d{row:03d}" for row in range(200)]
+    pl.DataFrame({"doc_id": ids, "individual_id": ids, "text": texts}).write_parquet(tmp_path / "notes.parquet")
+    values = {"corpus": {"source": str(tmp_path / "notes.parquet")}, "out": str(tmp_path)}
+    job = parse_job(values)
+    with home.session("local[2]", **{"spark.local.dir": str(small_disk)}):
+        with pytest.raises(SparkError, match=r"a disk is full on the driver or on an executor: .* spark\.local\.dir"):
+            run_on_spark(job, "detect", tmp_path / "spans", OnSpark(), progress=Progress(quiet=True))
+        assert [path.name for path in tmp_path.iterdir() if "spans" in path.name] == [".spans.lock"]
+        kept = b"".join(path.read_bytes() for path in small_disk.rglob("*") if path.is_file())
+        assert len(kept) > 100_000, "the disk was full of something else"
+        assert not any(surname.encode() in kept for surname in SURNAMES)
+    for path in small_disk.iterdir():
+        shutil.rmtree(path)
+    job = parse_job(values | {"index": {"max_n": 3}})
+    with home.session("local[2]"), pytest.raises(ArtifactError, match=r"index: not written \(No space left on device"):
+        run_on_spark(job, "index", small_disk / "out", OnSpark(), progress=Progress(quiet=True))
+    left = [path for path in small_disk.rglob("*") if path.is_file() and not path.name.endswith(".lock")]
+    assert {path.parent.name for path in left} <= {"split"}  # whole, and written before the index
+    assert is_quiet(home)
+
+
+def test_a_local_session_and_spark_submit_write_what_one_machine_does_also_after_all_was_killed(
+    folder: Path, expected: dict[str, dict[str, bytes]], tmp_path: Path
+) -> None:
+    import pyspark
+
+    out, temporary = tmp_path / "out", tmp_path / "tmp"
+    temporary.mkdir(mode=0o700)
+    # A compiler that is done soon, as nothing here runs for long.
+    own = {"TMPDIR": str(temporary), "JAVA_TOOL_OPTIONS": f"-XX:TieredStopAtLevel=1 -Djava.io.tmpdir={temporary}"}
+    environment = os.environ | own
+    environment.pop("PYSPARK_SUBMIT_ARGS")
+    local = [sys.executable, "-m", "reticent", "spark", *arguments("tokens", folder, out), "--master", "local[2]"]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    driver = subprocess.Popen(local, env=environment, start_new_session=True, **pipes)
+    try:
+        wait_for(driver, lambda: any(temporary.glob("reticent-spark-*/blockmgr-*/*/shuffle_*_*.data")))
+    finally:
+        os.killpg(driver.pid, signal.SIGKILL)  # Python and Java, as when a machine is lost
+        driver.communicate()
+    left = b"".join(path.read_bytes() for path in temporary.rglob("*") if path.is_file())
+    assert left, "nothing was written yet"
+    assert not any(surname.encode() in left for surname in SURNAMES)
+    assert content(out) == {}
+    done = subprocess.run(local, env=environment, timeout=PATIENCE, check=False, **pipes)
+    assert done.returncode == 0, done.stderr
+    assert "warning: " not in done.stderr
+    assert content(out) == expected["tokens"]
+    assert list(temporary.glob("reticent-spark-*")) == []
+    assert [path.name for path in tmp_path.iterdir() if not path.name.endswith(".lock")] == ["tmp", "out"]
+    submit = [Path(pyspark.__file__).parent / "bin" / "spark-submit", "--master", "local[2]"]
+    submit += ["--conf", "spark.io.encryption.enabled=true", "--conf", "spark.ui.enabled=false"]
+    script = subprocess.run([*local[:4], "script"], env=environment, check=True, **pipes).stdout.strip()
+    given = [*submit, script, "spark", *arguments("tokens", folder, tmp_path / "submitted")]
+    done = subprocess.run(given, env=environment, cwd=tmp_path, timeout=PATIENCE, check=False, **pipes)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert content(tmp_path / "submitted") == expected["tokens"]
+    assert json.loads(done.stdout)["tokens"] > 1000
+    assert not any(surname in done.stderr for surname in SURNAMES)
+
+
+def test_folders_of_local_sessions_are_deleted_when_their_driver_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with local_folder() as alive:
+        (alive / "blockmgr").mkdir()
+        left = tmp_path / "reticent-spark-left"
+        (left / "blockmgr").mkdir(parents=True)
+        with local_folder() as own:
+            assert own.stat().st_mode & 0o777 == 0o700
+            assert {alive, own} == set(tmp_path.iterdir())
+    assert list(tmp_path.iterdir()) == []
