@@ -131,6 +131,9 @@ def check(name: str, address: str) -> dict[str, Any]:
 
 def stage_notes(settings: dict[str, Any], folder: str, before: str | None) -> dict[str, Any]:
     """Stage a source as a run does; with ``before``, an earlier staging, as `update --refresh` does."""
+    from reticent.core.without_pandas import keep_pandas_out
+
+    keep_pandas_out()
     import adbc_driver_postgresql.dbapi  # noqa: F401  loaded before the clock runs
 
     from reticent.engine.sources.corpus_config import CorpusConfig

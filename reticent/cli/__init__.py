@@ -133,7 +133,9 @@ def main() -> None:
     from reticent.core.errors import ReticentError
     from reticent.core.log_lines import log
     from reticent.core.memory import OUT_OF_MEMORY, is_out_of_memory, lacks_address_space
+    from reticent.core.without_pandas import keep_pandas_out
 
+    keep_pandas_out()
     try:
         try:
             if lacks_address_space():
