@@ -18,7 +18,7 @@ import pytest
 from fixtures.command import command
 from fixtures.jobs import Recorder
 from fixtures.notes import COLUMNS, NOTE_WORD, fill, job, made, settings, staged
-from fixtures.postgres import PASSWORD, Database, needs_postgres, postgres_server
+from fixtures.postgres import PASSWORD, BeforeStatement, Database, Server, needs_postgres, postgres_server
 
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import CorpusError, PolicyError
@@ -53,6 +53,15 @@ class Interrupting(Recorder):
     @contextlib.contextmanager
     def task(self, *_: Any, **__: Any) -> Iterator[Callable[..., None]]:
         yield lambda *_, **__: self._work()
+
+
+@pytest.fixture(scope="module")
+def lost() -> Iterator[Server]:
+    """A server of its own, with 60 notes, that tests stop and start again."""
+    with postgres_server() as server, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PGPASSFILE", str(server.passfile))
+        fill(Database(server, "postgres"), 60)
+        yield server
 
 
 @pytest.mark.parametrize("connections", [1, 2])
@@ -237,6 +246,31 @@ def test_a_server_that_is_stopped_at_once_in_the_middle_is_an_error_and_leaves_n
             Run(parse_job(values), Interrupting(server.process.kill)).execute("index")
     assert NOTE_WORD not in str(failed.value)
     assert not list((tmp_path / "run").rglob("*.parquet"))
+
+
+@pytest.mark.parametrize(("connections", "step"), [(1, 3), (2, 7)])
+def test_a_server_that_is_lost_at_any_stage_is_an_error_or_a_whole_result(
+    lost: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, connections: int, step: int
+) -> None:
+    database = Database(lost, "postgres")
+    values = job(database, tmp_path / "run", connections=connections)
+    quits = BeforeStatement(monkeypatch, lost.quit)
+    said: list[str] = []
+    while quits.num_statements >= quits.left:
+        quits.left, quits.num_statements = quits.left + step, 0
+        values["out"] = str(tmp_path / f"at-{quits.left}")
+        try:
+            Run(parse_job(values)).execute("corpus")
+        except CorpusError as failed:
+            said.append(str(failed))
+            assert not list(Path(values["out"]).rglob("*.parquet"))
+        else:
+            assert read_manifest(Path(values["out"]) / "corpus").counts["documents"] == 60
+        if lost.process.poll() is not None:
+            lost.restart()
+    assert len(said) >= 3
+    assert not any(secret in sentence for sentence in said for secret in (NOTE_WORD, PASSWORD))
+    assert (Path(values["out"]) / "corpus").exists()  # the last one lost no server
 
 
 def test_staging_takes_less_than_200_megabytes(database: Database, tmp_path: Path) -> None:

@@ -11,12 +11,11 @@ import pytest
 from fixtures.command import command
 from fixtures.jobs import write_tokenizer
 from fixtures.notes import COLUMNS, NOTE_WORD, fill, job, made, settings, staged, tables
-from fixtures.postgres import PASSWORD, Database, needs_postgres
+from fixtures.postgres import PASSWORD, BeforeStatement, Database, needs_postgres
 
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import CorpusError
 from reticent.engine.sources.corpus_config import CorpusConfig
-from reticent.engine.sources.database import Connection
 from reticent.engine.sources.refreshed import Earlier, Refreshed
 from reticent.engine.sources.remote import open_remote
 from reticent.engine.sources.staged import stage, staged_files
@@ -228,24 +227,6 @@ def test_individuals_of_a_preset_who_opt_out_are_gone_at_the_next_refresh(databa
 # ------------------------------------------------------------------------------------------------------------- faults
 
 
-class Ended:
-    """Ends every session of the database before the statement of a certain number."""
-
-    def __init__(self, database: Database, monkeypatch: pytest.MonkeyPatch):
-        self.database, self.left, self.num_statements = database, 0, 0
-        for name in ("rows", "execute", "schema", "_read", "_end"):
-            monkeypatch.setattr(Connection, name, self._before(getattr(Connection, name)))
-
-    def _before(self, method: Any) -> Any:
-        def call(connection: Connection, *given: Any) -> Any:
-            self.num_statements += 1
-            if self.num_statements == self.left:
-                self.database.kill_readers()
-            return method(connection, *given)
-
-        return call
-
-
 @pytest.mark.parametrize(("connections", "refreshes", "step"), [(1, False, 2), (1, True, 1), (2, True, 5)])
 def test_a_session_that_ends_before_any_statement_is_an_error_or_a_whole_result(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, connections: int, refreshes: bool, step: int
@@ -255,7 +236,7 @@ def test_a_session_that_ends_before_any_statement_is_an_error_or_a_whole_result(
     database.execute("UPDATE note SET note_text = 'changed' WHERE note_id = 5")
     staged(database, tmp_path / "whole", connections=connections)
     config = CorpusConfig(**settings(database, connections=connections))
-    ended = Ended(database, monkeypatch)
+    ended = BeforeStatement(monkeypatch, database.kill_readers)
     outcomes = []
     while ended.left < 100:
         ended.left, ended.num_statements = ended.left + step, 0
