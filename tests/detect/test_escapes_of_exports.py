@@ -31,6 +31,8 @@ SPELLINGS = {
     "RTF, Unicode": "M\\u252?ller",
     "JSON": "M\\u00fcller",
     "set apart": "M U L L E R",
+    "set apart, with accents": "M Ü L L E R",
+    "set apart by two spaces": "M  Ü  L  L  E  R",
 }
 
 
@@ -71,11 +73,52 @@ def test_every_detector_reads_every_spelling(spelling: str, tmp_path: Path) -> N
         "AT&T; R&D; &unknown; &#0; &#xD800; a & b;",
         "https://a.org/b%20c?x=%41 www.b.org/d%20e",
         "I am a b c, grade A B C and stage I I",
+        "ratio 5 /\n10, Na 140\n80 K",
+        "M Ü L   L E R",
         "short line=\nnext",
     ],
 )
 def test_what_is_no_escape_stays(text: str) -> None:
     assert _rust.unescape(text)[0] == text == unescape(text)[0]
+
+
+WRAPPED = f"{'word ' * 14}mrn 1234\n5678 of that day, and {'then ' * 8}the end of it."
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("SSN 123-45-\n6789", "SSN 123-45-6789"),
+        ("on 12/03/\r\n   2004", "on 12/03/2004"),
+        (WRAPPED, WRAPPED.replace("\n", " ")),
+        (WRAPPED.replace("word ", "word\n"), WRAPPED.replace("word ", "word\n")),
+        ("J E A N  D U P O N T", "JEAN DUPONT"),
+        ("d e L  É  V  Y  A  N  N  E.", "d e LÉVYANNE."),
+    ],
+)
+def test_layouts_are_undone(text: str, plain: str) -> None:
+    assert _rust.unescape(text)[0] == plain == unescape(text)[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "label", "found"),
+    [
+        ("SSN 123-45-\n6789", "SSN", "123-45-\n6789"),
+        ("phone (236) 792-\n5090", "PHONE", "(236) 792-\n5090"),
+        ("IBAN FR76 3000 6000 0112\n3456 7890 189", "IBAN", "FR76 3000 6000 0112\n3456 7890 189"),
+        ("NHS 943 476\n5919", "NHS", "943 476\n5919"),
+        ("SSN 123,45,6789", "SSN", "123,45,6789"),
+        (WRAPPED, "MRN", "1234\n5678"),
+        ("Patient: D U P O N T", "NAME", "D U P O N T"),
+        ("PATIENT: J E A N  D U P O N T\nAge: 4", "NAME", "J E A N  D U P O N T"),
+    ],
+)
+def test_rules_read_numbers_over_lines_and_letters_apart(text: str, label: str, found: str) -> None:
+    assert (label, found) in rules(text)
+
+
+def test_one_word_behind_patient_is_a_name_only_with_its_letters_apart() -> None:
+    assert rules("Patient: DUPONT") == rules("Patient: STABLE") == []
 
 
 def test_soft_line_breaks_of_full_lines_are_undone() -> None:
@@ -122,6 +165,11 @@ PIECES = [
         "\u200b",
         "e\u0301",
         "D U P O N T",
+        "D É  À Ü",
+        "  A  B",
+        "12-\n3",
+        "12\r\n 3",
+        f"{'x' * 57} 12\n345",
         " A B",
         "a b c d",
         " ",

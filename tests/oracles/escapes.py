@@ -1,7 +1,7 @@
 """Escapes of an export undone, the slow way: one escape at a time, by the words of the definition.
 
-The definition is that of `rust_ext/src/text/escapes.rs`. Each character of the result comes with the bounds, in
-characters, of what it was read from.
+The definition is that of `rust_ext/src/text/escapes.rs` and `layout.rs`. Each character of the result comes with the
+bounds, in characters, of what it was read from.
 """
 
 from __future__ import annotations
@@ -45,14 +45,10 @@ def unescape(text: str) -> tuple[str, list[tuple[int, int]]]:
     """Return the text without escapes, and the bounds in ``text`` of each of its characters."""
     out: list[str] = []
     bounds: list[tuple[int, int]] = []
-    spaces = {place for start, end in runs_apart(text) for place in range(start + 1, end, 2)}
+    layout = edits_apart(text) | edits_broken(text)
     at = 0
     while at < len(text):
-        if at in spaces:
-            at += 1
-            continue
-        read = escape(text, at)
-        char, end = read or (text[at], at + 1)
+        char, end = escape(text, at) or layout.get(at) or (text[at], at + 1)
         if char:
             out.append(char)
             bounds.append((at, end))
@@ -60,17 +56,66 @@ def unescape(text: str) -> tuple[str, list[tuple[int, int]]]:
     return "".join(out), bounds
 
 
-def runs_apart(text: str) -> list[tuple[int, int]]:
-    """Return four letters and more with a space between each and the next: a capital, then letters of one case."""
-    runs: list[tuple[int, int]] = []
+def edits_apart(text: str) -> dict[int, tuple[str, int]]:
+    """Return, by start, what stands for each gap of letters apart: nothing within a word, one space between two."""
+    edits: dict[int, tuple[str, int]] = {}
+    free = 0
     for at, char in enumerate(text):
-        if char not in UP or (at and is_word(text[at - 1])) or (runs and at < runs[-1][1]):
+        if at < free or not char.isupper() or (at and is_word(text[at - 1])):
             continue
-        for rest in (LOW, UP):
-            found = re.match(rf"(?: [{rest}](?![A-Za-z0-9\u0080-\U0010ffff]))+", text[at + 1 :])
-            if found and found.end() // 2 + 1 >= 4 and not is_word(text[at + 1 + found.end() : at + 2 + found.end()]):
-                runs.append((at, at + 1 + found.end()))
-    return runs
+        words: list[tuple[int, list[int], str]] = []
+        place = at
+        while place < len(text) and text[place].isupper():
+            found = word_apart(text, place)
+            if not found or (words and words[-1][2] != found[1]):
+                break
+            words.append((place, *found))
+            place = found[0][-1] + 1
+            wide = re.compile(" {1,9}").match(text, place)
+            if not wide or not len(found[1]) < len(wide[0]) <= 8:
+                break
+            place = wide.end()
+        if max((len(letters) for _, letters, _ in words), default=0) < 4:
+            continue
+        for number, (start, letters, gap) in enumerate(words):
+            edits |= {letter + 1: ("", letter + 1 + len(gap)) for letter in letters[:-1]}
+            if number:
+                end = words[number - 1][1][-1] + 1
+                edits[end] = (" ", start)
+        free = words[-1][1][-1] + 1
+    return edits
+
+
+def word_apart(text: str, start: int) -> tuple[list[int], str] | None:
+    """Return the places of letters with one gap between each and the next, one case behind the first; and the gap."""
+    wide = re.compile(" {1,2}(?! )").match(text, start + 1)
+    if not wide:
+        return None
+    gap, best = wide[0], [start]
+    for fits in (str.isupper, str.islower):
+        letters = [start]
+        while text.startswith(gap, letters[-1] + 1):
+            place = letters[-1] + 1 + len(gap)
+            if not (place < len(text) and fits(text[place])) or is_word(text[place + 1 : place + 2]):
+                break
+            letters.append(place)
+        best = max(best, letters, key=len)
+    return (best, gap) if len(best) >= 2 else None
+
+
+def edits_broken(text: str) -> dict[int, tuple[str, int]]:
+    """Return, by start, what stands for each end of a line within a number: nothing behind its sign, else a space."""
+    longest = max(len(line.removesuffix("\r").encode()) for line in text.split("\n"))
+    edits: dict[int, tuple[str, int]] = {}
+    for found in re.finditer(r"(?<=[0-9])([-/]?)(\r?\n {0,8})(?=[0-9])", text):
+        start = found.start(2)
+        if not found[1]:
+            line = text[text.rfind("\n", 0, start) + 1 : start]
+            word = re.split(r"[ \t\n\r\f]", text[found.end() :])[0]
+            if not 60 <= longest <= 160 or len(line.encode()) + 1 + len(word.encode()) <= longest:
+                continue
+        edits[start] = (" " if not found[1] else "", found.end())
+    return edits
 
 
 def escape(text: str, at: int) -> Read:

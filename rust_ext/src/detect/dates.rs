@@ -160,7 +160,13 @@ fn numeric(view: &View, first: usize) -> Option<(Vec<Date>, usize)> {
     Some((orders.iter().filter_map(|&(year, month, day)| Date::new(year, month.0, day.0)).collect(), end))
 }
 
-/// 8 May 1975, May 8th, 1975, 8 de mayo de 1975, 1975 May 8; and the last piece.
+/// I to XII.
+fn roman_month(piece: &str) -> Option<u32> {
+    const MONTHS: [&str; 12] = ["i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x", "xi", "xii"];
+    MONTHS.iter().position(|month| *month == piece).map(|month| month as u32 + 1)
+}
+
+/// 8 May 1975, May 8th, 1975, 8 de mayo de 1975, 8-V-1975, 1975 May 8; and the last piece.
 fn in_words(view: &View, first: usize) -> Option<(Date, usize)> {
     let close = |piece: usize| {
         let gap = view.gap(piece);
@@ -176,7 +182,7 @@ fn in_words(view: &View, first: usize) -> Option<(Date, usize)> {
         (to < view.len() && close(to - 1)).then(|| view.piece(to))
     };
     let (a, b, c) = (view.piece(first), next()?, next()?);
-    let date = match (month(a), month(b)) {
+    let date = match (month(a), month(b).or_else(|| roman_month(b))) {
         (Some(month), _) => Date::new(year(c)?, month, day(b)?),
         (_, Some(month)) if year(a).is_some_and(|year| year.1 == 4) => Date::new(year(a)?, month, day(c)?),
         (_, Some(month)) => Date::new(year(c)?, month, day(a)?),
@@ -222,6 +228,10 @@ mod tests {
             "1975/05/08",
             "1975-05-08T10:00:00",
             "8 May '75",
+            "8-V-1975",
+            "8.V.75",
+            "08 / V / 1975",
+            "1975-V-08",
         ] {
             let bare = text.trim_start_matches("le ");
             let bare = bare.split('T').next().unwrap();
@@ -241,6 +251,8 @@ mod tests {
             "8 5 mg 75",
             "12345678",
             "5.8.76",
+            "8-VI-1975",
+            "8-VX-1975",
             "1.5.8.1975.3x",
         ] {
             if text != "1.5.8.1975.3x" {

@@ -93,7 +93,7 @@ pub fn is_town(hit: &mut Hit) -> bool {
             return false;
         }
         let end = hit.start - signs;
-        let mut zip = Hit { text: hit.text, start: end - digits, end };
+        let mut zip = Hit { text: hit.text, start: end - digits, end, apart: false };
         return if digits == 5 { is_beside_a_town(&mut zip) } else { digits == 4 && is_behind_a_house(&mut zip) };
     }
     // "EE. UU." or the next sentence?

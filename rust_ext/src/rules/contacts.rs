@@ -30,6 +30,8 @@ pub const PARTS: &[(&str, &str)] = &[
     ),
     ("%FAX_CUE%", r"(?i:(?:tele|tel\. ?/ ?)?fax|telecopie)"),
     ("%SEP%", r"[-. ]"),
+    // Between the groups of a number that its check digits hold together, on one line or two.
+    ("%OVER%", r"[-., \n]"),
     // Behind a field's name, of whatever form.
     ("%CALL%", r"(\(?\+?\d(?:[ ().-]{0,3}\d|/\d){3,24}(?: ?(?i:x|ext\.?|poste|int\.?|dw) ?\d{1,6})?)"),
 ];

@@ -50,7 +50,7 @@ pub const RULES: &[Rule] = &[
         "SSN",
         Rank::Sure,
         "social security numbers behind SSN, also with hidden digits",
-        r"(?i:ssn|ss#|social security)%IS%([0-9Xx*]{3}[- ]?[0-9Xx*]{2}[- ]?\d{4})",
+        r"(?i:ssn|ss#|social security)%IS%([0-9Xx*]{3}[-, ]?[0-9Xx*]{2}[-, ]?\d{4})",
         |hit| has_digits(hit, 4),
     ),
     rule(
@@ -58,7 +58,7 @@ pub const RULES: &[Rule] = &[
         "NHS",
         Rank::Sure,
         "NHS numbers behind NHS, by their check digit",
-        r"(?i:nhs)%IS%(\d{3}[- ]?\d{3}[- ]?\d{4})",
+        r"(?i:nhs)%IS%(\d{3}%OVER%?\d{3}%OVER%?\d{4})",
         |hit| is_nhs(hit.piece()),
     ),
     rule(

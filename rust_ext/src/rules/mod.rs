@@ -47,6 +47,8 @@ pub struct Hit<'a> {
     text: &'a [u8],
     start: usize,
     end: usize,
+    /// It is written in letters that stand apart, as no word of a sentence is.
+    apart: bool,
 }
 
 impl<'a> Hit<'a> {

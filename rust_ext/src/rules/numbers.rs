@@ -19,7 +19,7 @@ pub const RULES: &[Rule] = &[
         "NIR",
         Rank::Sure,
         "French social security numbers (NIR, INS), Corsica and overseas too, by their key",
-        r"[1278]%SEP%?\d{2}%SEP%?\d{2}%SEP%?(?:\d{2}|2[ABab])%SEP%?\d{3}%SEP%?\d{3}%SEP%?/?%SEP%?(?i:cle ?:? ?)?\d{2}",
+        r"[1278]%OVER%?\d{2}%OVER%?\d{2}%OVER%?(?:\d{2}|2[ABab])%OVER%?\d{3}%OVER%?\d{3}%OVER%?/?%OVER%?(?i:cle ?:? ?)?\d{2}",
         |hit| is_nir(hit.piece()),
     ),
     rule(
@@ -27,7 +27,7 @@ pub const RULES: &[Rule] = &[
         "IBAN",
         Rank::Sure,
         "bank accounts (IBAN), by country's length and mod 97",
-        r"[A-Za-z]{2}\d{2}(?:[ -]?[A-Za-z0-9]){11,30}",
+        r"[A-Za-z]{2}\d{2}(?:%OVER%?[A-Za-z0-9]){11,30}",
         is_iban,
     ),
     rule(
@@ -43,7 +43,7 @@ pub const RULES: &[Rule] = &[
         "CREDIT_CARD",
         Rank::Sure,
         "12 to 19 digits behind the word card, by the Luhn check",
-        r"(?i:credit|debit|visa|mastercard|card|carte|tarjeta|karte)[^\d\n]{1,24}(\d(?:[ -]?\d){11,18})",
+        r"(?i:credit|debit|visa|mastercard|card|carte|tarjeta|karte)[^\d\n]{1,24}(\d(?:%OVER%?\d){11,18})",
         |hit| is_luhn(digits(hit.piece())),
     ),
     rule(

@@ -17,8 +17,9 @@ use super::{Hit, RULES, expand};
 use crate::error::{Error, Result};
 use crate::pool::rows;
 use crate::text::classes::{Block, InstructionSet, classify};
-use crate::text::escapes::{seen, unescape_seen};
-use crate::text::fold::fold_plain;
+use crate::text::escapes::unescape_seen;
+use crate::text::fold::{Folded, fold_plain};
+use crate::text::layout::seen;
 use crate::text::spans::Found;
 use crate::text::texts::Texts;
 
@@ -117,11 +118,46 @@ fn before_digit(blocks: &[Block], at: usize) -> usize {
     }
 }
 
+/// A text, and what was made of it for the rules.
+struct Source<'a> {
+    text: &'a str,
+    unescaped: Option<Folded>,
+}
+
+impl Source<'_> {
+    /// The text that is folded.
+    fn read(&self) -> &str {
+        self.unescaped.as_ref().map_or(self.text, |unescaped| &unescaped.text)
+    }
+
+    /// Bounds in the text of what stands at these in the plain one.
+    fn original(&self, folded: Option<&Folded>, start: usize, end: usize) -> Option<(usize, usize)> {
+        let (start, end) = match folded {
+            Some(folded) => folded.original(self.read(), start, end)?,
+            None => (start, end),
+        };
+        match &self.unescaped {
+            Some(unescaped) => unescaped.original(self.text, start, end),
+            None => Some((start, end)),
+        }
+    }
+
+    /// Whether it was written in letters apart.
+    fn is_apart(&self, folded: Option<&Folded>, start: usize, end: usize) -> bool {
+        self.unescaped.is_some()
+            && self
+                .original(folded, start, end)
+                .is_some_and(|(start, end)| self.text[start..end].split(' ').all(|word| word.chars().count() <= 1))
+    }
+}
+
 /// A text under its rules; `resume` is the end of each rule's last match.
 struct Scan<'a> {
     compiled: &'a Compiled,
     caches: &'a mut Vec<Option<Cache>>,
     text: &'a [u8],
+    source: &'a Source<'a>,
+    folded: Option<&'a Folded>,
     /// Whether the text may have signs of fields beside colons.
     others: bool,
     resume: Vec<usize>,
@@ -268,7 +304,8 @@ impl Scan<'_> {
 
     /// Keep a match that its rule accepts.
     fn accept(&mut self, rule: usize, start: usize, end: usize) -> bool {
-        let mut hit = Hit { text: self.text, start, end };
+        let apart = RULES[rule].of_field && self.source.is_apart(self.folded, start, end);
+        let mut hit = Hit { text: self.text, start, end, apart };
         let found = start < end && (RULES[rule].accepts)(&mut hit) && parts(self.text, hit.end);
         if found {
             self.hits.push((hit.start, hit.end, rule as u32));
@@ -312,16 +349,25 @@ fn scan_text(
     filtered: bool,
 ) -> Vec<Found> {
     let seen = self::seen(text.as_bytes());
-    let unescaped = unescape_seen(text, seen);
-    let read = unescaped.as_ref().map_or(text, |unescaped| &unescaped.text);
+    let source = Source { text, unescaped: unescape_seen(text, seen) };
+    let read = source.read();
     let folded = fold_plain(read);
     let plain = folded.as_ref().map_or(read, |folded| &folded.text).as_bytes();
     // Folding may make a sign of what was none.
-    let seen = if unescaped.is_some() || folded.is_some() { self::seen(plain) } else { seen };
+    let seen = if source.unescaped.is_some() || folded.is_some() { self::seen(plain) } else { seen };
     let others = seen.equals || seen.edge;
     let hits = CACHES.with_borrow_mut(|caches| {
         caches.resize_with(RULES.len(), || None);
-        let mut scan = Scan { compiled, caches, text: plain, others, resume: vec![0; RULES.len()], hits: Vec::new() };
+        let mut scan = Scan {
+            compiled,
+            caches,
+            text: plain,
+            source: &source,
+            folded: folded.as_ref(),
+            others,
+            resume: vec![0; RULES.len()],
+            hits: Vec::new(),
+        };
         if filtered {
             scan.filtered(fields, active)
         } else {
@@ -329,16 +375,9 @@ fn scan_text(
         }
         scan.reported()
     });
-    let original = |(start, end, source)| {
-        let (start, end) = match &folded {
-            Some(folded) => folded.original(read, start, end)?,
-            None => (start, end),
-        };
-        let (start, end) = match &unescaped {
-            Some(unescaped) => unescaped.original(text, start, end)?,
-            None => (start, end),
-        };
-        Some(Found { document, start, end, source })
+    let original = |(start, end, rule)| {
+        let (start, end) = source.original(folded.as_ref(), start, end)?;
+        Some(Found { document, start, end, source: rule })
     };
     hits.into_iter().filter_map(original).collect()
 }

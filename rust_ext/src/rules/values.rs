@@ -31,9 +31,9 @@ pub const RULES: &[Rule] = &[
         "field_full_name",
         "NAME",
         Rank::Form,
-        "two words and more behind Patient:, Mother:, Doctora: …, which say other things too",
+        "two words and more, or letters apart, behind Patient:, Mother:, Doctora: …, which say other things too",
         r"(?:[MD]\. {0,2})?(?:%TITLE%\b[.:]? {0,2}){0,6}%NAME%(?:,? (?:Jr|Sr|II|III)\b\.?|, %NAME%)?",
-        |hit| is_field_name(hit) && hit.piece().iter().any(|byte| matches!(byte, b' ' | b',')),
+        |hit| is_field_name(hit) && (hit.apart || hit.piece().iter().any(|byte| matches!(byte, b' ' | b','))),
     ),
     field(
         "field_age",

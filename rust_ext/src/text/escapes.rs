@@ -1,20 +1,18 @@
-//! Decoding of the escapes of exported texts: HTML entities, quoted-printable, URL, RTF and JSON escapes, and spaced letters.
+//! Decoding of the escapes of exported texts: HTML entities, quoted-printable, URL, RTF and JSON escapes, and what `layout` undoes.
 //!
 //! `M&uuml;ller`, `M=FCller`, `M%C3%BCller`, `M\'fcller`, `M\u00fcller` and `M Ü L L E R` are read as the name that they are. The
 //! result is a text with a map back (`Folded`), on which rules, records and gazetteers work as on any other; spans lie on the text as
 //! it is. A sequence is decoded only if it has no other meaning: `K=40` and `50%20` are values, `C:\users` is a path.
 //!
-//! A text without escapes costs two searches for bytes and one for spaces; nothing is copied.
+//! A text without escapes costs one search for all that an escape may begin with; nothing is copied.
 
 use std::iter::once;
 
-use memchr::{memchr, memchr_iter, memchr3};
+use memchr::{memchr, memchr3};
 
-use crate::text::classes::InstructionSet;
 use crate::text::fold::Folded;
+use crate::text::layout::{Seen, edits, seen};
 
-/// Letters that must stand apart, with one space between each and the next, to be a word.
-const MIN_APART: usize = 4;
 /// Bytes of a line before a soft break of quoted-printable.
 const SOFT_LINES: std::ops::RangeInclusive<usize> = 60..=80;
 /// Bytes before an escape in which a web address may begin.
@@ -27,48 +25,40 @@ pub fn unescape(text: &str) -> Option<Folded> {
 
 /// The same, where it is known what the text has.
 pub fn unescape_seen(text: &str, seen: Seen) -> Option<Folded> {
-    let bytes = text.as_bytes();
-    if !(seen.sign || seen.equals || seen.apart) {
-        return None;
-    }
-    let runs = if seen.apart { runs_apart(bytes) } else { Vec::new() };
+    let edits = edits(text, seen);
     let mut next = if seen.sign || seen.equals { next_escape(text, 0, seen) } else { None };
-    if runs.is_empty() && next.is_none() {
+    if edits.is_empty() && next.is_none() {
         return None;
     }
-    let mut runs = runs.into_iter().peekable();
+    let mut edits = edits.into_iter().peekable();
     let mut plain = Folded::default();
     let mut at = 0;
     loop {
-        // A run of letters apart holds no escape.
-        let run = runs.peek().map_or(usize::MAX, |run| run.0);
-        match &next {
-            Some(escape) if escape.start < run => {
-                plain.copy(&text[at..escape.start]);
-                plain.replace(escape.start, escape.end, escape.char);
-                at = escape.end;
-                next = next_escape(text, at, seen);
-            }
+        let edit = edits.peek().map_or(usize::MAX, |edit| edit.start);
+        let (start, end, char) = match &next {
+            Some(escape) if escape.start <= edit => (escape.start, escape.end, escape.char),
             _ => {
-                let Some((start, end)) = runs.next() else { break };
-                plain.copy(&text[at..start]);
-                for space in (start + 1..end).step_by(2) {
-                    plain.copy(&text[space - 1..space]);
-                    plain.replace(space, space + 1, None);
-                }
-                at = end - 1;
+                let Some(edit) = edits.next() else { break };
+                (edit.start, edit.end, edit.char)
             }
+        };
+        plain.copy(&text[at..start]);
+        plain.replace(start, end, char);
+        at = end;
+        while edits.next_if(|edit| edit.start < at).is_some() {}
+        if next.as_ref().is_some_and(|escape| escape.start < at) {
+            next = next_escape(text, at, seen);
         }
     }
     plain.copy(&text[at..]);
     Some(plain)
 }
 
-/// An escape, and the character it stands for; None for a break that is no character.
-struct Escape {
-    start: usize,
-    end: usize,
-    char: Option<char>,
+/// What is written otherwise, and the character it stands for; None for a break that is no character.
+pub struct Escape {
+    pub start: usize,
+    pub end: usize,
+    pub char: Option<char>,
 }
 
 /// The first escape from a byte on.
@@ -285,86 +275,4 @@ fn backslash(bytes: &[u8], start: usize) -> Found {
         }
         _ => None,
     }
-}
-
-/// What a text has anywhere: bytes with which an escape may begin, three spaces with one letter between each and the next.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Seen {
-    /// `&`, `%` or a backslash.
-    sign: bool,
-    pub equals: bool,
-    apart: bool,
-    /// A tab, `|` or `>`: what ends a cell or a tag.
-    pub edge: bool,
-}
-
-pub fn seen(bytes: &[u8]) -> Seen {
-    #[cfg(target_arch = "x86_64")]
-    if InstructionSet::detect() == InstructionSet::Avx2 {
-        // SAFETY: the processor has AVX2; it was asked.
-        return unsafe { seen_avx2(bytes) };
-    }
-    seen_in_chunks(bytes)
-}
-
-/// The same code, compiled for AVX2.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn seen_avx2(bytes: &[u8]) -> Seen {
-    seen_in_chunks(bytes)
-}
-
-#[inline(always)]
-fn seen_in_chunks(bytes: &[u8]) -> Seen {
-    const CHUNK: usize = 64;
-    let (mut sign, mut equals, mut apart, mut edge) = (0u8, 0u8, 0u8, 0u8);
-    let mut look = |window: &[u8], length: usize| {
-        let is_letter = |byte: u8| u8::from((byte | 0x20).wrapping_sub(b'a') < 26);
-        let is_space = |byte: u8| u8::from(byte == b' ');
-        let [a, b, c, d, e] = [0, 1, 2, 3, 4].map(|offset| &window[offset..offset + length]);
-        for at in 0..length {
-            sign |= u8::from(a[at] == b'&') | u8::from(a[at] == b'%') | u8::from(a[at] == b'\\');
-            equals |= u8::from(a[at] == b'=');
-            edge |= u8::from(a[at] == b'\t') | u8::from(a[at] == b'|') | u8::from(a[at] == b'>');
-            apart |= is_space(a[at]) & is_letter(b[at]) & is_space(c[at]) & is_letter(d[at]) & is_space(e[at]);
-        }
-    };
-    let mut at = 0;
-    // Slices of one length, so that a processor compares many bytes at a time.
-    while let Some(window) = bytes.get(at..at + CHUNK + 4) {
-        look(window, CHUNK);
-        at += CHUNK;
-    }
-    let mut last = [0; CHUNK + 8];
-    let rest = &bytes[at..];
-    last[..rest.len()].copy_from_slice(rest);
-    look(&last, CHUNK + 4);
-    Seen { sign: sign != 0, equals: equals != 0, apart: apart != 0, edge: edge != 0 }
-}
-
-/// Runs of letters apart: bounds of each, from its first letter to the end of its last.
-fn runs_apart(bytes: &[u8]) -> Vec<(usize, usize)> {
-    let is_word = |at: usize| bytes.get(at).is_some_and(|byte| byte.is_ascii_alphanumeric() || !byte.is_ascii());
-    let mut runs: Vec<(usize, usize)> = Vec::new();
-    for space in memchr_iter(b' ', bytes) {
-        let Some(at) = space.checked_sub(1).filter(|&at| runs.last().is_none_or(|last| last.1 <= at)) else { continue };
-        if !bytes[at].is_ascii_uppercase() || at > 0 && is_word(at - 1) {
-            continue;
-        }
-        // One case behind the first letter: "I am a b" is no word.
-        let mut end = at + 1;
-        let small = bytes.get(at + 2).is_some_and(u8::is_ascii_lowercase);
-        let goes_on = |end: usize| {
-            let letter =
-                bytes.get(end + 1).is_some_and(|byte| byte.is_ascii_alphabetic() && byte.is_ascii_lowercase() == small);
-            bytes.get(end) == Some(&b' ') && letter && !is_word(end + 2)
-        };
-        while goes_on(end) {
-            end += 2;
-        }
-        if (end - at).div_ceil(2) >= MIN_APART && !is_word(end) {
-            runs.push((at, end));
-        }
-    }
-    runs
 }

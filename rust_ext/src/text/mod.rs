@@ -6,6 +6,7 @@ pub mod characters;
 pub mod classes;
 pub mod escapes;
 pub mod fold;
+pub mod layout;
 pub mod pieces;
 pub mod spans;
 pub mod surface;

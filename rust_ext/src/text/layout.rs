@@ -1,0 +1,254 @@
+//! What a layout does to words and numbers, undone: letters set apart, numbers broken over a line.
+//!
+//! `D U P O N T` is read as DUPONT and `J E A N  D U P O N T` as two words: letters with one gap between each and the next, and wider
+//! gaps between words. `123-45-` above `6789` is read as one number, for a number does not end in its sign; a number without a sign at
+//! the end of a line is one with the digits below where the line is wrapped there: it is as long as lines of this text get, so that
+//! the next word did not fit.
+
+use memchr::{memchr, memchr_iter};
+
+use crate::text::classes::InstructionSet;
+use crate::text::escapes::Escape;
+
+/// Letters that must stand apart, with one gap between each and the next, to be a word.
+const MIN_APART: usize = 4;
+/// Letters of a word beside such a word.
+const MIN_BESIDE: usize = 2;
+/// Spaces between two letters, and between two words of letters apart.
+const MAX_GAP: usize = 2;
+const MAX_WORD_GAP: usize = 8;
+/// Bytes of the longest line of a text that is wrapped.
+const WRAPPED: std::ops::RangeInclusive<usize> = 60..=160;
+/// Spaces with which the lower part of a broken number may be indented.
+const MAX_INDENT: usize = 8;
+
+/// What a text has anywhere: bytes with which an escape may begin, letters between spaces, numbers at the end of a line.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Seen {
+    /// `&`, `%` or a backslash.
+    pub sign: bool,
+    pub equals: bool,
+    apart: bool,
+    /// A line ends in a digit, `-` or `/` and the next begins with a digit or a space.
+    broken: bool,
+    /// A tab, `|` or `>`: what ends a cell or a tag.
+    pub edge: bool,
+}
+
+pub fn seen(bytes: &[u8]) -> Seen {
+    #[cfg(target_arch = "x86_64")]
+    if InstructionSet::detect() == InstructionSet::Avx2 {
+        // SAFETY: the processor has AVX2; it was asked.
+        return unsafe { seen_avx2(bytes) };
+    }
+    seen_in_chunks(bytes)
+}
+
+/// The same code, compiled for AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn seen_avx2(bytes: &[u8]) -> Seen {
+    seen_in_chunks(bytes)
+}
+
+#[inline(always)]
+fn seen_in_chunks(bytes: &[u8]) -> Seen {
+    const CHUNK: usize = 64;
+    let (mut sign, mut equals, mut apart, mut edge, mut broken) = (0u8, 0u8, 0u8, 0u8, 0u8);
+    let mut look = |window: &[u8], length: usize| {
+        let is_letter = |byte: u8| u8::from((byte | 0x20).wrapping_sub(b'a') < 26);
+        let is_digit = |byte: u8| u8::from(byte.wrapping_sub(b'0') < 10);
+        let is_space = |byte: u8| u8::from(byte == b' ');
+        let [a, b, c, d, e] = [0, 1, 2, 3, 4].map(|offset| &window[offset..offset + length]);
+        for at in 0..length {
+            sign |= u8::from(a[at] == b'&') | u8::from(a[at] == b'%') | u8::from(a[at] == b'\\');
+            equals |= u8::from(a[at] == b'=');
+            edge |= u8::from(a[at] == b'\t') | u8::from(a[at] == b'|') | u8::from(a[at] == b'>');
+            // " U P" before what is no letter, and "  U  ".
+            let ends = (is_letter(e[at]) | is_digit(e[at])) ^ 1;
+            let close = is_space(a[at]) & is_letter(b[at]) & is_space(c[at]) & is_letter(d[at]) & ends;
+            let wide = is_space(a[at]) & is_space(b[at]) & is_letter(c[at]) & is_space(d[at]) & is_space(e[at]);
+            apart |= close | wide;
+            let open = is_digit(a[at]) | u8::from(a[at] == b'-') | u8::from(a[at] == b'/') | u8::from(a[at] == b'\r');
+            broken |= open & u8::from(b[at] == b'\n') & (is_digit(c[at]) | is_space(c[at]));
+        }
+    };
+    let mut at = 0;
+    // Slices of one length, so that a processor compares many bytes at a time.
+    while let Some(window) = bytes.get(at..at + CHUNK + 4) {
+        look(window, CHUNK);
+        at += CHUNK;
+    }
+    let mut last = [0; CHUNK + 8];
+    let rest = &bytes[at..];
+    last[..rest.len()].copy_from_slice(rest);
+    look(&last, CHUNK + 4);
+    Seen { sign: sign != 0, equals: equals != 0, apart: apart != 0, broken: broken != 0, edge: edge != 0 }
+}
+
+/// What the layout put between letters and digits, in order.
+pub fn edits(text: &str, seen: Seen) -> Vec<Escape> {
+    let mut edits = if seen.apart { close_up(text) } else { Vec::new() };
+    if seen.broken {
+        let apart = edits.len();
+        breaks(text.as_bytes(), &mut edits);
+        if apart > 0 {
+            edits.sort_unstable_by_key(|edit| edit.start);
+        }
+    }
+    edits
+}
+
+/// A letter or digit of ASCII, or any byte beyond.
+fn is_word(byte: Option<&u8>) -> bool {
+    byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || !byte.is_ascii())
+}
+
+/// The gaps of letters apart: those between letters are left out, those between words are one space.
+fn close_up(text: &str) -> Vec<Escape> {
+    let bytes = text.as_bytes();
+    let (mut edits, mut from) = (Vec::new(), 0);
+    for space in memchr_iter(b' ', bytes) {
+        if space < from {
+            continue;
+        }
+        let Some(first) = text[..space].chars().next_back().filter(|c| c.is_uppercase()) else { continue };
+        let start = space - first.len_utf8();
+        if start < from || start > 0 && is_word(bytes.get(start - 1)) {
+            continue;
+        }
+        let words = words_apart(text, start);
+        let longest = words.iter().map(|word| word.num_letters).max();
+        let Some(end) = words.last().map(|word| word.end).filter(|_| longest >= Some(MIN_APART)) else { continue };
+        let mut before: Option<usize> = None;
+        for word in &words {
+            if let Some(before) = before {
+                edits.push(Escape { start: before, end: word.start, char: Some(' ') });
+            }
+            let mut at = word.start;
+            while let Some(letter) = text[at..word.end].chars().next() {
+                at += letter.len_utf8();
+                if at < word.end {
+                    edits.push(Escape { start: at, end: at + word.gap, char: None });
+                    at += word.gap;
+                }
+            }
+            before = Some(word.end);
+        }
+        from = end;
+    }
+    edits
+}
+
+/// Letters with one gap between each and the next.
+struct Apart {
+    start: usize,
+    end: usize,
+    gap: usize,
+    num_letters: usize,
+}
+
+/// The words of letters apart that begin at a capital: one, and those behind wider gaps.
+fn words_apart(text: &str, start: usize) -> Vec<Apart> {
+    let mut words: Vec<Apart> = Vec::new();
+    let mut at = start;
+    while let Some(word) = word_apart(text, at) {
+        if words.last().is_some_and(|last| last.gap != word.gap) {
+            break;
+        }
+        let (end, gap) = (word.end, word.gap);
+        words.push(word);
+        let wider = num_spaces(text, end);
+        let next = text[end + wider..].chars().next();
+        if wider <= gap || wider > MAX_WORD_GAP || !next.is_some_and(char::is_uppercase) {
+            break;
+        }
+        at = end + wider;
+    }
+    words
+}
+
+fn num_spaces(text: &str, at: usize) -> usize {
+    text.as_bytes()[at..].iter().take(MAX_WORD_GAP + 1).take_while(|byte| **byte == b' ').count()
+}
+
+fn word_apart(text: &str, start: usize) -> Option<Apart> {
+    let first = text[start..].chars().next().filter(|c| c.is_uppercase())?;
+    let mut end = start + first.len_utf8();
+    let gap = num_spaces(text, end);
+    if !(1..=MAX_GAP).contains(&gap) {
+        return None;
+    }
+    // One case behind the first letter: "I am a b" is no word.
+    let (mut small, mut num_letters) = (None, 1);
+    while num_spaces(text, end) == gap {
+        let from = end + gap;
+        let Some(letter) = text[from..].chars().next().filter(|c| c.is_uppercase() || c.is_lowercase()) else { break };
+        let to = from + letter.len_utf8();
+        if is_word(text.as_bytes().get(to)) || small.is_some_and(|small| small != letter.is_lowercase()) {
+            break;
+        }
+        small = Some(letter.is_lowercase());
+        (end, num_letters) = (to, num_letters + 1);
+    }
+    (num_letters >= MIN_BESIDE).then_some(Apart { start, end, gap, num_letters })
+}
+
+/// The ends of lines within a number: behind its sign they are left out, in a wrapped line they are a space.
+fn breaks(bytes: &[u8], edits: &mut Vec<Escape>) {
+    let mut longest = None;
+    let mut line = 0;
+    for newline in memchr_iter(b'\n', bytes) {
+        let (start, end) = (line, newline - usize::from(bytes[line..newline].ends_with(b"\r")));
+        line = newline + 1;
+        let indent = bytes[line..].iter().take(MAX_INDENT + 1).take_while(|byte| **byte == b' ').count();
+        let below = line + indent;
+        if indent > MAX_INDENT || !bytes.get(below).is_some_and(u8::is_ascii_digit) {
+            continue;
+        }
+        let char = match bytes[start..end] {
+            [.., b'0'..=b'9', b'-' | b'/'] => None,
+            [.., b'0'..=b'9'] if is_wrapped(bytes, end - start, below, &mut longest) => Some(' '),
+            _ => continue,
+        };
+        edits.push(Escape { start: end, end: below, char });
+    }
+}
+
+/// Whether the word at `below` had no room in the line of `length` bytes before it.
+fn is_wrapped(bytes: &[u8], length: usize, below: usize, longest: &mut Option<usize>) -> bool {
+    let longest = *longest.get_or_insert_with(|| longest_line(bytes));
+    let word = bytes[below..].iter().take_while(|byte| !byte.is_ascii_whitespace()).count();
+    WRAPPED.contains(&longest) && length + 1 + word > longest
+}
+
+fn longest_line(bytes: &[u8]) -> usize {
+    let (mut from, mut longest) = (0, 0);
+    while from < bytes.len() {
+        let length = memchr(b'\n', &bytes[from..]).unwrap_or(bytes.len() - from);
+        longest = longest.max(length - usize::from(bytes[from..from + length].ends_with(b"\r")));
+        from += length + 1;
+    }
+    longest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_looked_at_closely_only_where_it_may_have_something() {
+        let (none, some) = (Seen::default(), |text: &str| seen(text.as_bytes()));
+        for text in ["", "A bc d", "is a man", "line 12.\nNext", "12\nnext", &"word ".repeat(40)] {
+            assert_eq!(some(text), none, "{text:?}");
+        }
+        assert_eq!(some("a\tb = c & d"), Seen { sign: true, equals: true, edge: true, ..none });
+        for text in ["L E V Y", "Dr D U P.", "M Ü L L E R", "  U  P  O"] {
+            assert_eq!(some(text), Seen { apart: true, ..none }, "{text:?}");
+            assert_eq!(some(&format!("{} {text}", "x".repeat(61))), Seen { apart: true, ..none }, "{text:?}");
+        }
+        for text in ["12\n34", "12-\n34", "12/\r\n  34"] {
+            assert_eq!(some(text), Seen { broken: true, ..none }, "{text:?}");
+        }
+    }
+}
