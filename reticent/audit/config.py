@@ -11,7 +11,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from reticent.audit.gates import GATES
-from reticent.audit.membership.names import DEFAULT_ATTACKS, DEFAULT_SHADOW_ATTACKS
+from reticent.audit.membership.names import COVERAGE, DEFAULT_ATTACKS, DEFAULT_SHADOW_ATTACKS
+from reticent.core.errors import PolicyError
 from reticent.core.section import Section, of_job
 from reticent.engine.config import Arm, CanaryConfig
 from reticent.trainer.config import Bf16
@@ -176,10 +177,13 @@ class AuditConfig(Section):
 
     def check_complete(self) -> None:
         if self.attacks != DEFAULT_ATTACKS:
-            from reticent.audit.membership.attacks import ATTACKS  # compiles kernels: not to read a job
+            from reticent.audit.membership.asking import ASKING_ATTACKS  # compiles kernels: not to read a job
+            from reticent.audit.membership.attacks import ATTACKS
             from reticent.audit.membership.table import require_attacks
 
-            require_attacks(self.attacks, ATTACKS)
+            require_attacks(self.attacks, {**ATTACKS, **ASKING_ATTACKS})
+        if COVERAGE in self.attacks and self.generation is None:
+            raise PolicyError(f"audit.attacks: {COVERAGE} looks at text that models write; it needs [audit.generation]")
 
 
 class ExtractionConfig(Section):

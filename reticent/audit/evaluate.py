@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,10 +18,11 @@ from reticent.audit.evidence.audit import MeasuredModels, ModelEvidence
 from reticent.audit.evidence.inversion import Inversion
 from reticent.audit.evidence.leakage import AllOccurrences, Generated, Ledger, SideUtility, Utility
 from reticent.audit.inversion.measure import InversionAudit, Scores
-from reticent.audit.leakage.generated import generated_leakage
+from reticent.audit.leakage.generated import Written, continue_documents, generated_leakage
 from reticent.audit.leakage.measure import LeakageAudit
 from reticent.audit.leakage.utility import utility
 from reticent.audit.leakage.words import SurfaceTable, words_of
+from reticent.audit.membership.asked import Task, asking_scores, with_total
 from reticent.audit.membership.attacks import USER_INFERENCE, user_inference_score
 from reticent.audit.membership.kinds import KindAudit
 from reticent.audit.membership.measure import MembershipAudit
@@ -41,8 +42,11 @@ if TYPE_CHECKING:
 
 __all__ = ["AuditConfig", "Auditor", "ModelEntry", "audit_models"]
 
+#: A model's scores of the documents, and of the holdout of user inference if an attack needs it.
+Scored = tuple[TokenScores, TokenScores | None]
+DocumentScores = dict[str, np.ndarray]
 #: Scores of a model and of its base model -> document scores of attacks by name, and the control of each.
-MoreAttacks = Callable[[TokenScores, TokenScores], tuple[dict[str, np.ndarray], "dict[str, ShadowControl]"]]
+MoreAttacks = Callable[[Scored, Scored], tuple[DocumentScores, "dict[str, ShadowControl]"]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,10 +128,6 @@ def audit_models(
     return MeasuredModels(settings=config.all_values(without=config.not_measured), models=judged(results))
 
 
-def _with_total(progress: Callable[[int, int], None], total: int, done: int) -> None:
-    progress(done, total)
-
-
 class Auditor:
     """Holds the two stores as words and surfaces, for all models of one tokenizer; see `audit_models`."""
 
@@ -205,7 +205,7 @@ class Auditor:
         entry: ModelEntry,
         base: BaseModelScores | Callable[[], BaseModelScores] | None = None,
         more_attacks: MoreAttacks | None = None,
-        task: Callable[[str], AbstractContextManager[Any]] = lambda part: nullcontext(),
+        task: Task = lambda part: nullcontext(),
         shadow_tokens: Iterable[tuple[np.ndarray, np.ndarray]] | None = None,
     ) -> tuple[ModelEvidence, BaseModelScores | None]:
         """Return an entry of "models" in report.json, and the scores if the model is a base model (otherwise None).
@@ -215,13 +215,18 @@ class Auditor:
         base : scores of the base model, or their reader, called after the model is scored; None for a base model itself
         more_attacks : returns attacks beside those of the settings; not for a base model
         shadow_tokens : of each shadow the log-probabilities of the tokens, and the documents it was trained on
-        task : name of a part ("documents", "all occurrences", "inversion") -> context that shows its progress
+        task : name of a part ("documents", "all occurrences", "probes", "inversion") -> context that shows its progress
         """
         with task("documents") as advance:
             scores, lowercase = self.score(entry, advance), self.score_lowercase(entry)
         compared = base() if callable(base) else base
-        further, about = more_attacks(scores, compared.documents) if more_attacks and compared else ({}, {})
         holdout = self.score_holdout(entry)
+        further: DocumentScores = {}
+        about: dict[str, ShadowControl] = {}
+        if more_attacks and compared:
+            further, about = more_attacks((scores, holdout), (compared.documents, compared.holdout))
+        written = self.write(entry) if self.config.generation is not None and entry.objective == "clm" else None
+        further |= self._asked(entry, scores, written, task)
         if holdout and compared:
             assert compared.holdout is not None  # the settings are the same
             further[USER_INFERENCE], holdout = user_inference_score(holdout, compared.holdout), None
@@ -236,8 +241,8 @@ class Auditor:
             with task("all occurrences") as advance:
                 again = self.score(entry, advance, all_occurrences=True)
             measured = replace(measured, all_occurrences=self.measure_all_occurrences(again))
-        if self.config.generation is not None and entry.objective == "clm":
-            measured = replace(measured, generated=self.write(entry))
+        if written is not None:
+            measured = replace(measured, generated=self.measure_written(entry, written))
         candidates = None
         if self.config.inversion is not None:
             with task("inversion") as advance:
@@ -284,7 +289,7 @@ class Auditor:
         if progress is not None:
             if special not in self._num_windows:
                 self._num_windows[special] = len(cut_windows(self.store, self.config.window_length, special))
-            advance = partial(_with_total, progress, self._num_windows[special] * self.num_passes(entry.objective))
+            advance = partial(with_total, progress, self._num_windows[special] * self.num_passes(entry.objective))
         (scores,) = score_models(
             [model],
             entry.objective,
@@ -317,15 +322,29 @@ class Auditor:
         special = special_ids(tokenizer, entry.objective)
         return self._inversion.measure(entry, special, tokenizer, base, progress)
 
-    def write(self, entry: ModelEntry) -> Generated:
+    def write(self, entry: ModelEntry) -> Written:
+        """Return a causal model's continuations of documents; see `continue_documents`."""
+        assert self.config.generation is not None
+        return continue_documents(
+            load_model(entry.path, entry.objective), self.store, self.members,
+            special_ids(self._tokenizer_of(entry.path), entry.objective), self.config.generation,
+            batch_size=self.config.batch_size, device=self.config.device, seed=self.config.seed,
+        )  # fmt: skip
+
+    def measure_written(self, entry: ModelEntry, written: Written) -> Generated:
         """Return the leakage in text that a causal model generates; see `generated_leakage`."""
         assert self.config.generation is not None
-        tokenizer = self._tokenizer_of(entry.path)
         return generated_leakage(
-            load_model(entry.path, entry.objective), self.store, self.members, self.leakage.identifiers, self.table,
-            tokenizer, special_ids(tokenizer, entry.objective), self.config.generation,
-            batch_size=self.config.batch_size, device=self.config.device,
-            **self._bootstrap,
+            written, self.store, self.members, self.leakage.identifiers, self.table, self._tokenizer_of(entry.path),
+            self.config.generation, **self._bootstrap,
+        )  # fmt: skip
+
+    def _asked(self, entry: ModelEntry, scores: TokenScores, written: Written | None, task: Task) -> DocumentScores:
+        """Return the document scores of the attacks that ask a causal model; the base model is asked too."""
+        tokenizer = self._tokenizer_of(entry.path)
+        return asking_scores(
+            self.config, self.store, scores, written, load=lambda: load_model(entry.path, entry.objective),
+            objective=entry.objective, tokenizer=tokenizer, special=special_ids(tokenizer, entry.objective), task=task,
         )  # fmt: skip
 
     def num_passes(self, objective: str) -> int:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from reticent.audit.membership.names import PROBE_COPIES, PROBE_TOKENS, PROBING
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.job.artefact import Work
 from reticent.job.auditing import audit_config, own_tokens
@@ -110,6 +111,8 @@ def scoring_work(run: Run, measurement: Measurement) -> Workload:
         asked = settings.generation
         rows = min(2 * asked.num_prompts, audit["documents"]) * asked.num_samples
         parts["generation"] = rows * (asked.prefix_tokens + asked.num_tokens)
+    if PROBING in settings.attacks and not masked:
+        parts["probes"] = 2 * PROBE_COPIES * min(audit["tokens"], audit["documents"] * PROBE_TOKENS)
     if settings.inversion is not None:
         parts["inversion"] = _inversion_work(run, settings.inversion, audit, folds)
     return Workload({name: float(work) for name, work in parts.items()})

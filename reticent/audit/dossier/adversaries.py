@@ -63,6 +63,12 @@ ADVERSARIES = (
                 "[audit.generation]",
             ),
             Test(
+                "lets it continue a person’s document, and sees how many runs of its words come back",
+                "n-gram coverage",
+                _attacked("ngram_coverage"),
+                "[audit.generation]",
+            ),
+            Test(
                 "gives the beginning of a passage, and sees whether the rest comes back",
                 "extraction",
                 _any(lambda m: m.extracted and m.extracted.passages),
@@ -107,6 +113,12 @@ ADVERSARIES = (
                 "audit.attacks",
             ),
             Test(
+                "shows it the text with gaps first, and sees how little that helps",
+                "in-context probing",
+                _attacked("icp"),
+                "audit.attacks",
+            ),
+            Test(
                 "trains models of their own, with the person and without, and compares",
                 "LiRA, RMIA",
                 lambda told: (
@@ -118,7 +130,7 @@ ADVERSARIES = (
             Test(
                 "has other documents of the person, which were never trained on",
                 "user inference",
-                _attacked("user_inference"),
+                _attacked("user_inference", "user_inference_shadows"),
                 "split.user_inference_holdout",
             ),
         ),

@@ -7,6 +7,7 @@ held-out individuals, so identifiers that are common in such documents cancel.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
@@ -27,7 +28,31 @@ from reticent.trainer.windows import SpecialIds
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-__all__ = ["GenerationConfig", "draw_prompts", "generated_leakage", "newly_written"]
+__all__ = [
+    "GenerationConfig",
+    "Written",
+    "continue_documents",
+    "draw_prompts",
+    "generated_leakage",
+    "newly_written",
+    "texts_of",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Continuations of the beginnings of documents.
+
+    Attributes
+    ----------
+    documents : int64 (P,), numbers of the documents, ascending
+    prompts : int64 (P, prefix tokens)
+    made : int64 (P, samples, tokens), -1 after the end
+    """
+
+    documents: np.ndarray
+    prompts: np.ndarray
+    made: np.ndarray
 
 
 def draw_prompts(store: TokenStore, members: np.ndarray, config: GenerationConfig, seed: int) -> np.ndarray:
@@ -86,18 +111,58 @@ def _spelled(
     return numbers, row[places]
 
 
-def generated_leakage(
+def continue_documents(
     model: PreTrainedModel,
     store: TokenStore,
     members: np.ndarray,
-    identifiers: Identifiers,
-    table: SurfaceTable,
-    tokenizer: PreTrainedTokenizerFast,
     special: SpecialIds,
     config: GenerationConfig,
     *,
     batch_size: int,
     device: str,
+    seed: int,
+) -> Written:
+    """Return a model's continuations of the documents that `draw_prompts` draws.
+
+    Cost: at most 2 x num_prompts x num_samples continuations of num_tokens tokens.
+    """
+    documents = draw_prompts(store, members, config, seed)
+    prompts = store.input_ids[store.doc_offsets[documents][:, None] + np.arange(config.prefix_tokens)].astype(np.int64)
+    made = np.empty((0, config.num_samples, config.num_tokens), dtype=np.int64)
+    if len(documents):
+        made = generate(
+            model, list(prompts), special=special, num_tokens=config.num_tokens, decoding=_decoding(config),
+            num_samples=config.num_samples, batch_size=batch_size, seed=seed, device=device,
+        )  # fmt: skip
+    return Written(documents, prompts, made)
+
+
+def _decoding(config: GenerationConfig) -> Decoding:
+    return Decoding(temperature=config.temperature, top_k=config.top_k)
+
+
+def texts_of(
+    written: Written, store: TokenStore, config: GenerationConfig, tokenizer: PreTrainedTokenizerFast
+) -> tuple[list[str], list[list[str]]]:
+    """Return the rest of each document after its prompt, as long as a continuation, and its continuations."""
+    decode = tokenizer.backend_tokenizer.decode_batch
+    first = store.doc_offsets[written.documents] + config.prefix_tokens
+    end = np.minimum(first + config.num_tokens, store.doc_offsets[written.documents + 1])
+    rest = decode([store.input_ids[a:b].tolist() for a, b in zip(first, end, strict=True)], skip_special_tokens=True)
+    rows = [[token for token in sample if token >= 0] for own in written.made.tolist() for sample in own]
+    texts, num = decode(rows, skip_special_tokens=True), written.made.shape[1]
+    return list(rest), [list(texts[at : at + num]) for at in range(0, len(texts), num)]
+
+
+def generated_leakage(
+    continued: Written,
+    store: TokenStore,
+    members: np.ndarray,
+    identifiers: Identifiers,
+    table: SurfaceTable,
+    tokenizer: PreTrainedTokenizerFast,
+    config: GenerationConfig,
+    *,
     num_bootstrap: int,
     seed: int,
 ) -> Generated:
@@ -105,22 +170,15 @@ def generated_leakage(
 
     Parameters
     ----------
+    continued : continuations by `continue_documents` with the same ``config``
     identifiers : identifiers of the store, over the surfaces that ``table`` numbers
-
-    Cost: at most 2 x num_prompts x num_samples continuations of num_tokens tokens.
     """
-    documents = draw_prompts(store, members, config, seed)
+    documents, made = continued.documents, continued.made
     bootstrap: Bootstrap = {"num_bootstrap": num_bootstrap, "seed": seed}
     heldout = of_members = None
-    prompts = store.input_ids[store.doc_offsets[documents][:, None] + np.arange(config.prefix_tokens)].astype(np.int64)
-    decoding = Decoding(temperature=config.temperature, top_k=config.top_k)
     written = np.zeros(identifiers.num, dtype=bool)
     if len(documents):
-        made = generate(
-            model, list(prompts), special=special, num_tokens=config.num_tokens, decoding=decoding,
-            num_samples=config.num_samples, batch_size=batch_size, seed=seed, device=device,
-        )  # fmt: skip
-        written = newly_written(prompts, made, identifiers, table, tokenizer)
+        written = newly_written(continued.prompts, made, identifiers, table, tokenizer)
         heldout, of_members = (
             _continued(store, documents, side, made, config, tokenizer, **bootstrap) if side.any() else None
             for side in (~members[documents], members[documents])
@@ -128,7 +186,7 @@ def generated_leakage(
     is_member = members[identifiers.words.documents]
     return Generated(
         settings=GenerationSettings(**config.model_dump()),
-        decoding=str(decoding),
+        decoding=str(_decoding(config)),
         num_prompts=Sides.of(members[documents]),
         excess=excess_leakage(identifiers, written, is_member, **bootstrap),
         heldout=heldout,

@@ -251,7 +251,8 @@ ATTACKS: Mapping[str, Attack] = table_of(
 
 def needing(need: Need, attacks: Iterable[str] | None = None) -> frozenset[str]:
     """Return the likelihood attacks that have this need, among the names given (default: all)."""
-    return frozenset(name for name in (ATTACKS if attacks is None else attacks) if need in ATTACKS[name].needs)
+    named = ATTACKS if attacks is None else [name for name in attacks if name in ATTACKS]
+    return frozenset(name for name in named if need in ATTACKS[name].needs)
 
 
 def individual_scores(document_scores: np.ndarray, individuals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

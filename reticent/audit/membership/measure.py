@@ -14,14 +14,9 @@ import numpy as np
 
 from reticent.audit.evidence.membership import BestAttack, Blind, MeasuredAttack
 from reticent.audit.leakage.words import SurfaceTable, Words
-from reticent.audit.membership.attacks import (
-    ATTACKS,
-    USER_INFERENCE,
-    attack,
-    individual_scores,
-    needing,
-)
+from reticent.audit.membership.attacks import ATTACKS, attack, individual_scores, needing
 from reticent.audit.membership.blind import blind_baseline
+from reticent.audit.membership.names import ON_HOLDOUT
 from reticent.audit.membership.subgroups import subgroups, worst_subgroup
 from reticent.audit.membership.table import Need
 from reticent.audit.membership.user_inference import UserInferenceHoldout
@@ -112,7 +107,7 @@ class MembershipAudit:
         results: dict[str, MeasuredAttack] = {}
         by_code: dict[str, np.ndarray] = {}
         for name, attacked in document_scores.items():
-            asked = self.holdout if name == USER_INFERENCE and self.holdout else self
+            asked = self.holdout if name in ON_HOLDOUT and self.holdout else self
             codes, means = individual_scores(attacked, asked.store.individual)
             by_code[name] = np.full(len(self.codes), np.nan)
             by_code[name][np.searchsorted(self.codes, codes)] = means
@@ -132,7 +127,7 @@ class MembershipAudit:
         self, objective: str, scores: TokenScores, base: TokenScores | None, lowercase: TokenScores | None
     ) -> dict[str, np.ndarray]:
         """Return the document scores of every attack; the base model is not compared with itself."""
-        rows = [ATTACKS[name] for name in self.config.attacks]
+        rows = [ATTACKS[name] for name in self.config.attacks if name in ATTACKS]
         return {
             row.name: row.score(scores, base, self.zlib_bytes, lowercase)
             for row in rows

@@ -4,10 +4,30 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["ATTACKS_ON_SIZES", "DEFAULT_ATTACKS", "DEFAULT_SHADOW_ATTACKS", "USER_INFERENCE"]
+__all__ = [
+    "ATTACKS_ON_SIZES",
+    "COVERAGE",
+    "DEFAULT_ATTACKS",
+    "DEFAULT_SHADOW_ATTACKS",
+    "ON_HOLDOUT",
+    "PROBE_COPIES",
+    "PROBE_TOKENS",
+    "PROBING",
+    "USER_INFERENCE",
+    "USER_INFERENCE_SHADOWS",
+]
 
-#: The attack on the user-inference holdout; all other attacks score the documents of the audit.
+#: The attacks on the user-inference holdout, without and with shadow models; all others score the documents of the
+#: audit.
 USER_INFERENCE: Final = "user_inference"
+USER_INFERENCE_SHADOWS: Final = "user_inference_shadows"
+ON_HOLDOUT: Final = frozenset({USER_INFERENCE, USER_INFERENCE_SHADOWS})
+#: The attack on text that a causal model generates; it sees no probability.
+COVERAGE: Final = "ngram_coverage"
+#: The attack that puts a copy of the text with gaps before it: its copies, and the most tokens that it copies.
+PROBING: Final = "icp"
+PROBE_COPIES: Final = 4
+PROBE_TOKENS: Final = 64
 #: Attacks that need the compressed sizes of the texts.
 ATTACKS_ON_SIZES: Final = frozenset({"zlib"})
 #: Default attacks of a job; a report shows these first, in this order.

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from reticent.audit.membership.names import USER_INFERENCE_SHADOWS
 from reticent.audit.membership.shadow_attacks import (
     LOG_PROB_LIMITS,
     attack_classifier_score,
@@ -243,6 +244,12 @@ def _rmia_online(shadows: ShadowAttacks, models: Models) -> list[np.ndarray]:
     return [rmia_score(np.exp(model.mean_log_prob), average, shadows.population) for model in models]
 
 
+def _user_inference(shadows: ShadowAttacks, models: Models) -> list[np.ndarray]:
+    """The model's mean log-probability less the mean of the shadows that were not trained on the individual."""
+    without = _mean_where(shadows.features[:, :, 0], ~shadows.is_in)
+    return [model.mean_log_prob - without for model in models]
+
+
 _SHADOWS, _POPULATION = frozenset({Need.BASE, Need.SHADOWS}), frozenset({Need.BASE, Need.SHADOWS, Need.POPULATION})
 #: Every attack with shadow models. A score function takes the shadows and the models, and returns one score array for
 #: each model.
@@ -296,6 +303,15 @@ SHADOW_ATTACKS: Mapping[str, Attack] = table_of(
             about="the same, relative to shadow models that were trained on it and shadow models that were not",
             source="Zarifzadeh et al. 2024",
             needs=_POPULATION,
+        ),
+        Attack(
+            name=USER_INFERENCE_SHADOWS,
+            score=_user_inference,
+            title="User inference with shadow models",
+            about="the model predicts documents of the person that were held back from training better than shadow "
+            "models do that were not trained on the person",
+            source="Kandpal et al. 2024",
+            needs=_SHADOWS | {Need.HOLDOUT},
         ),
     )
 )

@@ -25,6 +25,8 @@ class Need(StrEnum):
     SIZES = "sizes"  # bytes of each text after zlib
     LOWERCASE = "lowercase"  # the model's scores of the texts in lower case
     HOLDOUT = "holdout"  # both models' scores of the user-inference holdout
+    GENERATED = "generated"  # continuations that the model writes
+    PROBES = "probes"  # the model's scores of the texts after copies of them with gaps
     SHADOWS = "shadows"  # scores of shadow models
     POPULATION = "population"  # documents to compare with, which are not attacked
 
@@ -37,8 +39,8 @@ class Attack:
     ----------
     name : as in the job's ``audit.attacks`` and in the report
     score : function that returns one number for each document, float (D,): higher means more likely a member, NaN for
-        no score. It takes (target, base, zlib_bytes, lowercase) for a likelihood attack, and (shadows, models) for an
-        attack with shadow models
+        no score. It takes (target, base, zlib_bytes, lowercase) for a likelihood attack, (shadows, models) for an
+        attack with shadow models, and what it names for one that asks the model
     title : the name of the attack in the report
     about : the sign of membership that the attack looks for, as a clause without a full stop
     source : the publication; empty for an attack that is not published

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from reticent.audit.membership.names import USER_INFERENCE
+from reticent.audit.membership.names import ON_HOLDOUT, USER_INFERENCE
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import ModelEvidence
@@ -111,7 +111,7 @@ def _invalid(name: str, measured: MeasuredAttack, base: ModelEvidence | None) ->
     if base is None:
         return
     # The baseline of the documents that the attack scores.
-    blind = base.blind_holdout if name == USER_INFERENCE else base.blind
+    blind = base.blind_holdout if name in ON_HOLDOUT else base.blind
     if blind is not None and not holds_chance(blind.auc):
         yield "the two sides are distinguishable by words alone, without any model"
     control = measured.control or _area(base, name)  # shadows attack both at once

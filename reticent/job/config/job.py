@@ -11,6 +11,7 @@ from pydantic import ByteSize, Field, ValidationError, model_validator
 from reticent.audit.config import AuditConfig, CanaryAudit, ExtractionConfig, GateConfig, ProbeConfig, VerdictConfig
 from reticent.audit.dossier.config import DossierConfig
 from reticent.audit.gates import GATES
+from reticent.audit.membership.names import USER_INFERENCE_SHADOWS
 from reticent.core.errors import PolicyError
 from reticent.core.json_toml import MAX_DEPTH, depth_of, read_json, read_toml
 from reticent.core.names import require_distinct, require_name
@@ -116,6 +117,11 @@ class Job(Section):
                 "it needs split.user_inference_holdout over 0"
             )
         if self.audit.shadow is not None:
+            if USER_INFERENCE_SHADOWS in self.audit.shadow.attacks and "user_inference" not in self.audit.attacks:
+                raise ValueError(
+                    f"audit.shadow.attacks: {USER_INFERENCE_SHADOWS} asks of documents that are held back from "
+                    "training; it needs user_inference among audit.attacks"
+                )
             unknown = set(self.audit.shadow.recipes) - {recipe for model in self.model for recipe in model.recipes}
             if self.model and unknown:
                 raise ValueError(f"audit.shadow.recipes: no model is trained with {sorted(unknown)[0]}")

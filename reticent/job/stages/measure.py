@@ -47,6 +47,7 @@ NOT_IN_A_MEASUREMENT = ("device", "batch_size")
 TASKS = {
     "documents": ("score {}", "windows"),
     "all occurrences": ("score {}, all occurrences masked", "windows"),
+    "probes": ("probe {}", "documents"),
     "inversion": ("invert {}", "identifiers"),
 }
 

@@ -1,6 +1,7 @@
 """The shadow models of a job: trained by the trainer itself like the model under attack, scored once, kept as scores.
 
-    shadows/MODEL/RECIPE/NN     scores.parquet, ledger.json (and the checkpoint, where the job keeps it)
+    shadows/MODEL/RECIPE/NN     scores.parquet, ledger.json (and the checkpoint, where the job keeps it; and
+                                holdout.parquet, scores of documents that were held back, where an attack needs them)
 
 A shadow is trained on a random half of the members and held-out individuals together, by household where there are any
 (:mod:`reticent.audit.membership.shadow`), with the recipe, base and settings of the model under attack but a seed of
@@ -23,6 +24,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from reticent.audit.membership.names import ON_HOLDOUT
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.job.artefact import Artefact, Step
 from reticent.job.auditing import audit_config, open_auditor
@@ -34,12 +38,9 @@ from reticent.job.stages.protect import digest_of, variant_inputs, write_view_of
 from reticent.job.trainings import Measurement, Training
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from reticent.audit.config import ShadowConfig
-    from reticent.audit.evaluate import Auditor
+    from reticent.audit.evaluate import Auditor, Scored
     from reticent.audit.membership.shadow import ShadowControl
-    from reticent.audit.scoring.forward import TokenScores
     from reticent.audit.stats.statistics import Bootstrap
     from reticent.engine.ngrams import NgramIndex
     from reticent.engine.pseudonymize import Style
@@ -59,7 +60,7 @@ __all__ = [
     "shadows_of",
 ]
 
-SCORES = "scores.parquet"
+SCORES, HOLDOUT_SCORES = "scores.parquet", "holdout.parquet"
 #: Settings that the attacks on a measurement depend on.
 ATTACK_SETTINGS = {"num_shadows", "attacks", "rmia_slope", "population"}
 
@@ -146,6 +147,9 @@ class Shadow:
         if scoring.bf16 != "auto":
             settings["scoring"]["bf16"] = scoring.bf16
         inputs |= {"audit": run.fingerprints.of_text(f"tokens/{self.model.name}/audit")}
+        if asks_holdout(run):
+            name = "user_inference_holdout"
+            inputs[name] = run.fingerprints.of_text(f"tokens/{self.model.name}/{name}")
         return Artefact(self.name, "shadows", settings, inputs)
 
 
@@ -189,11 +193,18 @@ def _build(shadow: Shadow, auditor_of: Callable[[str], Auditor], folder: Path, c
     entry = ModelEntry(
         name=shadow.recipe, recipe=shadow.recipe, objective=shadow.model.objective, epoch=0, path=checkpoint
     )
-    scores = DocumentScores.of(auditor_of(shadow.model.name).score(entry))
+    auditor = auditor_of(shadow.model.name)
+    scores = DocumentScores.of(auditor.score(entry))
     audit = open_tokens(shadow.run.folder / f"tokens/{shadow.model.name}/audit")
     is_in = shadow.individuals.mask(MEMBERS)[audit.individual]
     scores.to_parquet(folder / SCORES, is_in)
     counts["documents_in"] = int(is_in.sum())
+    if asks_holdout(shadow.run):
+        holdout, asked = auditor.score_holdout(entry), auditor.membership.holdout
+        assert holdout is not None  # the settings ask for it
+        assert asked is not None
+        knows = shadow.individuals.mask(MEMBERS)[asked.store.individual]
+        DocumentScores.of(holdout).to_parquet(folder / HOLDOUT_SCORES, knows)
     if not shadow_config(shadow.run).keep_models:
         shutil.rmtree(checkpoint)
 
@@ -272,6 +283,11 @@ def shadow_config(run: Run) -> ShadowConfig:
     return section
 
 
+def asks_holdout(run: Run) -> bool:
+    """Whether an attack with shadows asks about documents that were held back from training."""
+    return not ON_HOLDOUT.isdisjoint(shadow_config(run).attacks)
+
+
 # ------------------------------------------------------------------ what is attacked
 
 
@@ -295,13 +311,14 @@ def shadow_inputs(run: Run, measurement: Measurement) -> dict[str, str]:
 
 
 def attack_with_shadows(
-    run: Run, measurement: Measurement, auditor: Auditor, scores: TokenScores, base: TokenScores
+    run: Run, measurement: Measurement, auditor: Auditor, scores: Scored, base: Scored
 ) -> tuple[dict[str, np.ndarray], dict[str, ShadowControl]]:
     """Return the document scores of all attacks with shadows on one checkpoint, and what else is said of each."""
     from reticent.audit.membership.attacks import attack
     from reticent.audit.membership.shadow import DocumentScores, ShadowAttacks, draw_population, shadow_scores
 
     section, store = shadow_config(run), auditor.store
+    names = [name for name in section.attacks if name not in ON_HOLDOUT]
     population = draw_population(
         run.individuals.units, run.individuals.mask(HELDOUT), share=section.population, seed=run.job.seed
     )
@@ -310,12 +327,23 @@ def attack_with_shadows(
         for shadow in shadows_of(run, measurement.model, measurement.recipe):
             yield DocumentScores.from_parquet(run.folder / shadow.name / SCORES)
 
+    def holdout_shadows() -> Iterator[tuple[DocumentScores, Any]]:
+        for shadow in shadows_of(run, measurement.model, measurement.recipe):
+            yield DocumentScores.from_parquet(run.folder / shadow.name / HOLDOUT_SCORES)
+
     attacks = ShadowAttacks(shadows(), population[store.individual], slope=section.rmia_slope)
-    found = shadow_scores(attacks, section.attacks, DocumentScores.of(scores), DocumentScores.of(base))
+    found = shadow_scores(attacks, names, DocumentScores.of(scores[0]), DocumentScores.of(base[0]))
+    sides = dict.fromkeys(found, (store.individual, auditor.members))
+    asked, own, before = auditor.membership.holdout, scores[1], base[1]
+    if asks_holdout(run) and asked and own and before:
+        on_holdout = ShadowAttacks(holdout_shadows(), np.zeros(asked.store.num_documents, dtype=bool), slope=1.0)
+        held_back = [name for name in section.attacks if name in ON_HOLDOUT]
+        found |= shadow_scores(on_holdout, held_back, DocumentScores.of(own), DocumentScores.of(before))
+        sides |= dict.fromkeys(held_back, (asked.store.individual, asked.members))
     options: Bootstrap = {"num_bootstrap": auditor.config.num_bootstrap, "seed": auditor.config.seed}
     about: dict[str, ShadowControl] = {}
     for name, (_, control) in found.items():
-        without = attack(control, store.individual, auditor.members, **options)
+        without = attack(control, *sides[name], **options)
         about[name] = {"control": without.auc, "num_shadows": attacks.num_shadows}
     if "rmia" in about:
         about["rmia"]["slope"] = attacks.slope

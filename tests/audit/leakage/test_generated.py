@@ -10,7 +10,14 @@ from fixtures.inversion import CODES, CONDITIONS, GIVEN, ID, hospital, tokenizer
 from fixtures.models import toy_model, toy_tokenizer
 from fixtures.stores import make_store, random_store
 
-from reticent.audit.leakage.generated import GenerationConfig, draw_prompts, generated_leakage, newly_written
+from reticent.audit.leakage.generated import (
+    GenerationConfig,
+    continue_documents,
+    draw_prompts,
+    generated_leakage,
+    newly_written,
+    texts_of,
+)
 from reticent.audit.leakage.identifiers import Identifiers
 from reticent.audit.leakage.words import SurfaceTable, words_of
 from reticent.core.errors import PolicyError
@@ -89,12 +96,18 @@ def test_a_model_writes_and_its_rates_carry_the_decoding() -> None:
     identifiers = Identifiers(slots, table.surfaces(store.input_ids, slots), k=2, n=1, max_n=1)
     members = np.arange(20) < 10
     config = GenerationConfig(num_prompts=4, prefix_tokens=3, num_tokens=6, num_samples=2, temperature=0.7)
-    options: dict[str, Any] = {"batch_size": 8, "device": "cpu", "num_bootstrap": 20, "seed": 0}
+    options: dict[str, Any] = {"batch_size": 8, "device": "cpu", "seed": 0}
     special = special_ids(words, "clm")
     model = toy_model("gpt2")
+    written, other = (continue_documents(model, store, members, special, config, **options) for _ in "ab")
     found, again = (
-        generated_leakage(model, store, members, identifiers, table, words, special, config, **options) for _ in "ab"
+        generated_leakage(each, store, members, identifiers, table, words, config, num_bootstrap=20, seed=0)
+        for each in (written, other)
     )
+    rest, texts = texts_of(written, store, config, words)
+    assert [len(own) for own in texts] == [2] * len(rest) == [2] * len(written.documents)
+    of_first = store.input_ids[slice(*store.doc_offsets[written.documents[0] :][:2])][config.prefix_tokens :]
+    assert rest[0] == words.decode(of_first[: config.num_tokens])
     assert found == again
     assert found.decoding == "sampling at temperature 0.7 from all tokens"
     sides = (found.num_prompts.members or 0, found.num_prompts.heldout or 0)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from reticent.audit.evidence.membership import Roc
+from reticent.audit.membership.asking import ASKING_ATTACKS
 from reticent.audit.membership.attacks import (
     ATTACKS,
     USER_INFERENCE,
@@ -354,7 +355,7 @@ def test_attacks_say_what_they_need() -> None:
 
 def test_one_row_says_everything_of_an_attack_and_the_tables_cannot_be_changed() -> None:
     table = EVERY_ATTACK
-    assert set(table) == {*ATTACKS, *SHADOW_ATTACKS}
+    assert set(table) == {*ATTACKS, *ASKING_ATTACKS, *SHADOW_ATTACKS}
     assert set(DEFAULT_ATTACKS) < set(ATTACKS)
     for name, row in table.items():
         assert row.name == name
@@ -364,7 +365,7 @@ def test_one_row_says_everything_of_an_attack_and_the_tables_cannot_be_changed()
         assert row.objectives <= {"mlm", "clm"}
     assert needing(Need.HOLDOUT) == {USER_INFERENCE}
     assert needing(Need.SIZES) == ATTACKS_ON_SIZES
-    for own in (table, ATTACKS, SHADOW_ATTACKS):
+    for own in (table, ATTACKS, ASKING_ATTACKS, SHADOW_ATTACKS):
         with pytest.raises(TypeError):
             own["loss"] = table["loss"]  # type: ignore[index]
     with pytest.raises(ValueError, match="twice"):

@@ -16,7 +16,7 @@ from fixtures.jobs import Stopping, Values, changed, content, control_c, make_ho
 from fixtures.models import toy_model, toy_tokenizer
 
 from reticent.audit.membership.attacks import attack
-from reticent.audit.membership.names import DEFAULT_SHADOW_ATTACKS
+from reticent.audit.membership.names import DEFAULT_SHADOW_ATTACKS, ON_HOLDOUT
 from reticent.audit.membership.shadow import (
     SHADOW_ATTACKS,
     DocumentScores,
@@ -388,7 +388,10 @@ def test_wrong_settings_are_refused(values: Values, shadow: dict[str, Any], mess
 
 def test_a_job_may_name_every_attack_of_the_table_and_has_most_by_default(values: Values) -> None:
     shadow = {"recipes": ["clm"], "attacks": list(SHADOW_ATTACKS)}
-    job = parse_job(changed(values, audit__shadow=shadow))
+    with pytest.raises(PolicyError, match=r"user_inference_shadows .* needs user_inference among audit\.attacks"):
+        parse_job(changed(values, audit__shadow=shadow))
+    held_back = {"split__user_inference_holdout": 0.2, "audit__attacks": ["user_inference"]}
+    job = parse_job(changed(values, **held_back, audit__shadow=shadow))
     assert job.audit.shadow is not None
     assert job.audit.shadow.attacks == tuple(SHADOW_ATTACKS)
     assert set(DEFAULT_SHADOW_ATTACKS) < set(SHADOW_ATTACKS)
@@ -398,7 +401,7 @@ def test_a_job_may_name_every_attack_of_the_table_and_has_most_by_default(values
 def test_shadows_find_members_of_an_overfitted_model_and_none_in_its_base(tmp_path: Path) -> None:
     values = job_values(tmp_path, 40, num_epochs=8, checkpoint_epochs=[8])
     values["model"][0]["recipes"] = ["clm"]
-    audit(with_shadows(values, recipes=["clm"], attacks=list(SHADOW_ATTACKS)))
+    audit(with_shadows(values, recipes=["clm"], attacks=[name for name in SHADOW_ATTACKS if name not in ON_HOLDOUT]))
     rows = membership(values)["clm", 8]
     areas = {name: row["auc"]["value"] for name, row in rows.items()}
     # Of two shadows a side LiRA's slope is mostly noise; the mean over all of them, RMIA's, is not.

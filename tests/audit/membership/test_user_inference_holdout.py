@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.membership.attacks import USER_INFERENCE, attack, individual_scores, user_inference_score
+from reticent.audit.membership.names import USER_INFERENCE_SHADOWS
 from reticent.audit.membership.user_inference import UserInferenceHoldout
 from reticent.audit.membership.validity import DISTINGUISHABLE, INVALID, judged
 from reticent.core.artifact import read_manifest
@@ -269,7 +270,8 @@ def test_no_held_back_document_is_anywhere_but_in_the_tokens_of_its_attack(peopl
     canaries = {"num": 2, "arms": ["protected"], "num_references": 4}
     values = job_values(people, "with-shadows", canaries=canaries)
     values["train"]["num_epochs"] = 1
-    values["audit"]["shadow"] = {"recipes": ["clm"], "num_shadows": 4}
+    attacks = ["lira_offline", USER_INFERENCE_SHADOWS]
+    values["audit"]["shadow"] = {"recipes": ["clm"], "num_shadows": 4, "attacks": attacks}
     done = Run(parse_job(values))
     done.execute("audit")
     held_back = set(done.user_inference_holdout.scan().column("doc_id").to_pylist())
@@ -289,6 +291,12 @@ def test_no_held_back_document_is_anywhere_but_in_the_tokens_of_its_attack(peopl
         )
     assert not held_back.intersection(done.documents.scan().column("doc_id").to_pylist())  # where canaries are
     assert read_manifest(done.folder / "split").counts["user_inference_holdout"] == PEOPLE
+    measured = to_json(done.evidence)["models"][1]["membership"]
+    assert {"loss", USER_INFERENCE, *attacks} == set(measured)
+    asked = measured[USER_INFERENCE_SHADOWS]
+    assert asked["num_shadows"] == 4
+    assert asked["num_members"] + asked["num_nonmembers"] == PEOPLE == asked["documents"]["num_documents"]
+    assert asked["control"]["low"] <= 0.5 <= asked["control"]["high"]
 
 
 def test_the_attack_finds_who_took_part_in_documents_the_model_never_saw(done: Run) -> None:

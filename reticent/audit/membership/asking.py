@@ -1,0 +1,55 @@
+"""Attacks that ask the model for more than the likelihood of the documents: for text, or for the documents again with
+something before them (definitions.md#attacks-that-ask-the-model). Causal models only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from reticent.audit.membership.coverage import coverage_score
+from reticent.audit.membership.names import COVERAGE, PROBING
+from reticent.audit.membership.table import Attack, Need, table_of
+
+__all__ = ["ASKING_ATTACKS", "probing_score"]
+
+
+def probing_score(plain: np.ndarray, probed: np.ndarray) -> np.ndarray:
+    """Return the mean log-probability of each passage alone, less the largest one after a copy, float64 (D,).
+
+    Parameters
+    ----------
+    plain : float array, shape (D,); probed : float array, shape (D, copies)
+    """
+    if probed.shape[1] == 0:
+        return np.full(len(plain), np.nan)
+    return plain - probed.max(axis=1)
+
+
+#: Every such attack by name. Each score function has arguments of its own.
+ASKING_ATTACKS: Final[Mapping[str, Attack]] = table_of(
+    (
+        Attack(
+            name=COVERAGE,
+            score=coverage_score,
+            title="N-gram coverage",
+            about="asked to continue the document, the model writes runs of the document's own words; the attack sees "
+            "the text that the model writes, and no probability",
+            source="Hallinan et al. 2025",
+            needs=frozenset({Need.GENERATED}),
+            objectives=frozenset({"clm"}),
+        ),
+        Attack(
+            name=PROBING,
+            score=probing_score,
+            title="In-context probing",
+            about="a copy of the document with gaps, put before it, helps the model little: it knows the document "
+            "already",
+            source="Lu et al. 2025",
+            needs=frozenset({Need.PROBES}),
+            objectives=frozenset({"clm"}),
+        ),
+    )
+)

@@ -1,0 +1,60 @@
+"""N-gram coverage (definitions.md#attacks-that-ask-the-model): membership from text that the model writes, without any
+probability.
+
+The adversary has the document and may only let the model write. They give it the beginning, and count how many words of
+the rest come back in runs [@hallinan2025]. A document is asked where the audit of generated text asks it
+(`reticent.audit.leakage.generated.draw_prompts`), and has no score elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+__all__ = ["LENGTHS", "coverage", "coverage_score"]
+
+#: Lengths of runs of words over which coverage is averaged. One length alone ties most documents of a small model.
+LENGTHS = (2, 3, 4, 5)
+
+
+def coverage(true: Sequence[str], written: Sequence[str], lengths: Sequence[int] = LENGTHS) -> float:
+    """Return the share of the words of ``true`` that stand in a run of at least L words which ``written`` holds too, as
+    a mean over ``lengths``; a text that is shorter than L has no such run.
+
+    >>> coverage("the pain in the chest".split(), "a pain in the back".split(), (2, 3, 4))
+    0.4
+    """
+    shares = []
+    for length in lengths:
+        known = {tuple(written[at : at + length]) for at in range(len(written) - length + 1)}
+        covered = np.zeros(len(true), dtype=bool)
+        for at in range(len(true) - length + 1):
+            if tuple(true[at : at + length]) in known:
+                covered[at : at + length] = True
+        shares.append(float(covered.mean()) if len(true) else 0.0)
+    return float(np.mean(shares))
+
+
+def coverage_score(rest: Sequence[str], written: Sequence[Sequence[str]]) -> np.ndarray:
+    """Return for each document the largest `coverage` of its rest by a continuation, float64 (D,); NaN without a word
+    in the rest.
+
+    Words are runs of letters and digits, case folded, as in BLEU and ROUGE of the audit.
+
+    Parameters
+    ----------
+    rest : the text of each document after the prompt, as long as a continuation
+    written : the continuations of each document
+    """
+    result = np.full(len(rest), np.nan)
+    for number, (text, samples) in enumerate(zip(rest, written, strict=True)):
+        if true := words_of_text(text):
+            result[number] = max((coverage(true, words_of_text(sample)) for sample in samples), default=0.0)
+    return result
+
+
+def words_of_text(text: str) -> list[str]:
+    """Return runs of letters and digits, case folded."""
+    return re.findall(r"[^\W_]+", text.casefold())
