@@ -773,6 +773,18 @@ def replace_words(
     byte at which each word, or what replaces it, begins in its own.
     """
 
+@final
+class NamePool:
+    """Realistic names of which surrogates are drawn.
+
+    Raises
+    ------
+    PolicyError
+        A name begins with no letter from a to z (accents aside), or fewer than two letters have names of every kind.
+    """
+
+    def __new__(cls, women: _ArrowArray, men: _ArrowArray, surnames: _ArrowArray, places: _ArrowArray) -> NamePool: ...
+
 def scrub_texts(
     texts: _ArrowArray,
     individuals: _ArrowArray,
@@ -791,6 +803,7 @@ def scrub_texts(
     order_is_sure: bool = False,
     avoid: NDArray[np.uint64] | None = None,
     left_out: NDArray[np.int64] | None = None,
+    names: NamePool | None = None,
     num_threads: int = 0,
 ) -> tuple[ArrowBatch, ArrowBatch]:
     """Return documents with their spans replaced (columns text, first_edit) and the edits (columns old_start, old_end,

@@ -215,7 +215,7 @@ def scrub(
         ScrubStyle,
         typer.Option(
             metavar="STYLE",
-            help="x: X for each word. tag: [NAME], [DATE] and so on. surrogate: the same invented name for the same "
+            help="x: X for each word. tag: [NAME], [DATE] and so on. surrogate: the same other name for the same "
             "name, in all documents of one individual. rotate: drawn afresh at every occurrence.",
         ),
     ] = ScrubStyle.SURROGATE,
@@ -235,6 +235,18 @@ def scrub(
             help="How 03/04/2019 is read: dmy, mdy; auto: as the document's other dates, else as most of the corpus.",
         ),
     ] = DateOrder.AUTO,
+    names: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="realistic (default): names from public lists, among which a missed one is hard to find. syllables: "
+            "names that nobody bears. Or a file of names. Of a job: what its section \\[surrogates] says.",
+        ),
+    ] = None,
+    language: Annotated[
+        str | None,
+        typer.Option(metavar="LANGUAGE", help="Language of realistic names: en, fr…; auto: that of most documents."),
+    ] = None,
     draw: Annotated[int, typer.Option(min=0, metavar="<int>", help="Which draw, for rotate: an epoch's number.")] = 0,
     new_ids: Annotated[
         bool,
@@ -280,6 +292,7 @@ def scrub(
     mapped columns are kept; columns that are not mapped are left out. OUT/offsets.parquet maps characters back.
     """
     from reticent.core.errors import PolicyError
+    from reticent.engine.names import SurrogateNames
     from reticent.engine.pseudonymize import DateOptions
     from reticent.engine.scrub import ScrubConfig, key_of_seed, read_key
     from reticent.job.scrub import scrub_documents
@@ -296,6 +309,7 @@ def scrub(
     )
     config = ScrubConfig(
         style=style.value,
+        names=SurrogateNames(source=names or job.surrogates.names, language=language or job.surrogates.language),
         draw=draw,
         dates=DateOptions(shift_days=shift_dates, order=date_order.value),
         new_ids=new_ids,

@@ -130,6 +130,18 @@ class SurrogateConfig(Section):
         description='public words for indirect identifiers: "generated", "wordfreq:en" (or another language; extra '
         "wordfreq), or a file with a word a line; never words of these documents",
     )
+    names: str = Field(
+        default="realistic",
+        min_length=1,
+        description='names in place of direct identifiers: "realistic" (public lists), "syllables" (names that nobody '
+        "bears, so that a missed name shows), or a file of the form of `reticent/engine/names.toml`",
+    )
+    language: str = Field(
+        default="auto",
+        min_length=1,
+        description='language of realistic names: "de", "en", "es", "fr", "it", "nl", "pt", or "auto", that of most '
+        "documents",
+    )
 
 
 class ThresholdConfig(Section):

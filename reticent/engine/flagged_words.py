@@ -17,8 +17,9 @@ from reticent.core.errors import CorpusError
 from reticent.engine.detect.labels import category
 from reticent.engine.document_errors import no_token, placed
 from reticent.engine.protect import Policy
-from reticent.engine.pseudonymize import DateOptions, SpanArrays, category_codes
+from reticent.engine.pseudonymize import SpanArrays
 from reticent.engine.schema import DIRECT
+from reticent.engine.survey import Survey, survey_documents
 
 if TYPE_CHECKING:
     from reticent._rust import Blacklist, Words
@@ -80,23 +81,13 @@ class FlaggedWords:
         """Surfaces protected beyond their span."""
         return sum(blacklist.num_surfaces for blacklist in self._blacklists.values())
 
-    def survey(self) -> tuple[np.ndarray, DateOptions]:
-        """Return what surrogates must not be by chance, hashes of the identifiers that were found (uint64, ascending),
-        and how dates are read. Cost: one pass over the text.
-        """
-        from reticent import _rust
-
-        known, day_first, month_first = np.empty(0, dtype=np.uint64), 0, 0
-        for part in self._selection.batches():
-            if self._spans is None:
-                break
-            offsets, starts, ends, labels = part.spans(self._spans)
-            found, days, months = _rust.real_identifiers(
-                part.texts, offsets, starts, ends, *category_codes(labels), num_threads=self.num_threads
-            )
-            known = np.union1d(known, found)
-            day_first, month_first = day_first + days, month_first + months
-        return known, DateOptions(otherwise="dmy" if day_first > month_first else "mdy")
+    def survey(self) -> Survey:
+        """Return what the surrogates of these documents depend on. Cost: one pass over the text."""
+        spans = self._spans
+        if spans is None:
+            return survey_documents(())
+        batches = ((part.texts, part.spans(spans)) for part in self._selection.batches())
+        return survey_documents(batches, num_threads=self.num_threads)
 
     def spans_of(self, part: Part, words: Words) -> SpanArrays:
         """Return where direct identifiers stand in a part: the spans of the detectors, and every word that is protected

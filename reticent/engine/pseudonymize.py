@@ -2,7 +2,7 @@
 
 Four styles. ``x``: each word of a span becomes ``X`` ([@boutet2025] §5.5), and so do its symbols; punctuation stays.
 ``tag``: each span becomes ``[NAME]``, ``[DATE]``…
-``surrogate``: the same name of one individual always becomes the same invented name, "J. Smith", "SMITH" and "Smith's"
+``surrogate``: the same name of one individual always becomes the same other name, "J. Smith", "SMITH" and "Smith's"
 in step with "John Smith"; ids keep their form digit for digit; dates their way of writing. ``rotate``: the same, drawn
 afresh at every occurrence and every ``draw``. The draw is a function of a secret key, the individual and the value
 (``rust_ext/src/scrub``), so no table of who became whom exists, and neither order nor batches nor threads matter.
@@ -15,7 +15,7 @@ that a span cuts.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,9 @@ import pyarrow.compute as pc
 
 from reticent.core.errors import PolicyError
 from reticent.engine.detect.labels import category
+
+if TYPE_CHECKING:
+    from reticent._rust import NamePool
 
 __all__ = [
     "OUTCOMES",
@@ -48,7 +51,8 @@ PRIORITY: Final = (
 )  # fmt: skip
 
 #: Bits of an edit's outcome: a tag stands there for want of a surrogate; a date whose day and month nothing in its
-#: document tells apart; every draw was a real identifier; the span cuts a word, whose rest still stands.
+#: document tells apart; the surrogate is a real identifier (of realistic names by coincidence, else because every draw
+#: was one); the span cuts a word, whose rest still stands.
 OUTCOMES: Final = {"tagged": 1, "ambiguous_dates": 2, "collided": 4, "cut_words": 8}
 
 #: Spans of a batch: offsets int64[D + 1], starts int32[S], ends int32[S], labels string[S]; see `SpanReader.slice`.
@@ -173,6 +177,7 @@ def pseudonymise_batch(
     *,
     dates: DateOptions | None = None,
     avoid: np.ndarray | None = None,
+    names: NamePool | None = None,
     left_out: np.ndarray | None = None,
     num_threads: int = 0,
 ) -> Pseudonymised:
@@ -189,7 +194,10 @@ def pseudonymise_batch(
     draw : int
         The epoch, for style "rotate".
     avoid : uint64 array, ascending, optional
-        Identifiers of the corpus (`_rust.real_identifiers`) that no surrogate should be by chance.
+        Identifiers of the corpus (`_rust.real_identifiers`). An id or an invented name that is among them is drawn
+        again; a realistic name that is among them is only counted.
+    names : NamePool, optional
+        Realistic names (:mod:`reticent.engine.names`); without them names are put together from syllables.
     left_out : int64 array, one a span, optional
         Where the texts are parts of documents (:mod:`reticent.engine.regions`): characters of the document that are
         missing before each span. Rotating surrogates are drawn by their place in the document.
@@ -226,6 +234,7 @@ def pseudonymise_batch(
         date_order=dates.otherwise if dates.order == "auto" else dates.order,
         order_is_sure=dates.order != "auto",
         avoid=avoid,
+        names=names,
         left_out=left_out,
         num_threads=num_threads,
     )

@@ -1,8 +1,8 @@
 """The stage scrub: it takes documents and their spans, and returns the documents without direct identifiers.
 
-There are two passes over the text, batch by batch. The first collects real identifiers, so no surrogate names a real
-individual by chance, and ambiguous dates are read in the order of day and month that most documents use. The second
-replaces. Memory: a batch, and 8 bytes for each distinct name or id of the corpus.
+There are two passes over the text, batch by batch. The first collects real identifiers, so that no id becomes another
+one of the corpus and coincidences of names are counted, the order of day and month that most documents use, and their
+language. The second replaces. Memory: a batch, and 8 bytes for each distinct name or id of the corpus.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.detect.labels import category
+from reticent.engine.names import SurrogateNames
 from reticent.engine.pseudonymize import (
     OUTCOMES,
     STYLES,
@@ -31,11 +32,11 @@ from reticent.engine.pseudonymize import (
     Pseudonymised,
     SpanArrays,
     Style,
-    category_codes,
     pseudonymise_batch,
 )
 from reticent.engine.schema import DOCUMENTS, SPAN_TYPE, with_version
 from reticent.engine.sources.parquet import document_writer
+from reticent.engine.survey import survey_documents
 
 if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus, Documents
@@ -73,6 +74,8 @@ class ScrubConfig:
         See :mod:`reticent.engine.pseudonymize`.
     draw : int
         Which draw, for style "rotate".
+    names : SurrogateNames
+        Names of individuals and places, where surrogates are drawn.
     new_ids : bool
         Replace doc_id, individual_id and household_id by pseudonyms under the key.
     """
@@ -80,6 +83,7 @@ class ScrubConfig:
     style: Style = "surrogate"
     draw: int = 0
     dates: DateOptions = field(default_factory=DateOptions)
+    names: SurrogateNames = field(default_factory=SurrogateNames)
     new_ids: bool = False
     num_threads: int = 0
 
@@ -149,11 +153,10 @@ def scrub_corpus(
     folder = Path(folder)
     (folder / "documents").mkdir()
     draws = config.style in ("surrogate", "rotate")
-    avoid = None
+    options: dict[str, Any] = {}
     if draws:
-        avoid, day_first, month_first = _survey(corpus, spans, config.num_threads)
-        dates = replace(config.dates, otherwise="dmy" if day_first > month_first else "mdy")
-        config = replace(config, dates=dates)
+        batches = ((batch.column("text"), given) for batch, given in _with_spans(corpus, spans, ["text"]))
+        options = survey_documents(batches, num_threads=config.num_threads).options(config.names, config.dates)
     columns = [name for name in DOCUMENTS.names if name != "spans" and getattr(corpus.columns, name) is not None]
     counts: Counter[str] = Counter(documents=0, spans=0, replaced=0, **dict.fromkeys(OUTCOMES, 0))
     replaced: Counter[str] = Counter()
@@ -161,14 +164,7 @@ def scrub_corpus(
     with _Writer(folder) as writer:
         for batch, given in _with_spans(corpus, spans, columns):
             made = pseudonymise_batch(
-                batch,
-                given,
-                config.style,
-                key,
-                config.draw,
-                dates=config.dates,
-                avoid=avoid,
-                num_threads=config.num_threads,
+                batch, given, config.style, key, config.draw, num_threads=config.num_threads, **options
             )
             if config.new_ids:
                 batch = _with_new_ids(batch, key, config.num_threads)
@@ -204,25 +200,6 @@ def _with_spans(corpus: Corpus, spans: SpanReader, columns: list[str]) -> Iterat
     for batch in corpus.batches(columns=tuple(columns)):
         yield batch, spans.slice(first, batch.num_rows)
         first += batch.num_rows
-
-
-def _survey(corpus: Corpus, spans: SpanReader, num_threads: int) -> tuple[np.ndarray, int, int]:
-    """Hashes of the corpus's real names and ids, ascending, and how many dates say which number is the day."""
-    from reticent import _rust
-
-    known = np.zeros(0, dtype=np.uint64)
-    waiting: list[np.ndarray] = []
-    day_first = month_first = 0
-    for batch, (offsets, starts, ends, labels) in _with_spans(corpus, spans, ["text"]):
-        codes, categories = category_codes(labels)
-        found, days, months = _rust.real_identifiers(
-            batch.column("text"), offsets, starts, ends, codes, categories, num_threads=num_threads
-        )
-        day_first, month_first = day_first + days, month_first + months
-        waiting.append(found)
-        if sum(map(len, waiting)) > len(known) + (1 << 20):
-            known, waiting = np.unique(np.concatenate([known, *waiting])), []
-    return np.unique(np.concatenate([known, *waiting])), day_first, month_first
 
 
 def _count(counter: Counter[str], labels: pa.Array) -> None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from reticent.core.errors import CorpusError
 from reticent.engine.flagged_words import Flagged, FlaggedWords
+from reticent.engine.names import SurrogateNames
 from reticent.engine.patches import PatchMaker
 from reticent.engine.rewrite import Rewritten, TextStyle, lower_case, replace_spans, replace_words_by_x
 from reticent.engine.schema import DIRECT, INDIRECT
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.ngrams import NgramIndex
     from reticent.engine.protect import Policy
-    from reticent.engine.pseudonymize import DateOptions
     from reticent.engine.split import Individuals
+    from reticent.engine.survey import Survey
 
 __all__ = ["TokenMaker", "write_tokens"]
 
@@ -104,16 +105,25 @@ class TokenMaker:
         as a patch over them (:mod:`reticent.engine.patches`), if the tokenizer can be cut.
     kept : Path, optional
         See `PatchMaker`.
+    names : SurrogateNames, optional
+        Names that surrogates are drawn from; default: realistic ones in the language of most documents.
     """
 
     def __init__(
-        self, flagged: FlaggedWords, tokenizer_json: str, *, ids: Path | None = None, kept: Path | None = None
+        self,
+        flagged: FlaggedWords,
+        tokenizer_json: str,
+        *,
+        ids: Path | None = None,
+        kept: Path | None = None,
+        names: SurrogateNames | None = None,
     ):
         from reticent import _rust
 
         self._flagged, self._tokenizer_json = flagged, tokenizer_json
         self._encoder = _rust.TokenEncoder(tokenizer_json, num_threads=flagged.num_threads)
-        self._survey: tuple[np.ndarray, DateOptions] | None = None
+        self._names = names or SurrogateNames()
+        self._survey: Survey | None = None
         self._patches: PatchMaker | None = None
         if ids is not None and self._encoder.path != "library":
             self._patches = PatchMaker(flagged, self._encoder, ids, kept)
@@ -181,7 +191,7 @@ class TokenMaker:
         options: dict[str, Any] = {"draw": draw, "num_threads": self._flagged.num_threads}
         if style in ("surrogate", "rotate"):
             self._survey = self._survey or self._flagged.survey()
-            options["avoid"], options["dates"] = self._survey
+            options |= self._survey.options(self._names)
         return options
 
     def _rewritten(self, documents: Flagged, style: TextStyle | None, key: bytes, draw: int) -> Rewritten:

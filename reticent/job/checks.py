@@ -99,13 +99,16 @@ def _require_bases(run: Run) -> None:
 
 
 def _require_pool(run: Run) -> None:
-    """Raise `PolicyError` for public words that cannot be read, where a recipe needs them."""
-    if any(
-        run.job.recipe(recipe).context_indirect == "surrogate" for model in run.job.model for recipe in model.recipes
-    ):
+    """Raise `PolicyError` for public words or names that cannot be read, where a recipe needs them."""
+    recipes = [run.job.recipe(recipe) for model in run.job.model for recipe in model.recipes]
+    if any(recipe.context_indirect == "surrogate" for recipe in recipes):
         from reticent.engine.public_words import read_public_words
 
         read_public_words(run.job.surrogates.pool)
+    if any(recipe.context == "surrogate" for recipe in recipes):
+        from reticent.job.dependencies import surrogate_names
+
+        surrogate_names(run.job).pool()
 
 
 def _require_audit(run: Run) -> None:

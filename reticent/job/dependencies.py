@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from reticent.engine.names import SurrogateNames
 from reticent.engine.public_words import read_public_words
 
 if TYPE_CHECKING:
-    from reticent.job.config import ModelSection
+    from reticent.job.config import Job, ModelSection
     from reticent.job.run import Run
     from reticent.job.trainings import Training
     from reticent.trainer.privacy import PrivacyConfig
 
-__all__ = ["privacy_of", "training_dependencies"]
+__all__ = ["privacy_of", "surrogate_names", "training_dependencies"]
 
 
 def training_dependencies(
@@ -31,7 +32,20 @@ def training_dependencies(
     config = {**settings.cache_key(private=recipe.private), "recipe": recipe.to_dict(), "seed": seed}
     if recipe.replaces_indirect:
         config["pool"] = read_public_words(run.job.surrogates.pool).digest()
+    if recipe.context == "surrogate" and (names := surrogate_names(run.job).digest()) is not None:
+        config["names"] = names
     return config, {**read, **run.base_input(training.model)}
+
+
+def surrogate_names(job: Job) -> SurrogateNames:
+    """Return the names that stand for direct identifiers.
+
+    Raises
+    ------
+    PolicyError
+        See `SurrogateNames`.
+    """
+    return SurrogateNames(source=job.surrogates.names, language=job.surrogates.language)
 
 
 def privacy_of(run: Run, model: ModelSection) -> PrivacyConfig:

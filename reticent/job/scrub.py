@@ -135,12 +135,22 @@ def _settings(job: Job, config: ScrubConfig) -> dict[str, Any]:
         "shift_days": config.dates.shift_days,
         "date_order": config.dates.order,
         "new_ids": config.new_ids,
+        **({"names": _settings_of_names(config)} if config.style in ("surrogate", "rotate") else {}),
         # The detectors' options are left out: they may hold names (patterns) and paths, and this folder goes to others.
         "detect": job.detect.model_dump(mode="json", include={"detectors", "on_error", "propagate"}),
     }
     if job.dedup.mode != "off":
         settings["dedup"] = job.dedup.model_dump(mode="json")
     return settings
+
+
+def _settings_of_names(config: ScrubConfig) -> dict[str, Any]:
+    """Return source, language and digest of the names; no path of a file, since this folder goes to others."""
+    from reticent.engine.names import REALISTIC, SYLLABLES
+
+    names = config.names
+    source = names.source if names.source in (REALISTIC, SYLLABLES) else "file"
+    return {"source": source, "language": names.language, "digest": names.digest()}
 
 
 def _kept_key(out: Path, key: bytes | None, *, overwrite: bool, renew_key: bool) -> bytes | None:
@@ -167,6 +177,8 @@ def _kept_key(out: Path, key: bytes | None, *, overwrite: bool, renew_key: bool)
 
 
 def _warn(counts: dict[str, Any], config: ScrubConfig, progress: Progress) -> None:
+    from reticent.engine.names import SYLLABLES
+
     if counts.get("quarantined"):
         progress.warn(f"{counts['quarantined']:,} documents are not in the result: a detector failed on them")
     if counts["cut_words"]:
@@ -176,5 +188,5 @@ def _warn(counts: dict[str, Any], config: ScrubConfig, progress: Progress) -> No
             f"{counts['ambiguous_dates']:,} dates such as 3/4 do not say which number is the day, nor do others of "
             "their documents; they were read as most of the corpus is (--date-order says otherwise)"
         )
-    if counts["collided"]:
+    if counts["collided"] and config.names.source == SYLLABLES:  # realistic names are not kept from coincidences
         progress.warn(f"{counts['collided']:,} surrogates are names or ids that really occur in the corpus")

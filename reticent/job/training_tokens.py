@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from reticent.core.errors import ArtifactError
 from reticent.engine.schema import MEMBERS
 from reticent.engine.store import TokenStore, open_tokens
+from reticent.job.dependencies import surrogate_names
 from reticent.job.noise import protecting
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def training_tokens(
     ids = run.folder / "tokens" / model.name / "ids"
     place = folder / f".surrogates-{os.environ.get('RANK', '0')}"  # processes of one training must not share it
     tokenizer = store.tokenizer_path.read_text(encoding="utf-8")
-    maker = TokenMaker(flagged, tokenizer, ids=ids, kept=place / "regions")
+    maker = TokenMaker(flagged, tokenizer, ids=ids, kept=place / "regions", names=surrogate_names(run.job))
     drawn_for = ("reticent.surrogates", run.corpus.fingerprint(), run.fingerprints.of("spans"), str(run.job.seed))
     key = hashlib.sha256("\n".join(drawn_for).encode()).digest()
 

@@ -24,6 +24,7 @@ from reticent.core.written import HashedFile
 from reticent.engine import packed as packed_module
 from reticent.engine.flagged_words import FlaggedWords
 from reticent.engine.index import IndexConfig, build_index
+from reticent.engine.names import SurrogateNames
 from reticent.engine.patched import open_view
 from reticent.engine.protect import Policy
 from reticent.engine.schema import MEMBERS
@@ -57,7 +58,9 @@ class Rewritings:
             self.case.corpus, self.case.individuals, splits=(MEMBERS,), config=IndexConfig(max_n=self.policy.n)
         )
 
-    def maker(self, by_category: bool, *, patch: bool, kept: Path | None = None) -> TokenMaker:
+    def maker(
+        self, by_category: bool, *, patch: bool, kept: Path | None = None, names: str = "realistic"
+    ) -> TokenMaker:
         flagged = FlaggedWords(
             self.case.corpus,
             self.case.individuals,
@@ -68,14 +71,16 @@ class Rewritings:
             by_category=by_category,
             num_threads=self.num_threads,
         )
-        return TokenMaker(flagged, self.tokenizer, ids=self.ids if patch else None, kept=kept)
+        drawn = SurrogateNames(source=names)
+        return TokenMaker(flagged, self.tokenizer, ids=self.ids if patch else None, kept=kept, names=drawn)
 
     def both(self, style: str, draw: int = 1) -> list[tuple[TokenStore, dict[str, Any]]]:
         found = []
         for patch in (True, False):
             folder = self.case.folder / f"{style}-{draw}-{'patch' if patch else 'store'}"
             folder.mkdir()
-            counts = self.maker(style != "x", patch=patch).write(folder, style=style, key=KEY, draw=draw)
+            maker = self.maker(style != "x", patch=patch, names="syllables" if draw % 2 else "realistic")
+            counts = maker.write(folder, style=style, key=KEY, draw=draw)
             found.append((open_tokens(folder, ids=self.ids if patch else None), counts))
         return found
 

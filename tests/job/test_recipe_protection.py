@@ -17,10 +17,12 @@ from reticent.engine.flagged_words import FlaggedWords
 from reticent.engine.store import open_tokens
 from reticent.engine.tokens import TokenMaker
 from reticent.job.config import parse_job
+from reticent.job.dependencies import training_dependencies
 from reticent.job.run import Run
 from reticent.job.stages.shadows import shadows_of
 from reticent.job.text_checks import check_text
 from reticent.job.training_tokens import training_tokens, verify_training
+from reticent.job.trainings import trainings_of
 from reticent.trainer.export import write_model
 from reticent.trainer.models import load_tokenizer
 from reticent.trainer.recipes import get_recipe
@@ -148,6 +150,19 @@ def test_surrogates_of_an_epoch_are_a_patch_that_reads_no_text_after_the_first(
     assert found == expected
     assert len({text for text, *_ in found}) == 3
     assert verify_training(own, "toy", "fresh", ledger).holds
+
+
+def test_a_change_of_the_names_makes_a_new_artefact_where_surrogates_are_drawn(values: Values, trained: Run) -> None:
+    digests = {}
+    for names, language in (("realistic", "auto"), ("realistic", "fr"), ("syllables", "auto")):
+        own = Run(parse_job({**values, "surrogates": {"names": names, "language": language}}))
+        trainings = {training.recipe: training for training in trainings_of(own.job)}
+        settings, _ = training_dependencies(own, trainings["fresh"])
+        digests[names, language] = settings.get("names")
+        assert "names" not in training_dependencies(own, trainings["tagged"])[0]
+    assert digests["realistic", "auto"] == read_manifest(trained.folder / "models/toy/fresh").config["names"]
+    assert len(set(digests.values())) == 3
+    assert digests["syllables", "auto"] is None
 
 
 def test_a_changed_byte_of_the_ids_is_found_under_a_patch(values: Values, trained: Run, tmp_path: Path) -> None:

@@ -10,12 +10,34 @@ use super::index::batch;
 use super::{ArrowBatch, import_texts, to_py_err};
 use crate::error::Error;
 use crate::pool::pool;
-use crate::scrub::{Avoid, Edit, Key, Order, Scrubbed, Settings, Spans, Style, new_ids, real_identifiers, scrub};
+use crate::scrub::{
+    Avoid, Edit, Key, NamePool, Order, Scrubbed, Settings, Spans, Style, new_ids, real_identifiers, scrub,
+};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PyNamePool>()?;
     module.add_function(wrap_pyfunction!(scrub_texts, module)?)?;
     module.add_function(wrap_pyfunction!(py_real_identifiers, module)?)?;
     module.add_function(wrap_pyfunction!(pseudonymise_ids, module)?)
+}
+
+/// Realistic names of which surrogates are drawn.
+#[pyclass(module = "reticent._rust", name = "NamePool", frozen)]
+pub struct PyNamePool(NamePool);
+
+#[pymethods]
+impl PyNamePool {
+    #[new]
+    fn new(
+        women: &Bound<'_, PyAny>,
+        men: &Bound<'_, PyAny>,
+        surnames: &Bound<'_, PyAny>,
+        places: &Bound<'_, PyAny>,
+    ) -> PyResult<Self> {
+        let (women, men) = (import_texts(women, "women")?, import_texts(men, "men")?);
+        let (surnames, places) = (import_texts(surnames, "surnames")?, import_texts(places, "places")?);
+        Ok(Self(NamePool::new([&women, &men, &surnames, &places]).map_err(to_py_err)?))
+    }
 }
 
 fn key_of(key: &[u8]) -> PyResult<Key> {
@@ -36,7 +58,8 @@ fn order_of(name: &str) -> PyResult<Order> {
 /// of edits (old_start, old_end, new_start, new_end in characters, span = row of the span that gave the label, outcome).
 #[pyfunction]
 #[pyo3(signature = (texts, individuals, doc_ids, span_offsets, starts, ends, span_categories, categories, *, style, key,
-    draw=0, shift_days=None, date_order="mdy", order_is_sure=false, avoid=None, left_out=None, num_threads=0))]
+    draw=0, shift_days=None, date_order="mdy", order_is_sure=false, avoid=None, left_out=None, names=None,
+    num_threads=0))]
 #[allow(clippy::too_many_arguments)]
 fn scrub_texts(
     py: Python<'_>,
@@ -56,6 +79,7 @@ fn scrub_texts(
     order_is_sure: bool,
     avoid: Option<PyReadonlyArray1<'_, u64>>,
     left_out: Option<PyReadonlyArray1<'_, i64>>,
+    names: Option<&Bound<'_, PyNamePool>>,
     num_threads: usize,
 ) -> PyResult<(ArrowBatch, ArrowBatch)> {
     let texts = import_texts(texts, "text")?;
@@ -79,6 +103,7 @@ fn scrub_texts(
         order: order_of(date_order)?,
         order_is_sure,
         avoid: Avoid(avoid.as_ref().map_or(Ok(&[][..]), |avoid| avoid.as_slice())?),
+        names: names.map(|names| &names.get().0),
         categories: &categories,
     };
     let threads = pool(num_threads).map_err(to_py_err)?;

@@ -20,6 +20,7 @@ mod kept;
 mod key;
 mod merge;
 mod names;
+mod pools;
 mod symbols;
 mod values;
 
@@ -31,6 +32,7 @@ pub use dates::Order;
 pub use identifiers::{new_ids, real_identifiers};
 pub use key::Key;
 pub use merge::Spans;
+pub use pools::NamePool;
 pub use values::Avoid;
 
 use crate::error::{Error, Result};
@@ -46,7 +48,7 @@ use values::Drawer;
 pub const TAGGED: u8 = 1;
 /// Day and month of a date were told apart by the order given only.
 pub const AMBIGUOUS: u8 = 2;
-/// Every draw was a real identifier of the corpus.
+/// A realistic name that somebody of the corpus bears; or, where real identifiers are avoided, every draw was one.
 pub const COLLIDED: u8 = 4;
 /// The span begins or ends inside a word, the rest of which still stands.
 pub const CUTS_WORD: u8 = 8;
@@ -122,6 +124,8 @@ pub struct Settings<'a> {
     pub order: Order,
     pub order_is_sure: bool,
     pub avoid: Avoid<'a>,
+    /// Realistic names; without them names are put together from syllables.
+    pub names: Option<&'a NamePool>,
     /// Categories by number; an earlier one wins where overlapping spans are equally long.
     pub categories: &'a [String],
 }
@@ -189,11 +193,11 @@ struct Document<'a> {
 
 impl Document<'_> {
     fn scrub(&self, stretches: &[Stretch], scanner: &mut Scanner) -> Scrubbed {
-        let Settings { style, avoid, categories, .. } = *self.settings;
+        let Settings { style, avoid, names, categories, .. } = *self.settings;
         let mut out = String::with_capacity(self.text.len() + 8 * stretches.len());
         let mut edits = Vec::with_capacity(stretches.len());
         let context = self.dates(stretches);
-        let mut drawer = Drawer::new(self.individual, avoid);
+        let mut drawer = Drawer::new(self.individual, avoid, names);
         let (mut byte, mut char_at, mut new_chars) = (0, 0, 0);
         for stretch in stretches {
             out.push_str(&self.text[byte..stretch.bytes.start]);
@@ -210,7 +214,8 @@ impl Document<'_> {
                     let left_out = self.spans.left_out.get(stretch.span).copied().unwrap_or(0);
                     let place = (stretch.chars.start as u64).wrapping_add_signed(left_out).to_le_bytes();
                     let draw = self.settings.draw.to_le_bytes();
-                    drawer = Drawer::new(self.individual.derive(&[&draw, self.doc_id.as_bytes(), &place]), avoid);
+                    let key = self.individual.derive(&[&draw, self.doc_id.as_bytes(), &place]);
+                    drawer = Drawer::new(key, avoid, names);
                 }
                 let drawn =
                     style.draws().then(|| self.draw(value, self.manner(stretch), &context, &mut drawer, &mut outcome));

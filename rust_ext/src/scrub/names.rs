@@ -1,4 +1,4 @@
-//! Invented names of individuals and places, put together from syllables of our own.
+//! Invented names of individuals and places, put together from syllables of our own, and the case that any name is given.
 //!
 //! A name is drawn for a given first letter, so that initials can be kept in step with the names they stand for. Each
 //! letter has some twenty thousand surnames: two names of one individual rarely become one, and an invented name is
@@ -104,7 +104,7 @@ pub fn first_name(folded: &str) -> Option<Kind> {
     KNOWN.get(folded).copied()
 }
 
-/// Give a lower-case name the case pattern of a word: all capitals, all small, or a capital first.
+/// Give a name the case pattern of a word: all capitals, all small, or a capital first and the rest as it is.
 pub fn with_case_of(word: &str, name: &str) -> String {
     let mut letters = word.chars().filter(|c| c.is_lowercase() || c.is_uppercase());
     let first_upper = letters.next().is_some_and(char::is_uppercase);
@@ -119,7 +119,7 @@ pub fn with_case_of(word: &str, name: &str) -> String {
     let mut chars = name.chars();
     match chars.next() {
         Some(first) if first_upper => first.to_uppercase().chain(chars).collect(),
-        _ => name.to_owned(),
+        _ => name.to_lowercase(),
     }
 }
 
@@ -148,6 +148,9 @@ mod tests {
             [("SMITH", "BROWN"), ("smith", "brown"), ("Smith", "Brown"), ("McDonald", "Brown"), ("É", "Brown")]
         {
             assert_eq!(with_case_of(word, "brown"), expected);
+            let mixed = if word == "smith" { "mcbrown" } else { "McBrown" };
+            let mixed = if word == "SMITH" { "MCBROWN" } else { mixed };
+            assert_eq!(with_case_of(word, "McBrown"), mixed);
         }
     }
 }

@@ -7,9 +7,12 @@
 use std::borrow::Cow;
 use std::cell::OnceCell;
 
+use unicode_normalization::{UnicodeNormalization, char::is_combining_mark};
+
 use super::kept::{Scope, is_kept};
 use super::key::{Key, cycle_of_letters, permute};
 use super::names::{Kind, first_name, invent, with_case_of};
+use super::pools::NamePool;
 use super::symbols::{Piece, pieces, symbol};
 use crate::text::surface::Surface;
 
@@ -22,7 +25,11 @@ pub struct Avoid<'a>(pub &'a [u64]);
 
 impl Avoid<'_> {
     fn has(&self, value: &str) -> bool {
-        !self.0.is_empty() && self.0.binary_search(&hash(value)).is_ok()
+        !self.0.is_empty() && self.has_hash(hash(value))
+    }
+
+    fn has_hash(&self, hash: u64) -> bool {
+        self.0.binary_search(&hash).is_ok()
     }
 }
 
@@ -34,14 +41,15 @@ pub fn hash(value: &str) -> u64 {
 pub struct Drawer<'a> {
     pub key: Key,
     avoid: Avoid<'a>,
+    names: Option<&'a NamePool>,
     letters: OnceCell<[u8; 26]>,
-    /// Set when every attempt gave a real identifier of the corpus.
+    /// Set when a realistic name is one of the corpus, and when every attempt gave a real identifier of it.
     pub collided: bool,
 }
 
 impl<'a> Drawer<'a> {
-    pub fn new(key: Key, avoid: Avoid<'a>) -> Self {
-        Self { key, avoid, letters: OnceCell::new(), collided: false }
+    pub fn new(key: Key, avoid: Avoid<'a>, names: Option<&'a NamePool>) -> Self {
+        Self { key, avoid, names, letters: OnceCell::new(), collided: false }
     }
 
     /// A person's name, whole or in part: each word by itself, initials in step with the names they stand for.
@@ -99,10 +107,12 @@ impl<'a> Drawer<'a> {
 
     /// What a first letter becomes.
     fn letter(&self, c: char) -> u8 {
-        let letters = self.letters.get_or_init(|| cycle_of_letters(&self.key));
         let base = folded(c.encode_utf8(&mut [0; 4])).chars().next().unwrap_or('x');
-        let number = if base.is_ascii_lowercase() { base as u32 - 'a' as u32 } else { base as u32 % 26 };
-        letters[number as usize]
+        let number = if base.is_ascii_lowercase() { base as u32 - 'a' as u32 } else { base as u32 % 26 } as u8;
+        match self.names {
+            Some(pool) => pool.letter(number, &mut self.key.stream(b'L', &[number], 0)),
+            None => self.letters.get_or_init(|| cycle_of_letters(&self.key))[usize::from(number)],
+        }
     }
 
     fn invented(&mut self, word: &str, scope: Scope) -> String {
@@ -113,6 +123,11 @@ impl<'a> Drawer<'a> {
         };
         let letter = self.letter(folded.chars().next().unwrap_or('x'));
         let purpose = if kind == Kind::Place { b'p' } else { b'n' };
+        if let Some(pool) = self.names {
+            let name = pool.name(letter, kind, &mut self.key.stream(purpose, folded.as_bytes(), 0));
+            self.collided |= self.avoid.has_hash(name.hash);
+            return with_case_of(word, &name.text);
+        }
         let mut name = String::new();
         for attempt in 0..ATTEMPTS {
             name = invent(letter, kind, &mut self.key.stream(purpose, folded.as_bytes(), attempt));
@@ -169,8 +184,10 @@ impl<'a> Drawer<'a> {
     /// An e-mail address: the name before the @ as names are, the domain an invented one under `.example`.
     pub fn email(&mut self, text: &str) -> Option<String> {
         let (local, domain) = text.rsplit_once('@')?;
-        let local = self.name(local).or_else(|| self.id(local))?;
-        Some(format!("{local}@{}", self.domain(domain)))
+        let drawn = self.name(local).or_else(|| self.id(local))?;
+        // The accents of a realistic name do not belong into an address.
+        let plain = if local.is_ascii() { without_accents(&drawn) } else { Cow::Borrowed(drawn.as_str()) };
+        Some(format!("{plain}@{}", self.domain(domain)))
     }
 
     /// A web address: a scheme that all know and `www.` stay, the host is an invented one, the rest letter for letter.
@@ -187,7 +204,7 @@ impl<'a> Drawer<'a> {
     }
 
     fn domain(&mut self, domain: &str) -> String {
-        format!("{}.example", self.invented(&domain.to_lowercase(), Scope::Place))
+        format!("{}.example", without_accents(&self.invented(&domain.to_lowercase(), Scope::Place)))
     }
 
     /// An address of a machine: decimal numbers 1 to 254, or hexadecimal digits where there is a colon.
@@ -294,6 +311,14 @@ pub fn folded(word: &str) -> Cow<'_, str> {
         return Cow::Owned(word.to_ascii_lowercase());
     }
     Cow::Borrowed(word)
+}
+
+/// A word without its accents, in its case.
+fn without_accents(word: &str) -> Cow<'_, str> {
+    if word.is_ascii() {
+        return Cow::Borrowed(word);
+    }
+    Cow::Owned(word.nfd().filter(|&c| !is_combining_mark(c)).collect())
 }
 
 /// What identifies an id in any spelling: its letters and digits, in lower case.
