@@ -212,6 +212,40 @@ def test_a_job_classifies_from_every_start_beside_base_and_baselines(folder: Pat
         assert not path.is_file() or b"number7" not in path.read_bytes()
 
 
+@pytest.mark.slow
+def test_the_report_has_f1_of_every_start_with_its_interval_in_picture_and_table(
+    folder: Path, finished: Path, tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(finished, tmp_path / "run"))
+    run = Run(parse_job(values_of(folder, out, save_model=True)))
+    (result,) = read_results(run)
+    run.execute("report")
+    evidence = json.loads((out / "report/report.json").read_text())["classification"]
+    assert [(row["recipe"], row["epoch"]) for row in evidence[0]["results"]] == [
+        (row.recipe, row.epoch) for row in result.results
+    ]
+    page = (out / "report/report.html").read_text()
+    picture = re.search(r'<svg class="plot" role="img" aria-label="F1 of the downstream task, toy\. ([^"]*)"', page)
+    table = re.search(r'aria-label="Classification, toy"><table>(.*?)</table>', page, re.DOTALL)
+    assert picture is not None
+    assert table is not None
+    said = picture[1].removesuffix(".").split("; ")
+    cells = re.findall(r'<tr><th scope="row">(.*?)</th><td>(.*?)</td><td>(.*?)</td><td>(.*?)</td></tr>', table[1])
+    assert len(said) == len(cells) == len(result.results)
+    for row, shown, spoken, (name, epoch, *f1) in zip(result.results, evidence[0]["results"], said, cells, strict=True):
+        assert (name, epoch) == (row.recipe, str(row.epoch or "–"))
+        macro, micro = spoken.split(", micro F1 ")
+        start, macro = macro.split(": macro F1 ")
+        assert start == (f"{row.recipe}, {row.epoch} epochs" if row.epoch else row.recipe)
+        for name_of_f1, *places in (("macro_f1", macro, f1[0]), ("micro_f1", micro, f1[1])):
+            found = getattr(row, name_of_f1)
+            assert 0 <= found.low < found.value <= found.high <= 1
+            assert shown[name_of_f1]["value"] == found.value
+            for place, digits in zip(places, (2, 3), strict=True):
+                numbers = [float(number) for number in re.findall(r"\d\.\d+", place)]
+                assert numbers == pytest.approx([found.value, found.low, found.high], abs=0.51 * 10**-digits)
+
+
 @pytest.mark.heavy
 def test_every_seed_of_a_job_is_classified_and_what_was_done_without_seeds_is_the_first(
     folder: Path, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
