@@ -399,7 +399,7 @@ def _run(folder: Path, hospital: Path, seed: int, k: int, until: str) -> Callabl
     foundation = {"kind": "gpt2", "text": str(hospital / "public"), "vocab_size": 300, "num_epochs": 1}
     foundation |= {"hidden_size": 16, "num_layers": 1, "num_heads": 2}
     model = {
-        "protect": {"base": str(base), "objective": "mlm", "recipes": ["ppmlm"]},
+        "protect": {"base": str(base), "objective": "mlm", "recipes": ["ppmlm", "mlma"]},
         "report": {"foundation": foundation, "objective": "clm", "recipes": ["ppclm"]},
     }[until]
     values = {
