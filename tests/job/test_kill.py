@@ -20,8 +20,8 @@ from fixtures.places import ROOT
 
 from benchmarks.faults import available
 
-#: Trials that kill the engine.
-NUM_KILLED = 21 if SHARE == 1 else 9
+#: Trials that kill the engine; a disk is full at every so many writes of it; how many of these fail at least.
+NUM_KILLED, FULL_EVERY, NUM_FULL = (21, 24, 10) if SHARE == 1 else (9, 40, 6)
 Tables = dict[str, dict[str, dict[str, Any]]]
 
 TRIALS = """
@@ -53,7 +53,7 @@ def replace_file_by_file(path, temporary):
         place.mkdir(exist_ok=True) if file.is_dir() else place.write_bytes(file.read_bytes())
     artifact.shutil.rmtree(temporary)
 
-folder, num_killed, result = Path(sys.argv[1]), int(sys.argv[2]), {}
+folder, num_killed, full_every, result = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), {}
 # A fork of a process that has imported little is quick, so the hundreds of trials of one artefact come first.
 artefact = kill.make_cases(folder, ("artefact",))
 if kill.available():
@@ -68,7 +68,7 @@ result["unwiped"] = sabotaged("_recover", lambda path: None, one)
 result["forgetful"] = sabotaged("is_up_to_date", lambda *_, **__: False, one)
 if kill.available():
     result["stopped"] = counted(kill.stop_all(engine, 6))
-    of_engine = counted(kill.fill_all(engine, 24))
+    of_engine = counted(kill.fill_all(engine, full_every))
     result["full disk"] = {what: found + of_engine[what] if what == "failures" else found | of_engine[what]
                            for what, found in result["full disk"].items()}
 print(json.dumps(result))
@@ -86,7 +86,7 @@ def trials() -> Iterator[Tables]:
 
 
 def _run_trials(folder: str) -> Tables:
-    command = [sys.executable, "-c", TRIALS, folder, str(NUM_KILLED)]
+    command = [sys.executable, "-c", TRIALS, folder, str(NUM_KILLED), str(FULL_EVERY)]
     paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": paths}, cwd=ROOT
@@ -138,7 +138,7 @@ def test_a_full_disk_is_a_clear_error_that_leaves_the_old_result_and_nothing_els
     assert trials["full disk"]["failures"] == []
     rows = trials["full disk"]["rows"]
     assert {row.split(" over")[0] for row in rows} == {"artefact", "engine"}
-    assert all(row["failed"] >= 10 for row in rows.values())
+    assert all(row["failed"] >= NUM_FULL for row in rows.values())
     # To make a folder that is there needs no space: the run folder's, that of the tokens, and that of each lock.
     assert counts(trials, "full disk").get("got by without", 0) <= 6
 
