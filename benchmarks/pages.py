@@ -13,6 +13,7 @@ from benchmarks.figure import Dot, Dots
 from benchmarks.record_io import spread
 from benchmarks.running_names import running_names_answer, running_names_figure
 from benchmarks.sampled_recall import recall_answer, recall_figure
+from benchmarks.warehouse_pages import warehouse_answer, warehouse_figure
 
 __all__ = ["PAGES", "Page", "demo_plane"]
 
@@ -629,6 +630,13 @@ PAGES = (
     Page("engine", "How fast is the engine compared with its peers?", ("engine",), _engine, _engine_figure),
     Page(
         "protection", "How long from documents to protected tokens?", ("protection",), _protection, _protection_figure
+    ),
+    Page(
+        "warehouse",
+        "How fast do notes come out of a database?",
+        ("warehouse",),
+        warehouse_answer,
+        warehouse_figure,
     ),
     Page("large", "How much time and memory do ten million documents take?", ("large",), _large, _large_figure),
     Page("kernels", "How much time do the Numba kernels save?", ("kernels",), _kernels, _kernels_figure),

@@ -203,17 +203,17 @@ def test_a_full_disk_of_spark_or_of_results_is_said_and_leaves_nothing_half(
 
 
 def test_a_local_session_and_spark_submit_write_what_one_machine_does_also_after_all_was_killed(
-    folder: Path, expected: dict[str, dict[str, bytes]], tmp_path: Path
+    home: SparkHome, folder: Path, expected: dict[str, dict[str, bytes]], tmp_path: Path
 ) -> None:
     import pyspark
 
     out, temporary = tmp_path / "out", tmp_path / "tmp"
     temporary.mkdir(mode=0o700)
     # A compiler that is done soon, as nothing here runs for long.
-    own = {"TMPDIR": str(temporary), "JAVA_TOOL_OPTIONS": f"-XX:TieredStopAtLevel=1 -Djava.io.tmpdir={temporary}"}
+    own = {"TMPDIR": str(temporary), "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
     environment = os.environ | own
-    environment.pop("PYSPARK_SUBMIT_ARGS")
-    local = [sys.executable, "-m", "reticent", "spark", *arguments("tokens", folder, out), "--master", "local[2]"]
+    environment.pop("PYSPARK_SUBMIT_ARGS", None)
+    local = [sys.executable, "-m", "reticent", "spark", *arguments("detect", folder, out), "--master", "local[2]"]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     driver = subprocess.Popen(local, env=environment, start_new_session=True, **pipes)
     try:
@@ -228,17 +228,17 @@ def test_a_local_session_and_spark_submit_write_what_one_machine_does_also_after
     done = subprocess.run(local, env=environment, timeout=PATIENCE, check=False, **pipes)
     assert done.returncode == 0, done.stderr
     assert "warning: " not in done.stderr
-    assert content(out) == expected["tokens"]
+    assert content(out) == expected["detect"]
     assert list(temporary.glob("reticent-spark-*")) == []
     assert [path.name for path in tmp_path.iterdir() if not path.name.endswith(".lock")] == ["tmp", "out"]
-    submit = [Path(pyspark.__file__).parent / "bin" / "spark-submit", "--master", "local[2]"]
+    submit = [Path(pyspark.__file__).parent / "bin" / "spark-submit", "--master", "local[1]"]
     submit += ["--conf", "spark.io.encryption.enabled=true", "--conf", "spark.ui.enabled=false"]
     script = subprocess.run([*local[:4], "script"], env=environment, check=True, **pipes).stdout.strip()
-    given = [*submit, script, "spark", *arguments("tokens", folder, tmp_path / "submitted")]
+    given = [*submit, script, "spark", *arguments("detect", folder, tmp_path / "submitted")]
     done = subprocess.run(given, env=environment, cwd=tmp_path, timeout=PATIENCE, check=False, **pipes)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert content(tmp_path / "submitted") == expected["tokens"]
-    assert json.loads(done.stdout)["tokens"] > 1000
+    assert content(tmp_path / "submitted") == expected["detect"]
+    assert json.loads(done.stdout)["spans"] > 100
     assert not any(surname in done.stderr for surname in SURNAMES)
 
 
