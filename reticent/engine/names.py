@@ -2,8 +2,8 @@
 
 ``realistic``: ``names.toml`` beside this file, made from the lists of Faker (``benchmarks/name_pools.py``). They hide
 an identifier that no detector found among surrogates that look like it [@carrell2013]. ``syllables``: names that no
-individual bears, so that a missed name shows. A file of one's own has the form of ``names.toml``: a table a language, in it the
-names of ``women``, ``men``, ``surnames`` and ``places`` between white space.
+individual bears, so that a missed name shows. A file of one's own has the form of ``names.toml``: a table a language,
+in it the names of ``women``, ``men``, ``surnames`` and ``places`` between white space.
 
 No name is left out of a pool because of the corpus: that would tell which names the corpus holds. Surrogates that are a
 name of the corpus by coincidence are counted.
