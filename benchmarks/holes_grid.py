@@ -26,6 +26,8 @@ ARMS: dict[str, dict[str, Any]] = {
     "noisy": {"recipe": "ippclm", "noise": (1.0, 0.05)},
     "with reference": {"recipe": "ippclm", "reference": True},
     "noisy surrogate": {"recipe": "ippclm-surrogate", "noise": (1.0, 0.05)},
+    "strict list": {"recipe": "ippclm", "list": True},
+    "private vocabulary": {"recipe": "ippclm", "vocabulary": {"epsilon": 8.0, "delta": 1e-5, "max_words": 100}},
     # Comparators: direct identifiers as X, and differential privacy for each individual.
     "clma": {"recipe": "clma"},
     "dp(8)": {"recipe": "dp-clm", "epsilon": 8.0},
@@ -34,10 +36,33 @@ ARMS: dict[str, dict[str, Any]] = {
 COMPARATORS = ("clma", "dp(8)", "dp(1000)")
 #: LiRA by turns needs three pairs: of each individual two models with and two without beside the target.
 LEAST_MODELS = 6
+#: Public texts that an arm with a public side needs at least.
+FEWEST_PUBLIC = 40
 #: Corpus -> its files under RETICENT_DATA; a text is an individual.
 CORPORA = {"mtsamples": ("mtsamples/mtsamples.jsonl",), "meddocan": ("meddocan/train.jsonl", "meddocan/dev.jsonl")}
 #: Tokens of a window that are not text: the prefix of a causal model, or the ends of a masked one.
 SPECIAL = 2
+
+
+def common_words(index: Any, least: int) -> set[str]:
+    """Return the words of an index with so many users or more."""
+    words = index.words()
+    return set(words.column("word").filter(pa.array(words.column("support").to_numpy() >= least)).to_pylist())
+
+
+def listed_index(index: Any, listed: set[str]) -> Any:
+    """Return an index by which only listed words keep their users; the others have one."""
+    from reticent.engine.ngrams import NgramIndex
+
+    words = index.words()
+    on_list = np.array([word in listed for word in words.column("word").to_pylist()], dtype=bool)
+    supports = words.column("support").to_numpy()
+    kept = np.where(on_list, supports, np.minimum(supports, 1)).astype(np.uint32)
+    columns = [words.column("word"), pa.array(kept), words.column("occurrences")]
+    return NgramIndex.from_tables(
+        pa.record_batch(columns, schema=words.schema), [], max_n=1, num_units=index.num_units,
+        num_documents=index.num_documents, min_support=index.min_support, surface=index.surface,
+    )  # fmt: skip
 
 
 @dataclass
@@ -175,6 +200,18 @@ class Grid:
                 write_model(model, load_tokenizer(self.tokenizer), model_folder, recipe=get_recipe("clm"), epoch=2)
         return done
 
+    def is_possible(self, arm: str) -> bool:
+        """Whether an arm that needs public texts has enough of them."""
+        needs = any(ARMS[arm].get(name) for name in ("reference", "list"))
+        return not needs or self.corpus.num_documents - 2 * self.people >= FEWEST_PUBLIC
+
+    def public_list(self, individuals: Any) -> set[str]:
+        """Words of a strict public list: those that one in a hundred public reports uses, and five at least."""
+        from reticent.engine.index import IndexConfig, build_index
+
+        public = build_index(self.corpus, individuals, splits=("reference",), config=IndexConfig(max_n=1))
+        return common_words(public, max(5, public.num_units // 100))
+
     @property
     def window(self) -> int:
         return int(self.size.get("window", 256))
@@ -182,6 +219,7 @@ class Grid:
     def train(self, arm: str, number: int) -> dict[str, Any]:
         """Train a model of an arm where it is not there; returns what is kept of it."""
         from reticent.engine.context_words import context_words
+        from reticent.engine.dp_vocabulary import private_index
         from reticent.engine.index import IndexConfig, build_index
         from reticent.engine.noisy_threshold import noisy_index
         from reticent.engine.public_words import read_public_words
@@ -201,6 +239,11 @@ class Grid:
         index = build_index(self.corpus, individuals, splits=counted, config=IndexConfig(max_n=1))
         if "noise" in settings:
             index = noisy_index(index, k, *settings["noise"], key=bytes([number + 1]) * 32)
+        if "vocabulary" in settings:
+            key = bytes([number + 1]) * 32
+            index = private_index(self.corpus, individuals, index, key=key, **settings["vocabulary"])
+        if "list" in settings:
+            index = listed_index(index, self.public_list(individuals))
         recipe = get_recipe(self.recipe(arm))
         rewritten = recipe.text == "pseudonymised"
         store = self.tokens(f"{arm} {number:02}", individuals, (MEMBERS,), index, k, rewritten=rewritten)

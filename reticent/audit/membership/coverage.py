@@ -23,7 +23,7 @@ def coverage(true: Sequence[str], written: Sequence[str], lengths: Sequence[int]
     """Return the share of the words of ``true`` that stand in a run of at least L words which ``written`` holds too, as
     a mean over ``lengths``; a text that is shorter than L has no such run.
 
-    >>> coverage("the pain in the chest".split(), "a pain in the back".split(), (2, 3, 4))
+    >>> round(coverage("the pain in the chest".split(), "a pain in the back".split(), (2, 3, 4)), 3)
     0.4
     """
     shares = []

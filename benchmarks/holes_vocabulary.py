@@ -1,0 +1,163 @@
+"""How many words stay targets, by the rule that chooses them, and what does the rule tell of who takes part?
+
+No model is trained. For growing numbers of individuals each rule chooses the words that are targets: support, a noisy
+threshold, public lists, and a vocabulary that is private for an individual. Retention is the share of the occurrences
+of words that stay targets. *Told* is the share of individuals whose leaving turns a word of others from a target into a
+protected word, by a fixed rule; a rule that draws has an epsilon instead.
+
+Texts are MTSamples (RETICENT_DATA), a report an individual.
+
+    python -m benchmarks.holes_vocabulary [--size toy|cpu] [--record]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.holes_grid import common_words, listed_index
+from benchmarks.record_io import DATA, markdown, write_record
+
+SIZES: dict[str, dict[str, Any]] = {
+    "toy": {"individuals": [60], "public": 60, "characters": 400},
+    "cpu": {"individuals": [100, 300, 592], "public": 600, "characters": None},
+}
+#: Epsilon of an individual for all words together -> the most words of theirs that vote.
+PRIVATE = [(1.0, 50), (8.0, 50), (8.0, 100), (8.0, 200)]
+KEY = bytes(range(32))
+
+
+def measured(corpus: Any, individuals: Any, public: set[str], loose: set[str]) -> list[dict[str, Any]]:
+    """Return a row for each rule."""
+    from reticent.engine.dp_vocabulary import private_index
+    from reticent.engine.flagged_words import FlaggedWords
+    from reticent.engine.graph import WordIds
+    from reticent.engine.index import IndexConfig, build_index
+    from reticent.engine.noisy_threshold import noisy_index
+
+    index = build_index(corpus, individuals, config=IndexConfig(max_n=1))
+    ids, unit, word = WordIds(index), [], []
+    for part, words, *_ in FlaggedWords(corpus, individuals, splits=("members",)):
+        word.append(ids.of(part.texts, words).astype(np.int64))
+        unit.append(np.repeat(part.units.astype(np.int64), np.diff(words.doc_offsets)))
+    place, user = np.concatenate(word), np.concatenate(unit)
+    supports = np.asarray(index.words().column("support").to_numpy())
+
+    def row(rule: str, least: int, own: Any, **more: Any) -> dict[str, Any]:
+        target = np.asarray(own.words().column("support").to_numpy()) >= least
+        found = {"rule": rule, "retention": float(target[place].mean()), "targets": int(target.sum()), **more}
+        if not more:
+            decides = target & (supports == least)
+            found["told"] = len(np.unique(user[decides[place]])) / len(np.unique(user))
+        return found
+
+    num = len(np.unique(user))
+    delta = 10.0 ** -(1 + int(np.ceil(np.log10(num))))
+    rows = [row(f"k = {k}", k, index) for k in (2, 5, 10)]
+    noisy = noisy_index(index, 2, 1.0, 0.05, KEY)
+    rows.append(row("noisy, \u03b5 = 1 and \u03b4 = .05 for each word", 2, noisy, epsilon=None))
+    rows.append(row("public list, loose, alone", 1, _alone(index, loose), epsilon=0.0))
+    rows.append(row("public list, strict, alone", 1, _alone(index, public), epsilon=0.0))
+    rows.append(row("public list, strict, and k = 2", 2, listed_index(index, public)))
+    for epsilon, most in PRIVATE:
+        own = private_index(corpus, individuals, index, max_words=most, epsilon=epsilon, delta=delta, key=KEY)
+        name = f"private, {most} words"
+        rows.append(row(name, 2, own, epsilon=epsilon, delta=delta))
+    return rows
+
+
+def _alone(index: Any, listed: set[str]) -> Any:
+    """An index by which listed words have one user, and the others none."""
+    from reticent.engine.ngrams import NgramIndex
+
+    words = index.words()
+    on_list = np.array([word in listed for word in words.column("word").to_pylist()], dtype=np.uint32)
+    columns = [words.column("word"), pa.array(on_list), words.column("occurrences")]
+    return NgramIndex.from_tables(
+        pa.record_batch(columns, schema=words.schema), [], max_n=1, num_units=index.num_units,
+        num_documents=index.num_documents, min_support=index.min_support, surface=index.surface,
+    )  # fmt: skip
+
+
+def grid(size: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows for each number of individuals."""
+    from reticent.engine.corpus import open_corpus
+    from reticent.engine.index import IndexConfig, build_index
+
+    with (DATA / "mtsamples" / "mtsamples.jsonl").open(encoding="utf-8") as lines:
+        texts = [json.loads(line)["text"].strip()[: size["characters"]] for line in lines]
+    distinct = [text for text in dict.fromkeys(texts) if len(text) > 100]
+    distinct = [distinct[number] for number in np.random.default_rng(0).permutation(len(distinct))]
+    public, rest = distinct[: size["public"]], distinct[size["public"] :]
+
+    with tempfile.TemporaryDirectory() as scratch:
+
+        def opened(name: str, chosen: list[str]) -> tuple[Any, Any]:
+            (place := Path(scratch) / name).mkdir()
+            ids = [f"p{number:05}" for number in range(len(chosen))]
+            table = pa.table({"doc_id": ids, "individual_id": ids, "text": pa.array(chosen, pa.large_string())})
+            pq.write_table(table, place / "part-0.parquet")
+            return open_corpus(place), _members(ids)
+
+        of_public = build_index(*opened("public", public), config=IndexConfig(max_n=1))
+        strict, loose = (common_words(of_public, least) for least in (max(5, len(public) // 100), 2))
+        return {str(num): measured(*opened(str(num), rest[:num]), strict, loose) for num in size["individuals"]}
+
+
+def _members(ids: list[str]) -> Any:
+    """All individuals as members."""
+    from reticent.engine.schema import INDIVIDUALS, SPLITS
+    from reticent.engine.split import Individuals
+
+    sides = pa.DictionaryArray.from_arrays(pa.array([0] * len(ids), pa.int8()), pa.array(SPLITS))
+    units = pa.array(range(len(ids)), pa.uint32())
+    columns = [pa.array(ids), units, units, sides, pa.array([1] * len(ids), pa.uint32())]
+    return Individuals(pa.table(columns, schema=INDIVIDUALS))
+
+
+def table(found: dict[str, list[dict[str, Any]]]) -> str:
+    heads = ["rule", *(f"{num} individuals" for num in found), *(f"told, {num}" for num in found)]
+    rows = []
+    for same in zip(*found.values(), strict=True):
+        told = ["\u2013" if row.get("told") is None else f"{row['told']:.2f}" for row in same]
+        name = same[0]["rule"] + (f", \u03b5 = {same[0]['epsilon']:g}" if same[0].get("delta") else "")
+        rows.append([name, *(f"{row['retention']:.3f}" for row in same), *told])
+    return markdown(heads, rows)
+
+
+def run(size: str) -> None:
+    """Print the table; nothing where the corpus is not there."""
+    if not (DATA / "mtsamples").exists():
+        return
+    found = grid(SIZES[size])
+    print(table(found))
+    for rows in found.values():
+        kept = {row["rule"]: row["retention"] for row in rows}
+        assert kept["k = 2"] >= kept["k = 5"] >= kept["k = 10"]
+        assert kept["public list, strict, alone"] <= kept["public list, loose, alone"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", choices=sorted(SIZES), default="toy")
+    parser.add_argument("--record", action="store_true", help="keep the result under benchmarks/record")
+    arguments = parser.parse_args()
+    if not (DATA / "mtsamples").exists():
+        print(f"skipped: no mtsamples under {DATA} (RETICENT_DATA)", file=sys.stderr)
+        return
+    found = grid(SIZES[arguments.size])
+    print(table(found))
+    if arguments.record:
+        write_record("holes_vocabulary", {"settings": SIZES[arguments.size], "results": found}, arguments.size)
+
+
+if __name__ == "__main__":
+    main()
