@@ -70,7 +70,7 @@ def test_a_drug_of_a_ner_is_dropped_and_a_name_that_nobody_else_found_is_kept(tm
     ]
     corpus = write(tmp_path, [*examples(30), *judged])
     counts, spans = confirmed(tmp_path, corpus)
-    assert counts == {"judged": 3, "unconfirmed": 1}
+    assert counts == {"judged": 3, "unconfirmed": 1, "confirm": 0}
     assert spans[:30] == [(number, 5, "records") for number in range(30)]
     # The town of the NER is no name, and so is not judged.
     assert spans[30:] == [(30, 5, "spacy"), (31, 5, "gazetteer"), (31, note("Lee", "Valium").index("Valium"), "spacy")]
@@ -86,17 +86,52 @@ def test_what_two_found_or_one_with_evidence_is_not_judged(tmp_path: Path) -> No
         (note("Kim", "Valium Roy"), [("Valium Roy", "PERSON", "spacy"), ("Roy", "PERSON", "rules")]),
     ]
     counts, spans = confirmed(tmp_path, write(tmp_path, [*examples(30), *judged]))
-    assert counts == {"judged": 0, "unconfirmed": 0}
-    assert len(spans) == 30 + 5
+    assert counts == {"judged": 0, "unconfirmed": 0, "confirm": 3}
+    assert len(spans) == 30 + 5 + 3
+
+
+def test_words_that_none_found_are_added_where_names_stand_and_nowhere_else(tmp_path: Path) -> None:
+    unseen: list[tuple[str, Names]] = [
+        (note("Kim", "Xanax"), ()),
+        # The corpus writes the word small.
+        (note("Rest", "Lasix") + " Then rest.", ()),
+        (note("MRI", "Lasix"), ()),
+    ]
+    counts, spans = confirmed(tmp_path, write(tmp_path, [*examples(30), *unseen]))
+    assert counts == {"judged": 0, "unconfirmed": 0, "confirm": 1}
+    assert spans[30:] == [(30, 5, "confirm")]
+
+
+def test_words_of_a_list_in_a_dialogue_typed_small_are_dropped_and_its_names_kept(tmp_path: Path) -> None:
+    talks: list[tuple[str, Names]] = [
+        (
+            f"so {NAMES[at % 6].lower()} how is it\nthe brown spot went away and the {DRUGS[at % 6].lower()} helped",
+            [(NAMES[at % 6].lower(), "NAME", "records"), ("brown", "NAME", "gazetteer")],
+        )
+        for at in range(30)
+    ]
+    judged: tuple[str, Names] = ("so lee how is it\nthe spot went away", [("lee", "NAME", "gazetteer")])
+    counts, spans = confirmed(tmp_path, write(tmp_path, [*examples(30), *talks, judged]))
+    assert counts == {"judged": 31, "unconfirmed": 30, "confirm": 0}
+    assert spans[-1] == (60, 3, "gazetteer")
+
+
+def test_a_word_without_context_is_what_it_is_elsewhere(tmp_path: Path) -> None:
+    both = [("Kim", "PERSON", "spacy"), ("Xanax", "PERSON", "spacy")]
+    judged: list[tuple[str, Names]] = [(note("Kim", "Xanax"), both)] * 5
+    alone: list[tuple[str, Names]] = [("Xanax", both[1:]), ("Kim", both[:1])]
+    counts, spans = confirmed(tmp_path, write(tmp_path, [*examples(30), *judged, *alone]))
+    assert counts == {"judged": 12, "unconfirmed": 6, "confirm": 0}
+    assert spans[30:] == [(number, 5, "spacy") for number in range(30, 35)] + [(36, 0, "spacy")]
 
 
 def test_nothing_is_dropped_where_the_corpus_has_too_few_examples(tmp_path: Path) -> None:
     judged: tuple[str, Names] = (note("Kim", "Xanax"), [("Xanax", "PERSON", "spacy")])
     counts, spans = confirmed(tmp_path, write(tmp_path, [*examples(MIN_EXAMPLES - 1), judged]))
-    assert counts == {"judged": 0, "unconfirmed": 0}
+    assert counts == {"judged": 0, "unconfirmed": 0, "confirm": 0}
     assert len(spans) == MIN_EXAMPLES
     counts, _ = confirmed(tmp_path, write(tmp_path, [*examples(MIN_EXAMPLES), judged]))
-    assert counts == {"judged": 1, "unconfirmed": 1}
+    assert (counts["judged"], counts["unconfirmed"]) == (1, 1)
 
 
 def test_edges_of_texts_and_spans_without_words(tmp_path: Path) -> None:
@@ -114,7 +149,7 @@ def test_edges_of_texts_and_spans_without_words(tmp_path: Path) -> None:
 
 def test_a_corpus_without_spans_stays_without(tmp_path: Path) -> None:
     counts, spans = confirmed(tmp_path, write(tmp_path, [("Then Roy came", ()), ("Then Ann came", ())]))
-    assert (counts, spans) == ({"judged": 0, "unconfirmed": 0}, [])
+    assert (counts, spans) == ({"judged": 0, "unconfirmed": 0, "confirm": 0}, [])
 
 
 class Words:

@@ -973,6 +973,14 @@ def test_fields_of_the_user_come_from_a_job() -> None:
     assert detector.detect(batch).column("label").to_pylist() == ["DEPARTMENT"]
 
 
+def test_a_value_over_several_lines_is_whole_and_ends_where_the_next_field_begins() -> None:
+    address = "12 rue Haute,\n  bâtiment B\n75011 Paris"
+    for gap in (" ", "\n", " \n  "):
+        found = labelled(f"Adresse :{gap}{address}\nÂge : 45\n")
+        assert {("STREET", address), ("AGE", "45")} <= found
+    assert ("STREET", "12 rue Haute") in labelled("Adresse : 12 rue Haute\n\n75011 malades\n")
+
+
 def test_a_name_without_a_value_takes_no_other_field() -> None:
     assert labelled("Nombre:\nEdad: 45\nApellidos:") == {("AGE", "45")}
     assert labelled("Name:\n\n\nHe is well.") == set()

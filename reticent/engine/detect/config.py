@@ -44,7 +44,7 @@ class DetectConfig(Section):
     )
     confirm: bool = Field(
         default=False,
-        description="leave out names that a NER or a list alone found and the corpus does not confirm",
+        description="leave out names of a NER or a list that the corpus does not confirm, and add those that it sees",
     )
     cache: bool = Field(
         default=True,

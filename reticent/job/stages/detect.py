@@ -117,14 +117,14 @@ def _find_identifiers(
 
 
 def _confirm(run: Run, corpus: Any, folder: Path, counts: dict[str, Any]) -> None:
-    """Leave out the names that the corpus does not confirm."""
-    from reticent.engine.detect.confirm import confirm_names
+    """Leave out the names that the corpus does not confirm, and add those that it does."""
+    from reticent.engine.detect.confirm import DETECTOR, confirm_names
 
     spans, united = folder / "spans.parquet", folder / "united.parquet"
     spans.rename(united)
     with run.progress.task("confirm", corpus.num_documents, "documents") as advance:
         counts.update(confirm_names(corpus, united, spans, progress=advance))
-    counts["spans"] -= counts["unconfirmed"]
+    counts["spans"] += counts[DETECTOR] - counts["unconfirmed"]
     united.unlink()
 
 
