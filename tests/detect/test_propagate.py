@@ -134,6 +134,12 @@ def test_propagating_again_adds_nothing(tmp_path: Path) -> None:
 WORDS = ["ANN", "Ann", "LEE", "Bo", "Marín", "MARIN", "12", "1234", "O'NEIL", "VAN"]
 
 
+def is_abbreviation(text: str, start: int, end: int) -> bool:
+    """Return whether a short word is in capitals alone in a text of one line that has case."""
+    capitals, small = (len(re.findall(f"[{letters}]", text)) for letters in ("A-Z", "a-z"))
+    return small >= capitals > 0 and re.fullmatch("[A-Z]{2,5}", text[start:end]) is not None
+
+
 def oracle(documents: list[tuple[str, str]], hits: list[tuple[int, int, int, str]]) -> set[tuple[int, int, int, str]]:
     """Every surface at every place, from the definition."""
 
@@ -146,6 +152,7 @@ def oracle(documents: list[tuple[str, str]], hits: list[tuple[int, int, int, str
         return [" " if set(gap) <= set(" '-.,") else gap for gap in between]
 
     surfaces: set[tuple[tuple[str, ...], tuple[str, ...], str, str | None]] = set()
+    owners: set[tuple[tuple[str, ...], str, str]] = set()
     for document, start, end, label in hits:
         unit, text = documents[document]
         scope = Policy().scope_of(label)
@@ -154,9 +161,11 @@ def oracle(documents: list[tuple[str, str]], hits: list[tuple[int, int, int, str
             continue
         words = tuple(word for word, _, _ in here)
         surfaces.add((words, tuple(gaps(text, here)), label, unit if scope == "individual" else None))
+        owners.add((words, label, unit))
         if label == "NAME" and len(here) > 1:
             strong = [word for word in words if len(word) >= 3 and word.isalpha() and word not in ("van",)]
             surfaces |= {((word,), (), label, unit) for word in strong}
+            owners |= {((word,), label, unit) for word in strong}
     added = set()
     for document, (unit, text) in enumerate(documents):
         pieces = cut(text)
@@ -166,6 +175,9 @@ def oracle(documents: list[tuple[str, str]], hits: list[tuple[int, int, int, str
                 continue
             for first in range(len(pieces) - len(words) + 1):
                 here = pieces[first : first + len(words)]
+                abbreviates = len(words) == 1 and is_abbreviation(text, here[0][1], here[0][2])
+                if abbreviates and (words, label, unit) not in owners:
+                    continue
                 if tuple(word for word, _, _ in here) == words and tuple(gaps(text, here)) == between:
                     places.add((here[0][1], here[-1][2], label))
         known = [(a, b, label) for d, a, b, label in hits if d == document]
@@ -194,6 +206,36 @@ def test_propagation_matches_oracle(tmp_path_factory: pytest.TempPathFactory, da
     rows = pq.read_table(folder / "out.parquet").to_pylist()
     added = {(r["document"], r["start"], r["end"], r["label"]) for r in rows if r["detector"] != "gold"}
     assert added == oracle(documents, sorted(hits))
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        ("The ANA test was negative for her.", 0),  # a test in the note of another
+        ("THE ANA TEST\nwas negative for her.", 1),  # a line without case says nothing
+        ("So Ana came for a test.", 1),
+        ("It was of a rosa colour and a rosa hue.", 0),  # the corpus has such a word
+        ("then rosa came\nAnd So She Left For It all.", 1),
+        ("In the Surgery of the mouth and jaw.", 0),  # a department, found as a name elsewhere
+        ("Then it was the surgery of the mouth and jaw.", 0),
+    ],
+)
+def test_case_and_common_words_say_where_a_name_of_another_cannot_stand(tmp_path: Path, text: str, places: int) -> None:
+    first = "Seen by Ana and Rosa of the Surgery of the mouth and jaw today. Then Rosa and Ana left; Rosa, Ana."
+    documents = [
+        ("a", first),
+        ("b", text),
+        ("c", "It was of a rosa hue, or rosa: surgery, mouth, jaw, surgery, mouth, jaw, surgery."),
+    ]
+    hits = [hit(documents, 0, word, "NAME") for word in ("Ana", "Rosa", "Surgery of the mouth and jaw")]
+    found, _ = spread(tmp_path, documents, hits)
+    assert sum(document == 1 for document, _, _ in found) == places
+
+
+def test_a_short_name_in_capitals_is_found_in_the_notes_of_its_own_individual(tmp_path: Path) -> None:
+    documents = [("a", "Seen by Ana today."), ("a", "The name ANA is on the card of the patient.")]
+    found, _ = spread(tmp_path, documents, [hit(documents, 0, "Ana", "NAME")])
+    assert (1, "ANA", "NAME") in found
 
 
 def test_spans_do_not_depend_on_batches_or_threads(tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ fn merge(counts: &mut Counts, more: Counts) {
 
 /// Whether the piece is written in capitals alone, as headings and abbreviations are: no sign of a name.
 #[inline]
-fn is_all_capitals(view: &View, number: usize) -> bool {
+pub fn is_all_capitals(view: &View, number: usize) -> bool {
     let bounds = view.origin_of(number, number);
     let original = bounds.and_then(|(start, end)| view.original.as_bytes().get(start..end));
     original.is_some_and(|original| original.len() > 1 && original.iter().all(|byte| byte.is_ascii_uppercase()))

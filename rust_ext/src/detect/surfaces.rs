@@ -3,7 +3,9 @@
 //! The surface of a span is its pieces (`pieces`) with what joins them. It is looked for in the documents of the same individual
 //! or in all of them, as its scope says, and the parts of a name in that individual's. Surfaces that say too little do not
 //! spread: fewer than three letters or digits, numbers of up to three digits, single words that are common (`common`) or stand
-//! more often than in a tenth of as many documents.
+//! more often than in a tenth of as many documents, several words that are all common (a department). In a line with case, a single
+//! word is not found in small letters where the corpus has such a word (`pilar`), nor short and in capitals in documents of others
+//! than its individual (`ANA` is a test there).
 //!
 //! Two passes, each a look-up a piece; memory holds the surfaces and the words of the corpus, never its text.
 
@@ -11,9 +13,10 @@ use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 use rayon::prelude::*;
 
-use crate::detect::common::{Class, CommonWords};
-use crate::detect::context::is_particle;
+use crate::detect::common::{Class, CommonWords, is_all_capitals};
+use crate::detect::context::{has_case, is_capital, is_particle};
 use crate::detect::gazetteer::{Sequences, gap_form};
+use crate::detect::lines::Lines;
 use crate::error::{Error, Result};
 use crate::text::pieces::View;
 use crate::text::spans::{Found, char_starts};
@@ -26,6 +29,8 @@ pub const CORPUS: u8 = 2;
 
 /// Longer spans are sentences.
 const MAX_PIECES: usize = 16;
+/// Letters of an abbreviation.
+const MAX_ABBREVIATION: usize = 5;
 /// Words that stand fewer times than this are not frequent, however small the corpus.
 const MIN_FREQUENT: u64 = 20;
 
@@ -132,10 +137,12 @@ impl Surfaces {
             for (span, form) in forms.into_iter().filter(|(span, _)| scopes[*span] != 0) {
                 let parts = if names[span] != 0 && form.len() > 1 { strong_parts(&form) } else { Vec::new() };
                 let mut put = |form: Form, scope: u8| {
+                    let is_short = form.len() == 1 && form[0].len() <= MAX_ABBREVIATION;
                     let number = self.number(form, spans.labels[span], sources[span]);
-                    match scope {
-                        CORPUS => self.entries[number as usize].everywhere = true,
-                        _ => _ = self.of_units.insert((number, units[row])),
+                    self.entries[number as usize].everywhere |= scope == CORPUS;
+                    // Where a short word is a name, capitals do not make it an abbreviation.
+                    if scope != CORPUS || is_short {
+                        self.of_units.insert((number, units[row]));
                     }
                 };
                 put(form, scopes[span]);
@@ -173,7 +180,10 @@ impl Surfaces {
     }
 
     fn is_common(&self, form: &Form) -> bool {
-        let [word] = &**form else { return false };
+        let [word] = &**form else {
+            let mut words = form.iter().step_by(2).filter(|piece| !is_particle(piece));
+            return words.all(|word| self.common.class(word) == Class::Common);
+        };
         let most = (self.num_documents / 10).max(MIN_FREQUENT);
         self.common.class(word) == Class::Common || self.common.num_occurrences(word) > most
     }
@@ -187,10 +197,12 @@ impl Surfaces {
             .map(|row| {
                 let view = View::new(texts.get(row), Surface::Fold);
                 let mut found: Vec<Found> = Vec::new();
+                let (cased, mut lines) = (has_case(texts.get(row)), Lines::new(texts.get(row)));
                 for piece in 0..view.len() {
                     self.sequences.at(&view, piece, |source, last| {
-                        let spreads =
-                            self.entries[source as usize].everywhere || self.of_units.contains(&(source, units[row]));
+                        let own = self.of_units.contains(&(source, units[row]));
+                        let spreads = (own || self.entries[source as usize].everywhere)
+                            && (last > piece || !cased || self.is_written_so(&view, piece, &mut lines, own));
                         if spreads && let Some((start, end)) = view.origin_of(piece, last) {
                             found.push(Found { document: row as u32, start, end, source });
                         }
@@ -214,6 +226,16 @@ impl Surfaces {
             })
             .collect::<Result<_>>()?;
         Ok(parts.concat())
+    }
+
+    /// Whether case lets a single word be the name that was found elsewhere.
+    fn is_written_so(&self, view: &View, piece: usize, lines: &mut Lines, own: bool) -> bool {
+        let word = view.piece(piece);
+        if is_capital(view, piece) == Some(false) {
+            self.common.class(word) == Class::Name || !lines.has_case(view, piece)
+        } else {
+            own || word.len() > MAX_ABBREVIATION || !is_all_capitals(view, piece) || !lines.has_case(view, piece)
+        }
     }
 
     pub fn label(&self, number: u32) -> u32 {
