@@ -1,9 +1,9 @@
-"""Patched tokens: text that was rewritten in places, as the ids of the original and the new tokens of these places.
+"""Patched tokens: rewritten text as the ids of the original and the new tokens of the regions that changed.
 
-A patch is a view (``view.parquet``, planes and starts of n-grams, over the tokens of the new text), a table of the
-regions that were rewritten (``patches.parquet``), and the tokens of these, one region after the other, as ids lie
-(``ids.bin``, ``begins.bits``, …). All other tokens are those of the ids that it changes.
-:mod:`reticent.engine.patches` writes it.
+A patch is a view (``view.parquet``, with planes and starts of n-grams over the tokens of the new text), a table of the
+rewritten regions (``patches.parquet``), and the tokens of these regions, one region after the other, in the layout of
+ids (``ids.bin``, ``begins.bits``, …). All other tokens are those of the ids. :mod:`reticent.engine.patches` writes
+patches.
 """
 
 from __future__ import annotations
@@ -30,7 +30,12 @@ __all__ = ["PatchedTokens", "open_view"]
 
 
 def open_view(folder: Path, ids: Path | None = None) -> ViewTokens:
-    """Return the tokens of a view or a patch; ``ids`` is where its ids are, if it has none and none are beside it.
+    """Return the tokens of a view or a patch.
+
+    Parameters
+    ----------
+    ids : Path, optional
+        Folder of the ids, for a view that holds none and has none beside it.
 
     Raises
     ------
@@ -46,11 +51,18 @@ def open_view(folder: Path, ids: Path | None = None) -> ViewTokens:
 class PatchedTokens(ViewTokens):
     """The documents of a patch, their ids and planes.
 
-    Memory is 24 bytes a piece, of which there are two a region and one a document.
+    Tokens are read in *runs*: a region, or the unchanged tokens before, between and behind regions. A document with r
+    regions has 2 r + 1 runs. Memory: 24 bytes a run.
 
     Attributes
     ----------
-    own : TokenArrays, the tokens of the regions
+    own : TokenArrays
+        The tokens of the regions.
+
+    Raises
+    ------
+    ArtifactError
+        A file is missing or damaged, or its ids have another width than those that it changes.
     """
 
     def __init__(self, folder: Path, stored: StoredIds):
@@ -64,14 +76,14 @@ class PatchedTokens(ViewTokens):
         self._read_planes(folder)
 
     def _set_pieces(self, folder: Path, table: pa.Table, made: np.ndarray) -> None:
-        """Set the pieces: their first tokens, sources, and the word of its document that began last before each."""
+        """Set the first token and the source of each run, and the last word of its document that began before it."""
         stored, num_documents = self.stored, len(self.documents)
         document, firsts = _numbers(table, "document"), _numbers(table, "first")
         ends = firsts + _numbers(table, "replaced")
         doc_firsts, doc_ends = stored.doc_offsets[self.documents], stored.doc_offsets[self.documents + 1]
         _check(folder, document, firsts, ends, doc_firsts, doc_ends)
         offsets = np.searchsorted(document, np.arange(num_documents + 1))
-        # The pieces of document d, which has regions r to q: kept, r, kept, r + 1, … q - 1, kept.
+        # The runs of document d, which has the regions r to q - 1: unchanged, r, unchanged, r + 1, … q - 1, unchanged.
         region, last = np.arange(len(document)), 2 * offsets[1:] + np.arange(num_documents)
         own = 2 * region + document + 1
         sources, lengths = (np.zeros(num_documents + 2 * len(document), dtype=np.int64) for _ in range(2))
@@ -91,7 +103,7 @@ class PatchedTokens(ViewTokens):
         word_of = functools.partial(words_before, stored.begins, stored.ranks, stored.exceptions, stored.passed)
         at_first = word_of(firsts)
         more = _numbers(table, "words") - (word_of(ends) - at_first)
-        # Words more than the original has before each region of its document, and behind it.
+        # Surplus of words over the original, before each region (ahead) and up to its end (behind), over all documents.
         behind = np.cumsum(more)
         ahead = behind - more
         of_document = np.concatenate([[0], behind])[offsets[:-1]]
@@ -142,7 +154,7 @@ def _check(
     doc_firsts: np.ndarray,
     doc_ends: np.ndarray,
 ) -> None:
-    """Raise `ArtifactError` where regions are not in order, or not in their documents."""
+    """Raise `ArtifactError` where regions are not in order, or not within their documents."""
     is_there = not len(document) or (document[0] >= 0 and document[-1] < len(doc_firsts))
     ascends = is_there and (np.diff(document) >= 0).all() and (firsts >= doc_firsts[document]).all()
     same = np.diff(document) == 0

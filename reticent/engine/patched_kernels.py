@@ -1,8 +1,8 @@
-"""Numba kernels over patched tokens: a few runs of each document are the patch's own, the rest are those of the ids.
+"""Numba kernels over patched tokens: some runs of each document are the patch's own, the others are runs of the ids.
 
-A *run* is tokens of one of the two, one behind the other. Its source is its first token: below ``num_stored`` one of
-the ids, else, ``num_stored`` less, one of the patch's own. Both come as the tuple of arrays that `columns_of` makes, as
-of `packed_kernels`.
+A *run* is a sequence of neighbouring tokens of one of the two. The *source* of a run is its first token. A source below
+``num_stored`` is a token of the ids; any other, less ``num_stored``, is a token of the patch. Both come as the tuple of
+arrays that `columns_of` makes, in the layout of `packed_kernels`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ __all__ = [
 ]
 
 _jit = numba.njit(nogil=True, cache=True)
-#: Ids, third bytes, bits of words that begin, bits of tokens outside of words, ranks, exceptions, words passed.
+#: Ids, third bytes, bits of tokens that begin a word, bits of tokens outside of words, ranks, exceptions, words that
+#: exceptions pass over.
 Columns = tuple[np.ndarray, ...]
 
 
 def columns_of(tokens: Any) -> Columns:
-    """Return the columns of `packed.TokenArrays`, read-only."""
+    """Return the columns of `packed.TokenArrays` as read-only views."""
     columns = (
         tokens.ids, tokens.high, tokens.begins, tokens.outside, tokens.ranks, tokens.exceptions, tokens.passed
     )  # fmt: skip
@@ -46,7 +47,7 @@ def columns_of(tokens: Any) -> Columns:
 def words_before(
     begins: np.ndarray, ranks: np.ndarray, exceptions: np.ndarray, passed: np.ndarray, at: np.ndarray
 ) -> np.ndarray:
-    """Words of all documents that begin, or are passed over, before each of these tokens, int64."""
+    """Return for each token of ``at`` how many words of all documents begin, or are passed over, before it, int64."""
     counts = np.empty(len(at), dtype=np.int64)
     for i in range(len(at)):
         counts[i] = _words_before(begins, ranks, exceptions, passed, at[i])
@@ -66,7 +67,7 @@ def _ids_run(columns: Columns, first: int, num: int, out: np.ndarray, at: int) -
 
 @_jit
 def _words_run(columns: Columns, first: int, num: int, word: int, out: np.ndarray, at: int) -> None:
-    """Write the words of tokens from ``first`` on; ``word`` is the last that began before."""
+    """Write the words of ``num`` tokens from ``first`` on; ``word`` is the last word that began before."""
     begins, outside, exceptions, passed = columns[2], columns[3], columns[5], columns[6]
     nearest = np.searchsorted(exceptions, first) if len(exceptions) else 0
     for i in range(num):
@@ -90,9 +91,12 @@ def patched_ids(
     stored: Columns, own: Columns, num_stored: int, tokens: np.ndarray, sources: np.ndarray, start: int, num: int,
     out: np.ndarray, at: int,
 ) -> None:  # fmt: skip
-    """Write the ids of ``num`` tokens from ``start`` on to ``out`` from place ``at`` on.
+    """Write the ids of ``num`` tokens from ``start`` on to ``out``, beginning at place ``at``.
 
-    ``tokens`` (int64, (P + 1,)) are the first tokens of the runs, ascending, and ``sources`` where each begins.
+    Parameters
+    ----------
+    tokens : int64 array, shape (P + 1,): first token of each of P runs, ascending, and the end of the last
+    sources : int64 array, shape (P,): source of each run
     """
     end, run = start + num, np.searchsorted(tokens, start, side="right") - 1
     while start < end:
@@ -112,7 +116,12 @@ def patched_words(
     stored: Columns, own: Columns, num_stored: int, tokens: np.ndarray, sources: np.ndarray, words: np.ndarray,
     start: int, num: int, out: np.ndarray, at: int,
 ) -> None:  # fmt: skip
-    """Write the words of tokens, as `patched_ids` their ids; ``words`` are the last that began before each run."""
+    """Write the word of each token, in the way of `patched_ids`; -1 for a token outside of words.
+
+    Parameters
+    ----------
+    words : int64 array, shape (P,): the last word of its document that began before each run
+    """
     end, run = start + num, np.searchsorted(tokens, start, side="right") - 1
     while start < end:
         length = min(tokens[run + 1], end) - start
@@ -167,8 +176,12 @@ def gather_patched(
 
 @_jit
 def splice(kept: np.ndarray, made: np.ndarray, kept_before: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Return the entries of ``kept`` with those of ``made`` between them: ``offsets[r]:offsets[r + 1]`` of these stand
-    behind the first ``kept_before[r]`` of ``kept``.
+    """Return the entries of ``kept`` with those of ``made`` inserted.
+
+    Parameters
+    ----------
+    kept_before : int64 array, shape (R,): entries of ``kept`` before ``made[offsets[r]:offsets[r + 1]]``
+    offsets : int64 array, shape (R + 1,)
     """
     out = np.empty(len(kept) + len(made), dtype=kept.dtype)
     at = taken = 0
@@ -190,8 +203,9 @@ def splice(kept: np.ndarray, made: np.ndarray, kept_before: np.ndarray, offsets:
 def first_tokens_of_words(
     stored: Columns, doc_firsts: np.ndarray, doc_ends: np.ndarray, word_offsets: np.ndarray
 ) -> np.ndarray:
-    """Return of each word of these documents the first token after those of the word before it, int64 (W,); -1 where
-    the words around it do not follow from the bits alone.
+    """Return for each word of these documents the token behind the last one of the word before, int64 (W,).
+
+    The entry is -1 where the words around the token do not follow from the bits alone.
     """
     begins, outside, exceptions = stored[2], stored[3], stored[5]
     firsts = np.full(word_offsets[-1], -1, dtype=np.int64)
@@ -215,7 +229,7 @@ def first_tokens_of_words(
 
 @_jit
 def copy_stretches(data: np.ndarray, firsts: np.ndarray, ends: np.ndarray, out: np.ndarray) -> None:
-    """Write these stretches of bytes, one after the other."""
+    """Copy the stretches ``data[firsts[r]:ends[r]]`` to ``out``, one after the other."""
     at = 0
     for r in range(len(firsts)):
         for i in range(firsts[r], ends[r]):

@@ -1,7 +1,7 @@
 """Patches: rewritten text as the tokens of its changed regions over the ids of the original (`engine.patched`).
 
-Only regions are rewritten, cut into words and tokenised; all else is copied from what is known of the original. The
-tokens, words and flags are, one by one, those that the whole rewritten text has.
+Only regions are rewritten, cut into words and tokenised. All other tokens, words and flags are copies of the original.
+The result equals that of the whole rewritten text, token by token.
 """
 
 from __future__ import annotations
@@ -34,15 +34,19 @@ __all__ = ["PatchMaker"]
 
 
 class PatchMaker:
-    """Writes patches over ids, in any style, as often as is wanted.
+    """Writes patches over ids, in any style, any number of times.
 
     Parameters
     ----------
     flagged : FlaggedWords
-    ids : folder of the ids of the same corpus and tokenizer
+        Documents with the flags of their words.
+    encoder : TokenEncoder
+        Its path is not "library".
+    ids : Path
+        Folder of the ids of the same corpus and tokenizer.
     kept : Path, optional
-        A file that is not there, in a private folder: holds the regions from the first patch on, so that those after it
-        read no text. It has the text of the regions.
+        A file that does not exist yet, in a private folder. The first patch writes the regions to it, and later patches
+        read no text of the corpus. The file holds the text of the regions.
     """
 
     def __init__(self, flagged: FlaggedWords, encoder: TokenEncoder, ids: Path, kept: Path | None = None):
@@ -57,9 +61,17 @@ class PatchMaker:
         options: dict[str, Any],
         progress: Callable[[int], None] | None = None,
     ) -> dict[str, Any]:
-        """Write a patch to a folder that is there and empty; returns counts, the first six of `write_tokens`.
+        """Write a patch to an existing empty folder; returns the first six counts of `write_tokens`.
 
-        ``options`` are those of `pseudonymise_batch`.
+        Parameters
+        ----------
+        style, key : see `pseudonymise_batch`
+        options : further options of `pseudonymise_batch`
+
+        Raises
+        ------
+        CorpusError
+            The tokenizer makes no token of a document with words; the message names the document by its place.
         """
         counts = dict.fromkeys(("words", "direct", "indirect", "protected"), 0)
         with PatchWriter(folder, self._encoder.vocab_size) as writer:
@@ -106,7 +118,7 @@ class PatchMaker:
 
 @dataclass(slots=True)
 class _Remade:
-    """Regions after rewriting: their tokens, how many words each has, and the flags of these."""
+    """Regions after rewriting: their tokens, the number of words of each (int64), and the words' flags (uint8)."""
 
     tokens: PackedTokens
     num_words: np.ndarray
@@ -125,7 +137,7 @@ def _remade(
         gaps = _rust.gaps_in_spans(texts, words, *spans[:3], num_threads=threads)
         made = replace_words_by_x(texts, words, regions.flags, regions.ngram_starts, gaps, num_threads=threads)
     else:
-        if style == "rotate":  # drawn by its place in the document
+        if style == "rotate":  # a rotating surrogate is drawn by its place in the document
             options = {**options, "left_out": regions.left_out}
         made = replace_spans(regions.batch(), words, regions.flags, regions.ngram_starts, spans, style, key, **options)
     bounds, firsts = _joints(regions, made)
@@ -148,8 +160,14 @@ def _remade(
 
 
 def _joints(regions: Regions, made: Rewritten) -> tuple[np.ndarray, np.ndarray]:
-    """Where regions begin in the rewritten texts: the bytes, through all texts, with their end; and the characters,
-    within the text, where the edits say these.
+    """Return where regions begin in the rewritten texts.
+
+    Returns
+    -------
+    bytes : int64 array, shape (R + 1,)
+        First byte of each region through all texts, and the end of the last one.
+    characters : int64 array, shape (R,)
+        First character of each region within its text; empty where no edits are known.
     """
     offsets = np.frombuffer(made.texts.buffers()[1], dtype=np.int64)[: len(made.texts) + 1]
     rows = regions.rows
@@ -173,7 +191,7 @@ def _joints(regions: Regions, made: Rewritten) -> tuple[np.ndarray, np.ndarray]:
 def _parted_gaps(
     regions: Regions, made: Rewritten, firsts: np.ndarray, parts: pa.Array, part_words: Words, threads: int
 ) -> Words | None:
-    """The gaps of the rewritten texts as gaps of the regions."""
+    """Return the gaps of the rewritten texts as gaps of the regions; None where there are none."""
     from reticent import _rust
 
     if made.gaps is None:
@@ -192,7 +210,7 @@ def _by_document(numbers: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 
 def _spliced(regions: Regions, own: PackedTokens, num_kept: int) -> Any:
-    """The planes of the new tokens of these documents."""
+    """Return the planes of the new tokens of these documents: direct, indirect, and starts of n-grams."""
     offsets, before = own.doc_offsets, regions.kept_before
     num_own = int(offsets[-1])
     kept_bits = np.unpackbits(regions.indirect, count=num_kept, bitorder="little")

@@ -1,12 +1,12 @@
-"""Regions: the parts of documents that a rewriting of direct identifiers can change, and what lies around them.
+"""Regions: the parts of documents that a rewriting of direct identifiers can change, and the tokens around them.
 
-A *cut* is a word that begins with an ASCII letter or digit, one space behind another. Words and tokens of what stands
-before the space do not depend on what stands behind it, and the other way round (where the tokenizer has pretokens:
-`_rust.TokenEncoder.path` is not "library"). So a region goes from the cut before a span to the cut behind it, with the
-space of its first cut and without that of the next; the tokens between regions stay as they are.
+A *cut* is a word that begins with an ASCII letter or digit, one space behind another word. The words and tokens on one
+side of that space do not depend on the text on the other side, provided that the tokenizer has pretokens
+(`_rust.TokenEncoder.path` is not "library"). A region therefore goes from the cut before a span to the cut behind it.
+It has the space of its first cut, and not the space of the next cut. The tokens between regions do not change.
 
-The regions of a document, one after the other, are again a text, in which every joint is a cut. It is rewritten like a
-document, so that dates still tell each other's order.
+The regions of a document, one after the other, form a text in which every joint is a cut. This text is rewritten like a
+document, so that its dates still show the order of day and month.
 """
 
 from __future__ import annotations
@@ -30,34 +30,37 @@ if TYPE_CHECKING:
 __all__ = ["Regions", "regions_of", "strings_of"]
 
 SPACE = 0x20
-#: Whether a byte is an ASCII letter or digit.
+#: True for each byte that is an ASCII letter or digit.
 ALNUM = np.array([byte < 128 and chr(byte).isalnum() for byte in range(256)])
 
 
 @dataclass(frozen=True, slots=True)
 class Regions:
-    """The regions of some documents, as far as no replacement is drawn: plain arrays.
+    """The regions of some documents, before any replacement is drawn: plain arrays.
+
+    D is the number of documents, R the number of regions.
 
     Attributes
     ----------
-    documents : int64 array, shape (D,): rows of the documents in the corpus, and so among the ids
-    codes : uint32 array, shape (D,): their individuals
-    id_offsets, id_bytes : their doc_ids
-    num_words : int64 array, shape (D,): words of each document as it was
-    text_offsets, text : the regions of each document, joined, UTF-8
-    flags, ngram_starts : uint8 arrays, of the words of these texts
+    documents : int64 array, shape (D,): row of each document in the corpus, and so among the ids
+    codes : uint32 array, shape (D,): individual of each document
+    id_offsets, id_bytes : int64 array, shape (D + 1,), and uint8 array: the doc_ids in UTF-8
+    num_words : int64 array, shape (D,): words of each original document
+    text_offsets, text : int64 array, shape (D + 1,), and uint8 array: the joined regions of each document in UTF-8
+    flags, ngram_starts : uint8 arrays, one entry a word of these texts
     span_offsets, span_starts, span_ends, left_out, labels, names
-        Direct identifiers in these texts: offsets by document, bounds in characters, the characters of the document
-        that the text lacks before each, and label as place in the JSON list ``names``.
+        Direct identifiers in these texts: offsets by document (int64, shape (D + 1,)), bounds in characters (int32),
+        the number of characters of the document that the text lacks before each span (int64), and the label of each as
+        place (int32) in the JSON list ``names``.
     offsets : int64 array, shape (D + 1,): regions of each document
-    joints : int64 array, shape (R,): the character of its text at which each region begins
-    words : int64 array, shape (R,): its first word, counted through all texts
-    firsts, replaced : int64 arrays, shape (R,): its first token, and how many it has, among the ids
-    kept_before : int64 array, shape (R,): tokens of these documents before it that are in no region
-    kept_lengths : int64 array, shape (D,): how many such tokens each document has
-    indirect : uint8 array, one bit for each such token
-    kept_tokens, kept_ngrams : those of them where n-grams start, and their lengths
-    kept_counts : int64 array: words in no region, and how many of these are indirect
+    joints : int64 array, shape (R,): character of its text at which each region begins
+    words : int64 array, shape (R,): first word of each region, counted through all texts
+    firsts, replaced : int64 arrays, shape (R,): first token of each region among the ids, and its number of tokens
+    kept_before : int64 array, shape (R,): tokens of these documents that stand before the region and in no region
+    kept_lengths : int64 array, shape (D,): tokens of each document that are in no region
+    indirect : uint8 array, one bit for each token in no region
+    kept_tokens, kept_ngrams : tokens in no region where n-grams start, and the lengths of these n-grams
+    kept_counts : int64 array, shape (2,): words in no region, and the indirect ones among them
     """
 
     documents: np.ndarray
@@ -102,7 +105,7 @@ class Regions:
         return self.span_offsets, self.span_starts, self.span_ends, names.take(pa.array(self.labels))
 
     def batch(self) -> pa.RecordBatch:
-        """Return columns text, individual_id and doc_id, as `pseudonymise_batch` takes them."""
+        """Return a batch with the columns text, individual_id and doc_id for `pseudonymise_batch`."""
         individuals = pa.array(self.codes).cast(pa.string())
         doc_ids = strings_of(self.id_offsets, self.id_bytes).cast(pa.string())
         return pa.record_batch([self.texts, individuals, doc_ids], ["text", "individual_id", "doc_id"])
@@ -117,12 +120,12 @@ class Regions:
 
 
 def strings_of(offsets: np.ndarray, data: np.ndarray) -> pa.Array:
-    """Return the texts of these bounds in UTF-8 bytes, large_string (D,)."""
+    """Return the texts with these bounds (int64, shape (D + 1,)) in UTF-8 bytes as large_string (D,); no copy."""
     return pa.LargeStringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(data))
 
 
 def _bytes_of(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds and bytes of texts, int64 (D + 1,) and uint8."""
+    """Return the bounds, int64 (D + 1,), and the bytes, uint8, of texts."""
     texts = texts.cast(pa.large_string())
     if not len(texts):
         return np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.uint8)
@@ -134,9 +137,10 @@ def _bytes_of(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(slots=True)
 class _Bounds:
-    """Where regions may begin and end: the start, the cuts and the end of each document, in order.
+    """The places where regions may begin and end: start, cuts and end of each document, in order.
 
-    ``chars`` and ``bytes`` count within the document, ``words`` through all, ``tokens`` among the ids.
+    ``chars`` and ``bytes`` count within the document, ``words`` through all documents, ``tokens`` among the ids. All
+    are int64 arrays of one length.
     """
 
     rows: np.ndarray
@@ -151,7 +155,13 @@ class _Bounds:
 
 
 def _bounds_of(documents: Flagged, ids: StoredIds, stored: np.ndarray, text: tuple[np.ndarray, np.ndarray]) -> _Bounds:
-    """``stored``: rows of the documents among the ids; ``text``: their bounds and bytes."""
+    """Return the bounds of documents.
+
+    Parameters
+    ----------
+    stored : int64 array, shape (D,): rows of the documents among the ids
+    text : bounds and bytes of the documents (`_bytes_of`)
+    """
     part, words = documents.part, documents.words
     doc_offsets, data = text
     num_documents, word_offsets = len(stored), words.doc_offsets
@@ -186,7 +196,7 @@ def _bounds_of(documents: Flagged, ids: StoredIds, stored: np.ndarray, text: tup
 
 
 def _merged(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Intervals that overlap or touch as one, ascending."""
+    """Return intervals in ascending order; those that overlap or touch become one."""
     if not len(low):
         return low, high
     order = np.argsort(low, kind="stable")
@@ -196,9 +206,19 @@ def _merged(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def regions_of(documents: Flagged, spans: SpanArrays, ids: StoredIds, *, num_threads: int = 0) -> Regions:
-    """Return the regions of flagged documents, whose direct identifiers are ``spans`` (`FlaggedWords.spans_of`).
+    """Return the regions of flagged documents.
 
-    Cost: some 50 ns a word.
+    Parameters
+    ----------
+    spans : the direct identifiers of the documents (`FlaggedWords.spans_of`)
+    ids : the stored tokens of the whole corpus
+
+    Raises
+    ------
+    AssertionError
+        The words of a region are not those of its document: a cut was none.
+
+    Cost: about 50 ns a word.
     """
     from reticent import _rust
 
@@ -253,20 +273,20 @@ def regions_of(documents: Flagged, spans: SpanArrays, ids: StoredIds, *, num_thr
 
 
 def _coded(labels: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Labels as places in a list, and the list as JSON."""
+    """Return labels as places in a list (int32), and the list as bytes of JSON."""
     encoded = labels.dictionary_encode()
     names = json.dumps(encoded.dictionary.to_pylist()).encode()
     return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int32), np.frombuffer(names, dtype=np.uint8)
 
 
 def _within(lengths: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Sum of the lengths before each one, within its document."""
+    """Return the sum of the lengths before each entry, within its document (int64)."""
     before = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     return before[:-1] - np.repeat(before[offsets[:-1]], np.diff(offsets))
 
 
 def _is_within(firsts: np.ndarray, ends: np.ndarray, num: int) -> np.ndarray:
-    """Whether each number from 0 to ``num`` is in one of these intervals, bool (num,)."""
+    """Return for each number from 0 to ``num`` whether it lies in one of these intervals, bool (num,)."""
     marks = np.zeros(num + 1, dtype=np.int64)
     np.add.at(marks, firsts, 1)
     np.add.at(marks, ends, -1)
@@ -282,7 +302,7 @@ def _check_words(
     bytes_before: np.ndarray,
     doc_offsets: np.ndarray,
 ) -> None:
-    """The words of regions must be those of their documents: else a cut is none."""
+    """Raise `AssertionError` where the words of regions are not those of their documents."""
     kept = np.flatnonzero(in_region)
     row_of = np.repeat(np.arange(words.num_documents), np.diff(words.doc_offsets))[kept]
     starts = words.starts.astype(np.int64)[kept]
@@ -302,7 +322,7 @@ def _kept_of(
     rows: np.ndarray,
     num_threads: int,
 ) -> dict[str, np.ndarray]:
-    """The planes of the tokens in no region."""
+    """Return the planes of the tokens in no region, as fields of `Regions`."""
     from reticent import _rust
 
     part, words, flags, starts, _ = documents

@@ -1,7 +1,7 @@
-"""Any database with an ADBC driver as a source: one statement, read as it comes.
+"""Any database with an ADBC driver as a source: one statement, whose rows are read as they arrive.
 
-``adbc://NAME`` is a connection profile of the ADBC driver manager: a file NAME.toml that says which driver is loaded
-and with which options, and takes credentials from the environment. One statement is one snapshot, so it is one part.
+``adbc://NAME`` is a connection profile of the ADBC driver manager. It is a file NAME.toml with the driver and its
+options; credentials come from the environment. One statement is one snapshot, and therefore one part.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ class AdbcDatabase:
             return
         settings = self._settings
         selection = Selection.of(settings.table, settings.query, settings.preset, columns)
-        # Databases quote names in different ways, so that a table is asked for all of its columns.
+        # Databases quote names in different ways. A query for all columns needs no names.
         chosen = None
         if selection.expressions is not None:
             chosen = {name: selection.expression(name) for name in columns}
         staying = selection.staying(settings.individual_id, settings.opt_out)
         for batch in self._hold().batches(selection.statement(chosen, staying, quote=str), batch_rows):
-            names = {name.lower(): name for name in batch.schema.names}  # some databases answer in capitals
+            names = {name.lower(): name for name in batch.schema.names}  # some databases return names in capitals
             present = [names.get(name.lower(), name) for name in columns]
             require_columns(batch.schema.names, present, self.name)
             yield pa.record_batch([batch.column(name) for name in present], names=list(columns))

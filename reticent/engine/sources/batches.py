@@ -23,7 +23,7 @@ __all__ = ["as_scanned", "changed", "kept_rows", "memory_from", "merged", "read_
 
 @contextmanager
 def memory_from(pool: pa.MemoryPool) -> Iterator[pa.MemoryPool]:
-    """Let Arrow take memory from this pool, unless the environment chose one."""
+    """Let Arrow take memory from this pool, unless the environment has chosen one."""
     before = pa.default_memory_pool()
     pool = before if "ARROW_DEFAULT_MEMORY_POOL" in os.environ else pool
     before.release_unused()
@@ -37,9 +37,11 @@ def memory_from(pool: pa.MemoryPool) -> Iterator[pa.MemoryPool]:
 
 @contextmanager
 def reading_pool(frugal: bool) -> Iterator[pa.MemoryPool]:
-    """Let Arrow take memory from jemalloc, where it has it: that hands a reader the buffers of its last batch again,
-    while mimalloc gives them to the system, which clears every page anew (a fifth of the time). The core's own reader
-    has its memory from the C library, which keeps it too.
+    """Let Arrow take memory from jemalloc, where Arrow has it.
+
+    jemalloc hands a reader the buffers of its last batch again. mimalloc returns them to the system, which clears every
+    page anew; this costs a fifth of the time. The core's own reader takes its memory from the C library, which keeps it
+    too.
     """
     pool = pa.default_memory_pool()
     with suppress(NotImplementedError):
@@ -50,7 +52,7 @@ def reading_pool(frugal: bool) -> Iterator[pa.MemoryPool]:
 
 
 def merged(batches: Iterator[pa.RecordBatch], batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """The batches, joined up to so many rows: a detector is not called for every file of one document."""
+    """Yield the batches joined up to a number of rows: a detector is not called for each of many small files."""
     held: list[pa.RecordBatch] = []
     num_held = 0
     for batch in batches:
@@ -64,9 +66,10 @@ def merged(batches: Iterator[pa.RecordBatch], batch_rows: int) -> Iterator[pa.Re
 
 
 def read_ahead(batches: Iterator[pa.RecordBatch], num_ahead: int = 4) -> Iterator[pa.RecordBatch]:
-    """The batches, which another thread reads while the last ones are worked on: so many wait, at most.
+    """Yield the batches, which another thread reads ahead; at most a given number of them wait.
 
-    An error comes after the batches before it. When this ends, the batches are closed and the other thread has ended.
+    An error is raised after the batches before it. When the generator ends, the batches are closed and the other thread
+    has ended.
     """
     waiting: Queue[pa.RecordBatch | BaseException | None] = Queue(num_ahead)
     stopped = Event()
@@ -100,7 +103,7 @@ def read_ahead(batches: Iterator[pa.RecordBatch], num_ahead: int = 4) -> Iterato
 
 
 def as_scanned(batches: Iterator[pa.RecordBatch], num_rows: int) -> Iterator[pa.RecordBatch]:
-    """The batches, which hold so many rows: no document is taken for another one's."""
+    """Yield the batches; raise where they do not hold the number of rows of the scan, since rows would be mistaken."""
     for batch in batches:
         num_rows -= batch.num_rows
         if num_rows < 0:
@@ -111,7 +114,7 @@ def as_scanned(batches: Iterator[pa.RecordBatch], num_rows: int) -> Iterator[pa.
 
 
 def kept_rows(batches: Iterator[pa.RecordBatch], kept: np.ndarray) -> Iterator[pa.RecordBatch]:
-    """The rows to keep of batches that hold as many rows as ``kept`` says yes or no of."""
+    """Yield the kept rows of batches; ``kept`` has one entry a row, and the batches hold as many rows."""
     row = 0
     for batch in batches:
         chosen = kept[row : row + batch.num_rows]
@@ -131,10 +134,10 @@ class Stretch:
     Attributes
     ----------
     fragment : Fragment
-    row_groups : those that are read; None: the whole fragment
-    row, num_rows : the row of the fragment where they begin, and how many they are
-    first, num_kept : the number of their first document, and how many of them are documents
-    kept : bool array, shape (num_rows,), which of them are documents; None: all
+    row_groups : row groups that are read; None for the whole fragment
+    row, num_rows : first row within the fragment, and number of rows
+    first, num_kept : number of the first document, and number of documents
+    kept : bool array, shape (num_rows,): rows that are documents; None for all
     """
 
     fragment: Fragment
@@ -146,7 +149,7 @@ class Stretch:
     kept: np.ndarray | None
 
     def checked(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The documents of batches of these rows; `CorpusError` where they are more or fewer."""
+        """Yield the documents of batches; `CorpusError` where the batches have more or fewer rows than expected."""
         scanned = as_scanned(batches, self.num_rows)
         return scanned if self.kept is None else kept_rows(scanned, self.kept)
 
@@ -158,10 +161,15 @@ def stretches(
     wanted: np.ndarray | None,
     at_least: int,
 ) -> Iterator[Stretch]:
-    """Stretches with a wanted document: row groups that hold at least so many rows together, and whole fragments.
+    """Yield the stretches that have a wanted document.
 
-    ``num_rows`` are the rows of each fragment, as scanned; ``kept`` says of all rows which are documents, and
-    ``wanted`` of the documents which are wanted; None: all.
+    A stretch is a whole fragment, or neighbouring row groups that together hold at least a given number of rows.
+
+    Parameters
+    ----------
+    num_rows : rows of each fragment, as scanned
+    kept : bool array over all rows: rows that are documents
+    wanted : bool array over the documents: those that are wanted; None for all
     """
     document = first = 0
     for fragment, length in zip(fragments, num_rows, strict=True):
@@ -178,7 +186,7 @@ def stretches(
 
 
 def _joined(num_rows: Sequence[int], at_least: int) -> Iterator[tuple[list[int] | None, int, int]]:
-    """Neighbouring row groups that hold at least so many rows together, the row the first begins at, and their rows."""
+    """Yield neighbouring row groups that together hold at least a given number of rows, with first row and rows."""
     groups: list[int] = []
     first = held = 0
     for group, rows in enumerate(num_rows):

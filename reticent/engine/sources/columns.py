@@ -1,6 +1,6 @@
-"""Columns of a source -> columns of `DOCUMENTS`: every value is checked, none is repaired.
+"""Columns of a source -> columns of `DOCUMENTS`: every value is checked, and no value is repaired.
 
-An error names file, row (1 is the first) and column, and never the text or the id.
+An error names file, row (the first is 1) and column. It never names the text or the id.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SOURCE_COLUMN: Final = "source:"
 
 
 class NullError(CorpusError):
-    """A value is null that must not be: the first one of a batch is named, and others may follow."""
+    """A required value is null. The error names the first one of a batch; others may follow."""
 
 
 def canonical(
@@ -36,8 +36,9 @@ def canonical(
     fold: bool = False,
     null_texts: bool = False,
 ) -> pa.RecordBatch:
-    """Cast a batch to `DOCUMENTS`, checking every value; with ``fold``, ids of individuals in their folded form. A text
-    may be null only with ``null_texts``.
+    """Return a batch cast to `DOCUMENTS`, with every value checked.
+
+    With ``fold``, ids of individuals are in their folded form. A text may be null only with ``null_texts``.
     """
     arrays, fields = [], []
     for name, column in wanted.items():
@@ -61,7 +62,7 @@ def canonical(
 def require_columns(
     found: Sequence[str], wanted: Sequence[str], file: Path | str, said: Callable[[str], str] | None = None
 ) -> None:
-    """Refuse a file that has not each wanted column once; ``said`` lists those that it has."""
+    """Raise for a file that does not have each wanted column exactly once; ``said`` lists the columns it has."""
     for name in wanted:
         if name not in found:
             names = f"it has {', '.join(map(str, found))}" if said is None else said(name)
@@ -71,7 +72,7 @@ def require_columns(
 
 
 def sorted_codes(values: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, np.ndarray]:
-    """The distinct strings in byte order, and which of them each row holds (uint32)."""
+    """Return the distinct strings in byte order, and the place of each row's string among them (uint32)."""
     from reticent import _rust
 
     names, codes = _rust.sorted_codes(values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values)
@@ -109,7 +110,7 @@ def _cast(array: pa.Array, name: str, column: str, file: Path | str, first_row: 
 
 
 def _as_text(array: pa.Array, column: str, file: Path | str) -> pa.Array:
-    """A column of the source that is none of `DOCUMENTS`, as strings; nulls stay."""
+    """Return a column of the source that is not in `DOCUMENTS` as strings; nulls stay."""
     array = array.dictionary_decode() if isinstance(array, pa.DictionaryArray) else array
     try:
         return array.cast(pa.string())
@@ -120,8 +121,8 @@ def _as_text(array: pa.Array, column: str, file: Path | str) -> pa.Array:
 
 
 def _check_spans(spans: pa.Array, texts: pa.Array | None, where: str, file: Path | str, first_row: int) -> None:
-    """Refuse a span without a start, an end or a label, and one that does not lie inside its text."""
-    import pyarrow.compute as pc  # as much memory as all else that an index of Parquet needs
+    """Raise for a span without start, end or label, and for one that does not lie inside its text."""
+    import pyarrow.compute as pc  # it would take as much memory as everything else for an index of Parquet
 
     rows = pc.list_parent_indices(spans).to_numpy()
     start, end, label = (pc.struct_field(pc.list_flatten(spans), name) for name in ("start", "end", "label"))
@@ -154,7 +155,10 @@ def _is_view(kind: pa.DataType) -> bool:
 
 
 def sound(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Check that every offset and index of a batch lies inside its data, which no reader does for a damaged file."""
+    """Check that every offset and index of a batch lies inside its data.
+
+    No reader checks this for a damaged file.
+    """
     for array in batch.columns:
         if isinstance(array, pa.DictionaryArray):
             pa.DictionaryArray.from_arrays(array.indices, _as_bytes(array.dictionary)).validate(full=True)
@@ -164,6 +168,6 @@ def sound(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _as_bytes(array: pa.Array) -> pa.Array:
-    """View text as bytes, since whether it is UTF-8 is checked later, where the row can be named."""
+    """Return text as bytes without a copy: the later check of UTF-8 can name the row."""
     views = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary(), pa.string_view(): pa.binary_view()}
     return array.view(views[array.type]) if array.type in views else array

@@ -1,7 +1,7 @@
-"""Bytes of files that may be compressed (gzip, Zstandard, bzip2), unpacked as they are read.
+"""Bytes of files that may be compressed (gzip, Zstandard, bzip2), unpacked while they are read.
 
-Memory is bounded by the bytes asked for. A file that ends too early, or holds something else, is an error and never a
-short read.
+Memory is bounded by the number of bytes asked for. A file that ends too early or has another content is an error and
+never a short read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from reticent.core.errors import CorpusError
 __all__ = ["COMPRESSIONS", "NUM_BYTES_PER_BLOCK", "Bytes", "open_bytes"]
 
 COMPRESSIONS: Final = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
-#: Bytes that readers of lines and rows ask for at once.
+#: Number of bytes that readers of lines and rows ask for at once.
 NUM_BYTES_PER_BLOCK = 16 << 20
 
 
@@ -26,12 +26,12 @@ class Bytes(Protocol):
     """A source of bytes."""
 
     def read(self, num_bytes: int, /) -> bytes:
-        """The next bytes, so many but at the end."""
+        """Return the next bytes, as many as asked for except at the end."""
 
 
 @contextmanager
 def open_bytes(file: Path) -> Iterator[Bytes]:
-    """Open a file, unpacked where its suffix says that it is compressed.
+    """Open a file; it is unpacked where its suffix names a compression.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""Dialects of CSV: delimiter, quote and encoding, given or found out from the head of a file.
+"""Dialects of CSV: delimiter, quote and encoding, given or derived from the head of a file.
 
-The dialect is a function of the file's first bytes and the names of the columns alone. A header that names every
-mapped column under one delimiter only is the evidence; nothing else is guessed.
+The dialect is a function of the first bytes of the file and the names of the columns. The only evidence is a header
+that names every mapped column under exactly one delimiter.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["CsvForm", "find_form"]
 DELIMITERS: Final = (",", ";", "\t", "|")
 QUOTES: Final = ('"', "'")
 _NAMES: Final = {"\t": "tab", " ": "space"}
-#: Bytes of a file that are looked at.
+#: Number of bytes at the head of a file that decide.
 NUM_BYTES_OF_HEAD: Final = 1 << 20
 #: Marks of an encoding at the start of a file; the longer ones first.
 _BOMS: Final = (
@@ -39,7 +39,7 @@ _BOMS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CsvForm:
-    """How one file is read."""
+    """The way in which one file is read."""
 
     delimiter: str
     quote: str | None
@@ -51,7 +51,7 @@ class CsvForm:
 
 
 def find_form(file: Path, dialect: CsvDialect, columns: Sequence[str]) -> CsvForm:
-    """Find out how a file is read whose header names these columns.
+    """Return the way in which a file is read whose header names these columns.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def find_form(file: Path, dialect: CsvDialect, columns: Sequence[str]) -> CsvFor
             said += [f"with {quote} as quote"] if dialect.quote == "auto" and quote != '"' else []
             said += [f"as {encoding}"] if dialect.encoding == "auto" and encoding != "utf-8" else []
             return CsvForm(fits[0], quote, encoding, tuple(headers[fits[0]]), ", ".join(said) or None)
-    # None names them all: the error of the one that names most helps most.
+    # No delimiter gives all names. The error for the one that gives most names helps most.
     quote = quotes[0]
     folded = {name.strip().casefold() for name in wanted}
     headers = {delimiter: _header(text, delimiter, quote) for delimiter in delimiters if delimiter != quote}
@@ -99,7 +99,7 @@ def _encoding(head: bytes) -> str:
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head, whole)
     except UnicodeDecodeError:
-        # Bytes that are no UTF-8 among many that are: a damaged file, and not one in another encoding.
+        # A few invalid bytes in much valid UTF-8 mean a damaged file, and not another encoding.
         num_marked = sum(1 for sign in head.decode("utf-8", "ignore") if sign >= "\x80")
         num_strange = head.decode("utf-8", "replace").count("\ufffd")
         try:
@@ -116,7 +116,7 @@ def _head_text(head: bytes, encoding: str) -> str:
 
 
 def _header(text: str, delimiter: str, quote: str | None) -> list[str]:
-    """Names in the first line that is not blank; none where it is not a row."""
+    """Return the names in the first line that is not blank; empty where that line is no row."""
     lines = io.StringIO(text, newline="")
     if quote:
         reader = csv.reader(lines, delimiter=delimiter, quotechar=quote, strict=True)

@@ -1,8 +1,8 @@
-"""CSV: record batches of a file, whatever its dialect, and only where it is rows as RFC 4180 writes them.
+"""CSV: record batches of a file in any dialect, provided that its lines are rows as RFC 4180 defines them.
 
-Bytes are unpacked, decoded and checked (``rust_ext/src/csv_check.rs``) on their way to the reader, a block at a time;
-the reader itself takes much that is no row for one. The columns that a file was found to have are never shown: a file
-without a header has data there.
+Bytes are unpacked, decoded and checked (``rust_ext/src/csv_check.rs``) block by block on their way to the reader,
+because the reader accepts much that is not a row. An error never shows the columns of a file: a file without a header
+has data there.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["CsvSource", "read_csv"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsvSource:
-    """Settings of CSV files beside a dialect: every mapped column, those of ids, and the keeper of findings."""
+    """Settings of CSV files beside a dialect: all mapped columns, the columns of ids, and the record of findings."""
 
     dialect: CsvDialect = field(default_factory=CsvDialect)
     columns: tuple[str, ...] = ()
@@ -126,10 +126,10 @@ class _CheckedStream:
         return False
 
     def close(self) -> None:
-        """The file is closed by who opened it."""
+        """Do nothing: the caller who opened the file closes it."""
 
     def read(self, num_bytes: int) -> bytes:
-        """So many bytes, but at the end."""
+        """Return the number of bytes asked for, or fewer at the end."""
         parts, num_held = [self._left], len(self._left)
         while num_held < num_bytes and not self._is_done:
             parts.append(self._next(num_bytes - num_held))

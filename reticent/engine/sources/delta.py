@@ -24,11 +24,11 @@ OPTIONS: Final = {"region": "AWS_REGION", "endpoint_override": "AWS_ENDPOINT_URL
 
 
 class DeltaSource:
-    """The rows of a Delta table at a version, the newest unless one is given; a `Source`.
+    """The rows of a Delta table at one version, by default the newest; a `Source`.
 
     Parameters
     ----------
-    settings : the address, and perhaps the number of a version
+    settings : the address, and optionally the number of a version
     scratch : not used
     """
 
@@ -63,7 +63,7 @@ class DeltaSource:
             raise self._failure(error, "a file of this version cannot be read") from None
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file is held open."""
 
     def _dataset(self) -> ds.Dataset:
         table = self._open()
@@ -95,7 +95,7 @@ class DeltaSource:
 
 
 def _split(address: str) -> tuple[str, dict[str, str] | None]:
-    """The address as the library has it, and its options."""
+    """Return the address in the form of the library, and its options."""
     parts = urlsplit(address)
     scheme = parts.scheme.removeprefix("delta").removeprefix("+")
     if not scheme:

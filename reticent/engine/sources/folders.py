@@ -1,7 +1,7 @@
-"""Files of documents in folders and globs: which are read, and which are passed over and why.
+"""Files of documents in folders and globs: the files that are read, and those that are skipped, with the reason.
 
-Nothing is passed over in silence: a file that is no document is counted by its reason, and one that cannot be looked at
-(a folder that cannot be listed, a link to nothing where a document should be) is an error that names it.
+Nothing is skipped in silence. A file that is no document is counted under its reason. A folder that cannot be listed,
+or a broken link in the place of a document, is an error that names it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def find_files(sources: Sequence[str | Path], is_document: Callable[[Path], bool
     for source in map(Path, sources):
         for path in _named(source, found, is_document, seen):
             files.add(path)
-    # However the sources are spelled and wherever one stands, the documents have one order.
+    # The order of the documents depends neither on the spelling of the sources nor on the working folder.
     found.files = tuple(sorted(files, key=os.path.abspath))
     if seen:
         found.passed_over[RESULTS] = len(seen)
@@ -94,7 +94,7 @@ def _in_folder(source: Path, found: Found, is_document: Callable[[Path], bool], 
 def _of_glob(source: Path, found: Found, results: set[Path]) -> Iterator[Path]:
     parts = source.parts
     named = list(itertools.takewhile(lambda part: not re.search(r"[*?[]", part), parts))
-    for length in range(max(len(named), 1), len(parts)):  # `glob` itself says nothing of a folder it cannot list
+    for length in range(max(len(named), 1), len(parts)):  # `glob` reports no error for a folder that it cannot list
         for folder in glob.glob(os.path.join(*parts[:length], ""), recursive=True):
             _entries(Path(folder))
     holds = functools.cache(holds_results)
@@ -124,7 +124,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _mode(path: Path) -> int | None:
-    """File status at a path, links followed; None where nothing is."""
+    """Return the file status of a path, links followed; None where no file exists."""
     try:
         return os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):

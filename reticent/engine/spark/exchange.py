@@ -1,11 +1,11 @@
 """The exchange: sorted tables of all parts, merged range by range, and answered by position.
 
-Every part cuts each of its tables into *runs* at the bounds of *ranges*, a blob each. A range merges one run of each
-part, sums what is equal, numbers it, and answers every run: for each of its rows the sum and the number, and no key.
-What a range made is its stretch of the table of all. See ``rust_ext/src/index/parts.rs``.
+Every part cuts each of its tables into *runs* at the bounds of *ranges*; a run is a blob. A range merges one run of
+each part: it sums equal keys and numbers them. It answers each run with the sum and the number of every row, without
+keys. The merged rows of a range are its stretch of the table over all parts. See ``rust_ext/src/index/parts.rs``.
 
-A resilient dataset here has one element a partition: a part, or a range. So what belongs to the same part is brought
-together by position (`zip`), and nothing but runs and answers moves.
+A resilient dataset here has one element a partition, which is a part or a range. Data of one part are therefore joined
+by position (`zip`), and only runs and answers move between machines.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Answers", "Exchanged", "Table", "decoded", "encoded", "exchange", "kept", "one_each"]
 
-#: Keys that each part gives for bounds to be chosen from.
+#: Number of keys of each part from which bounds are chosen.
 SAMPLES = 64
 #: Rows of a range, as far as there are enough parts: fewer would make many small blobs.
 ROWS_PER_RANGE = 1 << 20
 
 
 def kept(dataset: RDD) -> RDD:
-    """Keep what was made, in memory or encrypted on disk."""
+    """Return the dataset, persisted in memory or encrypted on disk."""
     from pyspark import StorageLevel
 
     return dataset.persist(StorageLevel.MEMORY_AND_DISK)
@@ -47,7 +47,7 @@ def encoded(table: pa.Table | pa.RecordBatch) -> bytes:
 
 
 def decoded(data: bytes) -> pa.Table:
-    """Return the table that `encoded` made bytes of."""
+    """Return the table of the bytes that `encoded` made."""
     with pa.ipc.open_stream(data) as reader:
         return reader.read_all()
 
@@ -59,7 +59,7 @@ class Table:
     Attributes
     ----------
     num_rows : rows of this part
-    sample : so many keys at most -> bounds, evenly spread
+    sample : number of keys -> at most as many bounds, evenly spread
     cut : bounds -> runs
     """
 
@@ -69,7 +69,7 @@ class Table:
 
     @classmethod
     def of_strings(cls, strings: pa.Array, support: np.ndarray, occurrences: np.ndarray) -> Table:
-        """Distinct strings in byte order, and two numbers of each, which are summed over the parts."""
+        """Return the table of distinct strings in byte order, with two numbers of each, which are summed over parts."""
         from reticent import _rust
 
         def sample(num: int) -> list[bytes]:
@@ -114,7 +114,7 @@ class Exchanged:
         return sum(rows for rows, _, _ in self.counts[name])
 
     def num_shared(self, name: str) -> int:
-        """Rows that several parts held."""
+        """Rows that several parts hold."""
         return sum(shared for _, _, shared in self.counts[name])
 
     def tables(self, name: str) -> Iterator[pa.Table]:
@@ -136,9 +136,9 @@ def exchange(
 
     Parameters
     ----------
-    parts : dataset with one element a partition; kept, as it is read twice
-    words : whether they are tables of strings, or of pairs
-    min_support : sum from which on a pair has a number; rows whose sum is 0 are listed where this is 0
+    parts : dataset with one element a partition; persisted, because it is read twice
+    words : True for tables of strings, False for tables of pairs
+    min_support : least sum of a pair that gets a number; with 0, rows whose sum is 0 are listed
     """
     num_parts = parts.getNumPartitions()
     with errors_of_tasks():
@@ -163,7 +163,7 @@ def exchange(
 
 
 def _bounds(found: Sequence[tuple[int, list[bytes]]], num_parts: int) -> list[bytes]:
-    """Bounds of ranges with about as many rows each; each part's keys stand for its rows."""
+    """Return bounds of ranges with about as many rows each; the sampled keys of a part represent its rows."""
     weighted = sorted((key, rows / len(keys)) for rows, keys in found for key in keys)
     num_ranges = min(max(sum(rows for rows, _ in found) // ROWS_PER_RANGE, 1), num_parts)
     if num_ranges < 2:
@@ -203,7 +203,7 @@ class _Merge:
     def __call__(self, place: int, runs: Iterable[tuple[int, tuple[int, str, bytes]]]) -> Iterable[tuple[int, Any]]:
         from reticent import _rust
 
-        came = sorted(run for _, run in runs)  # by part: whatever came first, the result is the same
+        came = sorted(run for _, run in runs)  # sorted by part, so the result does not depend on the order of arrival
         blobs = [run for _, _, run in came]
         merged = _rust.merge_runs(blobs, words=self.words, min_support=self.min_support)
         counts = merged.num_rows, merged.num_ranked, merged.num_shared
@@ -243,7 +243,7 @@ class _Collect:
 
 
 def one_each(dataset: RDD, make: Callable[..., Any]) -> RDD:
-    """Return the dataset of what ``make`` makes of each element; a pair that `zip` made is two arguments."""
+    """Return the dataset of the results of ``make`` on each element; a pair made by `zip` becomes two arguments."""
     return dataset.mapPartitions(Task(_Each(make)))
 
 

@@ -1,7 +1,8 @@
 """The index on Spark: the tables of `reticent.engine.index.build_index`, byte for byte, and their slices in every part.
 
-One exchange a length of n-grams. A part extends the n-grams that are kept over all parts, so its levels are as short as
-those of the whole index; with the supports of all its own tables are an index of its documents (a *slice*).
+There is one exchange for each length of n-grams. A part extends the n-grams that are kept over all parts, so its levels
+are as short as those of the whole index. With the supports over all parts, its own tables form an index of its
+documents (a *slice*).
 """
 
 from __future__ import annotations
@@ -69,11 +70,11 @@ class SparkIndex:
 
     @property
     def is_wide(self) -> bool:
-        """Whether n-grams have numbers of 64 bits, which `open_index` does not read: slices protect all the same."""
+        """Whether n-grams have numbers of 64 bits. `open_index` does not read them, but slices can still protect."""
         return any(self._is_wide(n) for n in range(2, self.max_n + 1))
 
     def _is_wide(self, n: int) -> bool:
-        """Whether numbers that a level names are beyond 32 bits."""
+        """Whether a level refers to numbers beyond 32 bits."""
         before = self._levels[n - 2].counts["words" if n == 2 else "ngrams"]
         return sum(ranked for _, ranked, _ in before) > self._max_number
 
@@ -113,17 +114,17 @@ _WIDE: Final = _schema(left=pa.uint64(), right=pa.uint64(), support=pa.uint32())
 
 
 class _Rows:
-    """The rows of a table that comes in ranges, read from the front."""
+    """The rows of a table that arrives in ranges, read from the front."""
 
     def __init__(self, tables: Iterator[pa.Table], schema: pa.Schema):
         self._tables, self._schema, self._at = tables, schema, 0
         self._rest = schema.empty_table()
 
     def __call__(self, start: int, length: int) -> pa.RecordBatch:
-        """Rows from ``start`` on, which is where the last call ended."""
+        """Return rows from ``start`` on, which is the end of the last call."""
         assert start == self._at
         while self._rest.num_rows < length and (table := next(self._tables, None)) is not None:
-            if table.num_rows:  # a range without rows does not know of what
+            if table.num_rows:  # a range without rows does not know its kind
                 self._rest = pa.concat_tables([self._rest, table.cast(self._schema)])
         rows = self._rest.slice(0, length).combine_chunks()
         self._rest, self._at = self._rest.slice(length), start + rows.num_rows
@@ -169,7 +170,7 @@ def build_index(
         level = exchange(parts, tables, words=n == 1, min_support=config.least_support)
         answered = kept(one_each(parts.zip(level.answers), _Answer()))
         if documents.spark.sparkContext.getCheckpointDir() is not None:
-            answered.checkpoint()  # what is lost with an executor is read from there, and not counted again
+            answered.checkpoint()  # blobs lost with an executor are read from there, not counted again
         with errors_of_tasks():
             answered.count()
         parts.unpersist()
@@ -197,8 +198,11 @@ def _part(data: bytes) -> Part:
 
 @dataclass(frozen=True, slots=True)
 class _Count:
-    """The documents of a part -> its words. Documents of the other sides of the split are there, and are not counted:
-    what they hold is answered too, so that they can be protected."""
+    """The documents of a part -> its words.
+
+    Documents of the other sides of the split are present but not counted. Their words are answered too, so that they
+    can be protected.
+    """
 
     config: IndexConfig
     sides: tuple[int, ...]
@@ -207,7 +211,7 @@ class _Count:
         from reticent import _rust
 
         table = decoded(data) if data else pa.table({"unit": np.empty(0, np.int64), "side": np.empty(0, np.int8)})
-        # Units of the part, from 0 on: support needs to know which are equal, and nothing more.
+        # Units are numbered within the part from 0: support only needs to distinguish them.
         _, first, units = np.unique(table.column("unit").to_numpy(), return_index=True, return_inverse=True)
         is_counted = np.isin(table.column("side").to_numpy()[first], self.sides)
         builder = _rust.IndexBuilder(
@@ -226,7 +230,7 @@ class _Count:
 
 @dataclass(frozen=True, slots=True)
 class _LevelTables:
-    """The level at hand of a part, as a table to exchange."""
+    """The current level of a part, as a table to exchange."""
 
     name: str
 

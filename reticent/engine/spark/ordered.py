@@ -23,9 +23,9 @@ DOCUMENTS_AT_ONCE: Final = 1 << 16
 
 
 def in_order(tables: RDD, column: str, num_documents: int) -> Iterator[pa.Table]:
-    """Yield the rows of all parts by ``column``, numbers of documents, some of them at a time.
+    """Yield the rows of all parts in the order of ``column`` (numbers of documents), a table at a time.
 
-    Rows of one document keep their order. Cost: the rows are moved once; a job for each table that is yielded.
+    Rows of one document keep their order. Cost: rows are moved once, and each table takes a job.
     """
     num_ranges = max(-(-num_documents // DOCUMENTS_AT_ONCE), 1)
     moved = tables.mapPartitions(Task(_Slice(column, num_ranges))).partitionBy(num_ranges, int)
@@ -60,7 +60,7 @@ class _Join:
         found = [decoded(data) for _, data in tables]
         if found:
             table = pa.concat_tables(found)
-            # A document is in one part, so a stable sort keeps the order of its rows whatever part came first.
+            # A document is in one part, so a stable sort keeps the order of its rows for any order of parts.
             order = np.argsort(table.column(self.column).to_numpy(), kind="stable")
             yield encoded(table.take(pa.array(order)).combine_chunks())
 

@@ -1,7 +1,8 @@
 """Flags and protected tokens on Spark: a part protects its documents by its slice of the index, as one machine does.
 
-Names and other identifiers of the scope ``corpus`` are protected wherever they stand. Every part says which surfaces of
-its documents it lists, and is told by position which of them any part lists: one exchange, and nothing is broadcast.
+Names and other identifiers of the scope ``corpus`` are protected wherever they stand. Every part sends the surfaces of
+its documents and marks those that it lists. The answer says, by position, which of them any part lists. This takes one
+exchange and no broadcast.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ FLAGS: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """How the documents of a part are flagged."""
+    """The settings by which the documents of a part are flagged."""
 
     policy: Policy
     splits: tuple[str, ...] | None
@@ -56,7 +57,7 @@ class Protection:
     size: tuple[int, int] | None
 
     def flagged(self, data: bytes, index: bytes, spans: bytes, answers: dict[str, Answers]) -> FlaggedWords:
-        """The words of the documents of a part, with their flags."""
+        """Yield the words of the documents of a part, with their flags."""
         from reticent import _rust
 
         table = decoded(data)
@@ -76,7 +77,7 @@ class Protection:
         return flagged
 
     def surfaces(self, table: pa.Table) -> pa.Array:
-        """Every surface of the documents of a part that are wanted, as blacklists hold them."""
+        """Return every surface of the wanted documents of a part, in the form of blacklists."""
         from reticent import _rust
 
         if self.splits is not None:
@@ -107,8 +108,10 @@ def individuals_of_part(table: pa.Table) -> Individuals:
 
 @dataclass(frozen=True, slots=True)
 class _ListedTables:
-    """The surfaces of a part and which of them it lists, as a table to exchange: whether a surface is protected
-    wherever it stands, and whether it is listed at all."""
+    """The surfaces of a part with its list marks, as a table to exchange.
+
+    The two numbers of a surface say whether it is protected wherever it stands, and whether it is listed at all.
+    """
 
     how: Protection
 
@@ -269,6 +272,6 @@ class _Flags:
 
 
 def binaries(values: np.ndarray, offsets: np.ndarray) -> pa.Array:
-    """Bytes of each document."""
+    """Return the bytes of each document."""
     buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(values))]
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
