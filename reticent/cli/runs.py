@@ -38,6 +38,13 @@ if TYPE_CHECKING:
 __all__ = ["audit", "demo", "index", "protect", "report", "run", "train", "update"]
 
 
+class Language(Enum):
+    """Languages of the first screen of a report."""
+
+    ENGLISH = "en"
+    FRENCH = "fr"
+
+
 class Stage(Enum):
     """Stages of a job in order."""
 
@@ -331,7 +338,20 @@ def audit(run_folder: RunFolder, settings: Set = None, quiet: Quiet = False, as_
     _execute(job_of(read_job(run_folder), settings), "report", quiet, as_json)
 
 
-def report(run_folder: RunFolder, settings: Set = None, quiet: Quiet = False, as_json: AsJson = False) -> None:
+def report(
+    run_folder: RunFolder,
+    language: Annotated[
+        Language | None,
+        typer.Option(
+            metavar="LANGUAGE",
+            help="en or fr: language of the first screen of report.html, title and verdict. The rest is in English. "
+            "This language then comes first in the dossier too. Default: the first of dossier.languages.",
+        ),
+    ] = None,
+    settings: Set = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
     """Write report.json and report.html again from a finished audit.
 
     Other gates and thresholds are judged by what the audit measured: --set 'gate=[{measure="membership_auc",
@@ -341,7 +361,11 @@ def report(run_folder: RunFolder, settings: Set = None, quiet: Quiet = False, as
     from reticent.job.pipeline import report_again
     from reticent.job.run import Run
 
-    job_run = Run(job_of(read_job(run_folder), settings, used=("gate", "verdict")), new_progress(quiet))
+    job = job_of(read_job(run_folder), settings, used=("gate", "verdict", "dossier.languages"))
+    if language is not None:
+        others = [other for other in job.dossier.languages if other != language.value]
+        job = job.changed(dossier=job.dossier.model_copy(update={"languages": (language.value, *others)}))
+    job_run = Run(job, new_progress(quiet))
     report_again(job_run)
     _end(job_run, as_json)
 

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fixtures.audits import tiny_audit, write
+from fixtures.audits import evidence, tiny_audit, write
 from fixtures.dossiers import dossier_evidence
 
 from reticent.audit.dossier.config import DossierConfig
+from reticent.audit.dossier.first_screen import first_screen
 from reticent.audit.dossier.write import write_dossier
 from reticent.audit.evidence.dossier import Declared
+from reticent.audit.report.page import write_report
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 NEEDED = ("playwright", "axe_playwright_python", "weasyprint", "pypdf", "jsonschema")
@@ -78,6 +80,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a report, and a dossier in both languages as HTML and PDF."""
     folder = tmp_path_factory.mktemp("pages")
     write(folder, tiny_audit())
+    (folder / "french").mkdir()
+    made = write_report(folder / "french", evidence(tiny_audit()), first_screen=lambda audit: first_screen(audit, "fr"))
+    made.rename(folder / "report.fr.html")
     said = Declared(institution="Hospital of X", purpose="To find adverse events in letters.")
     write_dossier(folder, dossier_evidence(declared=said), DossierConfig(pdf="on"))
     return folder

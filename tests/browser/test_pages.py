@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from fixtures.places import ROOT
 
-PAGES = ("report.html", "dossier.html", "dossier.fr.html")
+PAGES = ("report.html", "report.fr.html", "dossier.html", "dossier.fr.html")
 #: Width in CSS pixels and medium; 680 pixels are the width between the margins of A4.
 VIEWS = ((1200, "screen"), (360, "screen"), (680, "print"))
 
@@ -52,6 +52,15 @@ def test_a_page_is_whole_and_the_browser_has_no_complaint(
     assert found.page.evaluate("document.documentElement.scrollWidth") <= width
     assert found.page.evaluate(CUT) == []
     assert found.complaints == []
+
+
+def test_the_first_screen_of_a_french_report_is_in_french(opened: Callable[..., Any], pages: Path) -> None:
+    page = opened(pages / "report.fr.html").page
+    seen = page.evaluate("[...document.querySelectorAll('[lang=fr]')].map((part) => part.getBoundingClientRect().top)")
+    assert len(seen) == 3  # title, subtitle, verdict
+    assert seen == sorted(seen)
+    assert seen[-1] < 900  # before the end of the screen, above everything in English but the contents
+    assert page.evaluate("document.querySelector('#findings').getBoundingClientRect().top") > seen[-1]
 
 
 def test_a_cut_element_would_be_found(opened: Callable[..., Any], tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from reticent.audit.dossier.config import Language
     from reticent.audit.evidence.dossier import DossierEvidence
 
-__all__ = ["page_name", "pages_digest", "render"]
+__all__ = ["page_name", "pages_digest", "render", "template_of_dossier"]
 
 #: Claims that no dossier makes, beside those of no report.
 CLAIMS = (*FORBIDDEN, "gdpr-ready", "gdpr ready", "conforme au rgpd", "is compliant", "est conforme", "anonymisé")
@@ -77,7 +77,7 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
     audit = evidence.audit
     models = shown_models(audit, words)
     told = Told(evidence, models, words)
-    page = _environment().get_template("dossier.html.j2").render(
+    page = template_of_dossier("dossier.html.j2").render(
         t=words, lang=language, others=[(other, page_name(other, languages, "html")) for other in languages
                                         if other != language],
         evidence=evidence, audit=audit, declared=evidence.declared, models=models, cell=audit.cell,
@@ -140,6 +140,11 @@ def _utility(model: ShownModel, words: Words) -> str:
 
 def _outcomes(models: Sequence[ShownModel]) -> Iterator[str]:
     yield from dict.fromkeys(model.risks.outcome for model in models if model.risks)
+
+
+def template_of_dossier(name: str) -> jinja2.Template:
+    """Return a template of the room by the name of its file."""
+    return _environment().get_template(name)
 
 
 @cache

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -39,6 +39,7 @@ from reticent.core.errors import ArtifactError
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import ModelEvidence
     from reticent.audit.evidence.corpus import CorpusEvidence, Detected, UnicityRow
+    from reticent.audit.report.first_screen import FirstScreen
 
 __all__ = ["page_digest", "write_report"]
 
@@ -59,9 +60,16 @@ MADE_BY = (
 NUM_LABELS = 8
 
 
-def write_report(folder: Path | str, audit: AuditEvidence) -> Path:
+def write_report(
+    folder: Path | str, audit: AuditEvidence, *, first_screen: Callable[[AuditEvidence], FirstScreen] | None = None
+) -> Path:
     """Write ``report.json`` and ``report.html`` (0600) into ``folder``; returns the page's path. Equal input, equal
     bytes.
+
+    Parameters
+    ----------
+    first_screen : function, optional
+        Makes the verdict in another language, above the English page, from the published audit.
 
     Raises
     ------
@@ -82,7 +90,7 @@ def write_report(folder: Path | str, audit: AuditEvidence) -> Path:
         numbers = json.dumps(to_json(audit), indent=1, allow_nan=False) + "\n"
     except ValueError:
         raise ArtifactError("the audit holds a number that is not finite") from None
-    page = _render(replace(audit, models=judged(means)))
+    page = _render(replace(audit, models=judged(means)), first_screen(audit) if first_screen else None)
     claims = [claim for claim in FORBIDDEN if claim in page.lower()]
     if claims:
         raise ArtifactError(f"the page would say {claims[0]!r}, which no report may")
@@ -156,7 +164,7 @@ def _largest_set(corpus: CorpusEvidence) -> UnicityRow | None:
     return full[-1] if full else None
 
 
-def _render(audit: AuditEvidence) -> str:
+def _render(audit: AuditEvidence, screen: FirstScreen | None) -> str:
     from reticent.audit.membership.catalogue import EVERY_ATTACK  # with the scoring, which imports torch
 
     cell, models, corpus = audit.cell, audit.models, audit.corpus
@@ -176,7 +184,7 @@ def _render(audit: AuditEvidence) -> str:
     groups = [(group.title, list(filter(group.holds, last))) for group in groups_of(models)]
     first = [model.membership[attack] for attack in attacks[:1] for model in models if attack in model.membership]
     return environment.get_template("report.html.j2").render(
-        audit=audit, corpus=corpus, cell_size=cell, findings=plain_findings(audit), attacks=attacks,
+        screen=screen, audit=audit, corpus=corpus, cell_size=cell, findings=plain_findings(audit), attacks=attacks,
         drawn=list(drawn_plots(shown)), attacks_about=EVERY_ATTACK, policies=POLICIES_ABOUT,
         groups=groups, parts=PARTS, f1_of_all=shown.f1_of_all,
         low_fprs=[fpr for fpr in ("0.01", "0.001") if any((m.tpr_at_fpr or {}).get(fpr) for m in first)],

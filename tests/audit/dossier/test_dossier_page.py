@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from fixtures.audits import estimate, model, tiny_audit
-from fixtures.dossiers import dossier_evidence
+from fixtures.dossiers import dossier_evidence, published_audit
 
 import reticent.audit.dossier as room
 from reticent.audit import risk_verdict
@@ -22,6 +22,7 @@ from reticent.audit.dossier.adversaries import ADVERSARIES
 from reticent.audit.dossier.config import LANGUAGES, Language
 from reticent.audit.dossier.facts import FACTS
 from reticent.audit.dossier.figures import FIGURES
+from reticent.audit.dossier.first_screen import first_screen
 from reticent.audit.dossier.impact import FIELDS
 from reticent.audit.dossier.judged import REASONS, number_in_words
 from reticent.audit.dossier.language import Words, french
@@ -78,6 +79,33 @@ def test_both_languages_have_the_same_parts_and_the_same_numbers(pages: dict[Lan
     assert numbers[0] == numbers[1]
     assert sum(map(bool, numbers[0])) > 100
     assert (one.get("lang"), other.get("lang")) == ("en", "fr")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_first_screen_of_a_report_says_the_verdict_of_the_dossier(
+    pages: dict[Language, str], language: Language
+) -> None:
+    screen = first_screen(published_audit(), language)
+    section, dossier = parsed(screen.section), parsed(pages[language])
+    verdict = next(part for part in dossier.iter("section") if part.get("id") == "verdict")
+    assert screen.language == section.get("lang") == language
+    assert screen.lead in text_of(dossier)
+    shown, judged = text_of(section), text_of(verdict)
+    rows = list(section.iter("tr"))[1:]
+    articles = list(verdict.iter("article"))
+    assert len(rows) == len(articles) == len(list(section.iter("li"))) >= 2
+    for row, article in zip(rows, articles, strict=True):
+        cells = [list(line) for line in list(article.iter("tr"))[1:]]
+        for cell, (_, outcome, measured, threshold) in zip(list(row)[2:], cells, strict=True):
+            assert numbers_in(text_of(cell), dossier) == numbers_in(f"{text_of(outcome)} {text_of(measured)}", dossier)
+            assert text_of(outcome).split()[0] == text_of(cell).split()[0]  # the sign of the outcome
+            assert text_of(threshold) in shown
+    for sentence in (part for article in articles for part in article.iter("p") if part.find("span") is None):
+        assert text_of(sentence) in shown
+    explained_there = text_of(list(verdict)[-1])[:200]
+    assert explained_there in judged
+    assert explained_there in shown
+    assert not any(claim in screen.section.lower() for claim in CLAIMS)
 
 
 def test_every_placeholder_of_a_string_is_in_its_french() -> None:
