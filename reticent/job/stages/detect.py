@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,24 +92,24 @@ def _find_identifiers(
             f"detector failed on them; spans/quarantine.parquet lists them"
         )
     corpus = run.documents.without(rows) if len(rows) else run.documents
-    spans, united = folder / "spans.parquet", folder / "united.parquet"
     if settings.confirm:
         _confirm(run, corpus, folder, counts)
     if settings.propagate:
         from reticent.engine.detect.propagate import propagate
 
-        spans.rename(united)
-        with run.progress.task("propagate", corpus.num_documents, "documents") as advance:
+        with (
+            _rewritten_spans(folder) as (given, written),
+            run.progress.task("propagate", corpus.num_documents, "documents") as advance,
+        ):
             spread = propagate(
                 corpus,
-                united,
-                spans,
+                given,
+                written,
                 scopes=run.job.protect.scopes,
                 num_threads=run.job.num_threads,
                 progress=advance,
             )
         counts.update(spans=spread["spans"], propagated=spread["propagated"])
-        united.unlink()
     if run.job.canaries is not None:
         from reticent.engine.canaries import mark_spans, open_canaries
 
@@ -120,12 +121,21 @@ def _confirm(run: Run, corpus: Any, folder: Path, counts: dict[str, Any]) -> Non
     """Leave out the names that the corpus does not confirm, and add those that it does."""
     from reticent.engine.detect.confirm import DETECTOR, confirm_names
 
-    spans, united = folder / "spans.parquet", folder / "united.parquet"
-    spans.rename(united)
-    with run.progress.task("confirm", corpus.num_documents, "documents") as advance:
-        counts.update(confirm_names(corpus, united, spans, progress=advance))
+    with (
+        _rewritten_spans(folder) as (given, written),
+        run.progress.task("confirm", corpus.num_documents, "documents") as advance,
+    ):
+        counts.update(confirm_names(corpus, given, written, progress=advance))
     counts["spans"] += counts[DETECTOR] - counts["unconfirmed"]
-    united.unlink()
+
+
+@contextmanager
+def _rewritten_spans(folder: Path) -> Iterator[tuple[Path, Path]]:
+    """Yield the file of the spans so far, and that of the spans to be written in their place; delete the former."""
+    given, written = folder / "united.parquet", folder / "spans.parquet"
+    written.rename(given)
+    yield given, written
+    given.unlink()
 
 
 def _check_records(run: Run, detector: Any, counts: dict[str, Any]) -> None:
