@@ -32,7 +32,7 @@ AT_ONCE = 2048
 
 
 def same_spans(before: SpanReader, after: SpanReader, rows: np.ndarray) -> np.ndarray:
-    """Return ``rows`` without those of documents whose spans begin or end elsewhere now (-1)."""
+    """Return ``rows`` with -1 for documents whose spans begin or end elsewhere now."""
     kept, columns = rows.copy(), ["document", "start", "end"]
     for first in range(0, len(rows), AT_ONCE):
         documents = first + np.flatnonzero(rows[first : first + AT_ONCE] >= 0)
@@ -51,7 +51,7 @@ def same_spans(before: SpanReader, after: SpanReader, rows: np.ndarray) -> np.nd
 
 
 class CarriedTokens:
-    """Ids of the tokens of one tokenizer, and the tokens that spans hold between words, by the documents of then."""
+    """Tokens of one tokenizer, and those that spans hold between words, by documents of the earlier run."""
 
     def __init__(self, ids: Path, gaps: Path):
         self.stored = StoredIds(ids)
@@ -104,7 +104,7 @@ class CarriedWords:
         self.width = 3 if len(after) < (1 << 24) - 1 else 4
 
     def known(self, rows: np.ndarray) -> np.ndarray:
-        """Return ``rows`` without those of documents with a word that was in no row, and may be in one now (-1)."""
+        """Return ``rows`` with -1 for documents with a word that had no row before and may have one now."""
         kept, offsets = rows.copy(), self._numbered.doc_offsets
         if self._has_new:
             documents = np.flatnonzero(rows >= 0)
@@ -114,7 +114,7 @@ class CarriedWords:
         return kept
 
     def joined(self, layout: _Layout, fresh: np.ndarray | None, offsets: np.ndarray | None) -> tuple[Any, np.ndarray]:
-        """The bytes of the numbers of documents, and the words before each."""
+        """Return the numbers of documents as bytes, and the number of words before each document."""
         words = layout.column(self._numbered.doc_offsets, offsets)
         out = np.empty(int(words.offsets[-1]) * self.width, dtype=np.uint8)
         old, width = layout.is_old, self.width
@@ -150,7 +150,7 @@ class CarriedText:
     def joined(
         self, corpus: Corpus, spans: SpanReader | None, documents: tuple[int, int], read: np.ndarray, fresh: Any
     ) -> Iterator[tuple[pa.Array, Any]]:
-        """Yield ids of documents and the results of a pass over them, those that were read in between.
+        """Yield ids of documents with the results of a pass over them; documents that were read stand in their places.
 
         Parameters
         ----------
@@ -184,7 +184,7 @@ class CarriedText:
 
 
 class _Layout:
-    """Which documents of a block are those of an earlier run, and which were read.
+    """The documents of a block: those taken from an earlier run, and those read now.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ class _Layout:
 
 
 class _Column:
-    """Entries of documents: where they begin in their source, how many they are, where they come to stand."""
+    """Entries of documents: their first place in the source, their number, and their first place in the result."""
 
     def __init__(self, is_old: np.ndarray, starts: np.ndarray, lengths: np.ndarray):
         self._is_old, self.starts, self.lengths = is_old, starts, lengths

@@ -35,7 +35,7 @@ def rows_before(before: Corpus, after: Corpus) -> np.ndarray:
 
 
 def with_same_individual(before: Corpus, after: Corpus, rows: np.ndarray) -> np.ndarray:
-    """Return ``rows`` without those of documents that are another individual's now (-1)."""
+    """Return ``rows`` with -1 for documents that belong to another individual now."""
     both = np.flatnonzero(rows >= 0)
     old = before.scan().column("individual_id").take(pa.array(rows[both]))
     new = after.scan().column("individual_id").take(pa.array(both))
@@ -46,7 +46,7 @@ def with_same_individual(before: Corpus, after: Corpus, rows: np.ndarray) -> np.
 
 
 def differing_texts(before: Corpus, after: Corpus, rows: np.ndarray, num_threads: int = 0) -> np.ndarray:
-    """Return the documents of ``after`` that have a row in ``before`` and another text there; int64, ascending.
+    """Return the documents of ``after`` that have a row in ``before`` but another text there; int64, ascending.
 
     Texts are compared by 64 bits of BLAKE3 under a key that is drawn anew: whoever wrote a text, a change of it is not
     seen in one of 2^64 cases. Cost: one pass over the text of both; 16 bytes a document.
@@ -70,7 +70,7 @@ def _digests(corpus: Corpus, key: bytes, num_threads: int) -> np.ndarray:
 
 
 def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return the numbers from each start on, so many of them, one range after another.
+    """Return the numbers of ranges, one range after another, each given by its start and its length.
 
     >>> ranges(np.array([5, 0]), np.array([2, 3]))
     array([5, 6, 0, 1, 2])
@@ -80,7 +80,7 @@ def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 def spans_of(reader: SpanReader, rows: np.ndarray, columns: Sequence[str] | None = None) -> tuple[np.ndarray, pa.Table]:
-    """Return (span_offsets int64[D + 1], spans) of these documents, in any order, each once."""
+    """Return (span_offsets int64[D + 1], spans) of the given documents, in any order but each once."""
     order = np.argsort(rows, kind="stable")
     offsets, table = reader.of_documents(rows[order], columns)
     if (np.diff(order) > 0).all():
@@ -93,7 +93,7 @@ def spans_of(reader: SpanReader, rows: np.ndarray, columns: Sequence[str] | None
 
 
 class CarriedSpans:
-    """Spans that documents of a corpus had in an earlier run.
+    """Spans that documents of a corpus had in an earlier run, for reuse.
 
     Parameters
     ----------

@@ -53,7 +53,7 @@ def _number(source: np.ndarray, at: int, width: int) -> int:
 
 @_jit
 def have_unknown(source: np.ndarray, width: int, starts: np.ndarray, lengths: np.ndarray, out: np.ndarray) -> None:
-    """Say in ``out`` (bool) of each range of words whether it has one without a number; ranges count words."""
+    """Write to ``out`` (bool) whether each range of words has a word without a number; ranges count words."""
     for row in range(len(starts)):
         for word in range(starts[row], starts[row] + lengths[row]):
             if _number(source, word * width, width) == UNKNOWN:
@@ -72,7 +72,7 @@ def renumber(
     out_width: int,
     places: np.ndarray,
 ) -> None:
-    """Copy ranges of words whose numbers take ``width`` bytes, as ``numbers`` (uint32) of them of ``out_width`` bytes.
+    """Copy ranges of words, whose numbers take ``width`` bytes, with new numbers (uint32) in ``out_width`` bytes.
 
     Ranges count words; `UNKNOWN` stays, and fills all bits of its bytes.
     """

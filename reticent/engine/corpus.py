@@ -65,7 +65,7 @@ class Corpus:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files that documents are read from; none where they are in memory."""
+        """The files from which documents are read; empty for documents in memory."""
         return self.source.paths if isinstance(self.source, Files) else ()
 
     @property
@@ -102,7 +102,7 @@ class Corpus:
         yield from merged(batches, batch_rows) if self.source.has_small_batches else batches
 
     def without(self, rows: np.ndarray | Sequence[int]) -> Corpus:
-        """Return this corpus less the documents of these numbers, in any order; the rest is numbered anew from 0.
+        """Return this corpus without the documents of these numbers, in any order; the others are renumbered from 0.
 
         No file is changed, and documents left out are still read and checked. Another choice has another fingerprint.
 
@@ -139,7 +139,7 @@ class Corpus:
         frugal: bool = False,
         wanted: np.ndarray | None = None,
     ) -> None:
-        """Call ``work(number of the first document, batch)`` for all documents, from many threads and in no order.
+        """Call ``work(number of the first document, batch)`` for all documents, from many threads and in any order.
 
         Threads read different stretches of the corpus (row groups of Parquet, else files); where there are fewer of
         them than threads, they take turns at one. Memory is bounded by a batch and a page of Parquet a thread; with
@@ -226,7 +226,7 @@ class Corpus:
             self.scan()
 
     def check(self, *, num_threads: int = 1, frugal: bool = False) -> None:
-        """Read every mapped column of every document, so that a bad one is found before anything is made of the rest.
+        """Read every mapped column of every document, so that a faulty one is found before any result is made.
 
         Raises the errors of :meth:`batches` and :meth:`scan`, for the first document that is bad. Cost: one pass over
         the text. ``num_threads`` and ``frugal`` are as in :meth:`for_each_batch`.
@@ -280,7 +280,7 @@ class Corpus:
             raise CorpusError(f"{column} {found}; support among individuals needs at least two")
 
     def place(self, document: int) -> str:
-        """Return file and row of the document of this number, from 0."""
+        """Return file and row of the document with this number; numbers begin at 0."""
         self.scan()
         row = document if self._kept is None else int(np.flatnonzero(self._kept)[document])
         return self._place(row, self._num_rows)
@@ -369,7 +369,7 @@ def open_corpus(
 
 
 def as_corpus(documents: Corpus | Documents) -> Corpus:
-    """Return documents as a corpus, opened with `open_corpus` where they are none."""
+    """Return documents as a corpus; anything but a corpus is opened with `open_corpus`."""
     is_opened = not isinstance(documents, str | Path | list | tuple) and not is_frame(documents)
     return documents if is_opened else open_corpus(documents)  # type: ignore[return-value,arg-type]
 

@@ -57,7 +57,7 @@ class Deduplication:
 def find_copies(
     corpus: Corpus | Documents, config: DedupConfig | None = None, *, progress: Callable[[int], None] | None = None
 ) -> Deduplication:
-    """Return the copies in a corpus: which document repeats which.
+    """Return the copies in a corpus: each document that repeats another, with that document.
 
     Counts, with shares of all words: for "exact" and "near" each, ``within`` (documents that repeat an earlier one of
     their individual, and groups of them) and ``across`` (documents in clusters that several individuals share, and
@@ -128,7 +128,7 @@ def _codes(corpus: Corpus, column: str) -> np.ndarray:
 
 
 def _units(corpus: Corpus, owners: np.ndarray) -> np.ndarray:
-    """The household of each document; where it names none, its individual."""
+    """Return the household of each document, or its individual where no household is named."""
     if "household_id" not in corpus.scan().column_names:
         return owners
     encoded = corpus.scan().column("household_id").combine_chunks().dictionary_encode()
@@ -179,7 +179,7 @@ def _passages(copies: Copies, owners: np.ndarray, words: np.ndarray, num_words: 
 
 
 def _lifted(corpus: Corpus, cluster: np.ndarray, owners: np.ndarray, config: DedupConfig) -> dict[str, Any]:
-    """Words that are shared by k individuals because copies are."""
+    """Count the words that k individuals share only because of copies."""
     from reticent import _rust
 
     found = {"k": config.k, "lifted_words": 0, "lifted_share": 0.0}
@@ -203,7 +203,7 @@ def _lifted(corpus: Corpus, cluster: np.ndarray, owners: np.ndarray, config: Ded
 
 
 def _to_leave_out(copies: Copies, exact_copy: np.ndarray, near_copy: np.ndarray, config: DedupConfig) -> np.ndarray:
-    """Reason for which each document is left out, `NOT_A_COPY` where it stays."""
+    """Return the reason for which each document is left out, `NOT_A_COPY` where it stays."""
     if config.mode == "off":
         return np.full(len(exact_copy), NOT_A_COPY)
     if config.scope == "individual":

@@ -42,7 +42,7 @@ def document_lowest(values: np.ndarray, offsets: np.ndarray, share: float) -> np
 
 @_jit
 def _numbers(values: np.ndarray) -> np.ndarray:
-    """Values that are not NaN, in their order. (To index by a mask takes Numba seconds to compile.)"""
+    """Return the values that are not NaN, in their order. (An index by a mask costs Numba seconds of compilation.)"""
     part = np.empty_like(values)
     count = 0
     for value in values:
@@ -120,7 +120,7 @@ def document_window_wins(values: np.ndarray, offsets: np.ndarray, sizes: np.ndar
 
 @_jit
 def document_ranks(keys: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Rank of each key among those of its document, int64, from 0; the earlier of two equal ones comes first."""
+    """Return the rank of each key within its document, int64, from 0; of two equal keys the earlier ranks first."""
     ranks = np.empty(len(keys), dtype=np.int64)
     for document in range(len(offsets) - 1):
         start = offsets[document]

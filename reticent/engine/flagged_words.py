@@ -116,7 +116,7 @@ class FlaggedWords:
         return offsets, first, last, pa.concat_arrays(names).take(pa.array(order))
 
     def _spread(self, part: Part, words: Words) -> list[tuple[str, np.ndarray]]:
-        """The words of a part that are protected beyond their span, by category; of the last part they are kept."""
+        """Return the words of a part that are protected beyond their span, by category; the last result is cached."""
         if self._last_spread is None or self._last_spread[0] is not part:
             found = [
                 (name, blacklist.match(part.texts, words, part.units, num_threads=self.num_threads))
@@ -133,7 +133,7 @@ class FlaggedWords:
         return self._selection.corpus.place(part.first + int(np.flatnonzero(part.keep)[row]))
 
     def check_tokens(self, part: Part, words: Words, token_offsets: np.ndarray) -> None:
-        """Raise `CorpusError` where a document has words and no token: it would be passed over in silence."""
+        """Raise `CorpusError` where a document has words but no token, since it would be skipped in silence."""
         num_words = np.diff(words.doc_offsets)
         passed_over = np.flatnonzero((num_words > 0) & (np.diff(token_offsets) == 0))
         if len(passed_over):
@@ -171,7 +171,7 @@ class FlaggedWords:
 
 
 class Part:
-    """The documents of one batch that are wanted, and where they stand in the corpus."""
+    """The wanted documents of one batch, and their places in the corpus."""
 
     def __init__(self, batch: pa.RecordBatch, first: int, keep: np.ndarray, codes: np.ndarray, units: np.ndarray):
         self.first, self.num_rows, self.keep = first, batch.num_rows, keep

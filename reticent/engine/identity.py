@@ -82,7 +82,7 @@ def _names(bits: int) -> str:
 
 
 def check_choice(ids: str) -> None:
-    """`PolicyError` unless it is one of `Ids`."""
+    """Raise `PolicyError` unless the choice is one of `Ids`."""
     if ids not in get_args(Ids):
         raise PolicyError(f"corpus.ids: expected {', '.join(get_args(Ids))}, got {ids!r}")
 
@@ -114,7 +114,7 @@ def find_spellings(ids: pa.Array | pa.ChunkedArray) -> Spellings:
 
 
 def check_distinct(doc_ids: pa.ChunkedArray, column: str, place: Callable[[int], str]) -> None:
-    """Refuse ids of documents of which one stands twice, as `CorpusError`; ``place`` says where a row stands."""
+    """Raise `CorpusError` where two documents have one id; ``place`` names the place of a row."""
     from reticent import _rust
 
     names = doc_ids.combine_chunks()
@@ -155,7 +155,7 @@ def one_id_each(
 
 
 def _refusal(column: str, found: Spellings, place: Callable[[int], str]) -> str:
-    """Return why the ids of a column stop the run, where the first stand and the remedy; ``place`` names a row."""
+    """Return the message for ids of a column that stop a run: the reason, the first places and the remedy."""
     where = found.places(lambda rows: " and ".join(place(int(row)) for row in rows))
     return (
         f"column {column}: {len(found.rows):,} ids are {len(found):,} but for how they are spelt, and each would count "
@@ -164,7 +164,7 @@ def _refusal(column: str, found: Spellings, place: Callable[[int], str]) -> str:
 
 
 def as_read(ids: pa.Array, known: pa.Array, choice: Ids, where: str, place: Callable[[int], str]) -> pa.Array:
-    """Return the ids of a list that stands beside the documents, as those of the documents are read.
+    """Return the ids of a separate list in the form in which the ids of the documents are read.
 
     Parameters
     ----------

@@ -123,7 +123,7 @@ def count_documents(
     config: IndexConfig,
     progress: Callable[[int], None] | None = None,
 ) -> NgramIndex:
-    """The index of the documents to keep; ``units`` and ``keep`` have one entry a document of the corpus."""
+    """Return the index of the kept documents; ``units`` and ``keep`` have one entry a document of the corpus."""
     index = _count(corpus, units, keep, config, progress).finish(min_support=config.least_support)
     _release_memory()
     return NgramIndex(index)
@@ -137,7 +137,7 @@ def _count(
     progress: Callable[[int], None] | None,
     subset: np.ndarray | None = None,
 ) -> IndexBuilder:
-    """A builder that all documents to keep were added to."""
+    """Return a builder to which all kept documents were added."""
     from reticent import _rust
 
     units = np.where(keep, units, _rust.LEFT_OUT).astype(np.uint32)

@@ -131,7 +131,7 @@ def replace_spans(
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """Spans in characters, ascending and apart: document, start and end of each, int64."""
+    """Disjoint spans in characters, in ascending order: document, start and end of each, int64."""
 
     rows: np.ndarray
     starts: np.ndarray

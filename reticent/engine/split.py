@@ -62,7 +62,7 @@ class Individuals:
         return int(self.units.max()) + 1
 
     def mask(self, *splits: str) -> np.ndarray:
-        """Say of each individual whether it is on one of these sides."""
+        """Return for each individual whether it is on one of these sides; bool."""
         unknown = set(splits) - set(SPLITS)
         if unknown:
             raise PolicyError(f"unknown split {unknown.pop()!r}; expected {', '.join(SPLITS)}")
@@ -137,7 +137,7 @@ def _households(ids: pa.Table, documents: np.ndarray, num: int, column: str) -> 
 
 
 def draw_user_inference_holdout(corpus: Corpus, share: float, seed: int = 0) -> np.ndarray:
-    """Say of each document whether it is held back from training; bool, shape (num_documents,).
+    """Return for each document whether it is held back from training; bool, shape (num_documents,).
 
     Of an individual with n documents they are the round(share * n), at least 1 and at most n - 1, of the lowest keyed
     hash of their ids; of one with a single document there are none. No other individual's documents matter. Held-out
@@ -181,7 +181,7 @@ def write_individuals(individuals: Individuals, folder: Path | str) -> None:
 
 
 def open_individuals(path: Path | str) -> Individuals:
-    """Open a split; needs neither the Rust core nor polars."""
+    """Open a split; this needs neither the Rust core nor polars."""
     import pyarrow.parquet as pq
 
     file = Path(path) / "individuals.parquet"

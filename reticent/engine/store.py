@@ -135,7 +135,7 @@ class TokenStore:
         return own if own.exists() else ids_of(self.path) / own.name
 
     def blocks(self, name: str) -> Iterator[np.ndarray]:
-        """Yield the entries of a column, one after the other, without unpacking all of it."""
+        """Yield the entries of a column block by block, without unpacking the whole column."""
         if self._packed is None or name in self.__dict__:
             yield getattr(self, name)
         else:
@@ -166,11 +166,11 @@ class TokenStore:
         return bool(self.num_tokens and np.bitwise_or.reduce(self.flags) & flags)
 
     def largest_id(self) -> int:
-        """Return the largest id; 0 of no token."""
+        """Return the largest id; 0 for a store without tokens."""
         return max(int(ids.max(initial=0)) for ids in self.blocks("input_ids"))
 
     def ids_with(self, flags: int, vocab_size: int) -> np.ndarray:
-        """Return of each id of the vocabulary whether some token of it has one of these flags, bool (vocab_size,)."""
+        """Return for each id of the vocabulary whether one of its tokens has one of these flags, bool (vocab_size,)."""
         found = np.zeros(vocab_size, dtype=np.bool_)
         for ids, own in zip(self.blocks("input_ids"), self.blocks("flags"), strict=True):
             found[ids[(own & flags) != 0]] = True
@@ -190,7 +190,7 @@ class TokenStore:
         )
 
     def text_fingerprint(self) -> str:
-        """Hash of all that training sees but the flags, which a recipe that protects nothing does not look at.
+        """Return a hash of everything that training reads except flags, which a recipe without protection ignores.
 
         Cost: one pass over the tokens for each column.
         """
@@ -281,7 +281,7 @@ def open_tokens(path: Path | str, *, ids: Path | None = None) -> TokenStore:
 
 
 def _check_ids(folder: Path) -> None:
-    """Raise `ArtifactError` where the ids beside a view are not those that it was made for."""
+    """Raise `ArtifactError` where the ids beside a view are not the ids for which it was made."""
     from reticent.core.artifact import read_manifest
     from reticent.core.manifest import MANIFEST
 

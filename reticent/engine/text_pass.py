@@ -36,7 +36,7 @@ GAPS = "gaps.bits"
 
 @dataclass(slots=True)
 class Encoding:
-    """The tokens of one tokenizer, and the folders of what is wanted of them.
+    """The tokens of one tokenizer, and the folders for its results.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Encoding:
 
 @dataclass(slots=True)
 class TextPass:
-    """One pass over the documents of a corpus, and where its results go.
+    """One pass over the documents of a corpus, and the destinations of its results.
 
     Attributes
     ----------
@@ -140,7 +140,9 @@ class TextPass:
     def _work(
         self, encoders: list[_rust.TokenEncoder], batch: pa.RecordBatch, first: int, rows: np.ndarray | None = None
     ) -> _Made:
-        """The results of a batch that begins with document ``first``, or with that one of the documents ``rows``."""
+        """Return the results of a batch that begins with document ``first``, or with the first of the documents
+        ``rows``.
+        """
         from reticent import _rust
 
         texts, threads = batch.column("text"), self.num_threads
@@ -187,7 +189,7 @@ class _Made:
 
 
 class _Files:
-    """The files of a pass, and their counts by folder; those that stand on the stack are closed at its end."""
+    """The open files of a pass, and their counts by folder; all are closed at the end of the stack."""
 
     def __init__(self, text: TextPass, encoders: list[_rust.TokenEncoder], stack: ExitStack):
         self.counts: dict[Path, dict[str, Any]] = defaultdict(lambda: defaultdict(int))

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class _Stream:
-    """A stream of batches that one thread at a time takes from."""
+    """A stream of batches from which one thread takes at a time."""
 
     def __init__(self, first_row: int, batches: Iterator[pa.RecordBatch]):
         self.row, self.batches, self.lock, self.num_users = first_row, batches, threading.Lock(), 0
@@ -80,7 +80,7 @@ def in_threads(
 
 
 def mapped(work: Callable[[S], T], items: Sequence[S]) -> list[T]:
-    """Results of ``work`` for each item, in order, by as many threads as the core would take."""
+    """Return the results of ``work`` for each item, in order, by as many threads as the core would use."""
     from reticent import _rust
 
     with ThreadPoolExecutor(_rust.resolve_threads(0)) as pool:

@@ -33,7 +33,7 @@ __all__ = ["Moved", "Update", "read_ids", "update_index", "without_withdrawn"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """How many distinct n-grams of one length an update has moved.
+    """Numbers of distinct n-grams of one length that an update has moved.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ def update_index(
 
 
 def _documents(corpus: Corpus, individuals: Individuals, splits: tuple[str, ...]) -> pl.DataFrame:
-    """A row a document: its id, individual, number and name of the unit, and whether it is on these sides."""
+    """Return a row for each document: its id, individual, unit (number and name), and whether it is on these sides."""
     ids = corpus.scan()
     codes = individuals.individual_codes(ids.column("individual_id"))
     by_individual = np.array_equal(individuals.units, np.arange(len(individuals.units)))
@@ -181,7 +181,7 @@ def read_ids(file: Path | str, known: pa.ChunkedArray, choice: Ids = "stop") -> 
 
 
 def without_withdrawn(corpus: Corpus, files: Sequence[Path | str]) -> Corpus:
-    """Return the corpus less all documents of the individuals in these files; raises as :func:`read_ids` does."""
+    """Return the corpus without all documents of the individuals in these files; raises as :func:`read_ids` does."""
     for file in files:
         owners = corpus.scan().column("individual_id")
         gone = pc.is_in(owners, value_set=read_ids(file, owners, corpus.ids))

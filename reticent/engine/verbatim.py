@@ -102,7 +102,7 @@ def write_verbatim(index: VerbatimFilter, folder: Path | str) -> dict[str, Any]:
 
 
 def open_verbatim(path: Path | str) -> VerbatimFilter:
-    """Open the index of a guard. Every byte is checked: a bit that is lost would let training text through.
+    """Open the index of a guard. Every byte is checked, because a lost bit would let training text through.
 
     Raises
     ------

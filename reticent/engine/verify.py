@@ -50,7 +50,7 @@ ROWS_AT_ONCE = 1 << 20
 
 
 class CheckedText:
-    """The documents of a corpus as the oracle reads them, once for all stores that were made from them.
+    """The documents of a corpus as the oracle reads them: once for all stores that were made from them.
 
     Cost: one pass over the text, about 1.1 us a word; 20 bytes of memory a word.
     """
@@ -169,7 +169,7 @@ def verify_tokens(
     counted: bool = True,
     progress: Callable[[int], None] | None = None,
 ) -> TextCheck:
-    """Hold every token of a store of original text to its documents.
+    """Compare every token of a store of original text with its documents.
 
     Parameters
     ----------
@@ -266,7 +266,7 @@ class TextSample:
 
 
 def _tables(index: NgramIndex, n: int) -> Iterator[pa.RecordBatch]:
-    """The table of n-grams of an index, piece by piece."""
+    """Yield the table of n-grams of an index in parts."""
     num_rows = index.num_words if n == 1 else index.num_ngrams(n)
     for first in range(0, num_rows, ROWS_AT_ONCE):
         yield pa.record_batch(index.words(first, ROWS_AT_ONCE) if n == 1 else index.level(n, first, ROWS_AT_ONCE))

@@ -128,7 +128,7 @@ def write_view(
 
 @dataclass(slots=True)
 class _Block:
-    """Documents that follow each other, as the core takes them."""
+    """Consecutive documents in the form that the core takes."""
 
     first: int
     kept: np.ndarray
@@ -140,7 +140,7 @@ class _Block:
 
 
 class _View:
-    """The documents of a corpus, block by block, and which of them count."""
+    """The documents of a corpus, block by block, and those among them that count."""
 
     def __init__(
         self,
