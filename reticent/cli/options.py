@@ -36,6 +36,7 @@ __all__ = [
     "job_from_source",
     "job_of",
     "memory_setting",
+    "models_of",
     "new_progress",
     "read_job",
     "refuse_given",
@@ -331,3 +332,19 @@ def job_of(values: dict[str, Any], settings: list[str] | None, used: tuple[str, 
                 raise PolicyError(f"--set {name}: no such section of a job")
         target[key] = value
     return parse_job(values)
+
+
+def models_of(job: Job, models: list[str], recipes: list[str]) -> list[dict[str, Any]]:
+    """Return the tables [[model]] of NAME=PATH and recipes, all of one objective."""
+    from reticent.core.errors import PolicyError
+
+    sections = []
+    for model in models:
+        name, equals, base = model.partition("=")
+        if not equals:
+            raise PolicyError("--model: expected NAME=PATH")
+        objectives = {job.recipe(recipe).objective for recipe in recipes}
+        if len(objectives) != 1:
+            raise PolicyError("--recipe: give at least one recipe, all of one objective (mlm or clm)")
+        sections.append({"name": name, "base": base, "objective": objectives.pop(), "recipes": recipes})
+    return sections

@@ -23,6 +23,7 @@ from reticent.cli.options import (
     job_from_source,
     job_of,
     memory_setting,
+    models_of,
     new_progress,
     read_job,
     said,
@@ -269,7 +270,7 @@ def protect(
     if recipe and not model:
         raise PolicyError("--recipe: belongs to --model NAME=PATH; give both")
     if model:
-        values["model"] = _models(job_of(values, None), model, recipe or [])
+        values["model"] = models_of(job_of(values, None), model, recipe or [])
     job = job_of(values, [*changes, *(settings or [])])
     _execute(job, "protect", quiet, as_json and not verify)
     if copy_members is not None:
@@ -390,18 +391,3 @@ def _end(run: Run, as_json: bool) -> None:
     print_summary(evidence, run.folder, as_json)
     if evidence.verdict and evidence.verdict.failed:
         raise typer.Exit(3)
-
-
-def _models(job: Job, models: list[str], recipes: list[str]) -> list[dict[str, Any]]:
-    from reticent.core.errors import PolicyError
-
-    sections = []
-    for model in models:
-        name, equals, base = model.partition("=")
-        if not equals:
-            raise PolicyError("--model: expected NAME=PATH")
-        objectives = {job.recipe(recipe).objective for recipe in recipes}
-        if len(objectives) != 1:
-            raise PolicyError("--recipe: give at least one recipe, all of one objective (mlm or clm)")
-        sections.append({"name": name, "base": base, "objective": objectives.pop(), "recipes": recipes})
-    return sections
