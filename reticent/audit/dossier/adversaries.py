@@ -15,7 +15,7 @@ __all__ = ["ADVERSARIES", "Adversary", "Test", "tests_not_made"]
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """One way to attack: its meaning in plain words, its name in the evidence, and whether the run made it."""
+    """One attack: its meaning in plain words, its name in the evidence, and whether the run made it."""
 
     __test__ = False  # no test of pytest
 
@@ -28,7 +28,7 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class Adversary:
-    """The means of an adversary, and the tests that stand for it."""
+    """The means of an adversary, and the tests that represent this adversary."""
 
     title: str
     has: str

@@ -41,7 +41,7 @@ class Measure(NamedTuple):
 
 
 def verdict_of(evidence: DossierEvidence, model: ModelUnderTest) -> str:
-    """Return the outcome of the verdict on a tested model; one that is not at its last checkpoint has none."""
+    """Return the outcome of the verdict on a tested model; None for a model before its last checkpoint."""
     shown = _shown(evidence, model)
     return shown.risks.outcome if shown is not None and shown.risks is not None else NOT_SHOWN
 
@@ -125,7 +125,7 @@ def _lines(
 
 
 def _measures(model: ShownModel) -> Iterator[Measure]:
-    """The figures of a card that may leave as they are; a bound is no figure for a table of machines."""
+    """Return the figures of a card that may be published unchanged; a bound is no figure for a table of machines."""
     evidence = model.evidence
     found = [
         (

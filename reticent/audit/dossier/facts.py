@@ -18,7 +18,7 @@ __all__ = ["FACTS", "Told", "setting"]
 
 
 class Told(NamedTuple):
-    """Evidence, models and language of sentences."""
+    """Evidence, models and language: all that a sentence is made from."""
 
     evidence: DossierEvidence
     models: list[ShownModel]

@@ -23,7 +23,7 @@ __all__ = ["FIGURES", "Figure", "Row", "rows_of"]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One number: its label with the values in it, whose it is (None: of the documents), and the estimate."""
+    """One number: its label with inserted values, its model (None: the documents), and the estimate."""
 
     label: str
     model: ShownModel | None
@@ -38,7 +38,7 @@ Found = Iterator[Row]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A family of numbers, and how they are found in the evidence."""
+    """A family of numbers, and the function that finds them in the evidence."""
 
     name: str
     of_model: Callable[[ShownModel], Found] | None = None

@@ -21,7 +21,7 @@ LEVELS = ("negligible", "limited", "significant", "maximal")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field: its title, the facts that the run knows, what the institution declared, or a question to it."""
+    """One field: its title, the facts that the run knows, a declaration of the institution, or a question to it."""
 
     title: str
     facts: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ class Field:
 
 
 class Filled(NamedTuple):
-    """One field in the language: sentences that are known, and what is left to the person."""
+    """One field in the language: the known sentences, and the questions that are left to the person."""
 
     title: str
     known: list[str]
@@ -72,7 +72,7 @@ FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class Feared:
-    """One feared event: its sources and threats as the tests know them; its impacts are the person's to say."""
+    """One feared event: its sources and threats as the tests know them; the person describes its impacts."""
 
     title: str
     sources: str
@@ -91,7 +91,7 @@ FEARED = (
 
 
 def filled_fields(told: Told) -> Iterator[tuple[str, list[Filled]]]:
-    """Yield each group with its fields, filled in as far as the run knows."""
+    """Yield each group with its fields, filled in as far as the run knows them."""
     t = told.words
     for group, fields in FIELDS:
         rows = []

@@ -19,9 +19,9 @@ __all__ = ["OUTCOMES", "Cell", "cells_of", "change_of", "number_in_words", "reas
 
 #: Outcome -> words; the sign says the same without colour.
 OUTCOMES = {WITHIN: ("✓", "within the threshold"), BEYOND: ("✗", "beyond the threshold"), NOT_SHOWN: ("?", "not shown")}
-#: Number that decides, as the evidence names it; the name of the attack behind it is left out.
+#: The deciding number as the evidence names it; the name of the attack at its end is left out.
 NUMBER = re.compile(r"(.*?)(?:, attack .*)?")
-#: Reason of the report -> the same without a word of the method; empty where the outcome says it already.
+#: Reason of the report -> the reason in plain words; empty where the outcome says the same.
 REASONS = {
     "beyond the threshold": "",
     FEW: "too few people to say",
@@ -74,7 +74,7 @@ def cells_of(model: ShownModel, words: Words) -> Iterator[Cell]:
 
 
 def reason_of(model: ShownModel, words: Words) -> tuple[str, str]:
-    """Say why the verdict on a model is as it is: the risks that decide, and why they are not shown, if so."""
+    """Return why the verdict on a model is as it is: the deciding risks, and the reasons where they are not shown."""
     row = model.risks
     if row is None:
         return "", ""
@@ -93,7 +93,7 @@ def reason_of(model: ShownModel, words: Words) -> tuple[str, str]:
 
 
 def change_of(model: ShownModel, words: Words) -> str:
-    """Say what would change the verdict on a model, or for how long it holds."""
+    """Return the changes that would alter the verdict on a model, or the time for which it holds."""
     row = model.risks
     if row is None:
         return ""
@@ -133,17 +133,17 @@ def _broke_rule(model: ShownModel) -> bool:
 
 
 def _reason(result: RiskResult, words: Words) -> str:
-    """A reason of the report in the language; what stands behind a colon there is of the method, and left out."""
+    """Return a reason of the report in the language, without the part behind a colon, which belongs to the method."""
     if result.reason.startswith("not measured"):
         return words("not measured")
     if result.reason.startswith("the attack is invalid"):
         return words("the test is not valid here: the two groups of people differ without the model")
-    said = REASONS.get(result.reason, "see the report")  # a reason that is new there does not stop a run
+    said = REASONS.get(result.reason, "see the report")  # an unknown reason of the report does not stop a run
     return words(said) if said else ""
 
 
 def number_in_words(what: str, words: Words) -> str:
-    """Say which number decides, of its name in the evidence."""
+    """Return words for the number that decides, from its name in the evidence."""
     if found := PASSAGES.fullmatch(what):
         if found[2]:
             return words(

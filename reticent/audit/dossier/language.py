@@ -59,7 +59,7 @@ class Words:
         return _spaced(text) if self.language == "fr" else text
 
     def knows(self, english: str) -> bool:
-        """Whether there is a translation: of a string that another room has made."""
+        """Return whether a string, which another room may have made, has a translation."""
         return english in french()
 
     def listed(self, parts: list[str]) -> str:
@@ -69,7 +69,7 @@ class Words:
         return f"{', '.join(parts[:-1])} {self('and')} {parts[-1]}"
 
     def count(self, number: int | None, cell: int = 0) -> str:
-        """Return a count; None is one that is too small to publish."""
+        """Return a count in words; None stands for a count that is too small to publish."""
         if number is None:
             return self("fewer than {cell}", cell=cell)
         return f"{number:,}".replace(",", THIN if self.language == "fr" else ",")
@@ -99,7 +99,7 @@ class Words:
         return shown
 
     def interval(self, estimate: Estimate | None, *, area: bool = False) -> str:
-        """Return the ends of an interval, rounded outwards where it is of a zero; nothing where there is none."""
+        """Return the ends of an interval, rounded outwards at a zero; an empty string where there is none."""
         if estimate is None or estimate.value is None or estimate.low is None or estimate.high is None:
             return ""
         low, high = estimate.low, estimate.high
@@ -118,6 +118,6 @@ class Words:
 
 
 def _spaced(text: str) -> str:
-    """French typography: the spaces before a double sign and within quotation marks do not break."""
+    """Return text with French typography: no break before a double sign or inside quotation marks."""
     text = re.sub(r" ([;!?%»])", THIN + r"\1", text)
     return text.replace(" :", NO_BREAK + ":").replace("« ", "«" + NO_BREAK)

@@ -40,7 +40,7 @@ CONTEXTS_INDIRECT = {
 
 @dataclass(frozen=True, slots=True)
 class ShownModel:
-    """One trained model at its last checkpoint, means over trainings where there are several."""
+    """One trained model at its last checkpoint; several trainings are shown by their means."""
 
     evidence: ModelEvidence
     risks: ModelRisks | None
@@ -77,7 +77,7 @@ def shown_models(audit: AuditEvidence, words: Words) -> list[ShownModel]:
 
 
 def explained(recipe: Recipe, k: int, words: Words) -> str:
-    """Say in a sentence what a model of this recipe was and was not trained to predict."""
+    """Return a sentence on the targets that a model of this recipe was and was not trained to predict."""
     parts = []
     if recipe.text == "pseudonymised":
         parts.append(words("names and numbers that were found were replaced by X before training"))

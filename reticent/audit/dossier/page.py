@@ -43,7 +43,7 @@ class Line(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """A question with what speaks to it: lines of figures, and sentences."""
+    """A question with its answer: lines of figures, and sentences."""
 
     title: str
     text: str
@@ -57,7 +57,7 @@ def page_name(language: Language, languages: Sequence[Language], suffix: str) ->
 
 
 def pages_digest() -> str:
-    """Return the SHA-256 of what makes the pages: those of another version are not up to date."""
+    """Return the SHA-256 of all files that make the pages; pages of another digest are stale."""
     here, digest = Path(__file__).parent, hashlib.sha256()
     others = [here.parent / name for name in ("risks.py", "risk_verdict.py", "stats/estimate.py", "stats/seeds.py")]
     for path in [*sorted([*here.glob("*.py"), *here.glob("*.toml"), *here.glob("templates/*")]), *others]:
@@ -122,7 +122,7 @@ def _line(row: Row, told: Told) -> Line:
 
 
 def _once(lines: list[Line]) -> list[Line]:
-    """Lines with those of one label together, and the label printed once."""
+    """Return lines grouped by label, with each label printed once."""
     labels = list(dict.fromkeys(line.label for line in lines))
     ordered = [line for label in labels for line in lines if line.label == label]
     return [

@@ -27,8 +27,8 @@ def writes_pdf(setting: Literal["auto", "on", "off"]) -> bool:
 
 
 def write_pdf(page: str, file: Path) -> None:
-    """Write a page as PDF. Nothing is fetched: the page holds no address."""
-    from weasyprint import HTML  # its messages are of CSS that paper does not know
+    """Write a page as PDF. Nothing is fetched, since the page holds no address."""
+    from weasyprint import HTML  # its messages concern CSS that has no meaning on paper
 
     for name in ("weasyprint", "fontTools"):
         logging.getLogger(name).setLevel(logging.ERROR)

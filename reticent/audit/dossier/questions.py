@@ -14,7 +14,7 @@ __all__ = ["CRITERIA", "EXAMINED", "LIKELIHOODS", "Question"]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question: its title, the question, and the names of the figures and facts that speak to it."""
+    """One question: its title, its text, and the names of the figures and facts that answer it."""
 
     title: str
     text: str

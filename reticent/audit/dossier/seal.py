@@ -19,13 +19,13 @@ __all__ = [
 ]  # fmt: skip
 
 EVIDENCE, SUMS, SIGNATURE = "evidence.json", "SHA256SUMS", "SHA256SUMS.sig"
-#: What the signature is for: one that was made for anything else does not hold.
+#: Purpose of the signature; a signature for another purpose is not valid.
 NAMESPACE = "reticent-dossier"
 _LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
 
 
 def signed_files(folder: Path) -> list[str]:
-    """Return the names of all files that the list has to have: all but the list, its signature and a manifest."""
+    """Return the files that the list must hold: all but the list itself, its signature and a manifest."""
     files = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file() or path.is_symlink())
     return sorted(name for name in files if name not in (SUMS, SIGNATURE, MANIFEST))
 
@@ -50,7 +50,7 @@ def dossier_digest(folder: Path) -> str:
 
 
 def read_sums(folder: Path) -> dict[str, str]:
-    """Return file -> SHA-256 of the list; `ArtifactError` where there is none, or a line is of another form."""
+    """Return file -> SHA-256 of the list; `ArtifactError` where the list is missing or a line has another form."""
     try:
         lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):

@@ -24,20 +24,20 @@ from reticent.core.manifest import hash_file
 
 __all__ = ["Checked", "model_digests", "read_evidence", "verify_dossier", "verify_model"]
 
-#: Of a model folder, files that do not change what the model does: an exported model has a card of its own.
+#: Files of a model folder that do not change the behaviour of the model: an exported model has a card of its own.
 NOT_OF_THE_MODEL = ("README.md",)
 
 
 @dataclass(slots=True)
 class Checked:
-    """Sentences: checks that hold, faults, and checks that were not made."""
+    """Results as sentences: checks that hold, faults, and checks that were not made."""
 
     holds: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
-    #: Fingerprint of the key of the signature; None without one that holds.
+    #: Fingerprint of the key of the signature; None without a valid signature.
     key: str | None = None
-    #: Name of the signer by the list of allowed signers; None where it was not checked.
+    #: Name of the signer in the list of allowed signers; None where this was not checked.
     signer: str | None = None
 
 
@@ -100,7 +100,7 @@ def model_digests(folder: Path) -> dict[str, str]:
 
 
 def verify_model(evidence: DossierEvidence, folder: Path) -> ModelUnderTest | None:
-    """Return the tested model whose files these are, all of them and no other; None where there is none."""
+    """Return the tested model that has exactly these files; None where there is none."""
     digests = model_digests(folder) if folder.is_dir() else {}
     return next((model for model in evidence.models if digests and model.files == digests), None)
 
