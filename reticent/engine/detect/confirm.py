@@ -34,6 +34,8 @@ DETECTOR: Final = "confirm"
 MAX_DOCUMENTS: Final = 20_000
 #: Log odds from which words are a name.
 _EVEN: Final = 0.0
+#: Categories whose words are no names.
+_WRITTEN_IN_NUMBERS: Final = frozenset(("DATE", "AGE", "PHONE", "EMAIL", "URL", "IP", "ID", "ZIP", "QUANTITY"))
 _ORDER: Final = [(name, "ascending") for name in ("document", "start", "end", "label", "detector")]
 
 
@@ -120,11 +122,12 @@ def _of_batch(
     """Yield the documents with their names; without ``chosen`` those that have any."""
     from reticent import _rust
 
-    is_name = pc.is_in(table.column("label"), pa.array(_labels_of_names(table), pa.string()))
-    rows = np.flatnonzero(is_name.to_numpy(zero_copy_only=False))
+    categories = {label: category(label) for label in table.column("label").unique().to_pylist()}
+    wanted = [label for label, name in categories.items() if name == "NAME" or name in _WRITTEN_IN_NUMBERS]
+    rows = np.flatnonzero(pc.is_in(table.column("label"), pa.array(wanted, pa.string())).to_numpy(zero_copy_only=False))
     document = table.column("document").to_numpy()[rows] - num_before
     starts, ends = (table.column(edge).to_numpy()[rows] for edge in ("start", "end"))
-    detectors = table.column("detector").to_pylist()
+    detectors, labels = (table.column(name).take(pa.array(rows)).to_pylist() for name in ("detector", "label"))
     if chosen is None:
         chosen = np.unique(document).tolist()
     texts = batch.column("text").take(pa.array(chosen, pa.int64()))
@@ -133,13 +136,13 @@ def _of_batch(
     bounds = words.doc_offsets
     for place, number in enumerate(chosen):
         own = slice(int(bounds[place]), int(bounds[place + 1]))
-        spans = []
+        spans, others = [], set()
         for at in range(*np.searchsorted(document, [number, number + 1])):
             first = int(np.searchsorted(word_ends[own], starts[at], side="right"))
             after = int(np.searchsorted(word_starts[own], ends[at], side="left"))
-            spans.append((int(rows[at]), first, after, detectors[rows[at]]))
-        yield Document(texts[place].as_py(), word_starts[own].tolist(), word_ends[own].tolist(), spans)
-
-
-def _labels_of_names(table: pa.Table) -> list[str]:
-    return [label for label in table.column("label").unique().to_pylist() if category(label) == "NAME"]
+            if categories[labels[at]] == "NAME":
+                spans.append((int(rows[at]), first, after, detectors[at]))
+            else:
+                others.update(range(first, after))
+        bounds_of_words = word_starts[own].tolist(), word_ends[own].tolist()
+        yield Document(texts[place].as_py(), *bounds_of_words, spans, frozenset(others))

@@ -49,6 +49,8 @@ class Document:
     ends: list[int]
     #: (row in the table, first word, word after the last, detector) of each span of a name.
     spans: list[tuple[int, int, int, str]]
+    #: Words that a detector takes for something that is written in numbers: a date, an amount, a number.
+    others: frozenset[int] = frozenset()
     surfaces: list[str] = field(init=False)
     lowered: list[str] = field(init=False)
     #: By word: the detectors that name it.
@@ -122,17 +124,20 @@ class Words:
         )
 
     def candidates(self, document: Document) -> list[int]:
-        """Words with a capital that no detector names, in lines with case, and the corpus does not write small."""
+        """Words with a capital that no detector takes for anything of a form, that the corpus does not write small."""
         return [
             word
             for word, surface in enumerate(document.surfaces)
             if surface[0].isupper()
             and word not in document.named
+            and word not in document.others
             and not document.caseless[word]
             and not surface.isupper()
             and document.is_word(word)
             and surface.translate(_JOINTS).isalpha()
             and not self.small[document.lowered[word]]
+            and not self.typed[document.lowered[word]]
+            and not _gap(document, word).startswith(":")
         ]
 
 
