@@ -1,5 +1,5 @@
-"""A vocabulary that is chosen with differential privacy for an individual: which words are protected does not tell who
-took part, with all their words together.
+"""A vocabulary that is chosen with differential privacy for an individual with all their words together: which words
+are protected does not tell who takes part.
 
 Definition and theorem: definitions.md#private-vocabulary. Each individual has a vote of length 1 that is shared among
 at most so many words of theirs, votes are summed with Gaussian noise, and a word is unprotected if its sum is over a
