@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from reticent.core.errors import PolicyError
+from reticent.engine.spark.tasks import errors_of_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,6 +43,8 @@ def check_session(spark: SparkSession, *, unencrypted: bool = False, is_frame: b
         It is no classic session (Spark Connect has no tables by position); its temporary files are not encrypted, or
         what executors send each other is not; its JVMs dump their heap; or a folder that holds text in clear can be
         read by others.
+    SparkError
+        The checkpoint folder cannot be looked at.
     """
     context = getattr(spark, "_sc", None)
     if context is None:
@@ -101,14 +104,15 @@ def _of_checkpoints(context: Any) -> list[str]:
     folder = context.getCheckpointDir() if hasattr(context, "getCheckpointDir") else None
     if folder is None:
         return []
-    path = context._jvm.org.apache.hadoop.fs.Path(folder)
-    system = path.getFileSystem(context._jsc.hadoopConfiguration())
-    if system.getUri().getScheme() not in _WITH_MODES:
-        return [f"Spark does not encrypt checkpoints: see to it that {_shown(folder)} is as private as the documents"]
-    while path is not None:
-        if system.getFileStatus(path).getPermission().toShort() & 0o007 == 0:
-            return []
-        path = path.getParent()
+    with errors_of_tasks():
+        path = context._jvm.org.apache.hadoop.fs.Path(folder)
+        system = path.getFileSystem(context._jsc.hadoopConfiguration())
+        if system.getUri().getScheme() not in _WITH_MODES:
+            return [f"Spark does not encrypt checkpoints: see that {_shown(folder)} is as private as the documents"]
+        while path is not None:
+            if system.getFileStatus(path).getPermission().toShort() & 0o007 == 0:
+                return []
+            path = path.getParent()
     raise PolicyError(
         f"the checkpoint folder {_shown(folder)} can be read by other users, and Spark does not encrypt checkpoints, "
         "which hold words of documents; chmod 700 of the folder that setCheckpointDir is given"
