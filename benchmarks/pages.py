@@ -13,7 +13,7 @@ from benchmarks.figure import Dot, Dots
 from benchmarks.record_io import spread
 from benchmarks.running_names import running_names_answer, running_names_figure
 from benchmarks.sampled_recall import recall_answer, recall_figure
-from benchmarks.warehouse_pages import warehouse_answer, warehouse_figure
+from benchmarks.warehouse_pages import spark_answer, spark_figure, warehouse_answer, warehouse_figure
 
 __all__ = ["PAGES", "Page", "demo_plane"]
 
@@ -639,6 +639,7 @@ PAGES = (
         warehouse_answer,
         warehouse_figure,
     ),
+    Page("spark", "What does the index cost on Spark?", ("spark",), spark_answer, spark_figure),
     Page("large", "How much time and memory do ten million documents take?", ("large",), _large, _large_figure),
     Page("kernels", "How much time do the Numba kernels save?", ("kernels",), _kernels, _kernels_figure),
     Page("kill", "Is a run safe to kill?", ("kill",), _kill, _kill_figure),

@@ -29,7 +29,7 @@ from benchmarks.real_corpora import read_documents
 from benchmarks.record_io import DATA, write_record
 
 #: Notes of the hospital.
-SIZES = {"toy": (200,), "cpu": (6_000, 18_000, 54_000)}
+SIZES = {"toy": (200,), "cpu": (2_000, 6_000, 18_000)}
 MAX_N = 3
 ONE, READ, INDEX, EXPLODE = (
     "one machine",
@@ -208,7 +208,7 @@ def measure(name: str, source: Path, spark: Any, folder: Path) -> dict[str, Any]
         "notes": corpus.num_documents,
         "text_bytes": _text_bytes(source),
         "words": int(words),
-        "distinct": {1: index.num_words} | {n: index.num_ngrams(n) for n in range(2, MAX_N + 1)},
+        "distinct": {"1": index.num_words} | {str(n): index.num_ngrams(n) for n in range(2, MAX_N + 1)},
         "exploded": found,
         "ways": ways,
     }
@@ -234,8 +234,8 @@ def cpu_of(row: Mapping[str, Any], *ways: str) -> float:
 
 #: Quantities that grow with the number of words.
 GROWING: Mapping[str, Callable[[Mapping[str, Any]], float]] = {
-    "distinct words": lambda row: row["distinct"][1],
-    **{f"distinct n-grams, n = {n}": lambda row, n=n: row["distinct"][n] for n in range(2, MAX_N + 1)},
+    "distinct words": lambda row: row["distinct"]["1"],
+    **{f"distinct n-grams, n = {n}": lambda row, n=n: row["distinct"][str(n)] for n in range(2, MAX_N + 1)},
     "shuffled bytes of text": lambda row: row["ways"][READ]["shuffled_bytes"],
     "shuffled bytes of tables": lambda row: row["ways"][INDEX]["shuffled_bytes"],
     "shuffled bytes of explode": lambda row: row["ways"][EXPLODE]["shuffled_bytes"],
@@ -256,18 +256,22 @@ def exponents(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     }
 
 
-def extrapolate(rows: Sequence[Mapping[str, Any]], slopes: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
-    """Return what so many notes as large as the hospital's would take, from its largest size: least and most.
+def extrapolate(corpora: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+    """Return what so many notes as large as the hospital's would take: least and most.
 
-    Tables grow by the slopes of the corpora; text and CPU grow as the notes do, CPU at least by its slope, since a
-    start is in it.
+    Tables grow from the largest size of each corpus, by its own exponent, to as many words. Text and CPU grow as the
+    notes do: CPU from what a note more takes to the mean of the largest size, in which the fixed part is.
     """
+    rows = corpora["hospital"]
     largest = rows[-1]
     factor = BILLION / largest["notes"]
 
-    def grown(name: str, *more: float) -> list[float]:
-        own = sorted([*(found[name] for found in slopes.values()), *more])
-        return [GROWING[name](largest) * factor**slope for slope in (own[0], own[-1])]
+    def grown(name: str) -> list[float]:
+        ends = [
+            GROWING[name](own[-1]) * (largest["words"] * factor / own[-1]["words"]) ** exponents(own)[name]
+            for own in corpora.values()
+        ]
+        return [min(ends), max(ends)]
 
     at_linear = GROWING["CPU seconds of Spark"](largest) * factor
     marginal = _marginal(rows, "CPU seconds of Spark") * BILLION
@@ -313,10 +317,9 @@ def run(size: str = "toy") -> dict[str, Any] | None:
         spark.stop()
     result: dict[str, Any] = {"start_of_spark": start, "corpora": rows}
     if size != "toy":
-        names = dict.fromkeys(row["corpus"] for row in rows)
-        result["exponents"] = {own: exponents([row for row in rows if row["corpus"] == own]) for own in names}
-        hospital = [row for row in rows if row["corpus"] == "hospital"]
-        result["billion"] = extrapolate(hospital, result["exponents"])
+        of_each = {row["corpus"]: [own for own in rows if own["corpus"] == row["corpus"]] for row in rows}
+        result["exponents"] = {name: exponents(own) for name, own in of_each.items()}
+        result["billion"] = extrapolate(of_each)
         print(json.dumps(result["exponents"] | result["billion"], indent=1))
     path = write_record("spark", result, size)
     print(path if size != "toy" else "answers are right")

@@ -22,7 +22,7 @@ from benchmarks.protection import protection_table
 from benchmarks.record_io import RECORD, estimate_text, machine_line, markdown
 from benchmarks.running_names import running_names_tables
 from benchmarks.sampled_recall import sampled_recall_tables
-from benchmarks.warehouse_pages import warehouse_tables
+from benchmarks.warehouse_pages import spark_tables, warehouse_tables
 
 FOLDER = Path(__file__).parents[1] / "docs" / "benchmarks"
 #: The first line after what is written from the records; below it stands how it was measured, written by hand.
@@ -292,6 +292,7 @@ TABLES: Mapping[str, Callable[..., str]] = {
     "detection-speed": speed_tables,
     "sampled-recall": sampled_recall_tables,
     "running-names": running_names_tables,
+    "spark": spark_tables,
     "warehouse": warehouse_tables,
     "duplicates": _dedup,
     "scrub": _scrub,
