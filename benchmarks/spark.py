@@ -29,7 +29,7 @@ from benchmarks.real_corpora import read_documents
 from benchmarks.record_io import DATA, write_record
 
 #: Notes of the hospital.
-SIZES = {"toy": (200,), "cpu": (2_000, 6_000, 18_000)}
+SIZES = {"toy": (200,), "cpu": (4_000, 12_000, 36_000)}
 MAX_N = 3
 ONE, READ, INDEX, EXPLODE = (
     "one machine",
