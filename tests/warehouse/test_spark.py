@@ -307,7 +307,7 @@ def test_a_model_is_loaded_once_in_each_process_and_finds_what_it_finds_on_one_m
     assert found.num_rows > 20
     assert found.equals(pq.read_table(tmp_path / "spans" / "spans.parquet"))
     processes = (tmp_path / "made").read_text().split()
-    assert 1 <= len(processes) == len(set(processes)) <= 2  # one a core, for six parts
+    assert 1 <= len(processes) == len(set(processes))  # six parts, and workers that take turns
     documents.release()
 
 

@@ -103,16 +103,14 @@ def is_quiet(home: SparkHome) -> bool:
 
 
 def later(command: str, drivers: Drivers, out: Path) -> Callable[[], bool]:
-    """Say when a driver is in the middle: between two results, while it writes, or after half of its jobs."""
-    first = drivers.num_jobs()
-    if command == "index":
-        return lambda: (out / "split" / "manifest.json").exists()
+    """Say when a driver is in the middle: while it writes, or after some of its jobs."""
+    before = drivers.contexts()
     if command == "tokens":
         return lambda: any(path.stat().st_size for path in out.parent.rglob("ids.bin"))
-    return lambda: drivers.num_jobs() >= first + 5
+    return lambda: drivers.num_jobs(before) >= 2
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", ["index", "protect", "tokens"])  # detect: below, with a JVM of its own
 def test_a_driver_that_is_killed_leaves_nothing_half_and_the_next_writes_what_one_machine_does(
     command: str, drivers: Drivers, folder: Path, expected: dict[str, dict[str, bytes]], tmp_path: Path
 ) -> None:
@@ -122,11 +120,7 @@ def test_a_driver_that_is_killed_leaves_nothing_half_and_the_next_writes_what_on
     assert said == ""
     assert not (out / "manifest.json").exists()
     assert not (out / "index").exists()
-    assert content(out) == (
-        {name: data for name, data in expected["index"].items() if name.startswith("split/")}
-        if command == "index"
-        else {}
-    )
+    assert content(out) == {}
     status, said, problems = drivers.run(*arguments(command, folder, out))
     assert (status, problems.count("\n")) == (0, 1), problems
     assert "event log is on" in problems
