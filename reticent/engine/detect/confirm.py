@@ -136,7 +136,8 @@ def _of_batch(
     bounds = words.doc_offsets
     for place, number in enumerate(chosen):
         own = slice(int(bounds[place]), int(bounds[place + 1]))
-        spans, others = [], set()
+        spans: list[tuple[int, int, int, str]] = []
+        others: set[int] = set()
         for at in range(*np.searchsorted(document, [number, number + 1])):
             first = int(np.searchsorted(word_ends[own], starts[at], side="right"))
             after = int(np.searchsorted(word_starts[own], ends[at], side="left"))

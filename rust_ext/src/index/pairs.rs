@@ -97,8 +97,8 @@ impl Pairs {
 
     #[inline(always)]
     fn first_place(&self, key: u64) -> usize {
-        let mixed = (key ^ key >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (u128::from(mixed) * self.slots.len() as u128 >> 64) as usize
+        let mixed = (key ^ (key >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        ((u128::from(mixed) * self.slots.len() as u128) >> 64) as usize
     }
 
     #[inline(always)]
