@@ -31,7 +31,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from benchmarks.holes_grid import ARMS, COMPARATORS, CORPORA, Grid
+from benchmarks.holes_grid import ARMS, ASKING, COMPARATORS, CORPORA, Grid
 from benchmarks.record_io import DATA, markdown, write_record
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -39,14 +39,15 @@ SIZES: dict[str, dict[str, Any]] = {
             "public": 40, "draws": 100},
     # Without inversion: minutes.
     "quick": {"people": [100], "epochs": [8], "pairs": 1, "characters": 700, "hidden": 64, "layers": 2, "vocab": 1500,
-              "public": 600, "draws": 500, "inversion": False},
+              "public": 600, "draws": 500, "inversion": False,
+              "asking": {"prefix_tokens": 32, "num_tokens": 64, "num_samples": 5}},
     "cpu": {"people": [200], "epochs": [16], "pairs": 3, "characters": 1500, "hidden": 64, "layers": 2, "vocab": 2000,
             "public": 2000, "draws": 1000},
     # Without inversion, which asks of each target sixteen copies of its window: hours on two cores.
     "real": {"people": [100], "epochs": [3, 1], "pairs": 2, "characters": 2000, "one_window": True, "window": 128,
              "lora": 8, "draws": 1000, "inversion": False, "bf16": "on", "public": 600},
     "gpu": {"people": [100, 300, 592], "epochs": [1, 2, 4, 8], "pairs": 8, "characters": 6000, "window": 512, "lora": 8,
-            "draws": 1000, "public": 600},
+            "draws": 1000, "public": 600, "asking": {"prefix_tokens": 128, "num_tokens": 128, "num_samples": 20}},
 }  # fmt: skip
 #: Measure -> what it must not be under (1) or over (-1), and the bound.
 CRITERIA = {"gain": (1, 0.97), "inversion": (-1, 0.03), "rare": (-1, 0.6), "threshold": (-1, 0.6)}
@@ -67,7 +68,7 @@ def summary(results: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any
             "inversion_targets": sum(row["inversion_targets"] or 0 for row in rows),
         }
         for name in ("threshold", "above", "base_threshold", "membership", "all", "ordinary", "rare", "inversion",
-                     "reference, ordinary", "reference, rare"):  # fmt: skip
+                     "reference, ordinary", "reference, rare", *ASKING, *(f"base_{name}" for name in ASKING)):  # fmt: skip
             values = [row[name] for row in rows if row.get(name)]
             # The mean of the ends is no interval of the mean, but wider than one: models share their individuals.
             of_arm[name] = [mean(value[place] for value in values) for place in range(3)] if values else None
@@ -104,7 +105,7 @@ def table(found: dict[str, dict[str, Any]]) -> str:
 
     columns = {"share of the gain": "gain", "threshold": "threshold", "control": "above", "LiRA, ordinary": "ordinary",
                "LiRA, rare": "rare", "reference, ordinary": "reference, ordinary", "reference, rare": "reference, rare",
-               "inversion, excess": "inversion"}  # fmt: skip
+               "inversion, excess": "inversion", **{name: name for name in ASKING}}  # fmt: skip
     used = {head: name for head, name in columns.items() if any(row[name] for row in found.values())}
     heads = ["arm", "models", "retention", *used]
     rows = [

@@ -33,6 +33,8 @@ ARMS: dict[str, dict[str, Any]] = {
     "dp(8)": {"recipe": "dp-clm", "epsilon": 8.0},
     "dp(1000)": {"recipe": "dp-clm", "epsilon": 1000.0},
 }
+#: Attacks that ask the model, measured where a size says how.
+ASKING = ("ngram_coverage", "icp")
 COMPARATORS = ("clma", "dp(8)", "dp(1000)")
 #: LiRA by turns needs three pairs: of each individual two models with and two without beside the target.
 LEAST_MODELS = 6
@@ -278,7 +280,7 @@ class Grid:
         return name if self.objective == "clm" else name.replace("clm", "mlm")
 
     def auditor(self, number: int) -> Any:
-        from reticent.audit.config import AuditConfig, InversionConfig
+        from reticent.audit.config import AuditConfig, GenerationConfig, InversionConfig
         from reticent.engine.index import IndexConfig, build_index
         from reticent.engine.schema import HELDOUT, MEMBERS
 
@@ -291,8 +293,12 @@ class Grid:
         train_store = self.tokens(f"train {number:02}", individuals, (MEMBERS,), own, 2)
         members = individuals.mask(MEMBERS)[store.individual]
         inversion = InversionConfig() if self.size.get("inversion", True) else None
+        asking, generation = (), None
+        if self.size.get("asking") and self.objective == "clm":
+            asking, generation = ("ngram_coverage", "icp"), GenerationConfig(**self.size["asking"])
         config = AuditConfig(
-            attacks=("loss", "reference"), num_bootstrap=self.size["draws"], inversion=inversion,
+            attacks=("loss", "reference", *asking), num_bootstrap=self.size["draws"], inversion=inversion,
+            generation=generation,
             window_length=self.window, all_occurrences=False, bf16=self.size.get("bf16", "auto"),
         )  # fmt: skip
         self.auditors[number] = self._auditor(train_store, store, members, config)
@@ -374,6 +380,8 @@ class Grid:
             "threshold": of(found.threshold.at_threshold.auc), "threshold_n": found.threshold.at_threshold.num_members,
             "above": of(found.threshold.above.auc), "base_threshold": of(base.threshold.at_threshold.auc),
             "membership": of(found.membership["reference"].auc),
+            **{name: of(found.membership[name].auc) for name in ASKING if name in found.membership},
+            **{f"base_{name}": of(base.membership[name].auc) for name in ASKING if name in base.membership},
             **{kind: of(own.attacks["lira"].auc_in_turn) for kind, own in kinds.items() if "lira" in own.attacks},
             **{f"reference, {kind}": of(own.attacks["reference"].auc) for kind, own in kinds.items()},
             "inversion": of(inverted.top1.excess) if inverted else None,
