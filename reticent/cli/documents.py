@@ -245,7 +245,9 @@ def scrub(
     ] = None,
     language: Annotated[
         str | None,
-        typer.Option(metavar="LANGUAGE", help="Language of realistic names: en, fr…; auto: that of most documents."),
+        typer.Option(
+            metavar="LANGUAGE", help="Language of realistic names, such as en or fr; auto: that of most documents."
+        ),
     ] = None,
     draw: Annotated[int, typer.Option(min=0, metavar="<int>", help="Which draw, for rotate: an epoch's number.")] = 0,
     new_ids: Annotated[

@@ -39,6 +39,7 @@ def draw_surrogates(
     pool: np.ndarray,
     is_rare: np.ndarray,
     fill: int,
+    fill_is_rare: np.ndarray,
     seed: int,
     epoch: int,
     out: np.ndarray,
@@ -56,10 +57,11 @@ def draw_surrogates(
         and how many there are
     entries : int64 array: where in ``pool`` each begins
     is_rare : uint8 array, one an entry: whether it happens to be a word that identifies
+    fill_is_rare : uint8 array, shape (L + 1,): whether ``fill`` that many times happens to be one
 
     Returns
     -------
-    Words replaced, words without a public one of their length, and draws that happen to identify.
+    Words replaced, words without a public one of their length, and words put in that happen to identify.
     """
     num_rows, length = input_ids.shape
     num_replaced, num_filled, num_rare = 0, 0, 0
@@ -79,6 +81,7 @@ def draw_surrogates(
             choices = count[kind, num] if num < count.shape[1] else 0
             if choices == 0:
                 num_filled += 1
+                num_rare += fill_is_rare[num] if num < len(fill_is_rare) else 0
                 out[row, at:end] = fill
             else:
                 state = _hash(np.uint64(seed), np.uint64(epoch), np.uint64(windows[row]), np.uint64(at))

@@ -33,7 +33,7 @@ FEWEST_WORDS = 8
 @dataclass(frozen=True, slots=True)
 class Replaced:
     """Inputs of a batch with public words in them, int64 (B, T), and counts: words replaced, of these filled for want
-    of a public word of their length, and draws that happen to be a word that identifies.
+    of a public word of their length, and words put in that happen to identify.
     """
 
     input_ids: np.ndarray
@@ -63,6 +63,7 @@ class ContextWords:
     entries: np.ndarray
     pool: np.ndarray
     is_rare: np.ndarray
+    fill_is_rare: np.ndarray
 
     def blank(self) -> ContextWords:
         """Return the same without any public word: every word is filled (``context_indirect = "tag"``)."""
@@ -83,7 +84,7 @@ class ContextWords:
         out = np.empty_like(input_ids)
         counts = draw_surrogates(
             input_ids, word_ids, replaced, windows, self.classes, self.first, self.count, self.entries, self.pool,
-            self.is_rare, self.fill, seed, epoch, out,
+            self.is_rare, self.fill, self.fill_is_rare, seed, epoch, out,
         )  # fmt: skip
         return Replaced(out, *map(int, counts))
 
@@ -127,9 +128,12 @@ def context_words(
     first, count, chosen = _by_kind(kinds, lengths)
     rare = reader.is_rare(ids.astype(np.uint32), np.append(starts, starts[-1] + lengths[-1]).astype(np.int64))
     fill = _fill(tokenizer_json, reader.unknown, ids, starts, lengths)
+    filled = np.full(MAX_TOKENS * (MAX_TOKENS + 1) // 2, fill, np.uint32)  # once, twice, …
+    fill_is_rare = reader.is_rare(filled, np.cumsum(np.arange(MAX_TOKENS + 1)))
     return ContextWords(
-        pool.source, pool.digest(), fill, reader, classes, first, count, starts[chosen], ids, rare[chosen]
-    )
+        pool.source, pool.digest(), fill, reader, classes, first, count, starts[chosen], ids, rare[chosen],
+        np.append(np.uint8(0), fill_is_rare),
+    )  # fmt: skip
 
 
 def _encoded(

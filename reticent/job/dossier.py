@@ -12,6 +12,7 @@ from reticent.core.errors import ArtifactError
 from reticent.core.manifest import JOB, MANIFEST
 from reticent.job.maker import make
 from reticent.job.provenance import KEY
+from reticent.job.stages.audit import report_steps
 from reticent.job.stages.dossier import DOSSIER, dossier_steps
 
 if TYPE_CHECKING:
@@ -34,8 +35,9 @@ def make_dossier(run: Run, out: Path | None = None) -> dict[str, Any]:
     from reticent.core.artifact import require_kind
 
     require_kind(run.folder / "report", "report")
-    for step in dossier_steps(run):
-        make(run, step)
+    for steps in (report_steps, dossier_steps):  # the first screen of the report has the dossier's first language
+        for step in steps(run):
+            make(run, step)
     run.keep_job()
     folder = run.folder / DOSSIER
     if out is not None:

@@ -286,7 +286,7 @@ def test_a_disk_that_is_full_at_any_write_leaves_nothing_that_is_taken_for_a_pat
     rewritings = Rewritings(case_of(tmp_path, HAND_MADE), TOKENIZERS["WordPiece, uncased"], Policy(n=2))
     kept, patch, whole, failures = tmp_path / "regions", tmp_path / "patch", HashedFile.write, 0
     expected = rewritings.both("rotate")[0][0].flags_fingerprint()
-    maker = rewritings.maker(True, patch=True, kept=kept)
+    maker = rewritings.maker(True, patch=True, kept=kept, names="syllables")
     while not patch.exists():
         left = failures
 
