@@ -67,8 +67,9 @@ def summary(results: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any
             "retention": mean(row["retention"] for row in rows),
             "inversion_targets": sum(row["inversion_targets"] or 0 for row in rows),
         }
+        asked = [*ASKING, *(f"base_{name}" for name in ASKING)]
         for name in ("threshold", "above", "base_threshold", "membership", "all", "ordinary", "rare", "inversion",
-                     "reference, ordinary", "reference, rare", *ASKING, *(f"base_{name}" for name in ASKING)):  # fmt: skip
+                     "reference, ordinary", "reference, rare", *asked):  # fmt: skip
             values = [row[name] for row in rows if row.get(name)]
             # The mean of the ends is no interval of the mean, but wider than one: models share their individuals.
             of_arm[name] = [mean(value[place] for value in values) for place in range(3)] if values else None
