@@ -85,7 +85,7 @@ def _command(command: Callable[..., None]) -> Callable[..., None]:
 
 @spark_app.command()
 def script() -> None:
-    """Print the path of the program for spark-submit: spark-submit OPTIONS $(reticent spark script) spark index OPTIONS"""
+    """Print the path of our program: spark-submit OPTIONS $(reticent spark script) spark index OPTIONS"""
     import reticent
 
     print(Path(reticent.__file__).with_name("__main__.py"))
