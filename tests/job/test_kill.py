@@ -21,7 +21,7 @@ from fixtures.places import ROOT
 from benchmarks.faults import available
 
 #: Trials that kill the engine; a disk is full at every so many writes of it; how many of these fail at least.
-NUM_KILLED, FULL_EVERY, NUM_FULL = (21, 24, 10) if SHARE == 1 else (9, 40, 6)
+NUM_KILLED, FULL_EVERY, NUM_FULL = (21, 24, 10) if SHARE == 1 else (6, 60, 4)
 Tables = dict[str, dict[str, dict[str, Any]]]
 
 TRIALS = """
