@@ -148,6 +148,7 @@ def session(folder: Path) -> Any:
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": (folder / "events").as_uri(),
         "spark.sql.shuffle.partitions": "4",
+        "spark.python.daemon.module": "reticent.engine.spark.daemon",  # as the how-to has it
     }
     builder = SparkSession.builder.appName("benchmark").master("local[2]")
     for name, value in settings.items():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +38,7 @@ from reticent.engine.detect.spans import SpanReader
 from reticent.engine.flagged_words import FlaggedWords
 from reticent.engine.protect import Policy
 from reticent.engine.schema import SPLITS
+from reticent.engine.spark.daemon import MODULES
 from reticent.engine.spark.tasks import Task
 
 pytestmark = [pytest.mark.heavy, pytest.mark.skipif(missing() is not None, reason=missing() or "")]
@@ -318,6 +321,15 @@ def test_detectors_that_learn_from_all_documents_are_refused() -> None:
     for name, options in learning:
         with pytest.raises(PolicyError, match="not done on Spark"):
             on_spark.detect(documents, [name], {name: options})
+
+
+def test_workers_begin_with_the_engine_imported(session: Any) -> None:
+    def seen(_: int) -> tuple[bool, int]:
+        return set(MODULES) <= sys.modules.keys(), gc.get_freeze_count()
+
+    for is_imported, num_frozen in session.sparkContext.parallelize(range(4), 4).map(seen).collect():
+        assert is_imported
+        assert num_frozen > 100_000  # modules; what a task makes later is collected as ever
 
 
 # Last, as it ends the session of the others.

@@ -18,7 +18,7 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 from fixtures import tokenizers
-from fixtures.spark import SURNAMES, SparkHome, missing, notes
+from fixtures.spark import SHORT_LIVED, SURNAMES, SparkHome, missing, notes
 from fixtures.spark_drivers import PATIENCE, Drivers, wait_for
 
 import reticent
@@ -203,8 +203,7 @@ def test_a_local_session_and_spark_submit_write_what_one_machine_does_also_after
 
     out, temporary = tmp_path / "out", tmp_path / "tmp"
     temporary.mkdir(mode=0o700)
-    # A compiler that is done soon, as nothing here runs for long.
-    own = {"TMPDIR": str(temporary), "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    own = {"TMPDIR": str(temporary), "JAVA_TOOL_OPTIONS": SHORT_LIVED}
     environment = os.environ | own
     environment.pop("PYSPARK_SUBMIT_ARGS", None)
     local = [sys.executable, "-m", "reticent", "spark", *arguments("detect", folder, out), "--master", "local[2]"]

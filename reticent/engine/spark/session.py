@@ -72,6 +72,7 @@ def local_session(master: str, folder: Path | str) -> SparkSession:
         "spark.log.level": "ERROR",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.bindAddress": "127.0.0.1",
+        "spark.python.daemon.module": "reticent.engine.spark.daemon",
     }
     builder = SparkSession.builder.appName("reticent").master("local[*]" if master == "local" else master)
     for name, value in settings.items():
