@@ -18,7 +18,7 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 from fixtures import tokenizers
-from fixtures.spark import SHORT_LIVED, SURNAMES, SparkHome, missing, notes
+from fixtures.spark import SHORT_LIVED, SURNAMES, SparkHome, missing, notes, small_disk
 from fixtures.spark_drivers import PATIENCE, Drivers, wait_for
 
 import reticent
@@ -157,22 +157,15 @@ def check_flags(out: Path, folder: Path) -> None:
 
 # These have sessions and JVMs of their own, so they come after those of `drivers`.
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 1 MiB."""
-    disk = tmp_path / "disk"
-    disk.mkdir(mode=0o700)
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "tmpfs", str(disk)]
-    try:
-        if subprocess.run(mount, capture_output=True, check=False).returncode:
-            pytest.skip("a small disk cannot be mounted here")
-    except FileNotFoundError:
-        pytest.skip("a small disk cannot be mounted here")
-    yield disk
-    subprocess.run(["umount", str(disk)], check=True)
+    (tmp_path / "disk").mkdir(mode=0o700)
+    with small_disk(tmp_path / "disk", "1m"):
+        yield tmp_path / "disk"
 
 
 def test_a_full_disk_of_spark_or_of_results_is_said_and_leaves_nothing_half(
-    home: SparkHome, small_disk: Path, tmp_path: Path
+    home: SparkHome, disk: Path, tmp_path: Path
 ) -> None:
     rng = np.random.default_rng(0)  # words that no codec makes small
     texts = [f"{SURNAMES[row % 5]} {rng.bytes(12_000).hex(' ')}" for row in range(200)]
@@ -180,18 +173,18 @@ def test_a_full_disk_of_spark_or_of_results_is_said_and_leaves_nothing_half(
     pl.DataFrame({"doc_id": ids, "individual_id": ids, "text": texts}).write_parquet(tmp_path / "notes.parquet")
     values = {"corpus": {"source": str(tmp_path / "notes.parquet")}, "out": str(tmp_path)}
     job = parse_job(values)
-    with home.session("local[2]", **{"spark.local.dir": str(small_disk)}):
+    with home.session("local[2]", **{"spark.local.dir": str(disk)}):
         with pytest.raises(SparkError, match=r"a disk is full on the driver or on an executor: .* spark\.local\.dir"):
             run_on_spark(job, "detect", tmp_path / "spans", OnSpark(), progress=Progress(quiet=True))
         assert [path.name for path in tmp_path.iterdir() if "spans" in path.name] == [".spans.lock"]
-        kept = b"".join(path.read_bytes() for path in small_disk.rglob("*") if path.is_file())
+        kept = b"".join(path.read_bytes() for path in disk.rglob("*") if path.is_file())
         assert not any(surname.encode() in kept for surname in SURNAMES)
-    for path in small_disk.iterdir():
+    for path in disk.iterdir():
         shutil.rmtree(path)
     job = parse_job(values | {"index": {"max_n": 3}})
     with home.session("local[2]"), pytest.raises(ArtifactError, match=r"index: not written \(No space left on device"):
-        run_on_spark(job, "index", small_disk / "out", OnSpark(), progress=Progress(quiet=True))
-    left = [path for path in small_disk.rglob("*") if path.is_file() and not path.name.endswith(".lock")]
+        run_on_spark(job, "index", disk / "out", OnSpark(), progress=Progress(quiet=True))
+    left = [path for path in disk.rglob("*") if path.is_file() and not path.name.endswith(".lock")]
     assert {path.parent.name for path in left} <= {"split"}  # whole, and written before the index
     assert is_quiet(home)
 
