@@ -19,7 +19,7 @@ use crate::pool::rows;
 use crate::text::classes::{Block, InstructionSet, classify};
 use crate::text::escapes::unescape_seen;
 use crate::text::fold::{Folded, fold_plain};
-use crate::text::layout::seen;
+use crate::text::seen::seen;
 use crate::text::spans::Found;
 use crate::text::texts::Texts;
 

@@ -11,7 +11,8 @@ use std::iter::once;
 use memchr::{memchr, memchr3};
 
 use crate::text::fold::Folded;
-use crate::text::layout::{Seen, edits, seen};
+use crate::text::layout::edits;
+use crate::text::seen::{Seen, seen};
 
 /// Bytes of a line before a soft break of quoted-printable.
 const SOFT_LINES: std::ops::RangeInclusive<usize> = 60..=80;

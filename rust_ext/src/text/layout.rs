@@ -7,8 +7,8 @@
 
 use memchr::{memchr, memchr_iter};
 
-use crate::text::classes::InstructionSet;
 use crate::text::escapes::Escape;
+use crate::text::seen::Seen;
 
 /// Letters that must stand apart, with one gap between each and the next, to be a word.
 const MIN_APART: usize = 4;
@@ -21,70 +21,6 @@ const MAX_WORD_GAP: usize = 8;
 const WRAPPED: std::ops::RangeInclusive<usize> = 60..=160;
 /// Spaces with which the lower part of a broken number may be indented.
 const MAX_INDENT: usize = 8;
-
-/// What a text has anywhere: bytes with which an escape may begin, letters between spaces, numbers at the end of a line.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Seen {
-    /// `&`, `%` or a backslash.
-    pub sign: bool,
-    pub equals: bool,
-    apart: bool,
-    /// A line ends in a digit, `-` or `/` and the next begins with a digit or a space.
-    broken: bool,
-    /// A tab, `|` or `>`: what ends a cell or a tag.
-    pub edge: bool,
-}
-
-pub fn seen(bytes: &[u8]) -> Seen {
-    #[cfg(target_arch = "x86_64")]
-    if InstructionSet::detect() == InstructionSet::Avx2 {
-        // SAFETY: the processor has AVX2; it was asked.
-        return unsafe { seen_avx2(bytes) };
-    }
-    seen_in_chunks(bytes)
-}
-
-/// The same code, compiled for AVX2.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn seen_avx2(bytes: &[u8]) -> Seen {
-    seen_in_chunks(bytes)
-}
-
-#[inline(always)]
-fn seen_in_chunks(bytes: &[u8]) -> Seen {
-    const CHUNK: usize = 64;
-    let (mut sign, mut equals, mut apart, mut edge, mut broken) = (0u8, 0u8, 0u8, 0u8, 0u8);
-    let mut look = |window: &[u8], length: usize| {
-        let is_letter = |byte: u8| u8::from((byte | 0x20).wrapping_sub(b'a') < 26);
-        let is_digit = |byte: u8| u8::from(byte.wrapping_sub(b'0') < 10);
-        let is_space = |byte: u8| u8::from(byte == b' ');
-        let [a, b, c, d, e] = [0, 1, 2, 3, 4].map(|offset| &window[offset..offset + length]);
-        for at in 0..length {
-            sign |= u8::from(a[at] == b'&') | u8::from(a[at] == b'%') | u8::from(a[at] == b'\\');
-            equals |= u8::from(a[at] == b'=');
-            edge |= u8::from(a[at] == b'\t') | u8::from(a[at] == b'|') | u8::from(a[at] == b'>');
-            // " U P" before what is no letter, and "  U  ".
-            let ends = (is_letter(e[at]) | is_digit(e[at])) ^ 1;
-            let close = is_space(a[at]) & is_letter(b[at]) & is_space(c[at]) & is_letter(d[at]) & ends;
-            let wide = is_space(a[at]) & is_space(b[at]) & is_letter(c[at]) & is_space(d[at]) & is_space(e[at]);
-            apart |= close | wide;
-            let open = is_digit(a[at]) | u8::from(a[at] == b'-') | u8::from(a[at] == b'/') | u8::from(a[at] == b'\r');
-            broken |= open & u8::from(b[at] == b'\n') & (is_digit(c[at]) | is_space(c[at]));
-        }
-    };
-    let mut at = 0;
-    // Slices of one length, so that a processor compares many bytes at a time.
-    while let Some(window) = bytes.get(at..at + CHUNK + 4) {
-        look(window, CHUNK);
-        at += CHUNK;
-    }
-    let mut last = [0; CHUNK + 8];
-    let rest = &bytes[at..];
-    last[..rest.len()].copy_from_slice(rest);
-    look(&last, CHUNK + 4);
-    Seen { sign: sign != 0, equals: equals != 0, apart: apart != 0, broken: broken != 0, edge: edge != 0 }
-}
 
 /// What the layout put between letters and digits, in order.
 pub fn edits(text: &str, seen: Seen) -> Vec<Escape> {
@@ -230,25 +166,4 @@ fn longest_line(bytes: &[u8]) -> usize {
         from += length + 1;
     }
     longest
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_text_is_looked_at_closely_only_where_it_may_have_something() {
-        let (none, some) = (Seen::default(), |text: &str| seen(text.as_bytes()));
-        for text in ["", "A bc d", "is a man", "line 12.\nNext", "12\nnext", &"word ".repeat(40)] {
-            assert_eq!(some(text), none, "{text:?}");
-        }
-        assert_eq!(some("a\tb = c & d"), Seen { sign: true, equals: true, edge: true, ..none });
-        for text in ["L E V Y", "Dr D U P.", "M Ü L L E R", "  U  P  O"] {
-            assert_eq!(some(text), Seen { apart: true, ..none }, "{text:?}");
-            assert_eq!(some(&format!("{} {text}", "x".repeat(61))), Seen { apart: true, ..none }, "{text:?}");
-        }
-        for text in ["12\n34", "12-\n34", "12/\r\n  34"] {
-            assert_eq!(some(text), Seen { broken: true, ..none }, "{text:?}");
-        }
-    }
 }

@@ -8,6 +8,7 @@ pub mod escapes;
 pub mod fold;
 pub mod layout;
 pub mod pieces;
+pub mod seen;
 pub mod spans;
 pub mod surface;
 pub mod texts;
