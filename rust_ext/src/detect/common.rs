@@ -2,7 +2,7 @@
 //!
 //! A word that stands in small letters more often than with a capital inside a sentence is common (`will`, `brown`); one that
 //! does so in a twentieth of the cases is mixed. Texts and lines without case say nothing, and no word in capitals alone does. A list of the user's is common as it stands.
-//! Memory grows with the vocabulary: some 40 bytes a distinct word.
+//! Memory grows with the vocabulary: some 50 to 110 bytes a distinct word.
 //!
 //! Names of individuals are asked after another way (`bearers`), since a corpus that writes names small says nothing of them.
 
@@ -19,6 +19,7 @@ use crate::detect::lines::Lines;
 use crate::error::{Error, Result};
 use crate::pool::rows;
 use crate::storage::key::Key;
+use crate::storage::key_table::KeyTable;
 use crate::text::pieces::View;
 use crate::text::surface::Surface;
 use crate::text::texts::Texts;
@@ -98,7 +99,7 @@ impl Documents {
 /// Counts of words, beside their keys: a rare word costs one look into memory.
 #[derive(Default)]
 struct Table {
-    short: HashMap<Key, Counts, FixedState>,
+    short: KeyTable<Counts>,
     long: HashMap<Box<str>, Counts, FixedState>,
     /// Documents counted so far.
     num_documents: u32,
@@ -108,7 +109,7 @@ impl Table {
     #[inline]
     fn add_at(&mut self, text: &str, start: usize, end: usize, counts: Counts) {
         match Key::of(text.as_bytes(), start, end) {
-            Some(key) => add(self.short.entry(key).or_default(), counts),
+            Some(key) => add(self.short.entry(key), counts),
             None => match self.long.get_mut(&text[start..end]) {
                 Some(known) => add(known, counts),
                 None => _ = self.long.insert(text[start..end].into(), counts),
@@ -121,13 +122,13 @@ impl Table {
             std::mem::swap(self, &mut other);
         }
         self.num_documents = self.num_documents.saturating_add(other.num_documents);
-        other.short.into_iter().for_each(|(key, counts)| merge(self.short.entry(key).or_default(), counts));
+        other.short.into_pairs().for_each(|(key, counts)| merge(self.short.entry(key), counts));
         other.long.into_iter().for_each(|(word, counts)| merge(self.long.entry(word).or_default(), counts));
     }
 
     fn get(&self, word: &str) -> Option<Counts> {
         match Key::of(word.as_bytes(), 0, word.len()) {
-            Some(key) => self.short.get(&key).copied(),
+            Some(key) => self.short.get(key),
             None => self.long.get(word).copied(),
         }
     }
@@ -172,6 +173,8 @@ impl Default for CommonWords {
 }
 
 const NUM_PARTS: usize = 64;
+/// Pieces that are told to the table before they are counted.
+const AHEAD: usize = 8;
 
 impl CommonWords {
     pub fn new() -> Self {
@@ -208,6 +211,11 @@ impl CommonWords {
             let individual = individuals.map(|individuals| number_of(individuals.get(row)));
             for (number, &(start, end)) in view.pieces.iter().enumerate() {
                 let (text, start, end) = (view.text(), start as usize, end as usize);
+                if let Some(&(start, end)) = view.pieces.get(number + AHEAD)
+                    && let Some(key) = Key::of(text.as_bytes(), start as usize, end as usize)
+                {
+                    part.short.prefetch(key);
+                }
                 if end - start < 2 || text.as_bytes()[start].is_ascii_digit() {
                     continue;
                 }

@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::pool::rows;
 use crate::storage::intern::Interner;
 use crate::storage::key::Key;
+use crate::storage::key_table::KeyTable;
 use crate::text::pieces::View;
 use crate::text::spans::Found;
 use crate::text::surface::Surface;
@@ -34,6 +35,22 @@ struct Entry {
 }
 
 const NONE: u32 = u32::MAX;
+
+/// The first and last entry that begins with a piece; `NONE` for none.
+#[derive(Clone, Copy)]
+struct Starting {
+    first: u32,
+    last: u32,
+}
+
+impl Default for Starting {
+    fn default() -> Self {
+        Self { first: NONE, last: NONE }
+    }
+}
+
+/// Pieces that are told to the table before they are looked up.
+const AHEAD: usize = 8;
 /// 2^20 bits stay in the cache beside everything else.
 const BEGINNINGS: u32 = 20;
 
@@ -50,8 +67,9 @@ pub struct Sequences {
     /// A bit for each place that the hash of a short first piece can have: most pieces of a text begin nothing, and are told
     /// so from the cache, not from a table of all names.
     beginnings: Vec<u64>,
-    /// For each piece, the first and last entry that begins with it; `NONE` for none.
-    starting: Vec<(u32, u32)>,
+    /// The entries that begin with a piece: of short pieces, and by number of those that have no key.
+    short: KeyTable<Starting>,
+    long: Vec<Starting>,
     entries: Vec<Entry>,
     /// The gap before each further piece, and its id.
     rests: Vec<(Box<str>, u32)>,
@@ -62,12 +80,18 @@ impl Sequences {
         Self { pieces: Interner::new(), beginnings: vec![0; 1 << (BEGINNINGS - 6)], ..Self::default() }
     }
 
-    fn id(&mut self, piece: &str) -> u32 {
-        let id = self.pieces.intern(piece);
-        if id as usize == self.starting.len() {
-            self.starting.push((NONE, NONE));
+    /// The entries that begin with a piece.
+    fn starting(&mut self, head: &str) -> &mut Starting {
+        if let Some(key) = Key::of(head.as_bytes(), 0, head.len()) {
+            let (place, bit) = beginning(key);
+            self.beginnings[place] |= bit;
+            return self.short.entry(key);
         }
-        id
+        let id = self.pieces.intern(head) as usize;
+        if id >= self.long.len() {
+            self.long.resize(id + 1, Starting::default());
+        }
+        &mut self.long[id]
     }
 
     /// Add the pieces `first..=last` of a text under a number.
@@ -84,41 +108,68 @@ impl Sequences {
 
     fn add_pieces<'a>(&mut self, head: &str, rest: impl Iterator<Item = (&'a str, &'a str)>, number: u32) {
         let from = self.rests.len() as u32;
-        if let Some(key) = Key::of(head.as_bytes(), 0, head.len()) {
-            let (place, bit) = beginning(key);
-            self.beginnings[place] |= bit;
-        }
-        let head = self.id(head);
         for (gap, piece) in rest {
-            let id = self.id(piece);
+            let id = self.pieces.intern(piece);
             self.rests.push((gap_form(gap).into(), id));
         }
         let to = self.rests.len() as u32;
         let entry = self.entries.len() as u32;
         self.entries.push(Entry { number, rest: (from, to), next: NONE });
-        match &mut self.starting[head as usize] {
-            starting @ (NONE, _) => *starting = (entry, entry),
-            (_, last) => {
-                self.entries[*last as usize].next = entry;
-                *last = entry;
+        let starting = self.starting(head);
+        let before = std::mem::replace(&mut starting.last, entry);
+        match before {
+            NONE => starting.first = entry,
+            before => self.entries[before as usize].next = entry,
+        }
+    }
+
+    /// The pieces that entries may begin with, ascending; few others are among them.
+    pub fn candidates(&self, view: &View) -> Vec<u32> {
+        let text = view.text().as_bytes();
+        let mut candidates = vec![0; view.len()];
+        let mut num = 0;
+        // Without a branch that hangs on the text: whether a word is a name, a processor cannot foresee.
+        for (piece, &(start, end)) in view.pieces.iter().enumerate() {
+            candidates[num] = piece as u32;
+            num += match Key::of(text, start as usize, end as usize) {
+                Some(key) => {
+                    let (place, bit) = beginning(key);
+                    usize::from(self.beginnings[place] & bit != 0)
+                }
+                None => 1,
+            };
+        }
+        candidates.truncate(num);
+        candidates
+    }
+
+    /// Give each entry that stands in a text: its piece, its number and the last piece of the match; by piece.
+    #[inline]
+    pub fn find(&self, view: &View, mut emit: impl FnMut(usize, u32, usize)) {
+        let candidates = self.candidates(view);
+        for (at, &piece) in candidates.iter().enumerate() {
+            if let Some(&next) = candidates.get(at + AHEAD)
+                && let (start, end) = view.pieces[next as usize]
+                && let Some(key) = Key::of(view.text().as_bytes(), start as usize, end as usize)
+            {
+                self.short.prefetch(key);
             }
+            self.at(view, piece as usize, |number, last| emit(piece as usize, number, last));
         }
     }
 
     /// Give each entry that stands at a piece: its number and the last piece of the match.
     #[inline]
-    pub fn at(&self, view: &View, piece: usize, mut emit: impl FnMut(u32, usize)) {
+    fn at(&self, view: &View, piece: usize, mut emit: impl FnMut(u32, usize)) {
         let (start, end) = (view.pieces[piece].0 as usize, view.pieces[piece].1 as usize);
-        if let Some(key) = Key::of(view.text().as_bytes(), start, end) {
-            let (place, bit) = beginning(key);
-            if self.beginnings[place] & bit == 0 {
-                return;
+        let starting = match Key::of(view.text().as_bytes(), start, end) {
+            Some(key) => self.short.get(key),
+            None => {
+                let id = self.pieces.find_at(view.text(), start, end);
+                id.and_then(|id| self.long.get(id as usize)).copied()
             }
-        }
-        let Some(head) = self.pieces.find_at(view.text(), start, end) else {
-            return;
         };
-        let mut entry = self.starting[head as usize].0;
+        let mut entry = starting.map_or(NONE, |starting| starting.first);
         while entry != NONE {
             let Entry { number, rest: (from, to), next } = self.entries[entry as usize];
             entry = next;
@@ -221,9 +272,7 @@ impl Guarded<'_> {
     /// What stands in a document, by start.
     pub fn find(&self, document: u32, view: &View) -> Vec<Found> {
         let mut hits = Vec::new();
-        for piece in 0..view.len() {
-            self.gazetteer.sequences.at(view, piece, |number, last| hits.push((piece, last, number)));
-        }
+        self.gazetteer.sequences.find(view, |piece, number, last| hits.push((piece, last, number)));
         if let Some(classes) = &self.classes {
             guard(view, &mut hits, classes);
         }

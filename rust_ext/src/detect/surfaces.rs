@@ -198,16 +198,14 @@ impl Surfaces {
                 let view = View::new(texts.get(row), Surface::Fold);
                 let mut found: Vec<Found> = Vec::new();
                 let (cased, mut lines) = (has_case(texts.get(row)), Lines::new(texts.get(row)));
-                for piece in 0..view.len() {
-                    self.sequences.at(&view, piece, |source, last| {
-                        let own = self.of_units.contains(&(source, units[row]));
-                        let spreads = (own || self.entries[source as usize].everywhere)
-                            && (last > piece || !cased || self.is_written_so(&view, piece, &mut lines, own));
-                        if spreads && let Some((start, end)) = view.origin_of(piece, last) {
-                            found.push(Found { document: row as u32, start, end, source });
-                        }
-                    });
-                }
+                self.sequences.find(&view, |piece, source, last| {
+                    let own = self.of_units.contains(&(source, units[row]));
+                    let spreads = (own || self.entries[source as usize].everywhere)
+                        && (last > piece || !cased || self.is_written_so(&view, piece, &mut lines, own));
+                    if spreads && let Some((start, end)) = view.origin_of(piece, last) {
+                        found.push(Found { document: row as u32, start, end, source });
+                    }
+                });
                 if found.is_empty() {
                     return Ok(found);
                 }

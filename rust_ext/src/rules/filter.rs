@@ -8,6 +8,9 @@
 //! The table is larger than the caches nearest to the processor, so a step waits for memory: places are taken `LANES` at a time,
 //! whose waits overlap, and all steps are made at each of them, so that no branch hangs on what was read.
 //!
+//! Most places are dead after three letters. Those are left out before, by one bit each for three classes in a row, whose
+//! bits for small letters stay in the nearest cache (`begins`).
+//!
 //! A rule of which every match has a digit within so many bytes (`reach`, from the expression too) is kept out where the next
 //! digit stands further away: "in" begins a year, and mostly none follows.
 
@@ -68,6 +71,8 @@ pub struct Filter {
     next: Vec<[u16; NUM_CLASSES]>,
     /// Rules of which a match may go through the node.
     alive: Vec<Mask>,
+    /// A bit for each three classes with which some match begins.
+    begins: Vec<u64>,
     /// Number of bytes -> rules that may match with so many before the next digit.
     without_digit: Vec<Mask>,
 }
@@ -91,7 +96,12 @@ impl Filter {
         }
         start.sort_unstable();
         start.dedup();
-        let mut filter = Self { next: Vec::new(), alive: Vec::new(), without_digit: vec![0; MAX_REACH + 1] };
+        let mut filter = Self {
+            next: Vec::new(),
+            alive: Vec::new(),
+            begins: vec![0; NUM_CLASSES.pow(3).div_ceil(64)],
+            without_digit: vec![0; MAX_REACH + 1],
+        };
         for &(rule, nfa) in rules {
             let most = reach(nfa).unwrap_or(MAX_REACH);
             filter.without_digit[..=most.min(MAX_REACH)].iter_mut().for_each(|mask| *mask |= 1 << rule);
@@ -123,7 +133,28 @@ impl Filter {
         for (number, _) in layer {
             filter.next[number as usize] = [number; NUM_CLASSES];
         }
+        filter.mark_begins();
         filter
+    }
+
+    /// Mark the three classes that lead to a node where some rule is alive.
+    fn mark_begins(&mut self) {
+        for (first, &one) in self.next[1].iter().enumerate() {
+            for (second, &two) in self.next[one as usize].iter().enumerate() {
+                for (third, &three) in self.next[two as usize].iter().enumerate() {
+                    let place = (first * NUM_CLASSES + second) * NUM_CLASSES + third;
+                    self.begins[place / 64] |= u64::from(self.alive[three as usize] != 0) << (place % 64);
+                }
+            }
+        }
+    }
+
+    /// Whether some rule may match from a place on, by its first three bytes.
+    #[inline(always)]
+    pub fn may_begin(&self, text: &[u8], at: usize) -> bool {
+        let class = |at: usize| text.get(at).map_or(END, |&byte| CLASSES[byte as usize] as usize);
+        let place = (class(at) * NUM_CLASSES + class(at + 1)) * NUM_CLASSES + class(at + 2);
+        self.begins[place / 64] >> (place % 64) & 1 == 1
     }
 
     fn node(&mut self, numbers: &mut HashMap<Vec<Live>, u16, FixedState>, set: Vec<Live>) -> u16 {
@@ -300,6 +331,10 @@ mod tests {
         let text = b"in 2004 AB1 12/3 in AB 1/x";
         let expected = [(0, 1), (3, 0), (8, 2), (12, 4), (17, 0), (20, 0), (23, 0), (25, 0)];
         assert_eq!(filter.candidates(text, &expected.map(|(at, _)| at)), expected.map(|(_, mask)| mask));
+        for (at, mask) in expected {
+            assert!(mask == 0 || filter.may_begin(text, at));
+        }
+        assert!(!filter.may_begin(text, 5) && !filter.may_begin(b"i", 0));
         assert_eq!([0, 3, 4, 63].map(|length| filter.with_digit_behind(length)), [7, 1, 0, 0]);
     }
 }

@@ -182,10 +182,16 @@ impl Scan<'_> {
             {
                 places |= 1 << (at % 64);
             }
+            // Without a branch that hangs on the text.
+            let mut num = found.len();
+            found.resize(num + places.count_ones() as usize, 0);
             while places != 0 {
-                found.push(number * 64 + places.trailing_zeros() as usize);
+                let at = number * 64 + places.trailing_zeros() as usize;
+                found[num] = at;
+                num += usize::from(self.compiled.filter.may_begin(self.text, at) | (self.text[at] == b'@'));
                 places &= places - 1;
             }
+            found.truncate(num);
             // Those left over go with the next block's.
             let whole = found.len() / LANES * LANES;
             self.at_places(&blocks, &found[..whole], active);
