@@ -4,6 +4,9 @@ Corpora with a gold standard: ``tab`` (records: the applicant's name), ``meddoca
 ``presidio_synth``, ``aci_bench`` (the patients' names), ``synth_en`` and ``synth_fr`` (with records). Without one, and
 so counts only: ``ehr_deid_sample_notes`` and ``mtsamples``, whose names are dummies: spans per 1,000 words.
 
+A preset is its detectors; ``thorough`` confirms what a NER or a list alone found, and what was found once is found
+wherever it stands (``detect.propagate``). The NER, also alone, works as in the preset: by passages, with its guard.
+
     python -m benchmarks.detection [--corpus tab] [--size toy|cpu]
 
 Detectors whose package is not installed are named in the record as such. Nothing is fetched.
@@ -15,11 +18,13 @@ import argparse
 import importlib.util
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.detection_corpora import CORPORA, Case, census_names, read_case
@@ -33,6 +38,18 @@ TRAINED = ("spacy",)
 #: The goals: categories, and what must be reached on them.
 GOAL_CATEGORIES = ("DATE", "EMAIL", "ID", "PHONE", "ZIP")
 GOALS = {"recall": 0.97, "precision": 0.95}
+#: Rules alone on whole documents of ``meddocan``, word by word: recall and precision of a category.
+WORD_GOALS = dict.fromkeys(("AGE", "DATE", "EMAIL", "PHONE", "ZIP"), (0.95, 0.95)) | {
+    "ID": (0.98, None),
+    "LOCATION": (0.8, 0.95),
+}
+#: Rules alone on codes of ``tab`` that are direct identifiers.
+DIRECT_GOAL = 0.95
+#: Preset -> its detectors where they are there, and whether names are confirmed.
+PRESETS = {
+    "fast": (("rules", "context", "records", "gazetteer"), False),
+    "thorough": (("rules", "context", "records", "gazetteer", "spacy"), True),
+}
 NAMES_GOAL = 0.99
 TOY_DOCUMENTS = 12
 
@@ -41,14 +58,14 @@ def detectors_for(case: Case, folder: Path) -> tuple[list[Any], dict[str, str]]:
     """Return the detectors that can work on a corpus, and why the others cannot."""
     from reticent.engine.detect import make_detectors
 
-    options: dict[str, dict[str, Any]] = {"rules": {}}
+    options: dict[str, dict[str, Any]] = {"rules": {}, "context": {}}
     if case.records is not None:
         pq.write_table(case.records, folder / "records.parquet")
         options["records"] = {"table": str(folder / "records.parquet")}
     if case.language == "en" and (DATA / "us_census_names").exists():
         options["gazetteer"] = {"lists": census_names(folder)}
     if case.language in PIPELINES:
-        options["spacy"] = {"pipeline": PIPELINES[case.language]}
+        options["spacy"] = {"pipeline": PIPELINES[case.language], "passages": True, "guard": True}
     if case.language in ("en", "es"):
         options["presidio"] = {"language": case.language}
     if case.language == "fr":
@@ -76,7 +93,8 @@ def measure(name: str, size: str) -> dict[str, Any]:
             case.documents.drop_columns(["mentions"] if case.gold == "mentions" else []), folder / "d.parquet"
         )
         detectors, absent = detectors_for(case, folder)
-        detect_spans(open_corpus(folder / "d.parquet"), detectors, folder)
+        corpus = open_corpus(folder / "d.parquet")
+        detect_spans(corpus, detectors, folder)
         names = tuple(detector.name for detector in detectors)
         num_words = _rust.segment(case.documents.column("text").combine_chunks()).num_words
         result: dict[str, Any] = {
@@ -93,18 +111,36 @@ def measure(name: str, size: str) -> dict[str, Any]:
                 for detector, counts in result["spans"].items()
             }
         else:
-            result |= _measured(case, pq.read_table(folder / "spans.parquet"), names, size)
+            presets = {name: _preset_spans(name, corpus, folder, names) for name in PRESETS}
+            result |= _measured(case, pq.read_table(folder / "spans.parquet"), names, presets, size)
     return result
 
 
-def _measured(case: Case, spans: Any, names: Sequence[str], size: str) -> dict[str, Any]:
+def _preset_spans(preset: str, corpus: Any, folder: Path, names: Sequence[str]) -> Any:
+    """Return the spans of a preset; None where its NER is not there."""
+    from reticent.engine.detect.confirm import confirm_names
+    from reticent.engine.detect.propagate import propagate
+
+    detectors, confirmed = PRESETS[preset]
+    if confirmed and not set(TRAINED) & set(names):
+        return None
+    path, following = folder / f"{preset}.parquet", folder / f"{preset}.next.parquet"
+    spans = pq.read_table(folder / "spans.parquet")
+    pq.write_table(spans.filter(pc.is_in(spans.column("detector"), pa.array(detectors))), path)
+    for apply in (confirm_names, propagate) if confirmed else (propagate,):
+        apply(corpus, path, following)
+        following.rename(path)
+    return pq.read_table(path)
+
+
+def _measured(case: Case, spans: Any, names: Sequence[str], presets: Mapping[str, Any], size: str) -> dict[str, Any]:
     from reticent.audit.detection import evaluate_detection
     from reticent.audit.evidence.json_form import to_json
     from reticent.engine.detect.marks import gather_marks
 
-    def evaluate(documents: Any, **choice: Any) -> dict[str, Any]:
+    def evaluate(documents: Any, found_spans: Any = spans, **choice: Any) -> dict[str, Any]:
         columns = documents.select(["individual_id", "text", case.gold])
-        marks = gather_marks(columns.to_batches(max_chunksize=512), spans).chosen(**choice)
+        marks = gather_marks(columns.to_batches(max_chunksize=512), found_spans).chosen(**choice)
         found: dict[str, Any] = to_json(evaluate_detection(marks, num_bootstrap=100 if size == "toy" else 1000))
         return found
 
@@ -112,6 +148,8 @@ def _measured(case: Case, spans: Any, names: Sequence[str], size: str) -> dict[s
     ours = [name for name in names if name in OURS]
     trained = [name for name in names if name in TRAINED]
     unions = {"ours": evaluate(case.documents, detectors=ours)["union"], "all": everything["union"]}
+    of_presets = {name: spans for name, spans in presets.items() if spans is not None}
+    unions |= {name: evaluate(case.documents, spans)["union"] for name, spans in of_presets.items()}
     result = {
         "mentions": everything["mentions"],
         "alone": {name: _short(scores) for name, scores in everything["alone"].items()},
@@ -141,6 +179,8 @@ def _less(without: dict[str, Any], everything: dict[str, Any], parts: tuple[str,
 
 def _goal(case: Case, evaluate: Any, ours: Sequence[str]) -> dict[str, Any] | None:
     """The figure the corpus has a goal for: identifiers with a form by rules alone, or the individuals' own names."""
+    if case.name == "tab":
+        return _direct_codes(case, evaluate)
     if case.name.startswith("meddocan"):
         union = evaluate(case.documents, detectors=["rules"], categories=GOAL_CATEGORIES)["union"]
         recalls = {match: union["overall"][match]["recall"] for match in ("strict", "relaxed")}
@@ -156,7 +196,7 @@ def _goal(case: Case, evaluate: Any, ours: Sequence[str]) -> dict[str, Any] | No
         return None
     rows = [[span for span in spans if span["label"] == "NAME"] for spans in case.documents.column("spans").to_pylist()]
     own = case.documents.set_column(
-        case.documents.column_names.index("spans"), "spans", [_as_spans(rows, case.documents.column("spans").type)]
+        case.documents.column_names.index("spans"), "spans", pa.array(rows, case.documents.column("spans").type)
     )
     union = evaluate(own, detectors=["rules", "records"], categories=["NAME"])["union"]
     return {
@@ -169,10 +209,24 @@ def _goal(case: Case, evaluate: Any, ours: Sequence[str]) -> dict[str, Any] | No
     }
 
 
-def _as_spans(rows: list[Any], kind: Any) -> Any:
-    import pyarrow as pa
-
-    return pa.array(rows, kind)
+def _direct_codes(case: Case, evaluate: Any) -> dict[str, Any]:
+    """Recall of rules alone on the codes that identify an applicant directly."""
+    column = case.documents.column("mentions")
+    rows = [
+        [span for span in spans if (span["identifier_type"], span["label"]) == ("DIRECT", "CODE")]
+        for spans in column.to_pylist()
+    ]
+    place = case.documents.column_names.index("mentions")
+    documents = case.documents.set_column(place, "mentions", pa.array(rows, column.type))
+    union = evaluate(documents, detectors=["rules"])["union"]
+    return {
+        "what": "rules alone on codes that are direct identifiers",
+        "goal": {"recall": DIRECT_GOAL},
+        "recall": {
+            "words": _number(union["any_label"]["words"]["recall"]),
+            "covered": _number(union["covered"]["overall"]),
+        },
+    }
 
 
 def _short(scores: dict[str, Any]) -> dict[str, Any]:
@@ -226,8 +280,9 @@ def _version(name: str) -> str:
 
 
 def detection_tables(record: dict[str, Any]) -> str:
-    """Return the tables of a record as Markdown: for each corpus what every detector and union covers, then goals."""
-    parts = []
+    """Return the tables of a record as Markdown: the presets by language, for each corpus what every detector and union
+    covers, then goals."""
+    parts = [_overview(record)]
     heads = ("", "strict P", "strict R", "relaxed P", "relaxed R", "words P", "words R", "covered", "only it")
     for name, result in record["corpora"].items():
         if "unions" not in result:
@@ -273,6 +328,42 @@ def detection_tables(record: dict[str, Any]) -> str:
         padded = [(*row, *[""] * (width - len(row))) for row in alarms]
         parts.append("**Spans per 1,000 words**\n\n" + markdown(("corpus", "detector", *[""] * (width - 2)), padded))
     return "\n".join(parts)
+
+
+def _overview(record: dict[str, Any]) -> str:
+    """Word by word, with intervals over individuals: each detector and preset on each corpus, by language."""
+    rows = [
+        (
+            result["language"],
+            name,
+            who,
+            *(_rate(scores["overall"]["words"][what], interval=True) for what in ("recall", "precision")),
+            _rate(scores["covered"]["overall"], interval=True),
+        )
+        for name, result in sorted(record["corpora"].items(), key=lambda item: item[1]["language"])
+        if "unions" in result
+        for who, scores in [
+            *result["alone"].items(),
+            *((f"*{preset}*", result["unions"][preset]) for preset in PRESETS if preset in result["unions"]),
+        ]
+    ]
+    heads = ("language", "corpus", "detector or *preset*", "recall of words", "precision of words", "mentions covered")
+    text = "**Each detector and preset**\n\n" + markdown(heads, rows)
+    if "meddocan" not in record["corpora"]:
+        return text
+    found = record["corpora"]["meddocan"]["alone"]["rules"]["categories"]
+    goals = [
+        (
+            category,
+            *(_rate(found[category]["words"][what], interval=True) for what in ("recall", "precision")),
+            recall,
+            precision or "-",
+        )
+        for category, (recall, precision) in WORD_GOALS.items()
+        if category in found
+    ]
+    heads = ("rules alone, meddocan", "recall of words", "precision of words", "goal: recall", "precision")
+    return text + "\n**Rules alone by category**\n\n" + markdown(heads, goals)
 
 
 def _rate(estimate: dict[str, Any], *, interval: bool = False) -> str:

@@ -2,9 +2,11 @@
 
 Throughput: notes of real size, of ``mtsamples``, ``meddocan`` and ``reticent synth`` in equal parts, from Parquet to
 the ordered table of spans on the disk, with the fields of the generated individuals as records and all US census names
-as a gazetteer; two threads. Peers: documents a second of the detector alone, batches in memory, the same documents and
-categories, with the recall of each beside it; the ratio is taken within each round. Presidio and edsnlp use one core,
-so ours has a row with one thread.
+as a gazetteer; two threads. In the same round ``wc -w`` counts the words of the same text in one file: the goal P17 is
+a ratio to it. A trained NER is timed with two processes on fewer notes, alone and within the preset ``thorough``.
+Peers: documents a second of the detector alone, batches in memory, the same documents and categories, with the recall
+of each beside it; the ratio is taken within each round. Presidio and edsnlp use one core, so ours has a row with one
+thread.
 
     python -m benchmarks.detection_speed [--size toy|cpu] [--mb 60] [--rounds 5]
 """
@@ -12,7 +14,9 @@ so ours has a row with one thread.
 from __future__ import annotations
 
 import argparse
+import os
 import resource
+import subprocess
 import sys
 import tempfile
 import time
@@ -27,10 +31,17 @@ import pyarrow.parquet as pq
 
 from benchmarks.detection import PIPELINES, _number, _version
 from benchmarks.detection_corpora import census_names, read_case
+from benchmarks.engine_workers import write_text
 from benchmarks.record_io import DATA, markdown, spread, write_record
 from reticent.core.errors import PolicyError
 
 GOAL_MB_PER_SECOND = 50
+#: MB a second of all three together, by those of ``wc -w``.
+GOAL_OF_WC = 0.4
+#: The preset, all of its steps.
+FAST = "preset fast"
+#: Language -> corpus on which its NER and the preset with it are timed, and documents of it.
+NER_CORPORA = {"en": ("mtsamples", 100), "fr": ("synth_fr", 240)}
 #: Entities of Presidio's pattern recognisers that have a category here.
 PRESIDIO_PATTERNS = ["EMAIL_ADDRESS", "PHONE_NUMBER", "URL", "IP_ADDRESS", "CREDIT_CARD", "IBAN_CODE", "US_SSN"]
 PATTERN_CATEGORIES = ("EMAIL", "PHONE", "URL", "IP", "ID")
@@ -40,20 +51,32 @@ def throughput(folder: Path, num_mb: float, rounds: int) -> dict[str, Any]:
     """Return MB/s of each detector of ours and of all, and the seconds its parts take."""
     from reticent.engine.corpus import open_corpus
     from reticent.engine.detect import detect_spans, make_detectors
+    from reticent.engine.detect.propagate import propagate
 
     num_bytes = _write_documents(folder, num_mb)
     options: dict[str, dict[str, Any]] = {"rules": {}, "records": {"table": str(folder / "records.parquet")}}
     if (DATA / "us_census_names").exists():
         options["gazetteer"] = {"lists": census_names(folder, share=100.0)}
-    rows = {name: [name] for name in options} | {" + ".join(options): list(options)}
+    together = " + ".join(options)
+    rows = {name: [name] for name in options} | {together: list(options), FAST: ["context", *options]}
     runs: dict[str, list[dict[str, float]]] = {name: [] for name in rows}
     spans: dict[str, int] = {}
+    write_text(folder / "documents.parquet", folder / "text.txt")
+    of_wc, ratios = [], []
     for _ in range(rounds):
+        start = time.perf_counter()
+        subprocess.run(
+            ["wc", "-w", folder / "text.txt"], check=True, capture_output=True, env={**os.environ, "LC_ALL": "C.UTF-8"}
+        )
+        of_wc.append(num_bytes / 1e6 / (time.perf_counter() - start))
         for name, detectors in rows.items():
             start = time.perf_counter()
             made = make_detectors(detectors, options, num_threads=2)
             ready, cpu = time.perf_counter(), time.process_time()
-            counts = detect_spans(open_corpus(folder / "documents.parquet"), made, folder)
+            corpus = open_corpus(folder / "documents.parquet")
+            counts = detect_spans(corpus, made, folder)
+            if name == FAST:
+                propagate(corpus, folder / "spans.parquet", folder / "spread.parquet", num_threads=2)
             seconds = time.perf_counter() - ready
             assert spans.setdefault(name, counts["spans"]) == counts["spans"] > 0, "a run finds other spans"
             cpu = time.process_time() - cpu
@@ -66,11 +89,13 @@ def throughput(folder: Path, num_mb: float, rounds: int) -> dict[str, Any]:
                     "making": ready - start,
                 }
             )
+        ratios.append(runs[together][-1]["mb_per_second"] / of_wc[-1])
     shown = {
         name: {key: spread([run[key] for run in measured]) for key in measured[0]} | {"spans": spans[name]}
         for name, measured in runs.items()
     }
-    return {"num_bytes": num_bytes, "goal_mb_per_second": GOAL_MB_PER_SECOND, "rows": shown}
+    beside = {"mb_per_second": spread(of_wc), "ratio": spread(ratios), "goal": GOAL_OF_WC}
+    return {"num_bytes": num_bytes, "goal_mb_per_second": GOAL_MB_PER_SECOND, "wc -w": beside, "rows": shown}
 
 
 def _write_documents(folder: Path, num_mb: float) -> int:
@@ -103,6 +128,47 @@ def _write_documents(folder: Path, num_mb: float) -> int:
     pq.write_table(documents, folder / "documents.parquet", row_group_size=4096)
     (folder / "synth" / "records.parquet").rename(folder / "records.parquet")
     return int(pc.sum(pc.binary_length(documents.column("text"))).as_py())
+
+
+def trained(language: str, size: str, rounds: int) -> dict[str, Any]:
+    """Return MB/s of a NER on two cores, and of the preset ``thorough`` with it from Parquet to spans on the disk."""
+    from reticent.engine.corpus import open_corpus
+    from reticent.engine.detect import detect_spans, make_detectors
+    from reticent.engine.detect.confirm import confirm_names
+    from reticent.engine.detect.propagate import propagate
+
+    name, num = NER_CORPORA[language]
+    if name == "mtsamples" and not (DATA / name).exists():
+        return {"status": "no documents: RETICENT_DATA"}
+    case = read_case(name, 4 if size == "toy" else num)
+    with tempfile.TemporaryDirectory(prefix="reticent-bench-") as place:
+        folder = Path(place)
+        pq.write_table(case.documents.select(["doc_id", "individual_id", "text"]), folder / "d.parquet")
+        num_bytes = pc.sum(pc.binary_length(case.documents.column("text"))).as_py()
+        ner = {"pipeline": PIPELINES[language], "passages": True, "guard": True, "num_processes": 2}
+        rates: dict[str, list[float]] = {}
+        corpus = open_corpus(folder / "d.parquet")
+        for _ in range(rounds):
+            for what, names in (("NER alone", ["spacy"]), ("preset thorough", ["rules", "context", "spacy"])):
+                try:
+                    made = make_detectors(names, {"spacy": ner}, num_threads=2)
+                except PolicyError:
+                    return {"status": "not installed"}
+                # Its processes have loaded the pipeline once they have found something.
+                made[-1].detect(pa.record_batch({"text": ["Seen by Dr. Grant."] * 2}))
+                start = time.perf_counter()
+                detect_spans(corpus, made, folder)
+                if what != "NER alone":
+                    confirm_names(corpus, folder / "spans.parquet", folder / "sure.parquet")
+                    propagate(corpus, folder / "sure.parquet", folder / "spread.parquet", num_threads=2)
+                rates.setdefault(what, []).append(num_bytes / 1e6 / (time.perf_counter() - start))
+    return {
+        "status": "measured",
+        "pipeline": PIPELINES[language],
+        "corpus": name,
+        "num_bytes": num_bytes,
+        "mb_per_second": {what: spread(values) for what, values in rates.items()},
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,6 +305,7 @@ def run(size: str, num_mb: float = 60, rounds: int = 5) -> dict[str, Any]:
         num_mb, rounds = 0.3, 1
     with tempfile.TemporaryDirectory(prefix="reticent-bench-") as folder:
         result: dict[str, Any] = {"throughput": throughput(Path(folder), num_mb, rounds)}
+    result["trained"] = {language: trained(language, size, min(rounds, 3)) for language in NER_CORPORA}
     result["peers"] = {
         comparison.name: compare(comparison, 20 if size == "toy" else 400, rounds)
         | {"version": _version(comparison.package)}
@@ -263,8 +330,19 @@ def speed_tables(record: dict[str, Any]) -> str:
         for name, row in through["rows"].items()
     ]
     text = f"{through['num_bytes'] / 1e6:,.0f} MB of text, from Parquet to spans on the disk; "
-    text += f"goal {through['goal_mb_per_second']} MB/s.\n\n"
+    text += f"goal {through['goal_mb_per_second']} MB/s. "
+    wc = through["wc -w"]
+    text += f"`wc -w` on the same text: {_spread(wc['mb_per_second'], 0)} MB/s; all three together read "
+    text += f"{_spread(wc['ratio'], 2)} of that, goal {wc['goal']}.\n\n"
     text += markdown(("detectors", "MB/s", "MB per CPU second", "seconds to make"), rows)
+    of_ner = [
+        (found["pipeline"], found["corpus"], f"{found['num_bytes'] / 1e6:.2f}", what, _spread(rate, 3))
+        for found in record["trained"].values()
+        if found["status"] == "measured"
+        for what, rate in found["mb_per_second"].items()
+    ]
+    if of_ner:
+        text += "\n" + markdown(("trained NER, two processes", "corpus", "MB", "", "MB/s"), of_ner)
     peers = []
     for name, found in record["peers"].items():
         if found["status"] != "measured":
