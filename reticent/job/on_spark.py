@@ -6,7 +6,7 @@ What needs to see all documents at once is refused here, before the first is rea
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,7 @@ from reticent.engine.spark.documents import SparkDocuments, open_documents
 from reticent.engine.spark.index import SparkIndex, build_index
 from reticent.engine.spark.protection import FLAGS, protect
 from reticent.engine.spark.session import local_folder, local_session, session_of
-from reticent.engine.spark.spans import SparkSpans, detect, refuse_learning
+from reticent.engine.spark.spans import SparkSpans, columns_beside, detect, refuse_learning
 from reticent.engine.spark.tokens import write_tokens
 from reticent.engine.split import write_individuals
 from reticent.job.config import Job
@@ -114,7 +114,8 @@ def run_on_spark(
             return _make_index(spark, job, out, how, progress)
         about = {"job": job.corpus.model_dump(mode="json"), "protect": job.protect.model_dump(mode="json")}
         with write_artifact(out, kind=f"spark-{stage}", config=about, inputs={}) as writer:
-            documents, counts = _documents(spark, job, how, progress)
+            more = columns_beside(job.detect.detectors, job.detect.options)
+            documents, counts = _documents(spark, job, how, progress, more)
             index = _index(documents, job, progress) if stage != "detect" else None
             with progress.task("detect" if stage == "detect" else "detect and protect", None, "documents"):
                 spans = detect(documents, job.detect.detectors, job.detect.options)
@@ -144,12 +145,13 @@ def _session(how: OnSpark) -> Iterator[SparkSession]:
 
 
 def _documents(
-    spark: SparkSession, job: Job, how: OnSpark, progress: Progress
+    spark: SparkSession, job: Job, how: OnSpark, progress: Progress, more: Sequence[str] = ()
 ) -> tuple[SparkDocuments, dict[str, Any]]:
     with progress.task("read", None, "documents"):
         documents = open_documents(
             [re.sub(r"^s3://", "s3a://", source) for source in job.corpus.sources],  # Hadoop's name of it
             columns=job.corpus.only(Columns),
+            more=more,
             split=job.split,
             ids=job.corpus.ids,
             on_null=job.corpus.on_null,

@@ -321,6 +321,37 @@ def test_a_model_is_loaded_once_in_each_process_and_finds_what_it_finds_on_one_m
     documents.release()
 
 
+def test_records_and_gazetteers_with_lists_find_what_they_find_on_one_machine(session: Any, tmp_path: Path) -> None:
+    table = notes(seed=2, num_individuals=12).with_columns(pat_last=pl.lit(SURNAMES[0]))
+    table.sort("doc_id").write_parquet(tmp_path / "notes.parquet")
+    table.select("individual_id", last_name=pl.lit(SURNAMES[1])).unique().write_csv(tmp_path / "records.csv")
+    (tmp_path / "common.txt").write_text("patient\nfever\n")
+    (tmp_path / "names.txt").write_text("\n".join(SURNAMES[2:]))
+    common = {"common": str(tmp_path / "common.txt")}
+    records = {"table": str(tmp_path / "records.csv"), "columns": {"NAME": "pat_last"}, **common}
+    options = {"gazetteer": {"lists": {"NAME": str(tmp_path / "names.txt")}, **common}, "records": records}
+    detect_spans(reticent.open_corpus(tmp_path / "notes.parquet"), make_detectors(list(options), options), tmp_path)
+    expected = pq.read_table(tmp_path / "spans.parquet")
+    frame = session.createDataFrame(table.rows(), table.columns)
+    documents = on_spark.open_documents(frame, more=["pat_last"], num_parts=2)
+    assert pa.concat_tables(on_spark.detect(documents, list(options), options).tables()).equals(expected)
+    job = {"corpus": {"source": str(tmp_path / "notes.parquet")}, "out": str(tmp_path)}
+    how = {"detect": {"detectors": list(options), **options}}
+    run_on_spark(parse_job(job | how), "detect", tmp_path / "out", OnSpark(), progress=Progress(quiet=True))
+    assert pq.read_table(tmp_path / "out" / "spans.parquet").equals(expected)
+    assert set(expected["detector"].to_pylist()) == {"records", "gazetteer"}
+    with pytest.raises(PolicyError, match="column doc_id: give it another name"):
+        on_spark.open_documents(frame, more=["doc_id"], num_parts=2)
+    with pytest.raises(CorpusError, match="column ward is missing"):
+        on_spark.open_documents(frame, more=["ward"], num_parts=2)
+
+
+def test_a_column_that_was_not_kept_is_refused_before_the_first_document_is_read() -> None:
+    documents: Any = SimpleNamespace(columns=reticent.Columns(), more=())
+    with pytest.raises(PolicyError, match=r"detect\.records\.columns: .* more=\['pat_last'\]"):
+        on_spark.detect(documents, ["records"], {"records": {"columns": {"NAME": "pat_last"}, "common": "common.txt"}})
+
+
 def test_detectors_that_learn_from_all_documents_are_refused() -> None:
     documents: Any = SimpleNamespace(columns=reticent.Columns())  # it is refused before the first is read
     learning = [("context", {}), ("gazetteer", {"lists": {"NAME": "names.txt"}})]
@@ -388,14 +419,15 @@ def test_a_full_disk_of_one_executor_changes_no_byte_and_of_all_is_said_and_leav
 def test_an_executor_that_is_killed_in_the_middle_changes_no_byte(
     home: SparkHome, cluster: Any, files: Path, tmp_path: Path
 ) -> None:
-    _, _, expected = one_machine(files, IndexConfig(max_n=3))
+    columns = reticent.Columns(household_id="household_id")
+    _, _, expected = one_machine(files, IndexConfig(max_n=3), columns)
     killed: list[int] = []
 
     def kill(n: int) -> None:
         if n == 1:
             killed.append(kill_executor())
 
-    documents = on_spark.open_documents(str(files), num_parts=4, spark=cluster)
+    documents = on_spark.open_documents(str(files), columns=columns, num_parts=4, spark=cluster)
     index = on_spark.build_index(documents, config=IndexConfig(max_n=3), progress=kill)
     made = index_files(index, tmp_path / "spark")
     flags = on_spark.protect(documents, index, policy=Policy(k=2, n=3))

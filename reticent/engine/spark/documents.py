@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
@@ -51,6 +51,7 @@ class SparkDocuments:
         (int64), those of the split, and ``side`` (int8), a number of `SPLITS`
     num_documents, num_individuals, num_units : over all parts
     num_skipped : documents left out, as their text is null
+    more : columns of the source that are kept beside these, as `SOURCE_COLUMN` and their names
     """
 
     spark: SparkSession
@@ -62,6 +63,7 @@ class SparkDocuments:
     num_units: int
     num_skipped: int
     _ids: Exchanged = field(repr=False)
+    more: tuple[str, ...] = ()
 
     @property
     def num_parts(self) -> int:
@@ -114,6 +116,7 @@ def open_documents(
     documents: Any,
     *,
     columns: Columns | None = None,
+    more: Sequence[str] = (),
     split: SplitConfig | None = None,
     ids: Ids = "stop",
     on_null: OnNull = "stop",
@@ -130,6 +133,7 @@ def open_documents(
         A data frame has the order of its document ids, in bytes; Parquet files that of their names and rows.
     columns, ids, on_null
         As of `open_corpus`.
+    more : columns beside these that a detector reads: ``detect.records.columns``
     num_parts : int, optional
         A part is held in memory by one task: 64 to 256 MB of text is a good size. Default: as many as the source has
         partitions, and at least two a core.
@@ -154,7 +158,7 @@ def open_documents(
         warn(sentence)
     frame, files = (documents, None) if is_frame else of_files(spark, documents)
     with errors_of_tasks():
-        frame = selected(frame, columns, files is not None)
+        frame = selected(frame, columns, files is not None, more)
         least = 2 * spark.sparkContext.defaultParallelism
         num_parts = num_parts or max(least, frame.rdd.getNumPartitions())
         cut = _Cut(num_parts, split, "household_id" in frame.columns and split.by != "individual", files, ids, on_null)
@@ -163,8 +167,9 @@ def open_documents(
     found = exchange(parts, _IdTables(cut))
     numbered = _numbered(found, parts, cut, columns)
     num_units = found.num_rows("household" if cut.by_household else "individual")
+    num_documents, by_household = found.num_rows("document"), cut.by_household
     return SparkDocuments(
-        spark, numbered, columns, split, cut.by_household, found.num_rows("document"), num_units, num_skipped, found
+        spark, numbered, columns, split, by_household, num_documents, num_units, num_skipped, found, tuple(more)
     )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlparse
 
-from reticent.core.errors import CorpusError
+from reticent.core.errors import CorpusError, PolicyError
+from reticent.engine.sources.columns import SOURCE_COLUMN
 from reticent.engine.sources.config import Columns
 from reticent.engine.spark.tasks import SparkError, errors_of_tasks
 
@@ -35,13 +37,18 @@ def of_files(spark: SparkSession, documents: Any) -> tuple[DataFrame, dict[str, 
     return frame, {unquote(urlparse(name).path): number for number, name in enumerate(names)}
 
 
-def selected(frame: DataFrame, columns: Columns, has_places: bool) -> DataFrame:
-    """The columns of documents, by our names of them, and places where there are any; `CorpusError` where one lacks."""
+def selected(frame: DataFrame, columns: Columns, has_places: bool, more: Sequence[str] = ()) -> DataFrame:
+    """The columns of documents, by our names of them, more columns as `SOURCE_COLUMN`, and places where there are any.
+
+    Raises `CorpusError` where a column lacks, `PolicyError` where one of the other columns has a name of ours.
+    """
     from pyspark.sql.functions import col
 
     wanted = {name: getattr(columns, name) for name in ("doc_id", "individual_id", "text", "household_id", "spans")}
+    if taken := [name for name in more if name in wanted]:
+        raise PolicyError(f"column {taken[0]}: give it another name; on Spark it is the name of a column of documents")
     wanted = {name: given for name, given in wanted.items() if given is not None}
-    if missing := [given for given in wanted.values() if given not in frame.columns]:
+    if missing := [given for given in (*wanted.values(), *more) if given not in frame.columns]:
         there = [name for name in frame.columns if not (has_places and name in (FILE, ROW))]
         raise CorpusError(f"column {missing[0]} is missing; there are {', '.join(there)}")
     own = [
@@ -49,4 +56,5 @@ def selected(frame: DataFrame, columns: Columns, has_places: bool) -> DataFrame:
         for name, given in wanted.items()
         for column in [col(f"`{given}`")]
     ]
+    own += [col(f"`{name}`").alias(f"{SOURCE_COLUMN}{name}") for name in more]
     return frame.select(*own, *([FILE, ROW] if has_places else []))

@@ -20,6 +20,7 @@ from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.detect.choose import check_options, make_detectors
 from reticent.engine.detect.detector import Detector
 from reticent.engine.schema import SPANS
+from reticent.engine.sources.columns import SOURCE_COLUMN
 from reticent.engine.sources.config import Columns
 from reticent.engine.sources.frames import FrameSource
 from reticent.engine.spark.exchange import decoded, encoded, kept, one_each
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus
     from reticent.engine.spark.documents import SparkDocuments
 
-__all__ = ["PartSpans", "SparkSpans", "corpus_of_part", "detect", "refuse_learning"]
+__all__ = ["PartSpans", "SparkSpans", "columns_beside", "corpus_of_part", "detect", "refuse_learning"]
 
 #: Detectors of this process, by names and options.
 _MADE: dict[str, list[Detector]] = {}
@@ -89,7 +90,15 @@ def detect(
     if "gold" in given and documents.columns.spans is None:
         raise PolicyError("detector gold needs the column of annotated identifiers (corpus.spans)")
     refuse_learning(names, given)
+    if missing := [name for name in columns_beside(names, given) if name not in documents.more]:
+        raise PolicyError(f"detect.records.columns: open the documents with this column too, more=[{missing[0]!r}]")
     return SparkSpans(documents, kept(one_each(documents.parts, _Detect(tuple(names), given))))
+
+
+def columns_beside(names: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the columns beside the text that detectors read."""
+    columns = options.get("records", {}).get("columns") or {} if "records" in names else {}
+    return list(dict.fromkeys(columns.values()))
 
 
 def refuse_learning(names: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> None:
@@ -150,6 +159,7 @@ def corpus_of_part(table: pa.Table) -> Corpus:
     from reticent.engine.corpus import Corpus
 
     documents = table.drop_columns([name for name in _NUMBERS if name in table.column_names])
+    documents = documents.rename_columns([name.removeprefix(SOURCE_COLUMN) for name in documents.column_names])
     columns = Columns(
         spans="spans" if "spans" in documents.column_names else None,
         household_id="household_id" if "household_id" in documents.column_names else None,
