@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from fixtures.postgres import Database, Server, postgres_server
-from fixtures.spark import SparkHome
+from fixtures.spark import SparkHome, notes
 
 
 @pytest.fixture(scope="session")
@@ -26,3 +27,13 @@ def database(server: Server, request: pytest.FixtureRequest, monkeypatch: pytest
 @pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> SparkHome:
     return SparkHome(tmp_path_factory.mktemp("spark"))
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two files whose order is not that of the document ids."""
+    folder = tmp_path_factory.mktemp("notes")
+    table = notes().sample(fraction=1, shuffle=True, seed=3)
+    table[:50].write_parquet(folder / "b é.parquet", row_group_size=20)
+    table[50:].write_parquet(folder / "a.parquet")
+    return folder

@@ -10,7 +10,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,17 +18,15 @@ from fixtures import tokenizers
 from fixtures.spark import (
     SECRET,
     SURNAMES,
-    TRY_ELSEWHERE,
     CountedDetection,
     SparkHome,
-    disks_of_executors,
+    content,
     fail_in_words,
     fail_with_text,
-    filled,
-    kill_executor,
+    index_files,
     missing,
     notes,
-    small_disk,
+    one_machine,
 )
 from fixtures.tiny_taggers import save_model
 
@@ -52,35 +49,9 @@ pytestmark = [pytest.mark.heavy, pytest.mark.skipif(missing() is not None, reaso
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two files whose order is not that of the document ids."""
-    folder = tmp_path_factory.mktemp("notes")
-    table = notes().sample(fraction=1, shuffle=True, seed=3)
-    table[:50].write_parquet(folder / "b é.parquet", row_group_size=20)
-    table[50:].write_parquet(folder / "a.parquet")
-    return folder
-
-
-@pytest.fixture(scope="module")
 def session(home: SparkHome) -> Iterator[Any]:
     with home.session("local[2]") as spark:
         yield spark
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def index_files(index: Any, folder: Path) -> dict[str, bytes]:
-    folder.mkdir()
-    index.write(folder) if hasattr(index, "write") else reticent.write_index(index, folder)
-    return content(folder)
-
-
-def one_machine(documents: Any, config: IndexConfig, columns: Any = None, split: Any = None, **more: Any) -> Any:
-    corpus = reticent.open_corpus(documents, columns=columns)
-    individuals = reticent.split_individuals(corpus, split)
-    return corpus, individuals, reticent.build_index(corpus, individuals, config=config, **more)
 
 
 def flags_of(flagged: FlaggedWords) -> list[tuple[str, bytes, bytes]]:
@@ -368,75 +339,3 @@ def test_workers_begin_with_the_engine_imported(session: Any) -> None:
     for is_imported, num_frozen in session.sparkContext.parallelize(range(4), 4).map(seen).collect():
         assert is_imported
         assert num_frozen > 100_000  # modules; what a task makes later is collected as ever
-
-
-# Last, as this ends the session of the others.
-@pytest.fixture(scope="module")
-def cluster(home: SparkHome, session: Any) -> Iterator[Any]:
-    """Two executors, each a JVM of its own; a task that failed on one is tried on the other."""
-    session.stop()
-    with home.session("local-cluster[2,1,1024]", **TRY_ELSEWHERE) as spark:
-        yield spark
-
-
-@pytest.fixture(scope="module")
-def disks(cluster: Any) -> Iterator[list[Path]]:
-    """The disks of the two executors, of 4 MiB each, before they are first written."""
-    first, second = disks_of_executors()
-    with small_disk(first), small_disk(second):
-        yield [first, second]
-
-
-def test_a_full_disk_of_one_executor_changes_no_byte_and_of_all_is_said_and_leaves_nothing(
-    home: SparkHome, disks: list[Path], files: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    job = parse_job({"corpus": {"source": str(files)}, "out": str(tmp_path)})
-    (tmp_path / "one").mkdir()
-    detect_spans(reticent.open_corpus(files), make_detectors(["rules"]), tmp_path / "one")
-    first, second = disks
-
-    def detect(name: str) -> Any:
-        return run_on_spark(job, "detect", tmp_path / name, OnSpark(num_parts=4), progress=Progress(quiet=True))
-
-    def is_quiet() -> bool:
-        kept = b"".join(path.read_bytes() for path in (*first.rglob("*"), *second.rglob("*")) if path.is_file())
-        written = home.written() + kept + "".join(capfd.readouterr()).encode()
-        return not any(surname.encode() in written for surname in SURNAMES)
-
-    assert b"No space left on device" not in home.written()
-    with filled(first):
-        detect("spans")
-        assert (tmp_path / "spans/spans.parquet").read_bytes() == (tmp_path / "one/spans.parquet").read_bytes()
-        assert b"No space left on device" in home.written()
-        assert is_quiet()
-        with filled(second), pytest.raises(on_spark.SparkError, match="a disk is full on the driver or on an executor"):
-            detect("other")
-        assert is_quiet()
-    left = {path.name for path in tmp_path.iterdir() if not path.name.endswith(".lock")}
-    assert left == {"one", "spans"}
-
-
-def test_an_executor_that_is_killed_in_the_middle_changes_no_byte(
-    home: SparkHome, cluster: Any, files: Path, tmp_path: Path
-) -> None:
-    columns = reticent.Columns(household_id="household_id")
-    _, _, expected = one_machine(files, IndexConfig(max_n=3), columns)
-    killed: list[int] = []
-
-    def kill(n: int) -> None:
-        if n == 1:
-            killed.append(kill_executor())
-
-    documents = on_spark.open_documents(str(files), columns=columns, num_parts=4, spark=cluster)
-    index = on_spark.build_index(documents, config=IndexConfig(max_n=3), progress=kill)
-    made = index_files(index, tmp_path / "spark")
-    flags = on_spark.protect(documents, index, policy=Policy(k=2, n=3))
-    protected = np.sum([len(row) for table in flags.tables() for row in table.column("flags").to_pylist()])
-    assert killed
-    assert made == index_files(expected, tmp_path / "one")
-    assert protected == flags.counts["words"]
-    written = home.written()
-    assert b"Lost executor" in written or b"Executor lost" in written or b"ExecutorLost" in written
-    assert not any(surname.encode() in written for surname in SURNAMES)
-    for made_on_spark in (index, documents):
-        made_on_spark.release()
