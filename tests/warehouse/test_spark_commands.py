@@ -190,16 +190,45 @@ def test_a_full_disk_of_spark_or_of_results_is_said_and_leaves_nothing_half(
 
 
 def test_a_local_session_and_spark_submit_write_what_one_machine_does_also_after_all_was_killed(
-    home: SparkHome, folder: Path, expected: dict[str, dict[str, bytes]], tmp_path: Path
+    home: SparkHome,
+    folder: Path,
+    expected: dict[str, dict[str, bytes]],
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     import pyspark
 
+    submitted = tmp_path_factory.mktemp("submitted") / "out"
     out, temporary = tmp_path / "out", tmp_path / "tmp"
     temporary.mkdir(mode=0o700)
     own = {"TMPDIR": str(temporary), "JAVA_TOOL_OPTIONS": SHORT_LIVED}
     environment = os.environ | own
     environment.pop("PYSPARK_SUBMIT_ARGS", None)
     local = [sys.executable, "-m", "reticent", "spark", *arguments("detect", folder, out), "--master", "local[2]"]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    submit = [Path(pyspark.__file__).parent / "bin" / "spark-submit", "--master", "local[1]"]
+    submit += ["--conf", "spark.io.encryption.enabled=true", "--conf", "spark.ui.enabled=false"]
+    submit += ["--conf", "spark.python.daemon.module=reticent.engine.spark.daemon"]
+    script = subprocess.run([*local[:4], "script"], env=environment, check=True, **pipes).stdout.strip()
+    given = [*submit, script, "spark", *arguments("detect", folder, submitted)]
+    elsewhere = environment | {"TMPDIR": str(submitted.parent)}
+    submission = subprocess.Popen(given, env=elsewhere, cwd=submitted.parent, **pipes)  # beside the others
+    try:
+        check_local_sessions(local, environment, temporary, out, expected)
+        said, problems = submission.communicate(timeout=PATIENCE)
+    finally:
+        submission.kill()
+        submission.wait()
+    assert submission.returncode == 0, problems[-2000:]
+    assert content(submitted) == expected["detect"]
+    assert json.loads(said)["spans"] > 100
+    assert not any(surname in problems for surname in SURNAMES)
+
+
+def check_local_sessions(
+    local: list[str], environment: dict[str, str], temporary: Path, out: Path, expected: dict[str, dict[str, bytes]]
+) -> None:
+    """One that is killed with its JVM, and the same again."""
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     driver = subprocess.Popen(local, env=environment, start_new_session=True, **pipes)
     try:
@@ -216,16 +245,7 @@ def test_a_local_session_and_spark_submit_write_what_one_machine_does_also_after
     assert "warning: " not in done.stderr
     assert content(out) == expected["detect"]
     assert list(temporary.glob("reticent-spark-*")) == []
-    assert [path.name for path in tmp_path.iterdir() if not path.name.endswith(".lock")] == ["tmp", "out"]
-    submit = [Path(pyspark.__file__).parent / "bin" / "spark-submit", "--master", "local[1]"]
-    submit += ["--conf", "spark.io.encryption.enabled=true", "--conf", "spark.ui.enabled=false"]
-    script = subprocess.run([*local[:4], "script"], env=environment, check=True, **pipes).stdout.strip()
-    given = [*submit, script, "spark", *arguments("detect", folder, tmp_path / "submitted")]
-    done = subprocess.run(given, env=environment, cwd=tmp_path, timeout=PATIENCE, check=False, **pipes)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert content(tmp_path / "submitted") == expected["detect"]
-    assert json.loads(done.stdout)["spans"] > 100
-    assert not any(surname in done.stderr for surname in SURNAMES)
+    assert [path.name for path in out.parent.iterdir() if not path.name.endswith(".lock")] == ["tmp", "out"]
 
 
 def test_folders_of_local_sessions_are_deleted_when_their_driver_is_gone(
