@@ -345,7 +345,7 @@ def report(
         Language | None,
         typer.Option(
             metavar="LANGUAGE",
-            help="en or fr: language of the first screen of report.html, title and verdict. The rest is in English. "
+            help="en or fr: language of report.html. "
             "This language then comes first in the dossier too. Default: the first of dossier.languages.",
         ),
     ] = None,

@@ -54,6 +54,38 @@ def test_a_page_is_whole_and_the_browser_has_no_complaint(
     assert found.complaints == []
 
 
+#: Words that no French text has.
+ENGLISH = re.compile(r"\b(the|of|with|people|are|is|members|what|share)\b", re.I)
+#: Texts and alternative texts of a page, but for names and settings.
+SAID = """() => [
+  ...[...document.querySelectorAll("body *:not(style):not([translate=no]):not([translate=no] *)")]
+    .flatMap((one) => [...one.childNodes].filter((node) => node.nodeType === 3).map((node) => node.data)),
+  ...[...document.querySelectorAll("[aria-label]")].map((one) => one.getAttribute("aria-label")),
+].filter((text) => text.trim())"""
+#: Texts of figures that end outside of their figure.
+OUTSIDE = """() => [...document.querySelectorAll("svg.plot")].flatMap((figure) => {
+  const [, , width, height] = figure.getAttribute("viewBox").split(" ").map(Number);
+  const to = figure.getBoundingClientRect(), scale = to.width / width;
+  return [...figure.querySelectorAll("text")].filter((text) => {
+    const box = text.getBoundingClientRect();
+    return box.width && (box.right > to.right + 4 * scale || box.left < to.left - 4 * scale);
+  }).map((text) => text.textContent);
+})"""
+
+
+def test_a_french_report_has_no_english_and_its_figures_have_room(opened: Callable[..., Any], pages: Path) -> None:
+    page = opened(pages / "report.fr.html").page
+    assert page.evaluate("document.documentElement.lang") == "fr"
+    assert page.query_selector_all("[lang=en]") == []
+    said = page.evaluate(SAID)
+    assert len(said) > 500
+    assert [text for text in said if ENGLISH.search(text)] == []
+    assert page.evaluate(OUTSIDE) == []
+    english = opened(pages / "report.html").page
+    assert english.evaluate(OUTSIDE) == []
+    assert len([text for text in english.evaluate(SAID) if ENGLISH.search(text)]) > 100, "the words would be found"
+
+
 def test_the_first_screen_of_a_french_report_is_in_french(opened: Callable[..., Any], pages: Path) -> None:
     page = opened(pages / "report.fr.html").page
     seen = page.evaluate("[...document.querySelectorAll('[lang=fr]')].map((part) => part.getBoundingClientRect().top)")

@@ -1,7 +1,7 @@
 """The verdict of a report in the language of its reader, from the strings of the dossier.
 
-Only the first screen is translated: title, verdict table, and the sentences that say why and what would change it. All
-other sections of a report are in English; the dossier says the same in full.
+Title, verdict table, and the sentences that say why and what would change it, in the words of the dossier. They stand
+for the report's own table of risks; :mod:`reticent.audit.report.french` puts the rest of the page into French.
 """
 
 from __future__ import annotations

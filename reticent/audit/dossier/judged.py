@@ -89,7 +89,7 @@ def reason_of(model: ShownModel, words: Words) -> tuple[str, str]:
     if row.outcome == WITHIN:
         return words("Within every threshold: {risks}.", risks=titles), ""
     reasons = list(dict.fromkeys(_reason(result, words) for result in deciding))
-    return words("Not shown: {risks}.", risks=titles), words("The reason: {reasons}.", reasons="; ".join(reasons))
+    return words("Not shown: {risks}.", risks=titles), words("The reason: {reasons}.", reasons=words.apart(reasons))
 
 
 def change_of(model: ShownModel, words: Words) -> str:
@@ -104,8 +104,8 @@ def change_of(model: ShownModel, words: Words) -> str:
         return words("It holds until there is new data, a withdrawal, more training or a new attack.")
     if row.outcome == BEYOND:
         said = list(dict.fromkeys(words(RISKS[result.risk].lowered_by) for result in deciding))
-        return words("What would change it: {changes}.", changes="; ".join(said))
-    return words("What would change it: {changes}.", changes="; ".join(_changes(deciding, words)))
+        return words("What would change it: {changes}.", changes=words.apart(said))
+    return words("What would change it: {changes}.", changes=words.apart(_changes(deciding, words)))
 
 
 def _changes(deciding: list[RiskResult], words: Words) -> list[str]:

@@ -9,6 +9,7 @@ import datetime
 import math
 import re
 import tomllib
+from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from reticent.audit.dossier.config import Language
     from reticent.audit.stats.estimate import Estimate
 
-__all__ = ["Words", "french"]
+__all__ = ["NO_BREAK", "THIN", "Words", "french", "spaced"]
 
 NO_BREAK, THIN = "\N{NO-BREAK SPACE}", "\N{NARROW NO-BREAK SPACE}"
 MONTHS = {
@@ -56,7 +57,7 @@ class Words:
             text = french()[english]
         if values:
             text = text.format(**values)
-        return _spaced(text) if self.language == "fr" else text
+        return spaced(text) if self.language == "fr" else text
 
     def knows(self, english: str) -> bool:
         """Return whether a string, which another room may have made, has a translation."""
@@ -67,6 +68,10 @@ class Words:
         if len(parts) < 2:
             return "".join(parts)
         return f"{', '.join(parts[:-1])} {self('and')} {parts[-1]}"
+
+    def apart(self, parts: Iterable[str]) -> str:
+        """Return parts set off by semicolons."""
+        return f"{THIN if self.language == 'fr' else ''}; ".join(parts)
 
     def count(self, number: int | None, cell: int = 0) -> str:
         """Return a count in words; None stands for a count that is too small to publish."""
@@ -117,7 +122,8 @@ class Words:
         return f"{ordinal} {MONTHS[self.language].split()[day.month - 1]} {day.year}".replace(" ", NO_BREAK)
 
 
-def _spaced(text: str) -> str:
+def spaced(text: str) -> str:
     """Return text with French typography: no break before a double sign or inside quotation marks."""
     text = re.sub(r" ([;!?%»])", THIN + r"\1", text)
+    text = re.sub(r"(?<=\d) (?=\d{3}\b)", THIN, text)
     return text.replace(" :", NO_BREAK + ":").replace("« ", "«" + NO_BREAK)

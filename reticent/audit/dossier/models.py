@@ -93,7 +93,7 @@ def explained(recipe: Recipe, k: int, words: Words) -> str:
         parts.append(words("trained with differential privacy"))
     if not parts:
         parts.append(words("trained without any protection: made for comparison"))
-    return words("{objective}: {recipe}.", objective=words(OBJECTIVES[recipe.objective]), recipe="; ".join(parts))
+    return words("{objective}: {recipe}.", objective=words(OBJECTIVES[recipe.objective]), recipe=words.apart(parts))
 
 
 def _about(recipe: Recipe | None, model: ModelEvidence, audit: AuditEvidence, words: Words) -> str:

@@ -1,4 +1,4 @@
-"""The first screen of a report in another language than English: a title, and the verdict of every model."""
+"""The first screen of a report that is not in English: a title, and the verdict of every model, in plain words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["FirstScreen"]
 
 
 class FirstScreen(NamedTuple):
-    """Texts above the English page: a language code, its title and subtitle, and a section of HTML."""
+    """Texts above the rest of the page: a language code, its title and subtitle, and a section of HTML."""
 
     language: str
     title: str

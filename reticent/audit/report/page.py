@@ -24,6 +24,7 @@ from reticent.audit.report import figure
 from reticent.audit.report.environment import template_environment
 from reticent.audit.report.extraction_page import extraction_html
 from reticent.audit.report.findings import plain_findings
+from reticent.audit.report.french import FrenchPage, names_of
 from reticent.audit.report.groups import groups_of, shared_objectives
 from reticent.audit.report.probe_page import probe_section
 from reticent.audit.report.readings import PARTS, all_utility, loss_auc, ordinary_utility, retention_rows
@@ -54,7 +55,7 @@ POLICIES_ABOUT = {
 MADE_BY = (
     "config.py", "evidence/*.py", "gates.py", "membership/attacks.py", "membership/catalogue.py", "membership/names.py",
     "membership/shadow.py", "membership/table.py", "membership/validity.py", "outcomes.py", "report/*.py",
-    "report/templates/*.j2", "risk_verdict.py", "risks.py", "stats/estimate.py", "stats/seeds.py",
+    "report/fr.toml", "report/templates/*.j2", "risk_verdict.py", "risks.py", "stats/estimate.py", "stats/seeds.py",
 )  # fmt: skip
 #: Labels shown before the rest is folded away.
 NUM_LABELS = 8
@@ -69,7 +70,8 @@ def write_report(
     Parameters
     ----------
     first_screen : function, optional
-        Makes the verdict in another language, above the English page, from the published audit.
+        Makes the verdict in another language than English, from the published audit; the rest of the page follows in
+        that language too (:mod:`reticent.audit.report.french`).
 
     Raises
     ------
@@ -90,7 +92,11 @@ def write_report(
         numbers = json.dumps(to_json(audit), indent=1, allow_nan=False) + "\n"
     except ValueError:
         raise ArtifactError("the audit holds a number that is not finite") from None
-    page = _render(replace(audit, models=judged(means)), first_screen(audit) if first_screen else None)
+    shown = replace(audit, models=judged(means))
+    screen = first_screen(audit) if first_screen else None
+    page = _render(shown, screen)
+    if screen and screen.language == "fr":
+        page = FrenchPage(names_of(shown))(page)
     claims = [claim for claim in FORBIDDEN if claim in page.lower()]
     if claims:
         raise ArtifactError(f"the page would say {claims[0]!r}, which no report may")
