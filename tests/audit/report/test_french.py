@@ -6,6 +6,7 @@ import json
 import re
 import string
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from fixtures.figures import leave_out_figures
 import reticent.audit.report.page as report_page
 from reticent.audit.dossier.first_screen import first_screen
 from reticent.audit.dossier.page import CLAIMS
+from reticent.audit.evidence.audit import AuditEvidence
+from reticent.audit.report.first_screen import FirstScreen
 from reticent.audit.report.french import FrenchPage, french_strings
 
 THIN, NO_BREAK = "\N{NARROW NO-BREAK SPACE}", "\N{NO-BREAK SPACE}"
@@ -79,6 +82,10 @@ def test_every_fixed_text_of_a_template_has_its_french() -> None:
     assert [text for text in missing if text[0].isupper() and text[-1] in ".?"] == []
 
 
+def french_screen(audit: AuditEvidence) -> FirstScreen:
+    return first_screen(audit, "fr")
+
+
 def numbers_in(text: str, *, french: bool) -> list[float]:
     text = re.sub(rf"(?<=\d){THIN}(?=\d{{3}})", "", text).replace(",", ".") if french else text.replace(",", "")
     return sorted(map(float, re.findall(r"\d+(?:\.\d+)?", text)))
@@ -87,7 +94,8 @@ def numbers_in(text: str, *, french: bool) -> list[float]:
 def test_the_french_page_has_the_same_tables_and_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     leave_out_figures(monkeypatch)
     pages = {}
-    for name, screen in (("en", None), ("fr", lambda audit: first_screen(audit, "fr"))):
+    screens: dict[str, Callable[[AuditEvidence], FirstScreen] | None] = {"en": None, "fr": french_screen}
+    for name, screen in screens.items():
         (tmp_path / name).mkdir()
         path = report_page.write_report(tmp_path / name, evidence(tiny_audit()), first_screen=screen)
         pages[name] = path.read_text(encoding="utf-8")
