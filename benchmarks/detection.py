@@ -18,7 +18,7 @@ import argparse
 import importlib.util
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -164,6 +164,8 @@ def _measured(case: Case, spans: Any, names: Sequence[str], presets: Mapping[str
         result["only_a_trained_ner"] = _less(
             evaluate(case.documents, detectors=untrained), everything, ("missed", "partial")
         )
+    if case.name == "meddocan":
+        result["ids_with_digits"] = _ids_with_digits(case, evaluate)
     goal = _goal(case, evaluate, ours)
     return result | ({"goal": goal} if goal else {})
 
@@ -194,10 +196,7 @@ def _goal(case: Case, evaluate: Any, ours: Sequence[str]) -> dict[str, Any] | No
         }
     if not case.name.startswith("synth"):
         return None
-    rows = [[span for span in spans if span["label"] == "NAME"] for spans in case.documents.column("spans").to_pylist()]
-    own = case.documents.set_column(
-        case.documents.column_names.index("spans"), "spans", pa.array(rows, case.documents.column("spans").type)
-    )
+    own = _with_gold(case, lambda span, _: span["label"] == "NAME")
     union = evaluate(own, detectors=["rules", "records"], categories=["NAME"])["union"]
     return {
         "what": "names of the individuals themselves, rules and records",
@@ -209,15 +208,29 @@ def _goal(case: Case, evaluate: Any, ours: Sequence[str]) -> dict[str, Any] | No
     }
 
 
+def _with_gold(case: Case, keep: Callable[[Mapping[str, Any], str], bool]) -> pa.Table:
+    """Return the documents with those of their marks that are kept; a mark is told with its text."""
+    name = str(case.gold)
+    column = case.documents.column(name)
+    rows = [
+        [span for span in spans if keep(span, text[span["start"] : span["end"]])]
+        for text, spans in zip(case.documents.column("text").to_pylist(), column.to_pylist(), strict=True)
+    ]
+    return case.documents.set_column(case.documents.column_names.index(name), name, pa.array(rows, column.type))
+
+
+def _ids_with_digits(case: Case, evaluate: Any) -> dict[str, Any]:
+    """Scores of rules alone on ids with a digit: ``meddocan`` marks words such as `lactante` as ids too."""
+    from reticent.engine.detect.labels import category
+
+    documents = _with_gold(case, lambda span, text: category(span["label"]) != "ID" or any(map(str.isdigit, text)))
+    union = evaluate(documents, detectors=["rules"], categories=["ID"])["union"]
+    return {what: _number(union["overall"]["words"][what]) for what in ("recall", "precision")}
+
+
 def _direct_codes(case: Case, evaluate: Any) -> dict[str, Any]:
     """Recall of rules alone on the codes that identify an applicant directly."""
-    column = case.documents.column("mentions")
-    rows = [
-        [span for span in spans if (span["identifier_type"], span["label"]) == ("DIRECT", "CODE")]
-        for spans in column.to_pylist()
-    ]
-    place = case.documents.column_names.index("mentions")
-    documents = case.documents.set_column(place, "mentions", pa.array(rows, column.type))
+    documents = _with_gold(case, lambda span, _: (span["identifier_type"], span["label"]) == ("DIRECT", "CODE"))
     union = evaluate(documents, detectors=["rules"])["union"]
     return {
         "what": "rules alone on codes that are direct identifiers",
@@ -362,6 +375,9 @@ def _overview(record: dict[str, Any]) -> str:
         for category, (recall, precision) in WORD_GOALS.items()
         if category in found
     ]
+    if numbers := record["corpora"]["meddocan"].get("ids_with_digits"):
+        rates = (_rate(numbers[what], interval=True) for what in ("recall", "precision"))
+        goals.append(("ID that holds a digit", *rates, *map(str, (WORD_GOALS["ID"][0], "-"))))
     heads = ("rules alone, meddocan", "recall of words", "precision of words", "goal: recall", "precision")
     return text + "\n**Rules alone by category**\n\n" + markdown(heads, goals)
 

@@ -41,7 +41,7 @@ GOAL_OF_WC = 0.4
 #: The preset, all of its steps.
 FAST = "preset fast"
 #: Language -> corpus on which its NER and the preset with it are timed, and documents of it.
-NER_CORPORA = {"en": ("mtsamples", 100), "fr": ("synth_fr", 240)}
+NER_CORPORA = {"en": ("mtsamples", 30), "fr": ("synth_fr", 90)}
 #: Entities of Presidio's pattern recognisers that have a category here.
 PRESIDIO_PATTERNS = ["EMAIL_ADDRESS", "PHONE_NUMBER", "URL", "IP_ADDRESS", "CREDIT_CARD", "IBAN_CODE", "US_SSN"]
 PATTERN_CATEGORIES = ("EMAIL", "PHONE", "URL", "IP", "ID")
