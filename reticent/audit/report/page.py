@@ -53,9 +53,10 @@ POLICIES_ABOUT = {
 }
 #: Files of the audit that make the page.
 MADE_BY = (
-    "config.py", "evidence/*.py", "gates.py", "membership/attacks.py", "membership/catalogue.py", "membership/names.py",
-    "membership/shadow.py", "membership/table.py", "membership/validity.py", "outcomes.py", "report/*.py",
-    "report/fr.toml", "report/templates/*.j2", "risk_verdict.py", "risks.py", "stats/estimate.py", "stats/seeds.py",
+    "config.py", "dossier/fr.toml", "dossier/language.py", "evidence/*.py", "gates.py", "membership/attacks.py",
+    "membership/catalogue.py", "membership/names.py", "membership/shadow.py", "membership/table.py",
+    "membership/validity.py", "outcomes.py", "report/*.py", "report/fr.toml", "report/templates/*.j2",
+    "risk_verdict.py", "risks.py", "stats/estimate.py", "stats/seeds.py",
 )  # fmt: skip
 #: Labels shown before the rest is folded away.
 NUM_LABELS = 8
