@@ -6,6 +6,7 @@ import importlib.util
 import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 from types import ModuleType
@@ -39,6 +40,16 @@ def test_both_recipes_copy_the_same_files_and_run_the_same_script() -> None:
     assert calls[0] == calls[1] != []
     for source, _ in container.copies:
         assert source == "dist/" or (ROOT / source).is_file()
+
+
+def test_an_image_has_the_extras_that_a_whole_run_imports() -> None:
+    """The engine alone needs no torch, so the lowest set of extras is not enough for `reticent run`."""
+    script = (PACKAGING / "install.sh").read_text()
+    extras = re.search(r'"reticent\[([^]]+)\]', script)
+    assert extras is not None
+    named = set(extras[1].split(","))
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert {"train", "audit", "dp"} <= named & known.keys()
 
 
 @pytest.mark.parametrize("name", ["install.sh", "wheel.sh"])
