@@ -29,8 +29,8 @@ LOCK_FLAGS := --extra train --extra audit --extra ner --extra dp --group dev --u
 
 # A worker a core. Files stay whole (tests/fixtures/whole_files.py), so each file's fixtures are made once.
 WORKERS := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
-# `make test-browser` opens these.
-IGNORED := --ignore=tests/browser
+# These have commands of their own: `make test-browser`, `make test-warehouse`.
+IGNORED := --ignore=tests/browser --ignore=tests/warehouse
 # Tests start programs; where this is set, each of them would compile the libraries anew.
 unexport PYTHONDONTWRITEBYTECODE
 

@@ -29,12 +29,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Leave the modules and tests, which live to the end, out of every later walk of the garbage collector."""
+    """Leave the modules and tests, which live to the end, out of every later walk of the garbage collector, and let it
+    walk less often: toy models and tables come and go by the thousand, and next to none is part of a cycle.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(20_000, 20, 20)
         gc.enable()
 
 

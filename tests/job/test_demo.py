@@ -157,6 +157,7 @@ def test_a_result_of_the_run_that_was_changed_is_found(run: Path) -> None:
     )
 
 
+@pytest.mark.usefixtures("without_ink")
 def test_another_dossier_names_the_one_that_it_replaces_which_is_kept(
     run: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
