@@ -25,6 +25,9 @@ BIN  := $(VENV)/bin
 UV   := $(BIN)/uv pip
 RUN  := demo-run
 SOURCES := $(shell find rust_ext -name '*' -type f) Cargo.toml Cargo.lock pyproject.toml
+COMPILED := reticent.cli.runs, reticent.job.pipeline, reticent.engine.index, reticent.trainer.loop, reticent.audit.report.page, \
+  matplotlib.backends.backend_svg, opacus, peft, scipy.stats, sklearn.linear_model, spacy, torch.utils.tensorboard, \
+  transformers.models.bert.modeling_bert, transformers.models.gpt2.modeling_gpt2
 LOCK_FLAGS := --extra train --extra audit --extra ner --extra dp --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 # A worker a core. Files stay whole (tests/fixtures/whole_files.py), so each file's fixtures are made once.
@@ -133,11 +136,12 @@ endif
 	@touch $@
 
 # Cargo runs beside nothing else: it uses every core. The release build takes about two minutes on two.
-# Then one start writes the bytecode of the libraries: where PYTHONDONTWRITEBYTECODE is set, each command would compile them anew.
+# Then one start writes the bytecode of the libraries: each worker of the first tests would compile them for itself, and each
+# command anew where PYTHONDONTWRITEBYTECODE is set.
 $(VENV)/.built: $(VENV)/.installed $(SOURCES)
 	@echo "Building the Rust core (release) …"
 	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop -q --release --locked --uv
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -c 'import reticent.cli.runs, reticent.job.pipeline, reticent.engine.index, reticent.trainer.loop'
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -c 'import $(COMPILED)'
 	@touch $@
 
 clean:

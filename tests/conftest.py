@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -23,6 +24,8 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(TESTS), os.environ.
 
 def pytest_configure(config: pytest.Config) -> None:
     """Hand out whole files where that is asked for; a worker is not asked."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("dist", "no") == "loadfile":
         config.pluginmanager.register(WholeFiles())
 
