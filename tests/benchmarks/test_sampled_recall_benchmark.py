@@ -31,6 +31,7 @@ def measured() -> dict[str, Any]:
         return sampled_recall.measure("synth_en", "toy")
 
 
+@pytest.mark.heavy
 def test_intervals_of_a_generated_corpus_hold_in_95_of_100_draws(measured: dict[str, Any]) -> None:
     assert measured["individuals"] < measured["documents"] == 120
     sampled_recall.check(measured)

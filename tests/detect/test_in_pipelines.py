@@ -102,6 +102,7 @@ def test_a_saved_pipeline_finds_the_same(nlp: Any, tmp_path: Path) -> None:
     assert spans_of(spacy.load(tmp_path / "pipeline")(TEXT)) == of_rules(TEXT, labels=["EMAIL"])
 
 
+@pytest.mark.heavy
 def test_spacy_finds_the_factory_by_the_entry_point(nlp: Any, tmp_path: Path) -> None:
     """As installed: metadata with the entry points of pyproject.toml beside the package."""
     if not (ROOT / "pyproject.toml").exists():

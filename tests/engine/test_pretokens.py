@@ -302,6 +302,7 @@ def corpus(name: str) -> list[str]:
     return found
 
 
+@pytest.mark.heavy
 @pytest.mark.corpus
 @pytest.mark.parametrize("name", CORPORA)
 def test_tokens_of_a_sample_of_real_text_are_the_librarys(name: str) -> None:

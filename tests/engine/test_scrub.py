@@ -400,6 +400,7 @@ def test_settings_are_checked(synth: Path, tmp_path: Path) -> None:
     assert len(rows_of(synth)) > 100
 
 
+@pytest.mark.heavy
 @pytest.mark.corpus
 @pytest.mark.parametrize("names", ["syllables", "realistic"])
 def test_meddocan_keeps_no_marked_surface_but_what_was_put_or_never_marked(

@@ -362,6 +362,7 @@ def test_one_language_is_enough(language: str) -> None:
 # Public text.
 
 
+@pytest.mark.heavy
 def test_public_text_names_no_individual(public: list[str], documents: list[Row], records: dict[str, Row]) -> None:
     identities = {
         word

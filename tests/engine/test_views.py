@@ -185,6 +185,7 @@ def test_blocks_do_not_change_a_view(tmp_path: Path, at_once: int, monkeypatch: 
     assert content[0] == content[1]
 
 
+@pytest.mark.heavy
 def test_what_is_made_is_the_same_bytes_for_any_number_of_threads_and_any_part(tmp_path: Path) -> None:
     documents = [(f"p{i % 7}", f"a «Smith|NAME» seen on 12/«{i}|DATE» with b{i % 11} " * 9) for i in range(300)]
     made: dict[str, set[bytes]] = {}

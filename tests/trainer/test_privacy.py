@@ -76,6 +76,7 @@ def test_no_step_costs_nothing_and_no_noise_everything() -> None:
     assert epsilon_of(0.1, 0.0, 1, 1e-5) == math.inf
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("target", [1.0, 8.0])
 def test_noise_for_a_target_reaches_it_and_hardly_more(target: float) -> None:
     plan = plan_privacy(PrivacyConfig(target_epsilon=target, target_delta=1e-5), 1000, 2, 100)

@@ -166,6 +166,7 @@ def test_a_value_of_another_type_is_refused_and_not_quoted(tiny_audit: dict[str,
     assert "Jane" not in str(error.value)
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_an_unknown_setting_is_left_out_and_counted(tiny_audit: dict[str, Any], tmp_path: Path) -> None:
     tiny_audit["settings"] |= {"train": {"learning_rate": 0.002, "patients": 2}, "ward": {"name": "B 3"}}
     page = write(tmp_path, tiny_audit).read_text()
