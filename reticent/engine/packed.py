@@ -25,7 +25,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from reticent.core.errors import ArtifactError
-from reticent.engine.packed_kernels import gather_packed, rank_blocks, unpack_flags, unpack_ids, unpack_words
 from reticent.engine.schema import DIRECT, ID_TABLES, INDIRECT, VIEW_TABLES
 
 __all__ = [
@@ -81,6 +80,8 @@ class TokenArrays:
 
     @functools.cached_property
     def ranks(self) -> np.ndarray:
+        from reticent.engine.packed_kernels import rank_blocks
+
         return rank_blocks(self.begins)
 
 
@@ -192,9 +193,7 @@ class ViewTokens(ABC):
             tokens, known = self.ngrams(first, end)
             column[tokens] = known
             return column
-        flags = np.empty(stop - start, dtype=np.uint8)
-        unpack_flags(self.direct, self.indirect, start, flags)
-        return flags
+        return _unpacked(self.direct, start, stop) | _unpacked(self.indirect, start, stop) << 1
 
     def ngrams(self, first: int, end: int) -> tuple[np.ndarray, np.ndarray]:
         """Return where n-grams start in these documents, counted from their first token, and their lengths."""
@@ -230,6 +229,8 @@ class PackedTokens(ViewTokens):
         pad: int,
         out: tuple[np.ndarray, np.ndarray, np.ndarray],
     ) -> None:
+        from reticent.engine.packed_kernels import gather_packed
+
         stored, firsts = self.stored, self.firsts[documents]
         gather_packed(
             stored.ids, stored.high, stored.begins, stored.outside, self.direct, self.indirect, stored.ranks,
@@ -244,20 +245,35 @@ class PackedTokens(ViewTokens):
         return super().column(name)
 
     def _ids(self, first: int, end: int) -> np.ndarray:
-        stored, offsets, firsts = self.stored, self.doc_offsets[first : end + 1], self.firsts[first:end]
-        length = int(offsets[-1] - offsets[0])
-        if self._is_run(first, end) and not stored.is_wide:
-            place = int(firsts[0]) if end > first else 0
-            return stored.ids[place : place + length]
-        ids = np.empty(length, dtype=np.uint32 if stored.is_wide else np.uint16)
-        unpack_ids(stored.ids, stored.high, firsts, offsets, ids)
-        return ids
+        stored, places = self.stored, self._places(first, end)
+        ids = stored.ids[places]
+        return ids | stored.high[places].astype(np.uint32) << 16 if stored.is_wide else ids
 
     def _words(self, first: int, end: int) -> np.ndarray:
-        stored, offsets, firsts = self.stored, self.doc_offsets[first : end + 1], self.firsts[first:end]
-        words = np.empty(int(offsets[-1] - offsets[0]), dtype=np.int32)
-        unpack_words(stored.begins, stored.outside, stored.exceptions, stored.passed, firsts, offsets, words)
+        stored, firsts = self.stored, self.firsts[first:end]
+        if end <= first:
+            return np.empty(0, dtype=np.int32)
+        offsets = self.doc_offsets[first : end + 1] - self.doc_offsets[first]
+        low, high = int(firsts[0]), int(firsts[-1] + offsets[-1] - offsets[-2])
+        places = self._places(first, end)
+        own = slice(places.start - low, places.stop - low) if isinstance(places, slice) else places - low
+        passed = slice(*np.searchsorted(stored.exceptions, [low, high]))
+        begun = _unpacked(stored.begins, low, high).astype(np.int32)
+        begun[stored.exceptions[passed] - low] += stored.skipped[passed].astype(np.int32)
+        words = np.cumsum(begun[own], dtype=np.int32)
+        before = np.append(np.int32(0), words)[offsets[:-1]]
+        words -= np.repeat(before + 1, np.diff(offsets))
+        words[_unpacked(stored.outside, low, high)[own].view(np.bool_)] = -1
         return words
+
+    def _places(self, first: int, end: int) -> slice | np.ndarray:
+        """Return the numbers of these documents' tokens among those of all documents."""
+        offsets, firsts = self.doc_offsets[first : end + 1], self.firsts[first:end]
+        length = int(offsets[-1] - offsets[0])
+        if self._is_run(first, end):
+            place = int(firsts[0]) if end > first else 0
+            return slice(place, place + length)
+        return np.repeat(firsts - offsets[:-1], np.diff(offsets)) + np.arange(offsets[0], offsets[-1])
 
     def _is_run(self, first: int, end: int) -> bool:
         """Whether these documents follow each other in ``stored``, too."""
@@ -275,6 +291,12 @@ def mapped_column(path: Path, dtype: np.dtype[Any], length: int) -> np.ndarray:
         return np.memmap(path, dtype, "r").view(np.ndarray)
     except OSError as error:
         raise ArtifactError(f"{path}: protected tokens that cannot be read ({type(error).__name__})") from None
+
+
+def _unpacked(bits: np.ndarray, first: int, end: int) -> np.ndarray:
+    """Bits as bytes: uint8, 0 or 1."""
+    whole = np.unpackbits(bits[first >> 6 : -(-end // 64)].view(np.uint8), bitorder="little")
+    return whole[first & 63 : (first & 63) + end - first]
 
 
 def _bits(folder: Path, name: str, num_bits: int) -> np.ndarray:

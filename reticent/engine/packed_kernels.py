@@ -1,4 +1,4 @@
-"""Numba kernels over packed tokens: bits and exceptions back to words and flags; as `kernels`.
+"""Numba kernels over packed tokens: windows of them, and ranks of their words; as `kernels`.
 
 Rows of bits are uint64 arrays, the first bit in the lowest of the first number. ``exceptions`` (int64, ascending) are
 tokens before which ``skipped`` words were passed over; ``passed`` is the running sum of ``skipped``, from 0.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-__all__ = ["BLOCK", "gather_packed", "rank_blocks", "unpack_flags", "unpack_ids", "unpack_words"]
+__all__ = ["BLOCK", "gather_packed", "rank_blocks"]
 
 _jit = numba.njit(nogil=True, cache=True)
 
@@ -106,49 +106,3 @@ def gather_packed(
         out_ids[row, offset + length :] = pad
         out_words[row, offset + length :] = -1
         out_flags[row, offset + length :] = 0
-
-
-@_jit
-def unpack_ids(ids: np.ndarray, high: np.ndarray, firsts: np.ndarray, doc_offsets: np.ndarray, out: np.ndarray) -> None:
-    """Write the id of each token of these documents; arguments as of `unpack_words`."""
-    is_wide = len(high) > 0
-    for document in range(len(firsts)):
-        at = doc_offsets[document] - doc_offsets[0]
-        for token in range(firsts[document], firsts[document] + doc_offsets[document + 1] - doc_offsets[document]):
-            number = np.uint32(ids[token])
-            if is_wide:
-                number |= np.uint32(high[token]) << np.uint32(16)
-            out[at] = number
-            at += 1
-
-
-@_jit
-def unpack_words(
-    begins: np.ndarray,
-    outside: np.ndarray,
-    exceptions: np.ndarray,
-    passed: np.ndarray,
-    firsts: np.ndarray,
-    doc_offsets: np.ndarray,
-    out: np.ndarray,
-) -> None:
-    """Write the word of each token of these documents, int32; ``firsts`` are the numbers of their first tokens, and
-    differences of ``doc_offsets`` their lengths.
-    """
-    for document in range(len(firsts)):
-        first, word, at = firsts[document], -1, doc_offsets[document] - doc_offsets[0]
-        nearest = np.searchsorted(exceptions, first)
-        for token in range(first, first + doc_offsets[document + 1] - doc_offsets[document]):
-            word += _bit(begins, token)
-            if nearest < len(exceptions) and exceptions[nearest] == token:
-                word += passed[nearest + 1] - passed[nearest]
-                nearest += 1
-            out[at] = -1 if _bit(outside, token) else word
-            at += 1
-
-
-@_jit
-def unpack_flags(direct: np.ndarray, indirect: np.ndarray, first: int, out: np.ndarray) -> None:
-    """Write the flags of the tokens from number ``first`` on, uint8."""
-    for i in range(len(out)):
-        out[i] = _bit(direct, first + i) | _bit(indirect, first + i) << 1

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from reticent.core.errors import ArtifactError
-from reticent.engine.packed import PackedTokens, StoredIds, TokenArrays, ViewTokens, ids_of, read_table
+from reticent.engine.packed import StoredIds, TokenArrays, ViewTokens, read_table
 from reticent.engine.patched_kernels import (
     Columns,
     columns_of,
@@ -26,26 +26,7 @@ from reticent.engine.patched_kernels import (
 )
 from reticent.engine.schema import PATCH_TABLES
 
-__all__ = ["PatchedTokens", "open_view"]
-
-
-def open_view(folder: Path, ids: Path | None = None) -> ViewTokens:
-    """Return the tokens of a view or a patch.
-
-    Parameters
-    ----------
-    ids : Path, optional
-        Folder of the ids, for a view that holds none and has none beside it.
-
-    Raises
-    ------
-    ArtifactError
-        A file is missing, cannot be read, or does not fit the others.
-    """
-    place = ids_of(folder)
-    stored = StoredIds(ids if ids and place != folder else place)
-    is_patch = (folder / "patches.parquet").exists()
-    return PatchedTokens(folder, stored) if is_patch else PackedTokens(folder, stored)
+__all__ = ["PatchedTokens"]
 
 
 class PatchedTokens(ViewTokens):

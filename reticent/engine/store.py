@@ -19,12 +19,10 @@ import numpy as np
 import pyarrow as pa
 
 from reticent.core.errors import ArtifactError
-from reticent.engine.kernels import count_disorder
-from reticent.engine.packed import ViewTokens, ids_of
+from reticent.engine.packed import PackedTokens, StoredIds, ViewTokens, ids_of
 from reticent.engine.schema import DIRECT, INDIRECT
-from reticent.engine.window_kernels import gather_windows
 
-__all__ = ["TokenStore", "open_tokens", "tokenizer_fingerprint"]
+__all__ = ["TokenStore", "open_tokens", "open_view", "tokenizer_fingerprint"]
 
 #: Columns with one entry a token.
 LISTS = ("input_ids", "word_ids", "flags", "ngram_starts")
@@ -156,6 +154,9 @@ class TokenStore:
         if self._packed is not None:
             self._packed.gather(documents, starts, lengths, offset, pad, out)
             return
+
+        from reticent.engine.window_kernels import gather_windows
+
         for values, fill, array in zip((self.input_ids, self.word_ids, self.flags), (pad, -1, 0), out, strict=True):
             gather_windows(values, starts, lengths, offset, fill, array)
 
@@ -232,6 +233,8 @@ class TokenStore:
         where = self.path if self.path is not None else "token store"
         if self.num_tokens and np.bitwise_or.reduce(self.flags) & ~np.uint8(DIRECT | INDIRECT):
             raise ArtifactError(f"{where}: flags hold bits other than direct and indirect; damaged, run protect again")
+        from reticent.engine.kernels import count_disorder
+
         disorder = count_disorder(self.word_ids, self.doc_offsets)
         if disorder:
             raise ArtifactError(
@@ -274,10 +277,30 @@ def open_tokens(path: Path | str, *, ids: Path | None = None) -> TokenStore:
         if (folder / "documents.parquet").is_file():
             raise ArtifactError(f"{folder}: ids, or tokens of an older version of Reticent; run protect again")
         raise ArtifactError(f"{folder}: no protected tokens here; expected view.parquet")
-    from reticent.engine.patched import open_view
-
     _check_ids(folder)
     return TokenStore.of_packed(open_view(folder, ids), folder)
+
+
+def open_view(folder: Path, ids: Path | None = None) -> ViewTokens:
+    """Return the tokens of a view or a patch.
+
+    Parameters
+    ----------
+    ids : Path, optional
+        Folder of the ids, for a view that holds none and has none beside it.
+
+    Raises
+    ------
+    ArtifactError
+        A file is missing, cannot be read, or does not fit the others.
+    """
+    place = ids_of(folder)
+    stored = StoredIds(ids if ids and place != folder else place)
+    if not (folder / "patches.parquet").exists():
+        return PackedTokens(folder, stored)
+    from reticent.engine.patched import PatchedTokens  # whose kernels take longer to load than many stores to read
+
+    return PatchedTokens(folder, stored)
 
 
 def _check_ids(folder: Path) -> None:

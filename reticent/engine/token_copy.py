@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from reticent.core.errors import ArtifactError
 from reticent.engine.packed import PackedTokens
-from reticent.engine.packed_kernels import unpack_flags, unpack_ids
-from reticent.engine.patched import open_view
+from reticent.engine.store import open_view
 from reticent.engine.store_writer import StoreWriter
 
 __all__ = ["copy_tokens"]
@@ -47,10 +46,8 @@ def copy_tokens(view: Path | str, folder: Path | str) -> dict[str, int]:
 def _block(tokens: PackedTokens, first: int, end: int) -> Any:
     """Documents as `_rust.PackedTokens` has them."""
     stored, offsets, firsts = tokens.stored, tokens.doc_offsets[first : end + 1], tokens.firsts[first:end]
-    length = int(offsets[-1] - offsets[0])
-    ids, flags = np.empty(length, dtype=np.uint32), np.empty(length, dtype=np.uint8)
-    unpack_ids(stored.ids, stored.high, firsts, offsets, ids)
-    unpack_flags(tokens.direct, tokens.indirect, int(offsets[0]), flags)
+    ids = tokens.block("input_ids", first, end).astype(np.uint32)
+    flags = tokens.block("flags", first, end)
     # Where each token stands among those of all documents.
     places = np.repeat(firsts - offsets[:-1], np.diff(offsets)) + np.arange(offsets[0], offsets[-1])
     bounds = (int(tokens.documents[first]), int(tokens.documents[end - 1]) + 1) if end > first else (0, 0)

@@ -25,10 +25,9 @@ from reticent.engine import packed as packed_module
 from reticent.engine.flagged_words import FlaggedWords
 from reticent.engine.index import IndexConfig, build_index
 from reticent.engine.names import SurrogateNames
-from reticent.engine.patched import open_view
 from reticent.engine.protect import Policy
 from reticent.engine.schema import MEMBERS
-from reticent.engine.store import TokenStore, open_tokens
+from reticent.engine.store import TokenStore, open_tokens, open_view
 from reticent.engine.text_pass import Encoding, TextPass
 from reticent.engine.token_copy import copy_tokens
 from reticent.engine.tokens import TokenMaker
