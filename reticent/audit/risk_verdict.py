@@ -11,7 +11,7 @@ Every risk is judged by several numbers of one model. A number is
 A risk is beyond where one of its numbers is, and within where one is and none could be beyond. A model's verdict is the
 worst of its relevant risks. Gates of the job can only worsen it. The sign of an area comes from the twin; without one
 that shows it, or measurably against it, an area of 0.25 is one of 0.75, and its interval is widened as the side was
-picked.
+picked. A model of an unprotected recipe is never within: that the attacks found little is no protection.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ from reticent.audit.evidence.risks import ModelRisks, RiskResult, RiskTable
 from reticent.audit.gates import PLAIN
 from reticent.audit.membership.validity import CHANCE, NO_POWER
 from reticent.audit.outcomes import BEYOND, FAIL, NOT_SHOWN, WITHIN
+from reticent.audit.recipes import is_unprotected, recipe_of
 from reticent.audit.risks import RISKS, Number, Risk, Subject, oriented
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
     from reticent.audit.evidence.extraction import GateResult
     from reticent.audit.stats.estimate import Estimate
+    from reticent.trainer.recipes import Recipe
 
 __all__ = ["judge_risks", "risk_lines", "with_published_numbers"]
 
@@ -78,7 +80,10 @@ def _judged_model(numbers: Sequence[int], audit: AuditEvidence, config: VerdictC
     broken = any(m.ledger and m.ledger.violations for m in (audit.models[number] for number in numbers))
     relevant = [result for result in results if result.relevant]
     outcome = max((result.outcome for result in relevant), key=ORDER.index, default=NOT_SHOWN)
-    reason, change = _sentences(relevant, outcome, first)
+    recipe = recipe_of(first.recipe, audit)
+    reason, change = _sentences(relevant, outcome, first, recipe)
+    if outcome == WITHIN and is_unprotected(recipe, first):
+        outcome, reason, change = NOT_SHOWN, f"not shown: {UNPROTECTED}", RISKS["emission"].lowered_by
     if broken:
         outcome, reason = BEYOND, "training broke its own rule: protected tokens were among its targets"
         change = "report it, and train again"
@@ -143,6 +148,7 @@ FEW = "too few people to say"
 UNSURE = "the estimate is beyond the threshold, and its interval holds none at all"
 WIDE = "the interval is too wide: its upper end is beyond the threshold"
 WITHOUT_TWIN = "nothing proves that the attack would have found anything: there is no unprotected twin"
+UNPROTECTED = "nothing in its training protects anyone, whatever the attacks found"
 WITHOUT_POWER = "the attack finds nothing in the unprotected twin either"
 
 
@@ -182,7 +188,7 @@ def _with_gates(result: RiskResult, risk: Risk, model: ModelEvidence, audit: Aud
 
 
 def _is_about(row: GateResult, risk: Risk, model: ModelEvidence) -> bool:
-    own = row.recipe == model.recipe and row.model in (None, model.model) and row.seed in (None, model.seed)
+    own = row.recipe in (None, model.recipe) and row.model in (None, model.model) and row.seed in (None, model.seed)
     return own and row.measure in risk.gates
 
 
@@ -202,7 +208,9 @@ def _subject(model: ModelEvidence, audit: AuditEvidence) -> Subject:
     return Subject(model, max(found, key=lambda e: e.epoch or 0, default=None))
 
 
-def _sentences(relevant: Sequence[RiskResult], outcome: str, model: ModelEvidence) -> tuple[str, str]:
+def _sentences(
+    relevant: Sequence[RiskResult], outcome: str, model: ModelEvidence, recipe: Recipe | None
+) -> tuple[str, str]:
     """Why the verdict is as it is, and what would change it."""
     deciding = [result for result in relevant if result.outcome == outcome]
     if not deciding:
@@ -210,7 +218,7 @@ def _sentences(relevant: Sequence[RiskResult], outcome: str, model: ModelEvidenc
     titles = _listed([RISKS[result.risk].title for result in deciding])
     if outcome == BEYOND:
         return f"beyond the threshold: {titles}", _listed(
-            list(dict.fromkeys(RISKS[result.risk].lowered_by for result in deciding)), "; "
+            list(dict.fromkeys(RISKS[result.risk].advice(recipe) for result in deciding)), "; "
         )
     if outcome == WITHIN:
         rest = "new data, more epochs, a withdrawal or a new attack: then it must be tested again"

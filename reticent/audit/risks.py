@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from scipy.stats import norm
 
 from reticent.audit.membership.validity import CHANCE, INVALID
+from reticent.audit.recipes import protects_identifiers, replaces_identifiers
 from reticent.audit.stats.estimate import LEVEL
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.extraction import ExtractedModel
     from reticent.audit.evidence.leakage import Excess, Part
     from reticent.audit.stats.estimate import Estimate
+    from reticent.trainer.recipes import Recipe
 
 __all__ = ["RISKS", "Number", "Risk", "Subject", "oriented"]
 
@@ -53,9 +55,16 @@ class Risk:
     numbers: Callable[[Subject], Iterator[Number]]
     measured_by: str
     lowered_by: str
+    #: What makes it smaller where the recipe is one of `lowered_by` already, and whether it is; empty: the same.
+    lowered_further: str = ""
+    is_lowered: Callable[[Recipe | None], bool] = protects_identifiers
     #: Objectives of the models that have this risk; empty for all.
     objectives: tuple[str, ...] = ()
     gates: tuple[str, ...] = ()
+
+    def advice(self, recipe: Recipe | None) -> str:
+        """Return what makes this risk of a model of this recipe smaller, and is not done already."""
+        return self.lowered_further if self.lowered_further and self.is_lowered(recipe) else self.lowered_by
 
 
 PARTS: dict[Part, str] = {"both": "identifiers", "direct": "direct identifiers", "indirect": "indirect identifiers"}
@@ -118,6 +127,7 @@ def _passages(subject: Subject) -> Iterator[Number]:
             yield Number(f"passages that come back, given {row.prefix_tokens} tokens{draws}", row.excess)
 
 
+PROTECT = "a recipe that protects direct and indirect identifiers, or fewer epochs"
 #: Every risk, in the order of the columns.
 RISKS: Mapping[str, Risk] = MappingProxyType(
     {
@@ -129,7 +139,8 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 about="does it say names, numbers and rare words of the people it was trained on?",
                 numbers=_emission,
                 measured_by="the audit itself",
-                lowered_by="a recipe that protects direct and indirect identifiers, or fewer epochs",
+                lowered_by=PROTECT,
+                lowered_further="fewer epochs, more people, or detectors that miss less",
                 gates=("excess_leakage", "exposure", "epsilon"),
             ),
             Risk(
@@ -139,6 +150,8 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 numbers=_context,
                 measured_by="[audit.inversion]",
                 lowered_by='context = "surrogate" or "tag", so that identifiers are not read either',
+                lowered_further="fewer epochs, or detectors that miss less",
+                is_lowered=replaces_identifiers,
             ),
             Risk(
                 name="words",
@@ -146,7 +159,9 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 about="do rare words and names tell who was trained on?",
                 numbers=_words,
                 measured_by="the attacks by kind of word",
-                lowered_by="a recipe that protects direct and indirect identifiers, or fewer epochs",
+                lowered_by=PROTECT,
+                lowered_further="fewer epochs, differential privacy or, against words at the threshold, noise in it "
+                "([threshold] epsilon)",
             ),
             Risk(
                 name="individual",

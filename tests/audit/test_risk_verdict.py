@@ -164,6 +164,12 @@ MORE: list[tuple[str, list[dict[str, Any]], dict[str, Any], list[str]]] = [
     ("a required gate without power reaches it too", [entry("ppclm", **QUIET), entry("clm", **LOUD)],
      {"gates": [{"measure": "excess_leakage", "recipe": "ppclm", "model": "m", "outcome": "no power",
                  "required": True}], "passages": {"ppclm": FREE, "clm": CAUGHT}}, [N, B]),
+    ("a required gate that no model could be judged by reaches all", [entry("ppclm", **QUIET), entry("clm", **LOUD)],
+     {"gates": [{"measure": "membership_tpr", "recipe": None, "outcome": "no power", "required": True}],
+      "passages": {"ppclm": FREE, "clm": CAUGHT}, "settings": {"verdict": {"risks": ["individual"]}}}, [N, B]),
+    ("an unprotected model that leaks measurably, and less than every threshold",
+     [entry("clm", emission=(0.02, 0.01), context=(0.02, 0.01), words=(0.55, 0.03), person=(0.55, 0.03))],
+     {"passages": {"clm": (0.005, 0.002)}}, [N]),
     ("a gate of another recipe does not", [entry("ppclm", **QUIET), entry("clm", **LOUD)],
      {"gates": [{"measure": "membership_auc", "recipe": "clma", "model": "m", "outcome": "fail"}],
       "passages": {"ppclm": FREE, "clm": CAUGHT}}, [W, B]),
@@ -189,6 +195,19 @@ def test_a_sentence_says_why_and_what_would_change_it() -> None:
     row, _ = judged(entry("ppclm", **(QUIET | {"emission": (0.2, 0.05)})), entry("clm", **LOUD))
     assert row.reason == "beyond the threshold: identifiers emitted"
     assert "fewer epochs" in row.change
+
+
+def test_what_is_done_already_is_not_advised() -> None:
+    leaky = QUIET | {"emission": (0.2, 0.05), "words": (0.9, 0.05), "context": (0.2, 0.05)}
+    own = {"tight": {"base": "ppclm", "context": "tag", "context_indirect": "tag"}}
+    rows = judged(
+        *(entry(recipe, **leaky) for recipe in ("dppclm", "clma", "ppclm", "tight")), settings={"recipes": own}
+    )
+    for row, protects, replaces in zip(rows, (False, False, True, True), (False, False, False, True), strict=True):
+        assert ("a recipe that protects" in row.change) is not protects
+        assert ("[threshold] epsilon" in row.change) is protects
+        assert ('context = "surrogate" or "tag"' in row.change) is not replaces
+        assert "fewer epochs" in row.change
 
 
 def test_an_area_is_read_the_way_that_the_twin_shows() -> None:

@@ -81,6 +81,8 @@ def reason_of(model: ShownModel, words: Words) -> tuple[str, str]:
     if _broke_rule(model):
         return words("Training broke its own rule: protected words were among its targets."), ""
     deciding = _deciding(model)
+    if not deciding and model.is_twin and row.outcome == NOT_SHOWN:
+        return words("Not shown: nothing in its training protects anyone, whatever the tests found."), ""
     if not deciding:
         return words("No risk was declared relevant."), ""
     titles = words.listed([words(RISKS[result.risk].title) for result in deciding])
@@ -103,9 +105,10 @@ def change_of(model: ShownModel, words: Words) -> str:
     if row.outcome == WITHIN:
         return words("It holds until there is new data, a withdrawal, more training or a new attack.")
     if row.outcome == BEYOND:
-        said = list(dict.fromkeys(words(RISKS[result.risk].lowered_by) for result in deciding))
+        said = list(dict.fromkeys(words(RISKS[result.risk].advice(model.recipe)) for result in deciding))
         return words("What would change it: {changes}.", changes=words.apart(said))
-    return words("What would change it: {changes}.", changes=words.apart(_changes(deciding, words)))
+    changes = _changes(deciding, words) if deciding or not model.is_twin else [words(RISKS["emission"].lowered_by)]
+    return words("What would change it: {changes}.", changes=words.apart(changes))
 
 
 def _changes(deciding: list[RiskResult], words: Words) -> list[str]:

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from reticent.audit.recipes import is_unprotected, own_recipes, recipe_of
 from reticent.audit.stats.seeds import over_seeds
-from reticent.core.errors import PolicyError
 from reticent.engine.schema import DIRECT, INDIRECT
-from reticent.trainer.recipes import RECIPES, Recipe, RecipeChanges
 
 if TYPE_CHECKING:
     from reticent.audit.dossier.language import Words
     from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
     from reticent.audit.evidence.extraction import ExtractedModel
     from reticent.audit.evidence.risks import ModelRisks
+    from reticent.trainer.recipes import Recipe
 
 __all__ = ["ShownModel", "explained", "shown_models"]
 
@@ -48,6 +48,7 @@ class ShownModel:
     #: Name in the tables: letters in the order of the audit.
     letter: str
     about: str
+    recipe: Recipe | None
     is_twin: bool
 
 
@@ -61,7 +62,7 @@ def shown_models(audit: AuditEvidence, words: Words) -> list[ShownModel]:
     rows = {(row.model, row.objective, row.recipe): row for row in (audit.risks.rows if audit.risks else ())}
     found = []
     for number, model in enumerate(last.values()):
-        recipe = _recipe(model.recipe, audit)
+        recipe = recipe_of(model.recipe, audit)
         found.append(
             ShownModel(
                 evidence=model,
@@ -69,10 +70,10 @@ def shown_models(audit: AuditEvidence, words: Words) -> list[ShownModel]:
                 extracted=_extracted(model, audit),
                 letter=_letter(number),
                 about=_about(recipe, model, audit, words),
-                is_twin=recipe is not None and not recipe.uses_flags and recipe.text == "original"
-                and not (recipe.private or model.guarantee),
+                recipe=recipe,
+                is_twin=is_unprotected(recipe, model),
             )
-        )  # fmt: skip
+        )
     return found
 
 
@@ -99,24 +100,9 @@ def explained(recipe: Recipe, k: int, words: Words) -> str:
 def _about(recipe: Recipe | None, model: ModelEvidence, audit: AuditEvidence, words: Words) -> str:
     if recipe is None:
         return words("{objective}. Its recipe is the institution’s own.", objective=words(OBJECTIVES[model.objective]))
-    own = _own_recipes(audit).get(model.recipe)
+    own = own_recipes(audit).get(model.recipe)
     k = own.get("k") if isinstance(own, Mapping) else None
     return explained(recipe, k if isinstance(k, int) else audit.corpus.k, words)
-
-
-def _own_recipes(audit: AuditEvidence) -> Mapping[str, object]:
-    found = audit.settings.get("recipes")
-    return found if isinstance(found, Mapping) else {}
-
-
-def _recipe(name: str, audit: AuditEvidence) -> Recipe | None:
-    if name in RECIPES:
-        return RECIPES[name]
-    own = _own_recipes(audit).get(name)
-    try:
-        return RecipeChanges(**own).named(name) if isinstance(own, Mapping) else None
-    except PolicyError:
-        return None
 
 
 def _extracted(model: ModelEvidence, audit: AuditEvidence) -> ExtractedModel | None:

@@ -14,7 +14,7 @@ from reticent.audit.membership.validity import NO_POWER, holds_chance, is_over_c
 from reticent.audit.outcomes import BEYOND, FAIL, PASS
 from reticent.audit.report.figure import has_value, look_of
 from reticent.audit.report.groups import OBJECTIVES, Group, by_recipe, groups_of
-from reticent.audit.report.next_steps import better_audit, broken, decisions
+from reticent.audit.report.next_steps import better_audit, broken, decisions, shown_emission
 from reticent.audit.report.readings import (
     LITTLE,
     broken_rule,
@@ -69,7 +69,7 @@ def plain_findings(audit: AuditEvidence) -> Findings:
     sure += [*_checked(ledgers), *_guaranteed(sides)]
     risks = audit.risks or judge_risks(audit)
     then = [*broken(ledgers), *decisions(sides, checkpoints, risks), *better_audit(audit)]
-    short = [*_gates(audit.verdict), *_canaries(audit), *_short(sides, _beyond(risks))]
+    short = [*_gates(audit.verdict), *_canaries(audit), *_short(sides, _beyond(risks), shown_emission(risks))]
     return Findings(short, found, sure, then)
 
 
@@ -101,7 +101,9 @@ def _beyond(risks: RiskTable) -> set[tuple[str, str | None, str, str]]:
 
 
 def _short(
-    sides: dict[Group, dict[str, ModelEvidence]], beyond: set[tuple[str, str | None, str, str]]
+    sides: dict[Group, dict[str, ModelEvidence]],
+    beyond: set[tuple[str, str | None, str, str]],
+    within: set[tuple[str | None, str, str]],
 ) -> Iterable[str]:
     """The answer in short; it says nothing less than the verdict by risk does."""
     trained = [(g.called(r), m) for g, last in sides.items() for r, m in last.items() if r != "base"]
@@ -111,7 +113,9 @@ def _short(
     leaky = [r for r, m in trained if leaks_more(m) or ("emission", m.model, m.objective, m.recipe) in beyond]
     silent = [g.kind for g, last in sides.items() if not _loud(g, last)]
     if leaky:
-        yield f"{listed(leaky)} {_have(leaky)} learned identifiers of the people {_it(leaky)} trained on."
+        some = [r for r, m in trained if r in leaky and (m.model, m.objective, m.recipe) in within]
+        but = f"; {listed(some)} no more than the threshold allows" if some else ""
+        yield f"{listed(leaky)} {_have(leaky)} learned identifiers of the people {_it(leaky)} trained on{but}."
     if len(leaky) < len(trained):
         none_found = "No model was found to have learned identifiers of the people it was trained on"
         opening = "No such learning was found in the other models" if leaky else none_found

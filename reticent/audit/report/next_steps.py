@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.leakage import Ledger
     from reticent.audit.evidence.risks import RiskTable
 
-__all__ = ["better_audit", "broken", "decisions"]
+__all__ = ["better_audit", "broken", "decisions", "shown_emission"]
 
 #: Recipe -> its checkpoints by epoch.
 Checkpoints = dict[str, list["ModelEvidence"]]
@@ -45,12 +45,13 @@ def broken(ledgers: dict[str, Ledger]) -> Iterable[str]:
             )
 
 
-def _shown_emission(risks: RiskTable) -> set[tuple[str | None, str, str]]:
-    """Protected models of which it is shown that they emit no more identifiers than the threshold allows."""
+def shown_emission(risks: RiskTable) -> set[tuple[str | None, str, str]]:
+    """Return the models of which it is shown that they emit no more identifiers than the threshold allows: (model,
+    objective, recipe).
+    """
     return {
         (row.model, row.objective, row.recipe)
         for row in risks.rows
-        if row.recipe not in PLAIN
         for result in row.results
         if result.risk == "emission" and result.outcome == WITHIN
     }
@@ -62,7 +63,7 @@ def decisions(
     risks: RiskTable,
 ) -> Iterable[str]:
     """Say what not to share and why, what to change, and what to ask again."""
-    shown = _shown_emission(risks)
+    shown = shown_emission(risks)
     little = [group for group, last in sides.items() if learned_little(last)]
     trained = [
         (g.called(r), m, checkpoints[g][r])
@@ -70,7 +71,7 @@ def decisions(
         for r, m in last.items()
         if r != "base" and not broken_rule(m)
     ]
-    leaky = [r for r, m, _ in trained if leaks_more(m)]
+    leaky = [r for r, m, _ in trained if leaks_more(m) and (m.model, m.objective, m.recipe) not in shown]
     if leaky:
         which = "it" if len(leaky) == 1 else "them"
         yield f"Do not share {listed(leaky)}: identifiers of people can be read out of {which}."
@@ -78,6 +79,9 @@ def decisions(
     for row in risks.rows:
         if row.outcome == BEYOND and (name := named.get((row.model, row.objective, row.recipe))):
             yield f"Do not share {name}: {row.reason}."
+    some = [r for r, m, _ in trained if leaks_more(m) and (m.model, m.objective, m.recipe) in shown]
+    if some:
+        yield f"Weigh what {listed(some)} learned of people’s identifiers: no more than the threshold allows, but some."
     told = [(r, earlier) for r, m, earlier in trained if not leaks_more(m) and is_distinguishable(m)]
     if told:
         better = [sentence for r, entries in told if (sentence := _earlier(r, entries))]
@@ -94,7 +98,7 @@ def decisions(
             f"Ask again who was in the data of {listed(unsaid)}, with members and held-out people who do not differ: "
             "without canaries, and not split by time or place."
         )
-    heard = [(r, m) for r, m in judged if (m.model, m.objective, m.recipe) in shown]
+    heard = [(r, m) for r, m in judged if (m.model, m.objective, m.recipe) in shown and m.recipe not in PLAIN]
     quiet = [r for r, m in heard if not leaks_more(m) and not is_distinguishable(m) and not only_invalid(m)]
     if quiet:
         yield (

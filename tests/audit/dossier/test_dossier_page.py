@@ -143,7 +143,7 @@ def test_every_string_of_the_tables_has_its_french() -> None:
     wanted += [text for group, fields in FIELDS for text in (group, *(f.title for f in fields))]
     wanted += [field.ask for _, fields in FIELDS for field in fields if field.ask]
     wanted += [reason for reason in REASONS.values() if reason]
-    wanted += [text for risk in RISKS.values() for text in (risk.title, risk.lowered_by)]
+    wanted += [text for risk in RISKS.values() for text in (risk.title, risk.lowered_by, risk.lowered_further) if text]
     assert len(wanted) > 100
     assert [text for text in wanted if text not in french()] == []
     own = (replace(RECIPES["ppclm"], context=kind, context_indirect=kind) for kind in ("tag", "surrogate"))

@@ -103,6 +103,22 @@ def test_a_headline_does_not_contradict_the_excess_over_the_base(tmp_path: Path)
     assert "No model was found to have learned identifiers" not in found
 
 
+def test_the_advice_says_of_identifiers_what_the_verdict_says(tmp_path: Path) -> None:
+    """Measurably more than the base, and less than the threshold: learned, and within it."""
+    audit = tiny_audit()
+    for entry in audit["models"]:
+        if entry["recipe"] in ("clm", "ppclm"):
+            more = 0.3 if entry["recipe"] == "clm" else 0.024
+            sides = {"members": estimate(0.1), "heldout": estimate(0.1), "excess": estimate(more, 0.003, more + 0.021)}
+            entry["excess"], entry["over_base"] = dict.fromkeys(("both", "direct", "indirect"), sides), {"both": sides}
+    found = text_of(tmp_path, audit)
+    assert "ppclm no more than the threshold allows." in found
+    assert "Weigh what ppclm learned" in found
+    advice = found.partition("What to do next")[2].partition("Weigh")[0]
+    assert "clm" in advice
+    assert "ppclm" not in advice
+
+
 def test_a_headline_on_membership_does_not_contradict_the_verdict(tmp_path: Path) -> None:
     """The attacks by the whole text find no one; LiRA by all words does."""
     audit = tiny_audit()

@@ -1,0 +1,56 @@
+"""The recipes of an audit: their protection, from the names and the settings of the evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from reticent.core.errors import PolicyError
+from reticent.engine.schema import DIRECT, INDIRECT
+from reticent.trainer.recipes import RECIPES, Recipe, RecipeChanges
+
+if TYPE_CHECKING:
+    from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
+
+__all__ = ["is_unprotected", "own_recipes", "protects_identifiers", "recipe_of", "replaces_identifiers"]
+
+
+def own_recipes(audit: AuditEvidence) -> Mapping[str, object]:
+    """Return the settings of the recipes that the job defines, by name."""
+    found = audit.settings.get("recipes")
+    return found if isinstance(found, Mapping) else {}
+
+
+def recipe_of(name: str, audit: AuditEvidence) -> Recipe | None:
+    """Return the recipe of this name; None if neither Reticent nor the settings of the audit define it."""
+    if name in RECIPES:
+        return RECIPES[name]
+    own = own_recipes(audit).get(name)
+    try:
+        return RecipeChanges(**own).named(name) if isinstance(own, Mapping) else None
+    except PolicyError:
+        return None
+
+
+def is_unprotected(recipe: Recipe | None, model: ModelEvidence) -> bool:
+    """Return whether a model was trained on the text as it is, with every token a target and no differential privacy.
+
+    An unknown recipe is not taken for one.
+    """
+    plain = recipe is not None and not recipe.uses_flags and recipe.text == "original" and not recipe.private
+    return plain and not model.guarantee
+
+
+def protects_identifiers(recipe: Recipe | None) -> bool:
+    """Return whether neither direct nor indirect identifiers are targets."""
+    if recipe is None:
+        return False
+    replaced = DIRECT if recipe.text == "pseudonymised" else 0
+    return (recipe.protected_flags | replaced) & (DIRECT | INDIRECT) == DIRECT | INDIRECT
+
+
+def replaces_identifiers(recipe: Recipe | None) -> bool:
+    """Return whether neither direct nor indirect identifiers stand in the text, not even as context."""
+    if recipe is None:
+        return False
+    return recipe.replaces_indirect and (recipe.context != "keep" or recipe.text == "pseudonymised")
