@@ -42,6 +42,22 @@ CUT = """() => {
 }"""
 
 
+#: Parts that have to be scrolled sideways to be read.
+SCROLLED = """() => {
+  document.querySelectorAll("details").forEach((part) => { part.open = true; });
+  return [...document.querySelectorAll(".scroll, table")].filter((part) => part.scrollWidth > part.clientWidth + 1)
+    .map((part) => part.textContent.trim().slice(0, 80));
+}"""
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_no_table_is_scrolled_sideways_on_a_wide_screen(opened: Callable[..., Any], pages: Path, name: str) -> None:
+    page = opened(pages / name, 1200).page
+    assert page.evaluate(SCROLLED) == []
+    page.set_viewport_size({"width": 360, "height": 900})
+    assert name.startswith("dossier") or page.evaluate(SCROLLED), "it would be found"
+
+
 @pytest.mark.parametrize("name", PAGES)
 @pytest.mark.parametrize(("width", "media"), VIEWS)
 def test_a_page_is_whole_and_the_browser_has_no_complaint(

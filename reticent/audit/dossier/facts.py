@@ -58,6 +58,20 @@ def _split(told: Told) -> Iterator[str]:
     )
 
 
+#: Detectors in plain words; one that is not here is named.
+DETECTORS = {
+    "gold": "marks that came with the documents",
+    "rules": "rules on the form of dates, numbers and addresses",
+    "records": "the person’s own record",
+    "gazetteer": "lists of names",
+    "context": "words that announce a name",
+    "spacy": "a trained model that finds names (spaCy)",
+    "transformers": "a trained model that finds names (transformers)",
+    "presidio": "a public program that finds names (Presidio)",
+    "eds": "a public program that finds names (EDS-NLP)",
+}
+
+
 def _copies(told: Told) -> Iterator[str]:
     copies, t = told.audit.corpus.copies, told.words
     if copies is None:
@@ -71,7 +85,8 @@ def _copies(told: Told) -> Iterator[str]:
 def _detection(told: Told) -> Iterator[str]:
     t, names = told.words, setting(told.audit, "detect", "detectors")
     if isinstance(names, list | tuple) and names:
-        yield t("Names and numbers were looked for by: {detectors}.", detectors=t.listed([str(n) for n in names]))
+        said = [t(DETECTORS[name]) if name in DETECTORS else str(name) for name in names]
+        yield t("Names and numbers were looked for by: {detectors}.", detectors=t.listed(said))
     if told.audit.sampled_recall is None:
         yield t("How many of them were missed was not measured: no annotator read a sample.")
 

@@ -17,8 +17,10 @@ from reticent.audit.dossier.language import Words
 from reticent.audit.dossier.models import ShownModel, shown_models
 from reticent.audit.dossier.questions import CRITERIA, EXAMINED, LIKELIHOODS, Question
 from reticent.audit.evidence.rules import FORBIDDEN
+from reticent.audit.recipes import replaces_identifiers
 from reticent.audit.report.readings import ordinary_utility
 from reticent.core.errors import ArtifactError
+from reticent.engine.schema import INDIRECT
 
 if TYPE_CHECKING:
     import jinja2
@@ -59,7 +61,10 @@ def page_name(language: Language, languages: Sequence[Language], suffix: str) ->
 def pages_digest() -> str:
     """Return the SHA-256 of all files that make the pages; pages of another digest are stale."""
     here, digest = Path(__file__).parent, hashlib.sha256()
-    others = [here.parent / name for name in ("risks.py", "risk_verdict.py", "stats/estimate.py", "stats/seeds.py")]
+    others = [
+        here.parent / name
+        for name in ("recipes.py", "risks.py", "risk_verdict.py", "stats/estimate.py", "stats/seeds.py")
+    ]
     for path in [*sorted([*here.glob("*.py"), *here.glob("*.toml"), *here.glob("templates/*")]), *others]:
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
@@ -93,6 +98,8 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
         examined=[(words(group), [_answer(question, told) for question in questions]) for group, questions in EXAMINED],
         not_made=list(tests_not_made(told)), facts=lambda name: list(FACTS[name](told)),
         impact=list(filled_fields(told)), feared=FEARED, levels=LEVELS, outcomes=_outcomes(models),
+        reads_identifiers=any(not replaces_identifiers(model.recipe) for model in models if not model.is_twin),
+        protects_rare=any(model.recipe is None or model.recipe.protected_flags & INDIRECT for model in models),
     )  # fmt: skip
     claims = [claim for claim in CLAIMS if claim in page.lower()]
     if claims:

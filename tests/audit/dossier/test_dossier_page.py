@@ -291,6 +291,48 @@ def test_a_model_that_broke_its_rule_is_beyond_whatever_else_was_found() -> None
     assert "Training broke its own rule: protected words were among its targets." in page
 
 
+def test_the_first_table_has_a_column_for_each_risk_and_its_threshold(pages: dict[Language, str]) -> None:
+    table = next(t for t in parsed(pages["en"]).iter("table") if t.get("class") == "risks")
+    heads, *rows = ([text_of(cell) for cell in row] for row in table.iter("tr"))
+    assert len(heads) == 2 + len(RISKS)
+    for head, risk in zip(heads[2:], RISKS.values(), strict=True):
+        assert head.startswith(risk.title)
+        assert "at most" in head
+    assert len(rows) == 4
+    outcomes = {"✓ within the threshold", "✗ beyond the threshold", "? not shown"}
+    assert {cell.removesuffix("(does not count)") for row in rows for cell in row[1:]} <= outcomes
+
+
+def test_an_unprotected_model_is_not_within_whatever_was_found() -> None:
+    audit = tiny_audit()
+    for entry in audit["models"]:
+        if entry["recipe"] == "clm":
+            small = {"members": estimate(0.1), "heldout": estimate(0.1), "excess": estimate(0.02, 0.01, 0.03)}
+            entry["excess"] = dict.fromkeys(("both", "direct", "indirect"), small)
+    audit["settings"]["verdict"] = {"risks": ["emission"]}
+    page = parsed(rendered(audit))
+    article = next(text for a in page.iter("article") if " clm / gpt2" in (text := text_of(a)))
+    assert "identifiers emitted✓ within the threshold" in article
+    assert "Not shown: nothing in its training protects anyone, whatever the tests found." in article
+    assert "What would change it: a recipe that protects direct and indirect identifiers" in article
+
+
+def test_what_is_left_open_is_what_the_recipes_leave_open() -> None:
+    audit = tiny_audit()
+    audit["settings"]["detect"] = {"detectors": ["gold", "of-our-own"]}
+    threshold, context = "a word that exactly 2 people use can tell", "Protected words were still read as context"
+    page = text_of(parsed(rendered(audit)))
+    assert threshold in page
+    assert context in page
+    assert "looked for by: marks that came with the documents and of-our-own." in page
+    for entry in audit["models"]:
+        entry["recipe"] = {"ppmlm": "closed", "ppclm": "dp-clm"}.get(entry["recipe"], entry["recipe"])
+    audit["settings"]["recipes"] = {"closed": {"base": "mlm", "text": "pseudonymised", "context_indirect": "tag"}}
+    audit["models"] = [m for m in audit["models"] if m["recipe"] != "dp-clm"]
+    page = text_of(parsed(rendered(audit)))
+    assert context not in page
+
+
 def test_a_run_without_a_trained_model_has_a_dossier_that_says_so() -> None:
     audit = tiny_audit()
     audit["models"] = [model("base", "clm", 0)]

@@ -34,7 +34,7 @@ def translated(english: str) -> str | None:
     ("english", "french"),
     [
         ("1,855", f"1{THIN}855"),
-        ("0.319 to 0.706", "de 0,319 à 0,706"),
+        ("0.319 to 0.706", "de\u00a00,319 à\u00a00,706"),
         ("mlm", "mlm"),
         ("mlm of bert", None),
         ("76 % of it", None),
