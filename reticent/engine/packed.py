@@ -35,6 +35,7 @@ __all__ = [
     "StoredIds",
     "TokenArrays",
     "ViewTokens",
+    "bits_at",
     "ids_of",
     "mapped_column",
     "read_table",
@@ -250,21 +251,29 @@ class PackedTokens(ViewTokens):
         return ids | stored.high[places].astype(np.uint32) << 16 if stored.is_wide else ids
 
     def _words(self, first: int, end: int) -> np.ndarray:
-        stored, firsts = self.stored, self.firsts[first:end]
-        if end <= first:
-            return np.empty(0, dtype=np.int32)
+        stored, places = self.stored, self._places(first, end)
         offsets = self.doc_offsets[first : end + 1] - self.doc_offsets[first]
-        low, high = int(firsts[0]), int(firsts[-1] + offsets[-1] - offsets[-2])
-        places = self._places(first, end)
-        own = slice(places.start - low, places.stop - low) if isinstance(places, slice) else places - low
-        passed = slice(*np.searchsorted(stored.exceptions, [low, high]))
-        begun = _unpacked(stored.begins, low, high).astype(np.int32)
-        begun[stored.exceptions[passed] - low] += stored.skipped[passed].astype(np.int32)
-        words = np.cumsum(begun[own], dtype=np.int32)
+        begun = bits_at(stored.begins, places).astype(np.int32)
+        if len(begun):
+            tokens, skipped = self._exceptions_at(places)
+            begun[tokens] += skipped.astype(np.int32)
+        words = np.cumsum(begun, dtype=np.int32)
         before = np.append(np.int32(0), words)[offsets[:-1]]
         words -= np.repeat(before + 1, np.diff(offsets))
-        words[_unpacked(stored.outside, low, high)[own].view(np.bool_)] = -1
+        words[bits_at(stored.outside, places).view(np.bool_)] = -1
         return words
+
+    def _exceptions_at(self, places: slice | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return which of these tokens, one at least, are exceptions, and how many words each passes over."""
+        stored = self.stored
+        low, high = (places.start, places.stop) if isinstance(places, slice) else (places[0], places[-1] + 1)
+        near = slice(*np.searchsorted(stored.exceptions, [low, high]))
+        exceptions, skipped = stored.exceptions[near], stored.skipped[near]
+        if isinstance(places, slice):
+            return exceptions - low, skipped
+        tokens = np.searchsorted(places, exceptions)
+        own = places[tokens] == exceptions
+        return tokens[own], skipped[own]
 
     def _places(self, first: int, end: int) -> slice | np.ndarray:
         """Return the numbers of these documents' tokens among those of all documents."""
@@ -291,6 +300,18 @@ def mapped_column(path: Path, dtype: np.dtype[Any], length: int) -> np.ndarray:
         return np.memmap(path, dtype, "r").view(np.ndarray)
     except OSError as error:
         raise ArtifactError(f"{path}: protected tokens that cannot be read ({type(error).__name__})") from None
+
+
+def bits_at(bits: np.ndarray, places: slice | np.ndarray) -> np.ndarray:
+    """Return bits as bytes, uint8, 0 or 1: those at these ascending places. Memory is that of the places, however far
+    apart they stand.
+    """
+    if isinstance(places, slice):
+        return _unpacked(bits, places.start, places.stop)
+    if len(places) and places[-1] - places[0] < 4 * len(places):
+        return _unpacked(bits, int(places[0]), int(places[-1]) + 1)[places - places[0]]
+    chosen: np.ndarray = bits.view(np.uint8)[places >> 3] >> (places & 7).astype(np.uint8) & np.uint8(1)
+    return chosen
 
 
 def _unpacked(bits: np.ndarray, first: int, end: int) -> np.ndarray:

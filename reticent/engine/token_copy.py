@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from reticent.core.errors import ArtifactError
-from reticent.engine.packed import PackedTokens
+from reticent.engine.packed import PackedTokens, bits_at
 from reticent.engine.store import open_view
 from reticent.engine.store_writer import StoreWriter
 
@@ -58,8 +58,8 @@ def _block(tokens: PackedTokens, first: int, end: int) -> Any:
         doc_offsets=offsets - offsets[0],
         ids=ids.astype(np.uint16),
         high=(ids >> 16).astype(np.uint8),
-        begins=_bits_at(stored.begins, places),
-        outside=_bits_at(stored.outside, places),
+        begins=np.packbits(bits_at(stored.begins, places), bitorder="little"),
+        outside=np.packbits(bits_at(stored.outside, places), bitorder="little"),
         direct=np.packbits(flags & 1, bitorder="little"),
         indirect=np.packbits(flags >> 1, bitorder="little"),
         exceptions=np.searchsorted(places, exceptions[own]),
@@ -68,8 +68,3 @@ def _block(tokens: PackedTokens, first: int, end: int) -> Any:
         ngram_tokens=starts,
         ngram_lengths=lengths,
     )
-
-
-def _bits_at(bits: np.ndarray, places: np.ndarray) -> np.ndarray:
-    chosen = bits[places >> 6] >> (places & 63).astype(np.uint64) & np.uint64(1)
-    return np.packbits(chosen.astype(np.uint8), bitorder="little")

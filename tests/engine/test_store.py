@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fixtures.drawing import examples
-from fixtures.packing import write_store
+from fixtures.packing import packed, write_store
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +23,7 @@ from reticent.core.written import HashedFile, written_digest
 from reticent.engine import packed as packed_module
 from reticent.engine import store_writer
 from reticent.engine.store import LISTS, TokenStore, open_tokens, tokenizer_fingerprint
+from reticent.engine.store_writer import ViewWriter
 
 DTYPES = {"input_ids": np.uint16, "word_ids": np.int32, "flags": np.uint8, "ngram_starts": np.uint8}
 FILES = {
@@ -132,6 +134,46 @@ def test_the_rank_directory_counts_over_many_blocks(tmp_path: Path) -> None:
         for row in range(6):
             own = slice(starts[row], starts[row] + sizes[row])
             assert out[1][row, : sizes[row]].tolist() == store.word_ids[own].tolist()
+
+
+def view_of(store: TokenStore, chosen: list[int], folder: Path, vocab_size: int = 1000) -> TokenStore:
+    """Write a store, and a view of some of its documents, and open the view."""
+    write_store(store, folder / "ids", vocab_size)
+    (folder / "view").mkdir()
+    own = store.select(np.array(chosen, dtype=np.int64))
+    with ViewWriter(folder / "view") as writer:
+        writer.write(np.array(chosen, dtype=np.int64), own.individual, packed(own), own.num_tokens)
+    return open_tokens(folder / "view")
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 90), st.booleans()), max_size=9),
+    st.integers(0, 2**32),
+    st.sampled_from([1000, 100_000]),
+    st.sampled_from([1, 50, 1 << 20]),
+)
+def test_a_view_of_some_documents_has_what_these_have(
+    tmp_path_factory: pytest.TempPathFactory, drawn: list[tuple[int, bool]], seed: int, vocab_size: int, at_once: int
+) -> None:
+    store = store_of([length for length, _ in drawn], seed, vocab_size, jumps=0.3)
+    chosen = [row for row, (_, is_in) in enumerate(drawn) if is_in]
+    opened = view_of(store, chosen, tmp_path_factory.mktemp("view"), vocab_size)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packed_module, "TOKENS_AT_ONCE", at_once)
+        assert_equal(opened, store.select(np.array(chosen, dtype=np.int64)))
+        assert opened.input_ids.dtype == (np.uint16 if vocab_size <= 1 << 16 else np.uint32)
+
+
+def test_documents_that_stand_far_apart_are_unpacked_without_those_between(tmp_path: Path) -> None:
+    store = store_of([30, 60_000, 0, 40], jumps=0.001)
+    opened = view_of(store, [0, 3], tmp_path)
+    tracemalloc.start()
+    words = opened.word_ids
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert words.tolist() == store.select(np.array([0, 3])).word_ids.tolist()
+    assert peak < 2 * 60_000  # bytes: less than the numbers of the words of all 60,070 tokens take
 
 
 def test_columns_are_unpacked_in_blocks_of_whole_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

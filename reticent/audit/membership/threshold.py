@@ -118,11 +118,11 @@ class ThresholdAudit:
             log-probability is then the score
         k : of the model's protection, 2 for a model without
         """
-        told = log_probs if base is None else log_probs - base
-        totals = np.concatenate([[0.0], np.cumsum(np.nan_to_num(told, nan=0.0, neginf=-1e3))])
-        missing = np.concatenate([[0], np.cumsum(np.isnan(told))])
-        starts, ends = self.words.starts, self.words.starts + self.words.lengths
-        scores = np.where(missing[ends] > missing[starts], np.nan, totals[ends] - totals[starts])
+        told = log_probs.astype(np.float64) if base is None else np.subtract(log_probs, base, dtype=np.float64)
+        # A sum of its own for each word: running sums of a whole corpus would round the words away.
+        told = np.append(np.nan_to_num(told, nan=np.nan, neginf=-1e3, posinf=1e3), 0.0)
+        bounds = np.stack([self.words.starts, self.words.starts + self.words.lengths], axis=1).ravel()
+        scores = np.add.reduceat(told, bounds)[::2] if len(bounds) else np.empty(0)
         at = self.pairs(k, k)
         above = [self.pairs(k, k + more) for more in CONTROLS]
         control = _Pairs(

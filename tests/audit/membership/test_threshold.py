@@ -132,3 +132,20 @@ def test_a_household_is_one_user() -> None:
 def test_a_spelling_is_that_of_support() -> None:
     assert spelling(" Élie") == spelling("E\u0301lie") == "Élie"
     assert spelling("AS") != spelling("as")
+
+
+def test_a_word_is_scored_alike_wherever_it_stands_in_a_large_corpus() -> None:
+    """Scores are float32, and those of all tokens together add up to more than float32 can count by ones."""
+    store, members = corpus(2, num=160, vocabulary=640)
+    base = np.zeros(store.num_tokens, dtype=np.float32)
+    audit = audit_of(store, members)
+    told = leaky(store, members, 2).astype(np.float32)
+    told[:12] -= np.float32(3e6)  # of one document, as much as ten million tokens
+    found, expected = (audit.measure(one, base, 2).at_threshold.auc for one in (told, told.astype(np.float64)))
+    assert expected.value is not None
+    assert expected.value > 0.9
+    assert found == expected
+    impossible = base.copy()
+    impossible[0] = -np.inf  # a token that the base cannot say is one token
+    found = audit.measure(told, impossible, 2).at_threshold.auc
+    assert found.value == pytest.approx(expected.value, abs=0.02)
