@@ -170,10 +170,10 @@ def _judged_number(
         return (BEYOND, "beyond the threshold") if estimate.low > number.null else (NOT_SHOWN, UNSURE)
     if not has_twin:
         return NOT_SHOWN, WITHOUT_TWIN
+    if estimate.high > at_most:  # it could be beyond, whatever the attack finds in the twin
+        return NOT_SHOWN, WIDE
     if control is None or control.low is None or control.low <= number.null:
         return NOT_SHOWN, WITHOUT_POWER
-    if estimate.high > at_most:
-        return NOT_SHOWN, WIDE
     return WITHIN, "its upper end is within the threshold, and the attack succeeds on the twin"
 
 

@@ -43,6 +43,9 @@ def entry(recipe: str, epoch: int = 8, **figures: Any) -> dict[str, Any]:
     if "words" in figures:
         attack = {"auc": around(*figures["words"]), **counts}
         found["by_kind"] = {"rare": {"share": 0.1, "attacks": {"loss": attack}}}
+    if "threshold" in figures:
+        at = {"auc": around(*figures["threshold"]), **counts}
+        found["threshold"] = {"k": 2, "num_words": 90, "at_threshold": at, "above": at}
     if "person" in figures:
         found["membership"] = {"loss": {"auc": around(*figures["person"]), **counts, **figures.get("attack", {})}}
     if "ledger" in figures:
@@ -107,6 +110,10 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any] | None, Any, Any, tuple[st
     ("measurably opposite to the twin", {"words": (0.35, 0.08)}, {}, FREE, CAUGHT, (W, W, B, W, W), B),
     ("words not measured", {"words": None}, {}, FREE, CAUGHT, (W, W, N, W, W), N),
     ("a wide area", {"words": (0.55, 0.12)}, {}, FREE, CAUGHT, (W, W, N, W, W), N),
+    ("words at the threshold may tell, where the plain twin has no such channel", {"threshold": (0.58, 0.08)},
+     {"threshold": (0.52, 0.07)}, FREE, CAUGHT, (W, W, N, W, W), N),
+    ("words at the threshold tell little, and nothing in the twin", {"threshold": (0.53, 0.05)},
+     {"threshold": (0.52, 0.07)}, FREE, CAUGHT, (W, W, W, W, W), W),
     ("the person is told, and that is not closed by masking", {"person": (0.97, 0.02)}, {}, FREE, CAUGHT,
      (W, W, W, B, W), W),
     ("the person, the other way, without a twin", {"person": (0.25, 0.05)}, None, FREE, None, (N, N, N, B, N), N),
