@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import secrets
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
+from reticent.core.artifact import write_private
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.ngrams import NgramIndex
 
@@ -79,11 +79,8 @@ def read_or_draw_key(path: Path) -> bytes:
 
     Whoever has it can tell which thresholds were drawn: it must stay where the documents are.
     """
-    try:
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(secrets.token_bytes(32))
-    except FileExistsError:
-        pass
+    if not path.exists():
+        write_private(path, secrets.token_bytes(32))
     key = path.read_bytes()
     if len(key) != 32:
         raise ArtifactError(f"{path}: expected a key of 32 bytes, got {len(key)}")

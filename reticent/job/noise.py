@@ -30,9 +30,13 @@ def protecting(run: Run, index: NgramIndex, k: int) -> NgramIndex:
 
 
 def noise_settings(run: Run) -> dict[str, Any]:
-    """Return what tokens depend on beside their index and policy: nothing without noise; the key by its hash."""
+    """Return what tokens depend on beside their index and policy: nothing without noise; the key by its hash. A look at
+    a plan draws no key: where there is none, no tokens are up to date.
+    """
     if run.job.threshold.epsilon is None:
         return {}
+    if run.fingerprints.looking and not (run.folder / KEY).exists():
+        return {"threshold": run.job.threshold.model_dump()}
     from reticent.engine.noisy_threshold import read_or_draw_key
 
     key = hashlib.sha256(read_or_draw_key(run.folder / KEY)).hexdigest()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 import stat
 from pathlib import Path
 
@@ -89,3 +90,14 @@ def test_a_key_is_drawn_once_and_private(tmp_path: Path) -> None:
     (tmp_path / "key").write_bytes(b"short")
     with pytest.raises(ArtifactError, match="32 bytes, got 5"):
         read_or_draw_key(tmp_path / "key")
+
+
+def test_who_stops_while_a_key_is_drawn_leaves_no_part_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(_: int) -> bytes:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(secrets, "token_bytes", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            read_or_draw_key(tmp_path / "key")
+    assert len(read_or_draw_key(tmp_path / "key")) == 32

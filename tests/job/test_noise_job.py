@@ -15,6 +15,7 @@ from reticent.engine.store import TokenStore, open_tokens
 from reticent.job.config import parse_job
 from reticent.job.noise import KEY
 from reticent.job.run import Run
+from reticent.job.status import job_status
 from reticent.trainer.export import write_model
 from reticent.trainer.models import load_tokenizer
 from reticent.trainer.recipes import get_recipe
@@ -41,6 +42,9 @@ def test_noise_protects_more_words_and_the_draws_are_kept(values: Values) -> Non
     place = Path(values["out"]) / "tokens/toy"
     without, audit = indirect(open_tokens(place / "train")).copy(), open_tokens(place / "audit").flags_fingerprint()
     noisy = changed(values, threshold__epsilon=1.0, threshold__delta=0.05)
+    states = {about["name"]: about["state"] for about in job_status(Run(parse_job(noisy)))["artifacts"]}
+    assert states["tokens/toy/train"] != "done"
+    assert not (Path(values["out"]) / KEY).exists()  # a look draws nothing
     Run(parse_job(noisy)).execute("protect")
     found = indirect(open_tokens(place / "train")).copy()
     assert (found >= without).all()

@@ -50,6 +50,7 @@ def _keep_replaced(run: Run) -> str | None:
     """Copy the dossier that is there to those that were replaced, and return its digest."""
     from reticent.audit.dossier.seal import SUMS, dossier_digest
     from reticent.core.artifact import make_private_folder
+    from reticent.core.leftovers import temporary_of
 
     old = run.folder / DOSSIER
     if not (old / SUMS).is_file():
@@ -58,7 +59,9 @@ def _keep_replaced(run: Run) -> str | None:
     kept = run.folder / REPLACED / digest[:16]
     if not kept.exists():
         make_private_folder(kept.parent)
-        shutil.copytree(old, kept)
+        copy = temporary_of(kept)
+        shutil.copytree(old, copy)
+        copy.rename(kept)  # whole or not at all: what a kill leaves is deleted at the next start
     return digest
 
 

@@ -8,6 +8,8 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from fixtures.dossiers import dossier_evidence
@@ -21,6 +23,7 @@ from reticent.audit.evidence.dossier import EVIDENCE_FORMAT, DossierEvidence
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.schema import schema_of
 from reticent.core.errors import ArtifactError
+from reticent.job.stages.dossier import _keep_replaced
 
 CONFIG = DossierConfig(pdf="off")
 
@@ -226,3 +229,25 @@ def test_the_published_schema_is_that_of_the_classes() -> None:
     fields = published["$defs"]["DossierEvidence"]
     assert fields["additionalProperties"] is False
     assert {"audit", "digests", "models", "code", "versions", "command"} <= set(fields["required"])
+
+
+def test_a_dossier_that_is_replaced_is_kept_whole_even_if_its_first_copy_was_cut_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = tmp_path / "dossier"
+    old.mkdir()
+    (old / "evidence.json").write_text("{}")
+    (old / "SHA256SUMS").write_text("list")
+    run: Any = SimpleNamespace(folder=tmp_path)
+
+    def cut_short(source: Path, target: Path) -> None:
+        target.mkdir()
+        (target / "evidence.json").write_text("{}")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "copytree", cut_short)
+        with pytest.raises(KeyboardInterrupt):
+            _keep_replaced(run)
+    digest = _keep_replaced(run)
+    assert digest == dossier_digest(tmp_path / "replaced-dossiers" / str(digest)[:16])
