@@ -14,7 +14,7 @@ from reticent.audit.gates import GATES
 from reticent.audit.membership.names import COVERAGE, DEFAULT_ATTACKS, DEFAULT_SHADOW_ATTACKS
 from reticent.core.errors import PolicyError
 from reticent.core.section import Section, of_job
-from reticent.engine.config import Arm, CanaryConfig
+from reticent.engine.config import Arm, CanaryConfig, Surface
 from reticent.trainer.config import Bf16
 
 __all__ = [
@@ -171,6 +171,7 @@ class AuditConfig(Section):
     k: Annotated[int, of_job("protect.k"), Field(ge=2)] = 2
     n: Annotated[int, of_job("protect.n"), Field(ge=1)] = 1
     max_n: Annotated[int, of_job("index.max_n"), Field(ge=1)] = 1
+    surface: Annotated[Surface, of_job("index.surface")] = "exact"
     seed: Annotated[int, of_job("seed")] = 0
     device: Annotated[str, of_job("train.device")] = "auto"
     bf16: Annotated[Bf16, of_job("train.bf16")] = "auto"

@@ -26,7 +26,7 @@ from reticent.audit.membership.asked import Task, asking_scores, with_total
 from reticent.audit.membership.attacks import USER_INFERENCE, user_inference_score
 from reticent.audit.membership.kinds import KindAudit
 from reticent.audit.membership.measure import MembershipAudit
-from reticent.audit.membership.threshold import ThresholdAudit, spelling
+from reticent.audit.membership.threshold import ThresholdAudit, spelling_of
 from reticent.audit.membership.validity import judged
 from reticent.audit.scoring.base_model_scores import BaseModelScores
 from reticent.audit.scoring.forward import TokenScores, score_models
@@ -181,7 +181,7 @@ class Auditor:
         )  # fmt: skip
         self._bootstrap: Bootstrap = {"num_bootstrap": config.num_bootstrap, "seed": config.seed}
         self.kinds = KindAudit(audit, members, self._bootstrap)
-        spelt = SurfaceTable(self.tokenizer, spelling)
+        spelt = SurfaceTable(self.tokenizer, spelling_of(config.surface))
         self.threshold = ThresholdAudit(audit, members, self.words, spelt, self._bootstrap, units)
         self._inversion: InversionAudit | None = None
         self._tokenizers: dict[bytes, Any] = {}

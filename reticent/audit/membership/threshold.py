@@ -13,9 +13,11 @@ the texts of members alone: held-out documents were not trained on. Cost: a pass
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from reticent.audit.evidence.membership import KindAttack, ThresholdMembership
 from reticent.audit.leakage.words import NO_SURFACE, SurfaceTable, Words
@@ -23,7 +25,7 @@ from reticent.audit.stats.statistics import Bootstrap, auc_estimate, tpr_at_fpr
 from reticent.engine.schema import DIRECT
 from reticent.engine.store import TokenStore
 
-__all__ = ["CONTROLS", "ThresholdAudit", "spelling"]
+__all__ = ["CONTROLS", "ThresholdAudit", "spelling", "spelling_of"]
 
 #: Users of a control word beyond k.
 CONTROLS = (1, 2, 3)
@@ -31,8 +33,22 @@ FPR = 0.01
 
 
 def spelling(text: str) -> str:
-    """Return a word as support counts it: NFC, without the space that its first token may hold."""
+    """Return a word as support by exact surfaces counts it: NFC, without the space that its first token may hold."""
     return unicodedata.normalize("NFC", text).strip()
+
+
+def spelling_of(surface: str) -> Callable[[str], str]:
+    """Return `spelling` for an index that counts words by a surface: ``exact``, ``casefold`` or ``fold``."""
+    if surface == "exact":
+        return spelling
+
+    def folded(text: str) -> str:
+        from reticent import _rust
+
+        words = pa.array([text.strip()], pa.string())
+        return str(pa.record_batch(_rust.apply_surface(words, surface=surface)).column("word")[0])
+
+    return folded
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +70,7 @@ class ThresholdAudit:
     Parameters
     ----------
     members : bool array, shape (store.num_documents,)
-    words : of ``store``; table : a `SurfaceTable` that spells as `spelling`
+    words : of ``store``; table : a `SurfaceTable` that spells as `spelling_of` the index
     units : household of each individual (by code), where support counts households
     """
 

@@ -100,8 +100,9 @@ def _steps(run: Run, model: ModelSection, measurements: list[Measurement]) -> It
 
 def _artefact(run: Run, measurement: Measurement) -> Artefact:
     config = audit_config(run).all_values(without=(*audit_config(run).not_measured, *NOT_IN_A_MEASUREMENT))
-    if config["bf16"] == "auto":  # the default has the manifest of before there was this setting
-        del config["bf16"]
+    for name, default in (("bf16", "auto"), ("surface", "exact")):  # the manifest of before there was this setting
+        if config[name] == default:
+            del config[name]
     if is_attacked(run, measurement):
         config["shadow"] = shadow_config(run).model_dump(include=ATTACK_SETTINGS)
     about = {"objective": measurement.model.objective, "recipe": measurement.recipe, "epoch": measurement.epoch}

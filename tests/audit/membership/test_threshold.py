@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from fixtures.stores import make_store
 
+from reticent.audit.config import AuditConfig
 from reticent.audit.leakage.words import words_of
-from reticent.audit.membership.threshold import CONTROLS, ThresholdAudit, spelling
+from reticent.audit.membership.threshold import CONTROLS, ThresholdAudit, spelling, spelling_of
 from reticent.engine.schema import DIRECT
 from reticent.engine.store import TokenStore
 
@@ -132,6 +133,10 @@ def test_a_household_is_one_user() -> None:
 def test_a_spelling_is_that_of_support() -> None:
     assert spelling(" Élie") == spelling("E\u0301lie") == "Élie"
     assert spelling("AS") != spelling("as")
+    assert spelling_of("exact")("AS") == "AS"
+    assert spelling_of("casefold")(" Maß") == spelling_of("casefold")("MASS") != spelling_of("casefold")("Mas")
+    assert spelling_of("fold")(" Élie") == spelling_of("fold")("ELIE") == "elie"
+    assert AuditConfig(surface="fold").all_values()["surface"] == "fold"
 
 
 def test_a_word_is_scored_alike_wherever_it_stands_in_a_large_corpus() -> None:
@@ -149,3 +154,23 @@ def test_a_word_is_scored_alike_wherever_it_stands_in_a_large_corpus() -> None:
     impossible[0] = -np.inf  # a token that the base cannot say is one token
     found = audit.measure(told, impossible, 2).at_threshold.auc
     assert found.value == pytest.approx(expected.value, abs=0.02)
+
+
+def test_words_are_counted_by_the_surface_of_the_index() -> None:
+    """With "Fever" and "fever" one word it has three users: a target in every text, so it asks about nobody."""
+
+    class Spelt(OneTokenAWord):
+        def __init__(self, surface: str):
+            self.spell = spelling_of(surface)
+            self.numbers: dict[str, int] = {}
+
+        def surfaces(self, ids: np.ndarray, words: Any) -> np.ndarray:
+            spelt = [self.spell({1: "Fever", 2: "fever"}[int(i)]) for i in ids[words.starts]]
+            return np.array([self.numbers.setdefault(word, len(self.numbers)) for word in spelt])
+
+    store, members = make_store([(1, 0, 0)], [(2, 0, 0)], [(2, 0, 0)]), np.array([True, True, False])
+    for surface, at_threshold, control in (("exact", [2], []), ("casefold", [], [2, 2])):
+        table: Any = Spelt(surface)
+        audit = ThresholdAudit(store, members, words_of(store), table, OPTIONS)
+        assert audit.pairs(2, 2).subject.tolist() == at_threshold
+        assert audit.pairs(2, 3).subject.tolist() == control
