@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PartSpans", "SparkSpans", "columns_beside", "corpus_of_part", "detect", "refuse_learning"]
 
-#: Detectors of this process, by names and options.
+#: Detectors of this process, by names, options and the files that these name.
 _MADE: dict[str, list[Detector]] = {}
 #: Columns of a part that are no documents' own.
 _NUMBERS: Final = ("number", "individual", "unit", "side")
@@ -124,11 +124,25 @@ def refuse_learning(names: Sequence[str], options: Mapping[str, Mapping[str, Any
 
 def detectors_of(names: tuple[str, ...], options: Mapping[str, Mapping[str, Any]]) -> list[Detector]:
     """Return the detectors of this process, made when they are asked for first."""
-    key = repr((os.getpid(), names, sorted((name, sorted(own.items())) for name, own in options.items())))
+    given = sorted((name, sorted(own.items())) for name, own in options.items())
+    key = repr((os.getpid(), names, given, list(_files_in(options))))  # a process outlives a list that was changed
     if key not in _MADE:
         _MADE.clear()
         _MADE[key] = make_detectors(names, options, num_threads=1)
     return _MADE[key]
+
+
+def _files_in(value: Any) -> Iterator[tuple[str, int, int]]:
+    """Yield each file or folder that options name, with its time and size."""
+    if isinstance(value, str | os.PathLike):
+        if os.path.exists(value):
+            about = os.stat(value)
+            yield os.fspath(value), about.st_mtime_ns, about.st_size
+    elif isinstance(value, Mapping):
+        yield from _files_in(list(value.values()))
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _files_in(item)
 
 
 @dataclass(frozen=True, slots=True)
