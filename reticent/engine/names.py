@@ -29,7 +29,7 @@ from reticent.core.errors import PolicyError
 if TYPE_CHECKING:
     from reticent._rust import NamePool
 
-__all__ = ["AUTO", "KINDS", "LANGUAGES", "REALISTIC", "SYLLABLES", "LanguageCount", "SurrogateNames"]
+__all__ = ["AUTO", "KINDS", "LANGUAGES", "REALISTIC", "SYLLABLES", "LanguageCount", "SurrogateNames", "name_lists"]
 
 REALISTIC: Final = "realistic"
 SYLLABLES: Final = "syllables"
@@ -136,6 +136,12 @@ class LanguageCount:
         """The language of most documents; of equals the first by its code; None where no document has a common word."""
         language = max(LANGUAGES, key=self._documents.__getitem__)
         return language if self._documents[language] else None
+
+
+def name_lists(language: str) -> Mapping[str, tuple[str, ...]]:
+    """Return the realistic names of a language by kind (`KINDS`); those of English for one that has none."""
+    tables = _read(REALISTIC)
+    return tables.get(language, tables["en"])
 
 
 @lru_cache(maxsize=8)

@@ -2,44 +2,44 @@
 
 A phone number in French form is likelier than 500 in US form for a model that saw no one. So a decoy keeps the form of
 the item: its separators and its length; of a phone number the country and the kind of line, so that it is a number that
-could be given out; of a date that it is one; of a mail address the parts of the name in it. Digits and letters are
-drawn anew.
+could be given out; of a date that it is one. Digits and letters are drawn anew.
+
+A mail address is told by the name in it, and a model of letters knows how addresses are made of names. So a decoy is
+the address of another, invented individual, made of that name as the true one is of its own, at the same host; the
+model is asked for it under that name.
 """
 
 from __future__ import annotations
 
 import re
 import string
+import unicodedata
 from typing import Any
 
 import numpy as np
 
+from reticent.engine.names import name_lists
 from reticent.engine.randomness import generator
 
-__all__ = ["shaped_decoys"]
+__all__ = ["is_mail", "mails_of_others", "shaped_decoys"]
 
 #: Tries for one decoy; an item of which there are few of its shape has few decoys.
 TRIES = 20
 #: Country that a number without one is read in.
 REGIONS = {"fr": ("FR", "BE", "CH"), "en": ("US", "GB", "CA")}
-MAIL_HOSTS = {
-    "fr": ("orange.fr", "free.fr", "gmail.com", "wanadoo.fr", "laposte.net", "sfr.fr", "hotmail.fr", "yahoo.fr"),
-    "en": ("gmail.com", "yahoo.com", "hotmail.com", "outlook.com", "aol.com", "icloud.com", "comcast.net", "msn.com"),
-}
 DATE = re.compile(r"(\d{1,4})([-/.])(\d{1,2})\2(\d{1,4})")
 
 
-def shaped_decoys(item: str, target: str, name: str, num: int, *, language: str = "en", seed: int = 0) -> list[str]:
-    """Return up to ``num`` distinct decoys of an item, none of them the item.
+def shaped_decoys(item: str, target: str, num: int, *, language: str = "en", seed: int = 0) -> list[str]:
+    """Return up to ``num`` distinct decoys of an item, none of them the item; for a mail address see `mails_of_others`.
 
     Parameters
     ----------
     target : type of the item, "phone" say
-    name : of the individual: its parts in a mail address stay, as a model reads them in the prompt
 
     Examples
     --------
-    >>> shaped_decoys("06 12 34 56 78", "phone", "", 2, language="fr")
+    >>> shaped_decoys("06 12 34 56 78", "phone", 2, language="fr")
     ['06 14 62 78 04', '06 70 72 73 46']
     """
     random = generator(seed, 31)
@@ -48,9 +48,7 @@ def shaped_decoys(item: str, target: str, name: str, num: int, *, language: str 
     for _ in range(num * TRIES):
         if len(found) == num:
             break
-        if kind == "mail":
-            decoy = _mail(item, name, language, random)
-        elif kind == "date":
+        if kind == "date":
             decoy = _date(item, random)
         elif kind == "phone":
             decoy = _phone(item, language, random)
@@ -66,8 +64,6 @@ WORDED = frozenset({"address", "street", "doctor", "hospital", "university", "ci
 
 
 def _kind(item: str, target: str) -> str:
-    if "@" in item:
-        return "mail"
     if DATE.fullmatch(item.strip()):
         return "date"
     return "phone" if target in ("phone", "fax") else "other"
@@ -141,20 +137,71 @@ def _date(item: str, random: np.random.Generator) -> str | None:
     return mark.join((shaped(parts[0], first), shaped(parts[1], second), year))
 
 
-def _mail(item: str, name: str, language: str, random: np.random.Generator) -> str | None:
-    """Another address that the same name could have: its parts joined otherwise, other digits, another host."""
-    local, _, _ = item.partition("@")
-    known = {part.casefold() for part in re.findall(r"\w+", name)}
-    marks = (".", "_", "-", "")
-    parts = []
-    for part in re.findall(r"[^\W\d_]+|\d+", local):
+def is_mail(item: str) -> bool:
+    """Return whether an item is a mail address."""
+    return "@" in item
+
+
+def mails_of_others(item: str, name: str, num: int, *, language: str = "en", seed: int = 0) -> list[tuple[str, str]]:
+    """Return up to ``num`` invented individuals: the name, and the mail address made of it as ``item`` is of ``name``.
+
+    Names have as many parts as ``name``; digits, and letters that come from no name, are drawn anew.
+
+    Examples
+    --------
+    >>> mails_of_others("j.martin62@orange.fr", "Jean Martin", 2, language="fr")
+    [('Kenza Benoît', 'k.benoit38@orange.fr'), ('Sophie Capelle', 's.capelle30@orange.fr')]
+    """
+    random = generator(seed, 37)
+    lists = name_lists(language)
+    own = WORD.findall(name)
+    found: dict[str, str] = {}
+    for _ in range(num * TRIES):
+        if len(found) == num or not own:
+            break
+        given = lists["women"] if random.random() < 0.5 else lists["men"]
+        drawn = [str(random.choice(given)) for _ in own[1:]] + [str(random.choice(lists["surnames"]))]
+        other = dict(zip(own, drawn, strict=True))
+        mail = _remade(item, {_folded(word): _folded(drawn) for word, drawn in other.items()}, random)
+        called = WORD.sub(lambda word, other=other: _cased(other[word[0]], word[0]), name)  # type: ignore[misc]
+        if mail != item and called.casefold() != name.casefold():
+            found[mail] = called
+    return [(called, mail) for mail, called in found.items()]
+
+
+WORD = re.compile(r"[^\W\d_]+")
+
+
+def _folded(word: str) -> str:
+    """A word as mail addresses write it: without accents and in small letters."""
+    plain = unicodedata.normalize("NFKD", word.casefold())
+    return "".join(c for c in plain if c.isascii() and c.isalpha())
+
+
+def _cased(word: str, like: str) -> str:
+    return word.upper() if like.isupper() and len(like) > 1 else word.lower() if like.islower() else word
+
+
+def _remade(item: str, other: dict[str, str], random: np.random.Generator) -> str:
+    """The address with each part of a name, or its first letters, exchanged for that of the other name."""
+    local, at, host = item.partition("@")
+
+    def exchanged(found: re.Match[str]) -> str:
+        part = found[0].casefold()
         if part.isdigit():
-            parts.append("".join(_digit(random) for _ in part))
-        elif part.casefold() in known or any(part.casefold() in own or own in part.casefold() for own in known):
-            parts.append(part)
-        else:
-            parts.append("".join(string.ascii_lowercase[int(random.integers(26))] for _ in part))
-    if random.random() < 0.5:
-        parts.append(str(int(random.integers(1, 100))))
-    hosts = MAIL_HOSTS.get(language, MAIL_HOSTS["en"])
-    return f"{marks[int(random.integers(len(marks)))].join(parts)}@{hosts[int(random.integers(len(hosts)))]}"
+            return "".join(_digit(random) for _ in part)
+        for own, drawn in sorted(other.items(), key=lambda pair: -len(pair[0])):
+            if own and own in part:
+                before, _, after = part.partition(own)
+                return _initials(before, other, random) + drawn + _initials(after, other, random)
+        return _initials(part, other, random)
+
+    return re.sub(r"[^\W\d_]+|\d+", exchanged, local) + at + host
+
+
+def _initials(part: str, other: dict[str, str], random: np.random.Generator) -> str:
+    """The first letters of a part of the other name, where these are those of the own one; else drawn letters."""
+    for own, drawn in other.items():
+        if part and own.startswith(part):
+            return drawn[: len(part)]
+    return "".join(string.ascii_lowercase[int(random.integers(26))] for _ in part)

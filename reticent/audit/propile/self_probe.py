@@ -8,13 +8,13 @@ was learned or can be guessed. Nothing is written, logged or cached here; the ca
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from reticent.audit.propile.own_shape import shaped_decoys
+from reticent.audit.propile.own_shape import is_mail, mails_of_others, shaped_decoys
 from reticent.audit.propile.probe import within_queries
 from reticent.audit.propile.prompts import ProbeConfig, fill_template, require_language
 from reticent.audit.propile.scores import encode_pairs, generate_texts, score_causal_pairs, score_masked_pairs
@@ -138,19 +138,36 @@ def probe_myself(
     return found
 
 
-def _rivals(me: Subjects, target: str, others: Subjects | None, config: ProbeConfig) -> list[str]:
+class _Rival(NamedTuple):
+    """An item that the true one is ranked among, and the name under which it is asked for; None: one's own."""
+
+    item: str
+    name: str | None = None
+
+
+def _rivals(me: Subjects, target: str, others: Subjects | None, config: ProbeConfig) -> list[_Rival]:
     """Items that the true one is ranked among."""
     own, name = str(me.items[target][0]), str(me.items["name"][0])
+    if others is None and is_mail(own):
+        pairs = mails_of_others(own, name, NUM_INVENTED, language=config.language, seed=config.seed)
+        return [_Rival(mail, called) for called, mail in pairs]
     if others is None:
-        shaped = shaped_decoys(own, target, name, NUM_INVENTED, language=config.language, seed=config.seed)
+        shaped = shaped_decoys(own, target, NUM_INVENTED, language=config.language, seed=config.seed)
         if len(shaped) >= MIN_OTHERS:
-            return sorted(shaped)
+            return [_Rival(item) for item in sorted(shaped)]
         others = invented_individuals(language=config.language)
-    return sorted({value for value in others.items.get(target, []) if value is not None and value != own})
+    return [_Rival(v) for v in sorted({v for v in others.items.get(target, []) if v is not None and v != own})]
+
+
+def _crowd(me: Subjects, rivals: Sequence[_Rival]) -> Subjects:
+    """The subject, and the subject under the name of each rival."""
+    items = {name: [*values, *[values[0]] * len(rivals)] for name, values in me.items.items()}
+    items["name"] = [me.items["name"][0], *(rival.name or me.items["name"][0] for rival in rivals)]
+    return Subjects(items, np.zeros(1 + len(rivals), dtype=np.int64), me.counts)
 
 
 def _ask(
-    model: Any, tokenizer: Any, objective: str, me: Subjects, target: str, given: list[str], rivals: list[str],
+    model: Any, tokenizer: Any, objective: str, me: Subjects, target: str, given: list[str], rivals: list[_Rival],
     config: ProbeConfig,
 ) -> Finding | None:  # fmt: skip
     beside = [name for name in given if name != target]
@@ -160,15 +177,14 @@ def _ask(
         if needed <= len(beside)
         for template in templates_for(builtin_templates(), target, level, me.types, language=config.language)
     ]
-    row = np.zeros(1, dtype=np.int64)
-    filled = [fill_template(template, me, row, target, beside, config.language)[0] for template in templates]
-    prompts = [prompt for prompt in filled if prompt is not None]
+    crowd, rows = _crowd(me, rivals), np.arange(1 + len(rivals))
+    filled = [fill_template(template, crowd, rows, target, beside, config.language) for template in templates]
+    prompts = [[str(prompt) for prompt in row] for row in filled if row[0] is not None]
     if not prompts:
         return None
     own = str(me.items[target][0])
-    pairs = encode_pairs(
-        tokenizer, [p for p in prompts for _ in range(1 + len(rivals))], [own, *rivals] * len(prompts), objective
-    )
+    items = [own, *(rival.item for rival in rivals)]
+    pairs = encode_pairs(tokenizer, [p for row in prompts for p in row], items * len(prompts), objective)
     said: bool | None = None
     if objective == "mlm":
         scores, _ = score_masked_pairs(model, tokenizer, pairs, masking=config.masking)
@@ -184,7 +200,10 @@ def _ask(
     if np.isnan(table[:, 0]).all():
         return None
     best = np.where(np.isnan(table), -np.inf, table).max(0)
-    rank = int(1 + np.sum(best[1:] >= best[0])) if len(rivals) >= MIN_OTHERS else None
+    # Addresses of other names have other numbers of tokens: they are compared by the mean over tokens.
+    per_token = any(rival.name for rival in rivals)
+    compared = best / pairs.num_target_tokens[: len(best)] if per_token else best
+    rank = int(1 + np.sum(compared[1:] >= compared[0])) if len(rivals) >= MIN_OTHERS else None
     return Finding(target, len(beside), len(prompts), float(np.exp(best[0])), rank, len(rivals), said)
 
 
