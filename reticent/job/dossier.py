@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reticent.core.errors import ArtifactError
+from reticent.core.errors import ArtifactError, ReticentError
 from reticent.core.manifest import JOB, MANIFEST
 from reticent.job.maker import make
 from reticent.job.provenance import KEY
@@ -57,7 +57,8 @@ def copy_dossier(folder: Path, out: Path) -> None:
 
 
 def check_dossier(folder: Path, models: Sequence[Path] = (), signers: Path | None = None) -> Checked:
-    """Check a dossier; where it stands in its run folder, also all models of the run, and what they were made from.
+    """Check a dossier; where it stands in its run folder, also the tested models of the run, and what they were made
+    from.
 
     Raises
     ------
@@ -69,7 +70,9 @@ def check_dossier(folder: Path, models: Sequence[Path] = (), signers: Path | Non
     run = folder.absolute().parent
     inside = (run / JOB).is_file() and folder.absolute().name == DOSSIER
     own = [path.parent for path in sorted(run.glob("models/**/epoch-*/config.json"))] if inside else []
-    checked = verify_dossier(folder, [*models, *own], signers)
+    tested = [path for path in own if _is_tested(path.relative_to(run / "models"), folder)]
+    checked = verify_dossier(folder, [*models, *tested], signers)
+    checked.unchecked += [f"{path.relative_to(run)}: was not tested" for path in own if path not in tested]
     if inside and (run / KEY).is_file() and not checked.faults:
         evidence = read_evidence(folder)
         faults = list(_changed_results(evidence, run))
@@ -77,6 +80,20 @@ def check_dossier(folder: Path, models: Sequence[Path] = (), signers: Path | Non
         if not faults:
             checked.holds.append("indexes, split, spans, protected tokens and audit are those of the run")
     return checked
+
+
+def _is_tested(checkpoint: Path, folder: Path) -> bool:
+    """Whether a dossier has a model of a checkpoint, MODEL/RECIPE/…/epoch-0008 (`audit.every_checkpoint` may leave all
+    but the last out); True where the evidence cannot be read, which is a fault of its own.
+    """
+    from reticent.audit.dossier.verify import read_evidence
+
+    try:
+        models = read_evidence(folder).models
+    except (ReticentError, OSError, ValueError):
+        return True
+    place = (*checkpoint.parts[:2], checkpoint.name)
+    return place in {(one.model, one.recipe, f"epoch-{one.epoch:04d}") for one in models}
 
 
 def _changed_results(evidence: DossierEvidence, run: Path) -> Iterator[str]:

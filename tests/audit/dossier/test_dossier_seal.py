@@ -23,7 +23,9 @@ from reticent.audit.evidence.dossier import EVIDENCE_FORMAT, DossierEvidence
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.schema import schema_of
 from reticent.core.errors import ArtifactError
-from reticent.job.stages.dossier import _keep_replaced
+from reticent.core.manifest import JOB
+from reticent.job.dossier import check_dossier
+from reticent.job.stages.dossier import DOSSIER, _keep_replaced
 
 CONFIG = DossierConfig(pdf="off")
 
@@ -251,3 +253,19 @@ def test_a_dossier_that_is_replaced_is_kept_whole_even_if_its_first_copy_was_cut
             _keep_replaced(run)
     digest = _keep_replaced(run)
     assert digest == dossier_digest(tmp_path / "replaced-dossiers" / str(digest)[:16])
+
+
+def test_a_checkpoint_of_the_run_that_was_not_tested_is_no_fault_and_one_that_was_must_be_as_tested(
+    places: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(places / "plain", tmp_path / DOSSIER)
+    (tmp_path / JOB).write_text("{}")
+    last, earlier = (tmp_path / "models" / "gpt2" / "clm" / f"epoch-{epoch:04d}" for epoch in (16, 8))
+    for folder in (last, earlier):
+        shutil.copytree(places / "model", folder)
+    (earlier / "model.safetensors").write_bytes(b"half trained")
+    checked = check_dossier(tmp_path / DOSSIER)
+    assert checked.faults == []
+    assert [line for line in checked.unchecked if "models/" in line] == ["models/gpt2/clm/epoch-0008: was not tested"]
+    (last / "model.safetensors").write_bytes(b"others")
+    assert check_dossier(tmp_path / DOSSIER).faults == [f"{last}: no model of this dossier has these files"]
