@@ -147,7 +147,8 @@ class Refreshed:
         rows = documents.join(first, on="digest", how="left", maintain_order="left")["row"]
         is_new = (rows.is_null() & documents["digest"].is_not_null()).to_numpy()
         self.num_fetched += int(is_new.sum())
-        if 2 * is_new.sum() > len(rows):
+        # A document without an id cannot be asked for; who checks the rows says where it is.
+        if 2 * is_new.sum() > len(rows) or documents["doc_id"].null_count():
             yield from self._source.batches(columns, part=part, parts=parts, batch_rows=batch_rows)
             return
         new_ids = documents["doc_id"].filter(pl.Series(is_new)).to_list()
