@@ -62,7 +62,7 @@ def refuse_job(job: Job) -> None:
     ------
     PolicyError
         Near duplicates or copies between individuals, propagation, confirmation of names, quarantine, a noisy
-        threshold, canaries, withdrawn individuals, or a source that is no Parquet.
+        threshold, documents held back, canaries, withdrawn individuals, or a source that is no Parquet.
     """
     on_one = "leave it out, or do this on one machine"
     if job.dedup.mode == "near" or (job.dedup.mode != "off" and job.dedup.scope == "corpus"):
@@ -85,6 +85,10 @@ def refuse_job(job: Job) -> None:
         raise PolicyError(f"detect.on_error: there is no quarantine on Spark; {on_one}")
     if job.threshold.epsilon is not None:
         raise PolicyError(f"threshold.epsilon: a noisy threshold is not drawn on Spark; {on_one}")
+    if job.split.user_inference_holdout:
+        raise PolicyError(
+            f"split.user_inference_holdout: no documents are held back on Spark, so all would be counted; {on_one}"
+        )
     if job.canaries is not None:
         raise PolicyError(f"canaries: made-up secrets are not written into documents on Spark; {on_one}")
     if job.corpus.withdrawn:

@@ -31,6 +31,7 @@ def values(tmp_path: Path) -> dict[str, Any]:
         ({"threshold": {"epsilon": 1.0}}, "noisy threshold"),
         ({"detect": {"on_error": "quarantine"}}, "quarantine"),
         ({"canaries": {"num": 1}}, "made-up secrets"),
+        ({"split": {"user_inference_holdout": 0.2}}, "no documents are held back on Spark"),
         ({"corpus": {"withdrawn": ["gone.txt"]}}, "leave these individuals out"),
         ({"corpus": {"format": "csv"}}, "data frame"),
         ({"corpus": {"source": "postgresql://host/db", "table": "note"}}, "data frame"),
