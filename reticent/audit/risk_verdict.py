@@ -117,7 +117,7 @@ def _judged_risk(
         at_most=at_most,
         reason=f"not measured; it would be by {risk.measured_by}",
     )
-    chosen = _deciding(found, at_most)
+    chosen = _deciding(found, controls)
     if risk.objectives and model.objective not in risk.objectives:
         return replace(result, relevant=False, reason="a masked model writes no text")
     if chosen is not None:
@@ -129,18 +129,23 @@ def _judged_risk(
 Judged = tuple[Number, str, str]
 
 
-def _deciding(found: Sequence[Judged], at_most: float) -> Judged | None:
-    """The number that decides: the worst that is beyond; else one that could be; else the largest within."""
+def _deciding(found: Sequence[Judged], controls: Mapping[str, Estimate]) -> Judged | None:
+    """The number that decides: the worst that is beyond; else one that could be; else the largest within. An area is
+    as large as it was judged to be (`oriented`).
+    """
 
-    def over(judged: Judged) -> float:
-        return (judged[0].estimate.value or 0.0) - at_most
+    def size(judged: Judged) -> float:
+        number = judged[0]
+        is_area = number.null == CHANCE
+        estimate = oriented(number.estimate, controls.get(number.what)) if is_area else number.estimate
+        return estimate.value or 0.0
 
     beyond = [judged for judged in found if judged[1] == BEYOND]
     unsure = [judged for judged in found if judged[1] == NOT_SHOWN and judged[2] in (WIDE, UNSURE, FEW)]
     within = [judged for judged in found if judged[1] == WITHIN]
     for group in (beyond, unsure, within, list(found)):
         if group:
-            return max(group, key=over)
+            return max(group, key=size)
     return None
 
 

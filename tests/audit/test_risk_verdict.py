@@ -229,6 +229,13 @@ def test_an_area_is_read_the_way_that_the_twin_shows() -> None:
     assert oriented(area(0.25, 0.1), area(0.5, 0.1)) == alone  # a twin that says nothing is none
 
 
+def test_the_worst_number_decides_also_where_members_score_lower() -> None:
+    figures = QUIET | {"words": (0.05, 0.03), "threshold": (0.7, 0.05)}
+    row, _ = judged(entry("ppclm", **figures), entry("clm", **(LOUD | {"words": (0.1, 0.05)})))
+    (words,) = (result for result in row.results if result.risk == "words")
+    assert (words.outcome, words.what) == (B, "membership by rare words alone, attack loss")
+
+
 @pytest.mark.parametrize("wrong", [{"risks": ["fame"]}, {"emission": 0.0}, {"words": 0.5}, {"individual": 1.1}])
 def test_thresholds_that_mean_nothing_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(PolicyError):
