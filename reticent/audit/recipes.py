@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from reticent.core.errors import PolicyError
-from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.trainer.recipes import RECIPES, Recipe, RecipeChanges
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
 
-__all__ = ["is_unprotected", "own_recipes", "protects_identifiers", "recipe_of", "replaces_identifiers"]
+__all__ = ["is_unprotected", "own_recipes", "recipe_of"]
 
 
 def own_recipes(audit: AuditEvidence) -> Mapping[str, object]:
@@ -39,18 +38,3 @@ def is_unprotected(recipe: Recipe | None, model: ModelEvidence) -> bool:
     """
     plain = recipe is not None and not recipe.uses_flags and recipe.text == "original" and not recipe.private
     return plain and not model.guarantee
-
-
-def protects_identifiers(recipe: Recipe | None) -> bool:
-    """Return whether neither direct nor indirect identifiers are targets."""
-    if recipe is None:
-        return False
-    replaced = DIRECT if recipe.text == "pseudonymised" else 0
-    return (recipe.protected_flags | replaced) & (DIRECT | INDIRECT) == DIRECT | INDIRECT
-
-
-def replaces_identifiers(recipe: Recipe | None) -> bool:
-    """Return whether neither direct nor indirect identifiers stand in the text, not even as context."""
-    if recipe is None:
-        return False
-    return recipe.replaces_indirect and (recipe.context != "keep" or recipe.text == "pseudonymised")

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from scipy.stats import norm
 
 from reticent.audit.membership.validity import CHANCE, INVALID
-from reticent.audit.recipes import protects_identifiers, replaces_identifiers
 from reticent.audit.stats.estimate import LEVEL
 
 if TYPE_CHECKING:
@@ -57,14 +56,15 @@ class Risk:
     lowered_by: str
     #: What makes it smaller where the recipe is one of `lowered_by` already, and whether it is; empty: the same.
     lowered_further: str = ""
-    is_lowered: Callable[[Recipe | None], bool] = protects_identifiers
+    is_lowered: Callable[[Recipe], bool] = lambda recipe: recipe.protects_identifiers
     #: Objectives of the models that have this risk; empty for all.
     objectives: tuple[str, ...] = ()
     gates: tuple[str, ...] = ()
 
     def advice(self, recipe: Recipe | None) -> str:
         """Return what makes this risk of a model of this recipe smaller, and is not done already."""
-        return self.lowered_further if self.lowered_further and self.is_lowered(recipe) else self.lowered_by
+        done = recipe is not None and self.is_lowered(recipe)
+        return self.lowered_further if done and self.lowered_further else self.lowered_by
 
 
 PARTS: dict[Part, str] = {"both": "identifiers", "direct": "direct identifiers", "indirect": "indirect identifiers"}
@@ -151,7 +151,7 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 measured_by="[audit.inversion]",
                 lowered_by='context = "surrogate" or "tag", so that identifiers are not read either',
                 lowered_further="fewer epochs, or detectors that miss less",
-                is_lowered=replaces_identifiers,
+                is_lowered=lambda recipe: recipe.replaces_identifiers,
             ),
             Risk(
                 name="words",

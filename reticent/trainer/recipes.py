@@ -109,6 +109,17 @@ class Recipe:
         return self.context_indirect != "keep"
 
     @property
+    def protects_identifiers(self) -> bool:
+        """Whether neither direct nor indirect identifiers are targets."""
+        replaced = DIRECT if self.text == "pseudonymised" else 0
+        return (self.protected_flags | replaced) & (DIRECT | INDIRECT) == DIRECT | INDIRECT
+
+    @property
+    def replaces_identifiers(self) -> bool:
+        """Whether neither direct nor indirect identifiers stand in the text, not even as context."""
+        return self.replaces_indirect and (self.context != "keep" or self.text == "pseudonymised")
+
+    @property
     def tokens(self) -> str:
         """The kind of text whose tokens the recipe needs. Surrogates are drawn anew in each epoch, so their tokens are
         made when they are needed.

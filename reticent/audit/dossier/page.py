@@ -17,7 +17,6 @@ from reticent.audit.dossier.language import Words
 from reticent.audit.dossier.models import ShownModel, shown_models
 from reticent.audit.dossier.questions import CRITERIA, EXAMINED, LIKELIHOODS, Question
 from reticent.audit.evidence.rules import FORBIDDEN
-from reticent.audit.recipes import replaces_identifiers
 from reticent.audit.report.readings import ordinary_utility
 from reticent.core.errors import ArtifactError
 from reticent.engine.schema import INDIRECT
@@ -98,7 +97,9 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
         examined=[(words(group), [_answer(question, told) for question in questions]) for group, questions in EXAMINED],
         not_made=list(tests_not_made(told)), facts=lambda name: list(FACTS[name](told)),
         impact=list(filled_fields(told)), feared=FEARED, levels=LEVELS, outcomes=_outcomes(models),
-        reads_identifiers=any(not replaces_identifiers(model.recipe) for model in models if not model.is_twin),
+        reads_identifiers=any(
+            model.recipe is None or not model.recipe.replaces_identifiers for model in models if not model.is_twin
+        ),
         protects_rare=any(model.recipe is None or model.recipe.protected_flags & INDIRECT for model in models),
     )  # fmt: skip
     claims = [claim for claim in CLAIMS if claim in page.lower()]
