@@ -24,9 +24,11 @@ pub type Mask = u128;
 
 /// Bytes that are read: enough to tell 12.5 from 12.5.20.
 const DEPTH: usize = 6;
-/// Nodes beyond this are not made: their parents let everything through that is alive in them.
+/// Nodes beyond this are not made: one node that lets every rule through stands for all of them.
 const MAX_NODES: usize = 30_000;
 const DEAD: u16 = 0;
+/// Stands for a node that is not made while the others are.
+const BEYOND: u16 = u16::MAX;
 /// Class of what stands beyond the end of the text.
 const END: usize = 0;
 const NUM_CLASSES: usize = 80;
@@ -89,6 +91,10 @@ const MATCHED: u32 = u32::MAX;
 impl Filter {
     /// A filter for these rules, each with its number.
     pub fn new(rules: &[(u8, &NFA)]) -> Self {
+        Self::with_nodes(rules, MAX_NODES)
+    }
+
+    fn with_nodes(rules: &[(u8, &NFA)], max_nodes: usize) -> Self {
         let automata: HashMap<u8, &NFA, FixedState> = rules.iter().copied().collect();
         let mut start = Vec::new();
         for &(rule, nfa) in rules {
@@ -116,10 +122,10 @@ impl Filter {
                     target.sort_unstable();
                     target.dedup();
                     let known = numbers.len();
-                    let to = if known < MAX_NODES || numbers.contains_key(&target) {
+                    let to = if known < max_nodes || numbers.contains_key(&target) {
                         filter.node(&mut numbers, target.clone())
                     } else {
-                        number
+                        BEYOND
                     };
                     filter.next[number as usize][class] = to;
                     if numbers.len() > known {
@@ -133,8 +139,17 @@ impl Filter {
         for (number, _) in layer {
             filter.next[number as usize] = [number; NUM_CLASSES];
         }
+        filter.close_beyond(rules.iter().fold(0, |all, &(rule, _)| all | 1 << rule));
         filter.mark_begins();
         filter
+    }
+
+    /// Put one node, from which no byte leads away and where all rules are alive, in place of those that were not made.
+    fn close_beyond(&mut self, all: Mask) {
+        let number = self.next.len() as u16;
+        self.next.push([number; NUM_CLASSES]);
+        self.alive.push(all);
+        self.next.iter_mut().flatten().filter(|to| **to == BEYOND).for_each(|to| *to = number);
     }
 
     /// Mark the three classes that lead to a node where some rule is alive.
@@ -320,6 +335,22 @@ mod tests {
         ];
         for (pattern, expected) in table {
             assert_eq!(reach(&nfa(pattern)), expected, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn a_filter_with_too_few_nodes_keeps_no_rule_out() {
+        let automata = [r"in \d{4}", r"[A-Z]{2}\d", r"\d\d?/\d", r"[a-c]{3}x\d"].map(nfa);
+        let rules: Vec<(u8, &NFA)> = (0..).zip(&automata).collect();
+        let whole = Filter::new(&rules);
+        let texts = ["in 2001", "AB3", "1/2", "12/3", "abcx1", "acbx7", "xxAB3", "in 20a", "zzzzzz", "ab", "1/"];
+        for max_nodes in 1..whole.next.len() {
+            let small = Filter::with_nodes(&rules, max_nodes);
+            for text in texts {
+                let [may, all] = [&small, &whole].map(|f| f.candidates(text.as_bytes(), &[0; LANES])[0]);
+                assert_eq!(may & all, all, "{max_nodes} nodes: {text}");
+                assert!(small.may_begin(text.as_bytes(), 0) || !whole.may_begin(text.as_bytes(), 0));
+            }
         }
     }
 

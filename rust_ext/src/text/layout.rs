@@ -54,8 +54,12 @@ fn close_up(text: &str) -> Vec<Escape> {
             continue;
         }
         let words = words_apart(text, start);
-        let longest = words.iter().map(|word| word.num_letters).max();
-        let Some(end) = words.last().map(|word| word.end).filter(|_| longest >= Some(MIN_APART)) else { continue };
+        let Some(end) = words.last().map(|word| word.end) else { continue };
+        if words.iter().all(|word| word.num_letters < MIN_APART) {
+            // Nor are words long enough that begin further in: they are the ends of these. The last letter may begin others.
+            from = text[..end].char_indices().next_back().map_or(end, |(last, _)| last);
+            continue;
+        }
         let mut before: Option<usize> = None;
         for word in &words {
             if let Some(before) = before {

@@ -12,7 +12,7 @@ pub struct Seen {
     /// `&`, `%` or a backslash.
     pub sign: bool,
     pub equals: bool,
-    /// " U P" before what is no letter or digit, or "  U  ".
+    /// " U P" before what is no letter or digit, or "  U  "; a letter may have two bytes (É, И, Σ).
     pub apart: bool,
     /// A line ends in a digit, `-` or `/` and the next begins with a digit or a space.
     pub broken: bool,
@@ -37,6 +37,8 @@ fn seen_with(bytes: &[u8], set: InstructionSet) -> Seen {
 #[derive(Clone, Copy, Default)]
 struct Masks {
     letter: u64,
+    /// Of a character beyond ASCII.
+    high: u64,
     digit: u64,
     space: u64,
     line_feed: u64,
@@ -66,8 +68,13 @@ fn seen_in_chunks(bytes: &[u8], one: impl Fn(&[u8; 64]) -> Masks) -> Seen {
         let now = one(chunk);
         let space = |by| moved(now.space, before.space, by);
         let letter = |by| moved(now.letter, before.letter, by);
-        apart |= space(4) & letter(3) & space(2) & letter(1) & !(now.letter | now.digit);
-        apart |= space(4) & space(3) & letter(2) & space(1) & now.space;
+        let high = |by| moved(now.high, before.high, by);
+        // A letter of one byte or of two that ends so many bytes before.
+        let ends = |by| letter(by) & space(by + 1) | high(by) & high(by + 1) & space(by + 2);
+        let behind = !(now.letter | now.digit);
+        apart |= letter(1) & space(2) & ends(3) & behind;
+        apart |= high(1) & high(2) & space(3) & ends(4) & behind & !now.high;
+        apart |= now.space & space(1) & (letter(2) & space(3) & space(4) | high(2) & high(3) & space(4) & space(5));
         let open = moved(now.digit | now.open, before.digit | before.open, 2);
         broken |= open & moved(now.line_feed, before.line_feed, 1) & (now.digit | now.space);
         any.sign |= now.sign;
@@ -83,6 +90,7 @@ fn by_table(bytes: &[u8; 64]) -> Masks {
     for (bit, &byte) in bytes.iter().enumerate() {
         let has = |is: bool| u64::from(is) << bit;
         masks.letter |= has(byte.is_ascii_alphabetic());
+        masks.high |= has(!byte.is_ascii());
         masks.digit |= has(byte.is_ascii_digit());
         masks.space |= has(byte == b' ');
         masks.line_feed |= has(byte == b'\n');
@@ -111,6 +119,7 @@ mod avx2 {
         let mask = |bytes: __m256i| u64::from(_mm256_movemask_epi8(bytes) as u32);
         let half = |bytes: __m256i| Masks {
             letter: mask(among(or(bytes, _mm256_set1_epi8(0x20)), b'a', 26)),
+            high: mask(bytes),
             digit: mask(among(bytes, b'0', 10)),
             space: mask(is(bytes, b' ')),
             line_feed: mask(is(bytes, b'\n')),
@@ -127,6 +136,7 @@ mod avx2 {
             let (a, b) = (half(first), half(second));
             Masks {
                 letter: a.letter | b.letter << 32,
+                high: a.high | b.high << 32,
                 digit: a.digit | b.digit << 32,
                 space: a.space | b.space << 32,
                 line_feed: a.line_feed | b.line_feed << 32,
@@ -150,7 +160,9 @@ mod tests {
             assert_eq!(some(text), none, "{text:?}");
         }
         assert_eq!(some("a\tb = c & d"), Seen { sign: true, equals: true, edge: true, ..none });
-        for text in ["L E V Y", "Dr D U P.", "M Ü L L E R", "  U  P  O"] {
+        for text in
+            ["L E V Y", "Dr D U P.", "M Ü L L E R", "  U  P  O", "И В А Н О В", "É L É A", "Ö Ç Ü Ş", "  И  В  "]
+        {
             assert_eq!(some(text), Seen { apart: true, ..none }, "{text:?}");
             assert_eq!(some(&format!("{} {text}", "x".repeat(61))), Seen { apart: true, ..none }, "{text:?}");
         }
@@ -164,12 +176,26 @@ mod tests {
         let at = |place: usize| bytes.get(place).copied().unwrap_or(0);
         let mut seen = Seen::default();
         for (place, &byte) in bytes.iter().enumerate() {
-            let [b, c, d, e] = [1, 2, 3, 4].map(|further| at(place + further));
+            let [b, c] = [1, 2].map(|further| at(place + further));
+            // Bytes of the letter that begins at a place.
+            let letter = |place: usize| match [at(place), at(place + 1)] {
+                [first, _] if first.is_ascii_alphabetic() => Some(1),
+                [first, second] if !first.is_ascii() && !second.is_ascii() => Some(2),
+                _ => None,
+            };
             seen.sign |= matches!(byte, b'&' | b'%' | b'\\');
             seen.equals |= byte == b'=';
             seen.edge |= matches!(byte, b'\t' | b'|' | b'>');
-            let close = b.is_ascii_alphabetic() && c == b' ' && d.is_ascii_alphabetic() && !e.is_ascii_alphanumeric();
-            let wide = b == b' ' && c.is_ascii_alphabetic() && d == b' ' && e == b' ';
+            let close = letter(place + 1).is_some_and(|one| {
+                let second = place + 2 + one;
+                at(second - 1) == b' '
+                    && letter(second).is_some_and(|two| {
+                        let behind = at(second + two);
+                        !behind.is_ascii_alphanumeric() && (two == 1 || behind.is_ascii())
+                    })
+            });
+            let wide = b == b' '
+                && letter(place + 2).is_some_and(|one| at(place + 2 + one) == b' ' && at(place + 3 + one) == b' ');
             seen.apart |= byte == b' ' && (close || wide);
             let open = byte.is_ascii_digit() || matches!(byte, b'-' | b'/' | b'\r');
             seen.broken |= open && b == b'\n' && (c.is_ascii_digit() || c == b' ');
@@ -179,7 +205,7 @@ mod tests {
 
     #[test]
     fn every_instruction_set_sees_the_same() {
-        const BYTES: [&[u8]; 4] = [b" aB1.", b"1\n \r-x", b"a &%\\=|>\t \xc3", b" a  b12,\n"];
+        const BYTES: [&[u8]; 5] = [b" aB1.", b"1\n \r-x", b"a &%\\=|>\t \xc3", b" a  b12,\n", b" \xc3\xa9a  "];
         let mut number = 1u32;
         for round in 0..4_000 {
             let bytes = BYTES[round % BYTES.len()];
