@@ -23,16 +23,19 @@ def machine() -> dict[str, Any]:
         platform.processor(),
     )
     memory = next((int(line.split()[1]) // 1024 for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), 0)
-    import torch
+    try:
+        import torch
+    except ModuleNotFoundError:  # what is measured needs none
+        torch = None  # type: ignore[assignment]
 
     packages = ("torch", "transformers", "tokenizers", "polars", "duckdb", "scikit-learn", "pyarrow", "numba", "numpy")
     return {
         "cpu": cpu,
         "cores": os.cpu_count(),
-        "torch_threads": torch.get_num_threads(),
+        "torch_threads": torch.get_num_threads() if torch else None,
         "memory_mib": memory,
         "python": platform.python_version(),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "gpu": torch.cuda.get_device_name() if torch and torch.cuda.is_available() else None,
         "versions": {name: found for name in packages if (found := _version(name))},
         "commit": commit(),
     }
