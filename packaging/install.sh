@@ -3,8 +3,9 @@
 #
 #     sh packaging/install.sh WHEEL LOCK PREFIX [cpu]
 #
-# The whole of it: extras train, audit and dp; EXTRAS names more (default: postgres). "cpu" takes torch's CPU build, "cu128" say that of CUDA 12.8, and "default"
-# the one of the package index. Both recipes of images run this, and nothing else.
+# The whole of it: extras train, audit and dp; EXTRAS names more (default: postgres). "cpu" takes torch's CPU build,
+# "cu128" say that of CUDA 12.8, and "default" the one of the package index. Both recipes of images run this, and nothing
+# else.
 set -eu
 wheel=$1 lock=$2 prefix=$3 torch=${4:-default}
 [ "$torch" != default ] || torch=

@@ -246,36 +246,35 @@ class PackedTokens(ViewTokens):
         return super().column(name)
 
     def _ids(self, first: int, end: int) -> np.ndarray:
-        stored, places = self.stored, self._places(first, end)
+        stored, places = self.stored, self.places(first, end)
         ids = stored.ids[places]
         return ids | stored.high[places].astype(np.uint32) << 16 if stored.is_wide else ids
 
     def _words(self, first: int, end: int) -> np.ndarray:
-        stored, places = self.stored, self._places(first, end)
+        stored, places = self.stored, self.places(first, end)
         offsets = self.doc_offsets[first : end + 1] - self.doc_offsets[first]
         begun = bits_at(stored.begins, places).astype(np.int32)
-        if len(begun):
-            tokens, skipped = self._exceptions_at(places)
-            begun[tokens] += skipped.astype(np.int32)
+        tokens, rows = self.exceptions_at(places)
+        begun[tokens] += stored.skipped[rows].astype(np.int32)
         words = np.cumsum(begun, dtype=np.int32)
         before = np.append(np.int32(0), words)[offsets[:-1]]
         words -= np.repeat(before + 1, np.diff(offsets))
         words[bits_at(stored.outside, places).view(np.bool_)] = -1
         return words
 
-    def _exceptions_at(self, places: slice | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return which of these tokens, one at least, are exceptions, and how many words each passes over."""
-        stored = self.stored
-        low, high = (places.start, places.stop) if isinstance(places, slice) else (places[0], places[-1] + 1)
-        near = slice(*np.searchsorted(stored.exceptions, [low, high]))
-        exceptions, skipped = stored.exceptions[near], stored.skipped[near]
+    def exceptions_at(self, places: slice | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return which of the tokens at these ascending places are exceptions, and their rows in the table of ids."""
+        exceptions = self.stored.exceptions
         if isinstance(places, slice):
-            return exceptions - low, skipped
-        tokens = np.searchsorted(places, exceptions)
-        own = places[tokens] == exceptions
-        return tokens[own], skipped[own]
+            first, end = np.searchsorted(exceptions, [places.start, places.stop])
+            return exceptions[first:end] - places.start, np.arange(first, end)
+        bounds = (places[0], places[-1] + 1) if len(places) else (0, 0)
+        rows = np.arange(*np.searchsorted(exceptions, bounds))
+        tokens = np.searchsorted(places, exceptions[rows])
+        own = places[tokens] == exceptions[rows]
+        return tokens[own], rows[own]
 
-    def _places(self, first: int, end: int) -> slice | np.ndarray:
+    def places(self, first: int, end: int) -> slice | np.ndarray:
         """Return the numbers of these documents' tokens among those of all documents."""
         offsets, firsts = self.doc_offsets[first : end + 1], self.firsts[first:end]
         length = int(offsets[-1] - offsets[0])

@@ -45,14 +45,10 @@ def copy_tokens(view: Path | str, folder: Path | str) -> dict[str, int]:
 
 def _block(tokens: PackedTokens, first: int, end: int) -> Any:
     """Documents as `_rust.PackedTokens` has them."""
-    stored, offsets, firsts = tokens.stored, tokens.doc_offsets[first : end + 1], tokens.firsts[first:end]
+    stored, offsets, places = tokens.stored, tokens.doc_offsets[first : end + 1], tokens.places(first, end)
     ids = tokens.block("input_ids", first, end).astype(np.uint32)
     flags = tokens.block("flags", first, end)
-    # Where each token stands among those of all documents.
-    places = np.repeat(firsts - offsets[:-1], np.diff(offsets)) + np.arange(offsets[0], offsets[-1])
-    bounds = (int(tokens.documents[first]), int(tokens.documents[end - 1]) + 1) if end > first else (0, 0)
-    exceptions, skipped, more = stored.exceptions_of(*bounds)
-    own = np.isin(exceptions, places)
+    exceptions, rows = tokens.exceptions_at(places)
     starts, lengths = tokens.ngrams(first, end)
     return SimpleNamespace(
         doc_offsets=offsets - offsets[0],
@@ -62,9 +58,9 @@ def _block(tokens: PackedTokens, first: int, end: int) -> Any:
         outside=np.packbits(bits_at(stored.outside, places), bitorder="little"),
         direct=np.packbits(flags & 1, bitorder="little"),
         indirect=np.packbits(flags >> 1, bitorder="little"),
-        exceptions=np.searchsorted(places, exceptions[own]),
-        skipped=skipped[own],
-        more=more[own],
+        exceptions=exceptions,
+        skipped=stored.skipped[rows],
+        more=stored.more[rows],
         ngram_tokens=starts,
         ngram_lengths=lengths,
     )

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from reticent.core.errors import CorpusError, PolicyError
-from reticent.engine.detect.choose import check_options, make_detectors
+from reticent.engine.detect.choose import check_options, make_detectors, option_files
 from reticent.engine.detect.detector import Detector
 from reticent.engine.schema import SPANS
 from reticent.engine.sources.columns import SOURCE_COLUMN
@@ -125,24 +125,13 @@ def refuse_learning(names: Sequence[str], options: Mapping[str, Mapping[str, Any
 def detectors_of(names: tuple[str, ...], options: Mapping[str, Mapping[str, Any]]) -> list[Detector]:
     """Return the detectors of this process, made when they are asked for first."""
     given = sorted((name, sorted(own.items())) for name, own in options.items())
-    key = repr((os.getpid(), names, given, list(_files_in(options))))  # a process outlives a list that was changed
+    # A process outlives a list that was changed.
+    files = [(path.stat().st_mtime_ns, path.stat().st_size) for _, path in option_files(options) if path.exists()]
+    key = repr((os.getpid(), names, given, files))
     if key not in _MADE:
         _MADE.clear()
         _MADE[key] = make_detectors(names, options, num_threads=1)
     return _MADE[key]
-
-
-def _files_in(value: Any) -> Iterator[tuple[str, int, int]]:
-    """Yield each file or folder that options name, with its time and size."""
-    if isinstance(value, str | os.PathLike):
-        if os.path.exists(value):
-            about = os.stat(value)
-            yield os.fspath(value), about.st_mtime_ns, about.st_size
-    elif isinstance(value, Mapping):
-        yield from _files_in(list(value.values()))
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _files_in(item)
 
 
 @dataclass(frozen=True, slots=True)
