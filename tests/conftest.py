@@ -5,18 +5,24 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
 pytest.register_assert_rewrite("fixtures", "oracles")  # before any of them is imported
-from fixtures.places import DATA, TESTS  # noqa: E402
+from fixtures.places import DATA, TESTS, memory_with_room  # noqa: E402
 from fixtures.whole_files import WholeFiles, turn_of  # noqa: E402
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # toy models: threads cost more than they bring
+
+# The files of tests live for seconds, but every artefact waits until the disk has it: in memory there is no wait.
+if "TMPDIR" not in os.environ and (memory := memory_with_room()):
+    os.environ["TMPDIR"] = memory
+    tempfile.tempdir = None
 
 # Programs that tests start find the fixtures as the tests do.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
