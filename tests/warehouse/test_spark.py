@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -336,6 +337,8 @@ def test_workers_begin_with_the_engine_imported(session: Any) -> None:
     def seen(_: int) -> tuple[bool, int]:
         return set(MODULES) <= sys.modules.keys(), gc.get_freeze_count()
 
+    program = f"import gc, {', '.join(MODULES)}; print(len(gc.get_objects()))"
+    num_imported = int(subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout)
     for is_imported, num_frozen in session.sparkContext.parallelize(range(4), 4).map(seen).collect():
         assert is_imported
-        assert num_frozen > 50_000  # modules; what a task makes later is collected as ever
+        assert num_frozen > 0.9 * num_imported  # what a task makes later is collected as ever

@@ -68,7 +68,7 @@ def plain_findings(audit: AuditEvidence) -> Findings:
     ledgers = _ledgers(checkpoints)
     sure += [*_checked(ledgers), *_guaranteed(sides)]
     risks = audit.risks or judge_risks(audit)
-    then = [*broken(ledgers), *decisions(sides, checkpoints, risks), *better_audit(audit)]
+    then = [*broken(ledgers), *decisions(sides, checkpoints, risks, audit), *better_audit(audit)]
     short = [*_gates(audit.verdict), *_canaries(audit), *_short(sides, _beyond(risks), shown_emission(risks))]
     return Findings(short, found, sure, then)
 

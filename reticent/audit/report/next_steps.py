@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from reticent.audit.gates import PLAIN
 from reticent.audit.outcomes import BEYOND, WITHIN
+from reticent.audit.recipes import is_unprotected, recipe_of
 from reticent.audit.report.groups import Group
 from reticent.audit.report.readings import (
     broken_rule,
@@ -61,6 +61,7 @@ def decisions(
     sides: dict[Group, dict[str, ModelEvidence]],
     checkpoints: dict[Group, Checkpoints],
     risks: RiskTable,
+    audit: AuditEvidence,
 ) -> Iterable[str]:
     """Say what not to share and why, what to change, and what to ask again."""
     shown = shown_emission(risks)
@@ -98,7 +99,8 @@ def decisions(
             f"Ask again who was in the data of {listed(unsaid)}, with members and held-out people who do not differ: "
             "without canaries, and not split by time or place."
         )
-    heard = [(r, m) for r, m in judged if (m.model, m.objective, m.recipe) in shown and m.recipe not in PLAIN]
+    heard = [(r, m) for r, m in judged if (m.model, m.objective, m.recipe) in shown]
+    heard = [(r, m) for r, m in heard if not is_unprotected(recipe_of(m.recipe, audit), m)]
     quiet = [r for r, m in heard if not leaks_more(m) and not is_distinguishable(m) and not only_invalid(m)]
     if quiet:
         yield (

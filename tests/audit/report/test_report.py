@@ -775,8 +775,10 @@ def test_what_is_no_audit_is_refused(tmp_path: Path) -> None:
 # --------------------------------------------------------------------------- findings
 
 
-def findings(*models: dict[str, Any]) -> dict[str, str]:
-    said = plain_findings(publish_audit(evidence({**tiny_audit(), "models": list(models)})))
+def findings(*models: dict[str, Any], recipes: dict[str, Any] | None = None) -> dict[str, str]:
+    audit = tiny_audit()
+    audit = {**audit, "models": list(models), "settings": {**audit["settings"], "recipes": recipes or {}}}
+    said = plain_findings(publish_audit(evidence(audit)))
     parts = {**said._asdict(), "found": [sentence for _, sentences in said.found for sentence in sentences]}
     return {key: " ".join(sentences).replace("\xa0", " ") for key, sentences in parts.items()}
 
@@ -799,6 +801,13 @@ def test_a_model_that_learned_identifiers_is_not_to_be_shared() -> None:
     assert "For causal models the audit can find learned identifiers: it finds them in clm." in said["sure"]
     assert "Do not share clm:" in said["next"]
     assert "Against ppclm no attack of this audit succeeded. That is a measurement, not a promise" in said["next"]
+
+
+def test_a_recipe_of_the_job_that_protects_nothing_is_not_said_to_withstand_attacks() -> None:
+    models = [entry(recipe, excess=0.0, auc=0.5) for recipe in ("ppclm", "long", "tight")]
+    models.insert(0, entry("clm", excess=0.2, auc=0.9, leaked=90))
+    own = {"long": {"base": "clm"}, "tight": {"base": "ppclm", "k": 3}}
+    assert "Against ppclm and tight no attack of this audit succeeded." in findings(*models, recipes=own)["next"]
 
 
 def test_learning_of_one_kind_of_identifier_is_not_averaged_away() -> None:
