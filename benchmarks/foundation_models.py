@@ -265,9 +265,9 @@ def run(size_name: str, *, work: Path | None = None, models: tuple[str, ...] = t
     size = SIZES[size_name]
     work = work or Path(tempfile.gettempdir()) / f"reticent-foundation-models-{size_name}"
     work.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for name, table in zip(("documents", "public"), read_reports(size), strict=True):
+    for name, reports in zip(("documents", "public"), read_reports(size), strict=True):
         if not (work / f"{name}.parquet").exists():
-            pq.write_table(table, work / f"{name}.parquet")
+            pq.write_table(reports, work / f"{name}.parquet")
     progress = KeptProgress(work / "seconds.json")
     bases = {name: make_base(name, work, size, progress) for name in models}
     values, missing = job_values(work, size, bases)
