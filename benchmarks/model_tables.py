@@ -75,10 +75,11 @@ def _taggers(record: dict[str, Any]) -> str:
 
 
 def _experiment(record: dict[str, Any]) -> str:
-    people = record["individuals"]
+    people, num_seeds = record["individuals"], len(record["seeds"])
+    seeds = "one seed" if num_seeds == 1 else f"means over {num_seeds} seeds"
     return (
         f"Generated hospital, {people['members']} members, {people['heldout']} "
-        f"held-out individuals, {record['documents']:,} documents; means over {len(record['seeds'])} seeds. Utility: "
+        f"held-out individuals, {record['documents']:,} documents; {seeds}. Utility: "
         "share of ordinary words of held-out individuals predicted right; Privacy: share of the members' identifiers "
         f"that are predicted nowhere. {machine_line(record)}\n\n" + experiment.table(record)
     )
