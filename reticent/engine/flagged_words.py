@@ -23,6 +23,7 @@ from reticent.engine.survey import Survey, survey_documents
 
 if TYPE_CHECKING:
     from reticent._rust import Blacklist, Words
+    from reticent.engine.config import Surface
     from reticent.engine.corpus import Corpus
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.ngrams import NgramIndex
@@ -50,7 +51,7 @@ class FlaggedWords:
     """The documents of some splits, batch by batch, with their flags of protection: iterating gives `Flagged`.
 
     Parameters as of `write_tokens`; ``by_category`` keeps apart what is protected beyond its span, so that `spans_of`
-    can say what it is.
+    can say what it is; ``surface`` is that of what is protected beyond its span, where there is no index to say it.
 
     Cost: a pass over the text when made (with spans), and one for each iteration; memory is one batch and the
     blacklist.
@@ -66,6 +67,7 @@ class FlaggedWords:
         spans: SpanReader | None = None,
         policy: Policy | None = None,
         by_category: bool = False,
+        surface: Surface = "exact",
         num_threads: int = 0,
     ):
         self.corpus, self.splits, self.num_threads = corpus, splits, num_threads
@@ -74,7 +76,8 @@ class FlaggedWords:
         self._blacklists: dict[str, Blacklist] = {}
         self._last_spread: tuple[Part, list[tuple[str, np.ndarray]]] | None = None
         if spans is not None:
-            self._blacklists = _collect(self._selection, spans, self._policy, index, by_category, num_threads)
+            chosen = surface if index is None else index.surface
+            self._blacklists = _collect(self._selection, spans, self._policy, chosen, by_category, num_threads)
 
     @property
     def num_blacklisted(self) -> int:
@@ -218,14 +221,13 @@ def _collect(
     selection: _Selection,
     spans: SpanReader,
     policy: Policy,
-    index: NgramIndex | None,
+    surface: str,
     by_category: bool,
     num_threads: int,
 ) -> dict[str, Blacklist]:
     """First pass: the surfaces whose scope is the individual or the corpus, by category or all under ""."""
     from reticent import _rust
 
-    surface = index.surface if index is not None else "exact"
     blacklists: dict[str, Blacklist] = {} if by_category else {"": _rust.Blacklist(surface=surface)}
     for part in selection.batches():
         offsets, starts, ends, labels = part.spans(spans)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import DataFrame
 
+    from reticent.engine.config import Surface
     from reticent.engine.spark.documents import SparkDocuments
     from reticent.engine.spark.index import SparkIndex
 
@@ -52,7 +53,7 @@ class Protection:
 
     policy: Policy
     splits: tuple[str, ...] | None
-    surface: str
+    surface: Surface
     #: max_n, units and documents of the index; None without one.
     size: tuple[int, int] | None
 
@@ -68,6 +69,7 @@ class Protection:
             index=NgramIndex(_rust.Part.from_bytes(index).index(*self.size)) if self.size else None,
             spans=PartSpans(decoded(spans)) if spans else None,  # type: ignore[arg-type]
             policy=self.policy,
+            surface=self.surface,
             num_threads=1,
         )
         if "surfaces" in answers:
