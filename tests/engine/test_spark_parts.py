@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
+from functools import reduce
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,13 +15,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from reticent import _rust
+from reticent.core.errors import CorpusError
 from reticent.engine.config import Surface
 from reticent.engine.detect.union import detect_spans
 from reticent.engine.protect import Policy
 from reticent.engine.schema import DIRECT, SPANS
-from reticent.engine.spark.exchange import Answers, encoded
+from reticent.engine.sources.config import Columns
+from reticent.engine.spark import spans as spans_of_parts
+from reticent.engine.spark.exchange import Answers, decoded, encoded
 from reticent.engine.spark.protection import Protection, _ListedTables
-from reticent.engine.spark.spans import corpus_of_part, detectors_of
+from reticent.engine.spark.spans import _Detect, _Detectors, _WithoutRecord, corpus_of_part, detectors_of
 
 
 def test_a_list_that_was_changed_is_read_again_by_a_process_that_goes_on(tmp_path: Path) -> None:
@@ -49,3 +57,48 @@ def test_a_name_is_protected_everywhere_in_the_spellings_of_the_index(surface: S
     rows = np.repeat(np.arange(2), np.diff(found.words.doc_offsets))
     flagged = np.flatnonzero(found.flags & DIRECT)
     assert [text[rows[word]][starts[word] : ends[word]] for word in flagged] == others
+
+
+def test_records_are_found_by_ids_as_the_documents_are_read(tmp_path: Path) -> None:
+    (tmp_path / "records.csv").write_text("individual_id,last_name\nP-007,Dupont\n")
+    (tmp_path / "common.txt").write_text("the\n")
+    options = {"records": {"table": str(tmp_path / "records.csv"), "common": str(tmp_path / "common.txt")}}
+
+    def part(individual: str) -> bytes:
+        return encoded(pa.table({"doc_id": ["d"], "individual_id": [individual], "text": ["by Dupont"]}))
+
+    folded, stopping = (_Detectors(("records",), options, ids) for ids in ("fold", "stop"))
+    assert decoded(_Detect(folded)(part("p-7"))).column("start").to_pylist() == [3]
+    assert _WithoutRecord(folded, "records.csv")(part("p-7")) == (1, 0)
+    assert _WithoutRecord(stopping, "records.csv")(part("P-007")) == (1, 0)
+    assert _WithoutRecord(stopping, "records.csv")(part("other")) == (1, 1)
+    assert _WithoutRecord(stopping, "records.csv")(b"") == (0, 0)
+    with pytest.raises(CorpusError, match=r"records\.csv column individual_id: 1 id\(s\) spelt otherwise"):
+        _WithoutRecord(stopping, "records.csv")(part("p-7"))
+
+
+def test_records_of_nobody_are_refused_as_on_one_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "records.csv").write_text("individual_id,last_name\np1,Dupont\n")
+    (tmp_path / "common.txt").write_text("the\n")
+    options = {"records": {"table": str(tmp_path / "records.csv"), "common": str(tmp_path / "common.txt")}}
+
+    class Dataset(list[Any]):
+        """What a dataset of Spark does here, without Spark."""
+
+        def mapPartitions(self, work: Callable[[Iterator[Any]], Iterable[Any]]) -> Dataset:
+            return Dataset(found for element in self for found in work(iter([element])))
+
+        def reduce(self, add: Callable[[Any, Any], Any]) -> Any:
+            return reduce(add, self)
+
+    def found(*individuals: str) -> int:
+        parts = [encoded(pa.table({"doc_id": ["d"], "individual_id": [i], "text": ["by Dupont"]})) for i in individuals]
+        documents: Any = SimpleNamespace(parts=Dataset([*parts, b""]), columns=Columns(individual_id="mrn"), ids="stop")
+        spans: Any = spans_of_parts.detect(documents, ["records"], options).parts
+        return sum(decoded(data).num_rows for data in spans if data)
+
+    monkeypatch.setattr(spans_of_parts, "errors_of_tasks", nullcontext)
+    monkeypatch.setattr(spans_of_parts, "kept", lambda dataset: dataset)
+    assert found("p1", "p2") == 1
+    with pytest.raises(CorpusError, match=r"holds none of the 2 individuals of the documents \(their column mrn\)"):
+        found("p2", "p3")

@@ -52,6 +52,7 @@ class SparkDocuments:
     num_documents, num_individuals, num_units : over all parts
     num_skipped : documents left out, as their text is null
     more : columns of the source that are kept beside these, as `SOURCE_COLUMN` and their names
+    ids : how ids of individuals were read
     """
 
     spark: SparkSession
@@ -64,6 +65,7 @@ class SparkDocuments:
     num_skipped: int
     _ids: Exchanged = field(repr=False)
     more: tuple[str, ...] = ()
+    ids: Ids = "stop"
 
     @property
     def num_parts(self) -> int:
@@ -169,7 +171,7 @@ def open_documents(
     num_units = found.num_rows("household" if cut.by_household else "individual")
     num_documents, by_household = found.num_rows("document"), cut.by_household
     return SparkDocuments(
-        spark, numbered, columns, split, by_household, num_documents, num_units, num_skipped, found, tuple(more)
+        spark, numbered, columns, split, by_household, num_documents, num_units, num_skipped, found, tuple(more), ids
     )
 
 

@@ -19,12 +19,14 @@ import pyarrow.parquet as pq
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.detect.choose import check_options, make_detectors, option_files
 from reticent.engine.detect.detector import Detector
+from reticent.engine.identity import Ids
 from reticent.engine.schema import SPANS
 from reticent.engine.sources.columns import SOURCE_COLUMN
 from reticent.engine.sources.config import Columns
 from reticent.engine.sources.frames import FrameSource
 from reticent.engine.spark.exchange import decoded, encoded, kept, one_each
 from reticent.engine.spark.ordered import as_frame, in_order
+from reticent.engine.spark.tasks import errors_of_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,7 +82,8 @@ def detect(
     Raises
     ------
     CorpusError
-        A detector fails on a document.
+        A detector fails on a document; no individual has a record, or an individual's record has another spelling of
+        the id.
     PolicyError
         No such detector or option, or it would learn from all documents which words are common.
     """
@@ -92,7 +95,25 @@ def detect(
     refuse_learning(names, given)
     if missing := [name for name in columns_beside(names, given) if name not in documents.more]:
         raise PolicyError(f"detect.records.columns: open the documents with this column too, more=[{missing[0]!r}]")
-    return SparkSpans(documents, kept(one_each(documents.parts, _Detect(tuple(names), given))))
+    how = _Detectors(tuple(names), given, documents.ids)
+    if table := given.get("records", {}).get("table"):
+        _require_records(documents, how, table)
+    return SparkSpans(documents, kept(one_each(documents.parts, _Detect(how))))
+
+
+def _require_records(documents: SparkDocuments, how: _Detectors, table: str) -> None:
+    """Refuse a table of records that says nothing of any individual, as with ids of another system."""
+    with errors_of_tasks():
+        num, num_without = one_each(documents.parts, _WithoutRecord(how, table)).reduce(_sum)
+    if num_without == num:
+        raise CorpusError(
+            f"{table}: column individual_id holds none of the {num:,} individuals of the documents (their column "
+            f"{documents.columns.individual_id})"
+        )
+
+
+def _sum(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+    return a[0] + b[0], a[1] + b[1]
 
 
 def columns_beside(names: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -122,31 +143,58 @@ def refuse_learning(names: Sequence[str], options: Mapping[str, Mapping[str, Any
             )
 
 
-def detectors_of(names: tuple[str, ...], options: Mapping[str, Mapping[str, Any]]) -> list[Detector]:
+def detectors_of(names: tuple[str, ...], options: Mapping[str, Mapping[str, Any]], ids: Ids = "stop") -> list[Detector]:
     """Return the detectors of this process, made when they are asked for first."""
     given = sorted((name, sorted(own.items())) for name, own in options.items())
     # A process outlives a list that was changed.
     files = [(path.stat().st_mtime_ns, path.stat().st_size) for _, path in option_files(options) if path.exists()]
-    key = repr((os.getpid(), names, given, files))
+    key = repr((os.getpid(), names, given, files, ids))
     if key not in _MADE:
         _MADE.clear()
-        _MADE[key] = make_detectors(names, options, num_threads=1)
+        _MADE[key] = make_detectors(names, options, num_threads=1, ids=ids)
     return _MADE[key]
+
+
+@dataclass(frozen=True, slots=True)
+class _Detectors:
+    """The detectors of a job, and how ids of individuals are read."""
+
+    names: tuple[str, ...]
+    options: dict[str, dict[str, Any]]
+    ids: Ids
+
+    def made(self) -> list[Detector]:
+        return detectors_of(self.names, self.options, self.ids)
+
+
+@dataclass(frozen=True, slots=True)
+class _WithoutRecord:
+    """The documents of a part -> their individuals (all are of one part), and how many of them have no record."""
+
+    how: _Detectors
+    table: str
+
+    def __call__(self, data: bytes) -> tuple[int, int]:
+        if not data:
+            return 0, 0
+        individuals = decoded(data).column("individual_id").unique()
+        records: Any = self.how.made()[self.how.names.index("records")]
+        records.check_ids(individuals, f"{self.table} column individual_id")
+        return len(individuals), records.num_without(individuals)
 
 
 @dataclass(frozen=True, slots=True)
 class _Detect:
     """The documents of a part -> their spans."""
 
-    names: tuple[str, ...]
-    options: dict[str, dict[str, Any]]
+    how: _Detectors
 
     def __call__(self, data: bytes) -> bytes:
         from reticent.engine.detect.union import detect_spans
 
         if not data:
             return data
-        detectors = detectors_of(self.names, self.options)
+        detectors = self.how.made()
         if any(getattr(detector, "common_words", False) is None for detector in detectors):
             raise PolicyError("a detector learns from all documents, which is not done on Spark")
         with tempfile.TemporaryDirectory() as folder:  # 0700; places of spans, and no text
