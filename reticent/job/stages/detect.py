@@ -51,6 +51,8 @@ def spans_artefact(run: Run) -> Artefact:
     }
     if settings.propagate:
         config["scopes"] = run.job.protect.scopes
+    if run.job.corpus.ids == "exact" and "records" in settings.detectors:  # "stop" compares ids with the records'
+        config["ids"] = "exact"
     return Artefact("spans", "spans", config, inputs)
 
 
