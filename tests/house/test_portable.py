@@ -208,6 +208,24 @@ def test_names_stay_names_and_what_stands_in_the_run_moves_with_it(
     assert job.model[0].base == "org/name"
 
 
+def test_files_that_surrogates_are_drawn_from_are_found_from_any_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("here/run", "here/generated", "there"):
+        (tmp_path / folder).mkdir(parents=True)
+    for name in ("words.txt", "names.toml"):
+        (tmp_path / "here" / name).touch()
+    chosen = [("words.txt", "names.toml"), ("generated", "syllables"), ("wordfreq:en", "realistic")]
+    for pool, names in chosen:
+        monkeypatch.chdir(tmp_path / "here")
+        values = {"out": "run", "corpus": {"source": "notes"}, "surrogates": {"pool": pool, "names": names}}
+        Path("run", JOB).write_bytes(kept_content(parse_job(values)))
+        monkeypatch.chdir(tmp_path / "there")
+        kept = load_kept_job(tmp_path / "here" / "run" / JOB).surrogates
+        where = f"{tmp_path}/here/" if pool == "words.txt" else ""
+        assert (kept.pool, kept.names) == (f"{where}{pool}", f"{where}{names}")
+
+
 def test_every_field_that_is_kept_absolute_is_a_field_of_a_job() -> None:
     found = 0
     for field, _ in _fields():

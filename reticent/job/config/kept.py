@@ -24,7 +24,9 @@ PATHS = (
     *("corpus.source", "corpus.withdrawn", "model.foundation.vocabulary", "probe.subjects", "probe.templates"),
     *("train.dp.budget_file", "model.train.dp.budget_file", "dossier.key"),
 )
-PERHAPS_PATHS = ("model.base", "model.foundation.text")
+PERHAPS_PATHS = ("model.base", "model.foundation.text", "surrogates.pool", "surrogates.names")
+#: Values of these that are no path, though a file may be called so.
+WORDS = ("reference", "generated", "realistic", "syllables")
 
 
 def kept_content(job: Job) -> bytes:
@@ -84,4 +86,4 @@ def _at(node: Any, keys: list[str], change: Callable[[str], str]) -> Any:
         return {**node, keys[0]: _at(node[keys[0]], keys[1:], change)} if keys[0] in node else node
     if isinstance(node, dict):
         return {key: _at(each, [], change) for key, each in node.items()}
-    return change(node) if isinstance(node, str) and not keys and node != "reference" else node
+    return change(node) if isinstance(node, str) and not keys and node not in WORDS else node
