@@ -76,9 +76,13 @@ def touched_by_update(before: Run, withdrawn: Sequence[Path]) -> Touched:
 
 
 def _names_a_member(before: Run, file: Path) -> bool:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     from reticent.engine.schema import MEMBERS
     from reticent.engine.update import read_ids
 
     individuals = before.individuals
-    ids = read_ids(file, individuals.table.column("individual_id"), before.job.corpus.ids)
-    return bool(individuals.mask(MEMBERS)[individuals.individual_codes(ids)].any())
+    members = individuals.table.column("individual_id").filter(pa.array(individuals.mask(MEMBERS)))
+    ids = read_ids(file, before.whole_corpus.scan().column("individual_id"), before.job.corpus.ids)
+    return bool(pc.any(pc.is_in(ids, value_set=members)).as_py())

@@ -148,7 +148,7 @@ def _require_known(before: Run, withdrawn: Sequence[Path]) -> None:
     from reticent.engine.update import read_ids
 
     for file in withdrawn:
-        read_ids(file, before.individuals.table.column("individual_id"), before.job.corpus.ids)
+        read_ids(file, before.whole_corpus.scan().column("individual_id"), before.job.corpus.ids)
 
 
 def _require_new_files(before: Run, run: Run, added: Sequence[str]) -> None:

@@ -141,6 +141,19 @@ def test_an_update_of_an_update(monday: Path, withdrawn: Path, tmp_path: Path) -
     assert files_of(wednesday) == files_of(tmp_path / "rebuilt")
 
 
+def test_an_individual_withdraws_whose_documents_are_copies_of_others(tmp_path: Path) -> None:
+    copies = [("c1", "copy", ROWS[0][2])]
+    write(tmp_path / "notes" / "a.parquet", ROWS + copies)
+    (tmp_path / "gone.txt").write_text("copy\n")
+    options = ("--max-n", 3, "--set", "dedup.mode=exact", "--set", "dedup.scope=corpus", "--updatable", "-q")
+    run = tmp_path / "run"
+    assert command("index", tmp_path / "notes", "--out", run, *options) == 0
+    assert command("update", run, "--remove", tmp_path / "gone.txt", "--out", tmp_path / "out", "-q") == 0
+    write(tmp_path / "rest" / "a.parquet", ROWS)
+    assert command("index", tmp_path / "rest", "--out", tmp_path / "rebuilt", *options) == 0
+    assert files_of(tmp_path / "out") == files_of(tmp_path / "rebuilt")
+
+
 def test_the_result_is_private(monday: Path, withdrawn: Path, tmp_path: Path) -> None:
     assert command("update", monday, "--remove", withdrawn, "--out", tmp_path / "out", "-q") == 0
     paths = [tmp_path / "out", *(tmp_path / "out").rglob("*")]
