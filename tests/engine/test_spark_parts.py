@@ -16,12 +16,13 @@ import pytest
 
 from reticent import _rust
 from reticent.core.errors import CorpusError
-from reticent.engine.config import Surface
+from reticent.engine.config import SplitConfig, Surface
 from reticent.engine.detect.union import detect_spans
 from reticent.engine.protect import Policy
 from reticent.engine.schema import DIRECT, SPANS
 from reticent.engine.sources.config import Columns
 from reticent.engine.spark import spans as spans_of_parts
+from reticent.engine.spark.documents import _Cut
 from reticent.engine.spark.exchange import Answers, decoded, encoded
 from reticent.engine.spark.protection import Protection, _ListedTables
 from reticent.engine.spark.spans import _Detect, _Detectors, _WithoutRecord, corpus_of_part, detectors_of
@@ -102,3 +103,23 @@ def test_records_of_nobody_are_refused_as_on_one_machine(tmp_path: Path, monkeyp
     assert found("p1", "p2") == 1
     with pytest.raises(CorpusError, match=r"holds none of the 2 individuals of the documents \(their column mrn\)"):
         found("p2", "p3")
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\u00a0", "\u200b", "\x01"])
+@pytest.mark.parametrize("column", ["doc_id", "individual_id", "household_id"])
+@pytest.mark.parametrize("by_household", [True, False])
+def test_ids_that_are_blank_on_one_machine_are_so_in_a_part(column: str, blank: str, by_household: bool) -> None:
+    batch = pa.RecordBatch.from_pydict(
+        {"doc_id": ["d", "e"], "individual_id": ["p", "q"], "household_id": ["h", "i"], "text": ["a", "b"]}
+    )
+    at = batch.schema.names.index(column)
+    cut = _Cut(1, SplitConfig(), by_household, None, "fold", "stop")
+    assert len(list(cut([batch]))) == 1
+    with pytest.raises(CorpusError, match=f"column {column}: a document has none"):
+        list(cut([batch.set_column(at, column, pa.array(["x", blank]))]))
+    without = batch.set_column(at, column, pa.array(["x", None], pa.string()))
+    if column == "household_id" and not by_household:
+        assert len(list(cut([without]))) == 1
+    else:
+        with pytest.raises(CorpusError, match=f"column {column}: a document has none"):
+            list(cut([without]))

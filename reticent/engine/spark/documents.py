@@ -218,6 +218,8 @@ class _Cut:
 
     def _checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with ids as they are to be read, and the key that documents are ordered by."""
+        from reticent import _rust
+
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         if columns["text"].null_count:
             if self.on_null == "stop":
@@ -226,10 +228,10 @@ class _Cut:
             columns = {name: column.filter(keep) for name, column in columns.items()}
         for name in ("doc_id", "individual_id", *(["household_id"] if "household_id" in columns else [])):
             ids = columns[name].cast(pa.string())
-            if name == "household_id" and not self.by_household and ids.null_count:
-                ids = ids.fill_null("")
-            elif ids.null_count or (name != "household_id" and _has_blank(ids)):
+            may_be_null = name == "household_id" and not self.by_household
+            if (ids.null_count and not may_be_null) or len(_rust.blank_rows(ids)):
                 raise CorpusError(f"column {name}: a document has none (null or blank)")
+            ids = ids.fill_null("")
             columns[name] = fold_ids(ids) if self.ids == "fold" and name != "doc_id" else ids
         if self.files is not None:
             numbers = [self.files[unquote(urlparse(name).path)] for name in columns.pop(FILE).to_pylist()]
@@ -249,12 +251,6 @@ class _Cut:
         rows = np.split(order, firsts[1:])
         blobs = [encoded(table.take(pa.array(own)).combine_chunks()) for own in rows]
         return pa.record_batch([pa.array(present), pa.array(blobs, pa.binary())], ["part", "blob"])
-
-
-def _has_blank(ids: pa.Array) -> bool:
-    import pyarrow.compute as pc
-
-    return bool(pc.any(pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(ids)), 0)).as_py())
 
 
 @dataclass(frozen=True, slots=True)
