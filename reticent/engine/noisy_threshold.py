@@ -48,7 +48,7 @@ def noisy_index(index: NgramIndex, k: int, epsilon: float, delta: float, key: by
     """Return an index of words by which the words of the noisy threshold have less than k users, and the others theirs.
 
     It serves for protection by single words alone (n = 1). The draw of a word depends on key and word alone, so a word
-    that is protected stays so in no smaller corpus.
+    that is protected is so in any part of the corpus.
 
     Cost: a hash of each distinct word with k users or more.
     """
