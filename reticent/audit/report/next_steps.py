@@ -57,6 +57,12 @@ def shown_emission(risks: RiskTable) -> set[tuple[str | None, str, str]]:
     }
 
 
+def _beaten(risks: RiskTable) -> set[tuple[str | None, str, str]]:
+    """Return the models that are beyond the threshold of a risk, whether or not it counts."""
+    beyond = ((row, any(result.outcome == BEYOND for result in row.results)) for row in risks.rows)
+    return {(row.model, row.objective, row.recipe) for row, is_beyond in beyond if is_beyond}
+
+
 def decisions(
     sides: dict[Group, dict[str, ModelEvidence]],
     checkpoints: dict[Group, Checkpoints],
@@ -99,7 +105,8 @@ def decisions(
             f"Ask again who was in the data of {listed(unsaid)}, with members and held-out people who do not differ: "
             "without canaries, and not split by time or place."
         )
-    heard = [(r, m) for r, m in judged if (m.model, m.objective, m.recipe) in shown]
+    unbeaten = shown - _beaten(risks)
+    heard = [(r, m) for r, m in judged if (m.model, m.objective, m.recipe) in unbeaten]
     heard = [(r, m) for r, m in heard if not is_unprotected(recipe_of(m.recipe, audit), m)]
     quiet = [r for r, m in heard if not leaks_more(m) and not is_distinguishable(m) and not only_invalid(m)]
     if quiet:

@@ -810,6 +810,15 @@ def test_a_recipe_of_the_job_that_protects_nothing_is_not_said_to_withstand_atta
     assert "Against ppclm and tight no attack of this audit succeeded." in findings(*models, recipes=own)["next"]
 
 
+def test_a_model_beyond_a_threshold_is_not_said_to_withstand_attacks() -> None:
+    quiet, loud = entry("ppclm", excess=0.0, auc=0.5), entry("clm", excess=0.2, auc=0.9, leaked=90)
+    found = {"auc": estimate(0.9, 0.85, 0.95, n=300), "num_members": 150, "num_nonmembers": 150}
+    quiet["by_kind"] = {"rare": {"share": 0.1, "attacks": {"loss": found}}}
+    said = findings(quiet, loud)["next"]
+    assert "Do not share ppclm: beyond the threshold: membership through identifying words." in said
+    assert "no attack of this audit succeeded" not in said
+
+
 def test_learning_of_one_kind_of_identifier_is_not_averaged_away() -> None:
     mixed = entry("clm", excess=0.0, auc=0.5)
     mixed["excess"]["indirect"] = {**mixed["excess"]["both"], "excess": estimate(0.2, 0.1, 0.3)}
