@@ -57,6 +57,10 @@ def shown_emission(risks: RiskTable) -> set[tuple[str | None, str, str]]:
     }
 
 
+def _protects(model: ModelEvidence, audit: AuditEvidence) -> bool:
+    return not is_unprotected(recipe_of(model.recipe, audit), model)
+
+
 def _beaten(risks: RiskTable) -> set[tuple[str | None, str, str]]:
     """Return the models that are beyond the threshold of a risk, whether or not it counts."""
     beyond = ((row, any(result.outcome == BEYOND for result in row.results)) for row in risks.rows)
@@ -91,7 +95,7 @@ def decisions(
         yield f"Weigh what {listed(some)} learned of people’s identifiers: no more than the threshold allows, but some."
     told = [(r, earlier) for r, m, earlier in trained if not leaks_more(m) and is_distinguishable(m)]
     if told:
-        better = [sentence for r, entries in told if (sentence := _earlier(r, entries))]
+        better = [s for r, own in told if _protects(own[-1], audit) and (s := _earlier(r, own))]
         yield (
             f"Who is in the data of {listed([r for r, _ in told])} can be told, and masking does not close that. "
             f"Fewer epochs, more people or differential privacy make it harder.{''.join(better)}"
@@ -106,8 +110,7 @@ def decisions(
             "without canaries, and not split by time or place."
         )
     unbeaten = shown - _beaten(risks)
-    heard = [(r, m) for r, m in judged if (m.model, m.objective, m.recipe) in unbeaten]
-    heard = [(r, m) for r, m in heard if not is_unprotected(recipe_of(m.recipe, audit), m)]
+    heard = [(r, m) for r, m in judged if (m.model, m.objective, m.recipe) in unbeaten and _protects(m, audit)]
     quiet = [r for r, m in heard if not leaks_more(m) and not is_distinguishable(m) and not only_invalid(m)]
     if quiet:
         yield (

@@ -819,6 +819,13 @@ def test_a_model_beyond_a_threshold_is_not_said_to_withstand_attacks() -> None:
     assert "no attack of this audit succeeded" not in said
 
 
+def test_no_earlier_checkpoint_of_an_unprotected_model_is_recommended() -> None:
+    models = [entry(r, excess=0.0, auc=a, epoch=e) for r in ("clm", "long") for e, a in ((4, 0.55), (16, 0.8))]
+    said = findings(*models, recipes={"long": {"base": "clm"}})["next"]
+    assert "Who is in the data of clm and long can be told" in said
+    assert "after 4 epochs" not in said
+
+
 def test_learning_of_one_kind_of_identifier_is_not_averaged_away() -> None:
     mixed = entry("clm", excess=0.0, auc=0.5)
     mixed["excess"]["indirect"] = {**mixed["excess"]["both"], "excess": estimate(0.2, 0.1, 0.3)}
