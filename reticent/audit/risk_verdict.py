@@ -187,9 +187,11 @@ def _with_gates(result: RiskResult, risk: Risk, model: ModelEvidence, audit: Aud
     rows = [row for row in (audit.verdict.results if audit.verdict else ()) if _is_about(row, risk, model)]
     if any(row.outcome == FAIL for row in rows):
         return replace(result, outcome=BEYOND, relevant=True, reason="a gate of the job failed")
-    if result.outcome == WITHIN and any(row.outcome == NO_POWER and row.required for row in rows):
-        return replace(result, outcome=NOT_SHOWN, relevant=True, reason="a required gate of the job has no power")
-    return result
+    if not any(row.outcome == NO_POWER and row.required for row in rows):
+        return result
+    if result.outcome == WITHIN:
+        result = replace(result, outcome=NOT_SHOWN, reason="a required gate of the job has no power")
+    return replace(result, relevant=True)
 
 
 def _is_about(row: GateResult, risk: Risk, model: ModelEvidence) -> bool:
