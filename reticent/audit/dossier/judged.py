@@ -59,7 +59,7 @@ def cells_of(model: ShownModel, words: Words) -> Iterator[Cell]:
     for result in model.risks.results if model.risks else ():
         sign, outcome = OUTCOMES[result.outcome]
         area = result.risk in ("words", "individual")
-        threshold = words.number(result.at_most) if area else words.percent(result.at_most, 0)
+        threshold = words.threshold(result.at_most, area=area)
         yield Cell(
             title=words(RISKS[result.risk].title),
             sign=sign,

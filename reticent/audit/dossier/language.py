@@ -10,6 +10,7 @@ import math
 import re
 import tomllib
 from collections.abc import Iterable
+from decimal import Decimal
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -89,6 +90,12 @@ class Words:
 
     def percent(self, share: float, digits: int = 1) -> str:
         return f"{self.number(100 * share, digits)}{NO_BREAK}%"
+
+    def threshold(self, at_most: float, *, area: bool) -> str:
+        """Return a number that somebody chose, with all its digits."""
+        exact = Decimal(f"{at_most if area else 100 * at_most:.10g}")
+        digits = max(-int(exact.as_tuple().exponent), 2 if area else 0)
+        return self.number(at_most, digits) if area else self.percent(at_most, digits)
 
     def value(self, estimate: Estimate | None, *, area: bool = False, rounded_up: bool = False) -> str:
         """Return the value of an estimate; a dash where there is none, or a 0 or 1 that has no bound."""

@@ -303,6 +303,18 @@ def test_the_first_table_has_a_column_for_each_risk_and_its_threshold(pages: dic
     assert {cell.removesuffix("(does not count)") for row in rows for cell in row[1:]} <= outcomes
 
 
+@pytest.mark.parametrize(
+    ("language", "heads"), [("en", ["at most 0.5 %", "at most 0.625"]), ("fr", ["0,5 % au plus", "0,625 au plus"])]
+)
+def test_a_threshold_is_printed_with_all_its_digits(language: Language, heads: list[str]) -> None:
+    audit = tiny_audit()
+    audit["settings"]["verdict"] = {"emission": 0.005, "words": 0.625}
+    table = next(t for t in parsed(rendered(audit, language)).iter("table") if t.get("class") == "risks")
+    shown = " ".join(text_of(table).split())
+    for head in [*heads, "5 %", "0.60" if language == "en" else "0,60", "1 %"]:
+        assert head in shown
+
+
 def test_an_unprotected_model_is_not_within_whatever_was_found() -> None:
     audit = tiny_audit()
     for entry in audit["models"]:
