@@ -253,16 +253,31 @@ def with_published_numbers(table: RiskTable, before: AuditEvidence, published: A
     """Return the table with the numbers that decide, as far as they are published themselves."""
     rows = []
     for row, numbers in zip(table.rows, _models(before).values(), strict=True):
-        shown = [_subject(published.models[number], published) for number in numbers]
-        results = [replace(result, estimate=_number_of(result, shown)) for result in row.results]
+        config = VerdictConfig.model_validate({result.risk: result.at_most for result in row.results})
+        results = []
+        for result in row.results:
+            deciding = [number for number in numbers if _decides(before.models[number], result, before, config)]
+            shown = [_subject(published.models[number], published) for number in deciding]
+            results.append(replace(result, estimate=_number_of(result, shown)))
         rows.append(replace(row, results=results))
     return replace(table, rows=rows)
 
 
+def _decides(model: ModelEvidence, result: RiskResult, audit: AuditEvidence, config: VerdictConfig) -> bool:
+    """Return whether the result is that of this training."""
+    own = _judged_risk(RISKS[result.risk], model, audit, config, audit.cell)
+    return (own.outcome, own.what, own.reason) == (result.outcome, result.what, result.reason)
+
+
 def _number_of(result: RiskResult, shown: Sequence[Subject]) -> Estimate | None:
-    found = [n.estimate for subject in shown for n in RISKS[result.risk].numbers(subject) if n.what == result.what]
-    known = [estimate for estimate in found if estimate.value is not None and estimate.bound is None]
-    return max(known, key=lambda estimate: estimate.value or 0.0, default=None)
+    """Return the worst of the published numbers; an area is as bad as it is far from chance."""
+    found = [n for subject in shown for n in RISKS[result.risk].numbers(subject) if n.what == result.what]
+    known = [
+        (abs(n.estimate.value - CHANCE) if n.null == CHANCE else n.estimate.value, n.estimate)
+        for n in found
+        if n.estimate.value is not None and n.estimate.bound is None
+    ]
+    return max(known, key=lambda row: row[0])[1] if known else None
 
 
 def risk_lines(table: RiskTable) -> list[str]:

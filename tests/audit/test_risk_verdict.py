@@ -9,12 +9,12 @@ import pytest
 from fixtures.audits import evidence, filled, tiny_audit
 
 from reticent.audit.config import VerdictConfig
-from reticent.audit.evidence.audit import ModelEvidence
+from reticent.audit.evidence.audit import ModelEvidence, publish_audit
 from reticent.audit.evidence.extraction import Extraction, Verdict
-from reticent.audit.evidence.risks import ModelRisks
+from reticent.audit.evidence.risks import ModelRisks, RiskResult
 from reticent.audit.membership.validity import INVALID
 from reticent.audit.outcomes import BEYOND, NOT_SHOWN, WITHIN
-from reticent.audit.risk_verdict import judge_risks
+from reticent.audit.risk_verdict import judge_risks, with_published_numbers
 from reticent.audit.risks import oriented
 from reticent.audit.stats.estimate import Estimate
 from reticent.core.errors import PolicyError
@@ -255,3 +255,35 @@ def test_of_several_trainings_the_worst_counts() -> None:
     rows = {(row.objective, row.recipe): row for row in judge_risks(evidence(audit)).rows}
     assert rows["mlm", "ppmlm"].outcome == BEYOND
     assert len(rows) == 4
+
+
+def shown_of(recipe: str, risk: str, *trainings: dict[str, Any]) -> RiskResult:
+    """The published result of a risk of several trainings of a protected model beside a loud twin."""
+    seeds = {"ppclm": trainings, "clm": [LOUD] * len(trainings)}
+    models = [
+        {**entry(name, **figures), "seed": seed} for name, each in seeds.items() for seed, figures in enumerate(each)
+    ]
+    audit = replace(WHOLE, settings={}, models=[filled(ModelEvidence, one) for one in models])
+    table = with_published_numbers(judge_risks(audit), audit, publish_audit(audit))
+    row = next(row for row in table.rows if row.recipe == recipe)
+    return next(result for result in row.results if result.risk == risk)
+
+
+def test_the_number_that_is_shown_is_of_a_training_that_decided() -> None:
+    quiet, wide = QUIET | {"emission": (0.03, 0.01)}, QUIET | {"emission": (0.0, 0.1)}
+    found = shown_of("ppclm", "emission", wide, quiet)
+    assert found.reason == "the interval is too wide: its upper end is beyond the threshold"
+    assert found.estimate
+    assert (found.estimate.value, found.estimate.high) == (0.0, 0.1)
+    loud, louder = (QUIET | {"emission": (value, 0.05)} for value in (0.2, 0.4))
+    found = shown_of("ppclm", "emission", loud, louder, quiet)
+    assert found.estimate
+    assert (found.outcome, found.estimate.value) == (B, 0.4)
+
+
+def test_of_areas_that_are_beyond_the_one_farthest_from_chance_is_shown() -> None:
+    below, above = (QUIET | {"words": (value, 0.02)} for value in (0.05, 0.7))
+    for order in ((below, above), (above, below)):
+        found = shown_of("ppclm", "words", *order)
+        assert found.estimate
+        assert (found.outcome, found.estimate.value) == (B, 0.05)
