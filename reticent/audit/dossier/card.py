@@ -117,6 +117,7 @@ def _lines(
             interval = t.interval(measure.estimate, area=measure.area)
             count = t.count(measure.estimate.n, evidence.audit.cell)
             yield f"| {measure.title} | {t.value(measure.estimate, area=measure.area)} | {interval} | {count} |"
+        yield from (f"\n{sentence}" for sentence in FACTS["means"](told))
     yield "\n## Dossier\n"
     yield f"Digest of the dossier, the SHA-256 of its `SHA256SUMS`: `{digest}`"
     yield f"\nTested on {t.date(evidence.created)}. Test again where the model is trained further, where a person "

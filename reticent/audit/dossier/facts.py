@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -119,13 +120,22 @@ def _ledger(told: Told) -> Iterator[str]:
             continue
         if not ledger.protected and not ledger.violations:
             yield t("Model {letter}: no word was protected in its training.", letter=model.letter)
+            continue
+        counts = {"targets": t.count(ledger.targets), "violations": t.count(ledger.violations)}
+        if (trainings := model.evidence.num_trainings or 1) > 1:  # the ledger is the sum of theirs
+            yield t(
+                "Model {letter}: of {targets} words or parts of words that its {n} trainings were to predict, "
+                "{violations} were protected. Every one was checked, so this is a count and no estimate.",
+                letter=model.letter,
+                n=trainings,
+                **counts,
+            )
         else:
             yield t(
                 "Model {letter}: of {targets} words or parts of words that it was trained to predict, {violations} "
                 "were protected. Every one was checked, so this is a count and no estimate.",
                 letter=model.letter,
-                targets=t.count(ledger.targets),
-                violations=t.count(ledger.violations),
+                **counts,
             )
 
 
@@ -157,6 +167,12 @@ def _canaries(told: Told) -> Iterator[str]:
         )
 
 
+def _means(told: Told) -> Iterator[str]:
+    seeds = num_seeds([model.evidence for model in told.models])
+    if seeds > 1:
+        yield told.words("Each model was trained {n} times; numbers are means over these trainings.", n=seeds)
+
+
 def _tests(told: Told) -> Iterator[str]:
     audit, t = told.audit, told.words
     yield t(
@@ -165,9 +181,7 @@ def _tests(told: Told) -> Iterator[str]:
         day=t.date(audit.created),
         version=audit.versions.get("reticent", "–"),
     )
-    seeds = num_seeds([model.evidence for model in told.models])
-    if seeds > 1:
-        yield t("Each model was trained {n} times; numbers are means over these trainings.", n=seeds)
+    yield from _means(told)
     yield t(
         "Each number has an interval: where the test was repeated on other people of the same kind, 95 of 100 such "
         "intervals would hold the true value."
@@ -192,12 +206,13 @@ def _capacity(told: Told) -> Iterator[str]:
             == (model.evidence.model, model.evidence.recipe, model.evidence.epoch)
         ]
         if own and model.evidence.ledger:
+            targets = math.ceil(model.evidence.ledger.targets / (model.evidence.num_trainings or 1))
             yield t(
                 "Model {letter}: {parameters} parameters, trained on {targets} predictions of a word or a part of one, "
                 "in {epochs} passes over the documents.",
                 letter=model.letter,
                 parameters=t.count(own[0].num_parameters),
-                targets=t.count(model.evidence.ledger.targets),
+                targets=t.count(targets),
                 epochs=model.evidence.epoch,
             )
 
@@ -220,6 +235,7 @@ FACTS: Mapping[str, Callable[[Told], Iterator[str]]] = MappingProxyType(
         "guarantee": _guarantee,
         "digests": _digests,
         "canaries": _canaries,
+        "means": _means,
         "tests": _tests,
         "life_cycle": _life_cycle,
         "capacity": _capacity,

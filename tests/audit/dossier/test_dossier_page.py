@@ -19,6 +19,7 @@ from fixtures.dossiers import dossier_evidence, published_audit
 import reticent.audit.dossier as room
 from reticent.audit import risk_verdict
 from reticent.audit.dossier.adversaries import ADVERSARIES
+from reticent.audit.dossier.card import card_of
 from reticent.audit.dossier.config import LANGUAGES, Language
 from reticent.audit.dossier.facts import FACTS
 from reticent.audit.dossier.figures import FIGURES
@@ -289,6 +290,21 @@ def test_a_model_that_broke_its_rule_is_beyond_whatever_else_was_found() -> None
     audit["models"][-1]["ledger"]["violations"] = 3
     page = text_of(parsed(rendered(audit)))
     assert "Training broke its own rule: protected words were among its targets." in page
+
+
+def trained_twice() -> dict[str, Any]:
+    audit = tiny_audit()
+    audit["models"] = [{**one, "seed": seed} for one in audit["models"] for seed in (7, 8)]
+    return audit
+
+
+def test_targets_of_several_trainings_are_not_those_of_one_model() -> None:
+    page = text_of(parsed(rendered(trained_twice())))
+    assert "Model D: 1,234,567 parameters, trained on 900 predictions of a word or a part of one, in 16 passes" in page
+    assert "Model D: of 1,800 words or parts of words that its 2 trainings were to predict, 0 were protected." in page
+    card = card_of(dossier_evidence(trained_twice()), dossier_evidence().models[1], "0" * 64, None).text
+    assert "This model: of 1,800 words or parts of words that its 2 trainings were to predict, 0 were" in card
+    assert "Each model was trained 2 times; numbers are means over these trainings." in card
 
 
 def test_the_first_table_has_a_column_for_each_risk_and_its_threshold(pages: dict[Language, str]) -> None:
