@@ -146,10 +146,16 @@ def _guarantee(told: Told) -> Iterator[str]:
         yield t(
             "Model {letter} was trained with differential privacy: {guarantee}. This holds for that training alone.",
             letter=model.letter,
-            guarantee=model.evidence.guarantee,
+            guarantee=_in_words(model.evidence.guarantee or "", t),
         )
     if told.models and not private:
         yield t("No model was trained with differential privacy, so no attack is excluded by proof.")
+
+
+def _in_words(guarantee: str, words: Words) -> str:
+    from reticent.audit.report.french import FrenchPage  # which has the French of what the trainer says
+
+    return FrenchPage().translated(guarantee) or guarantee if words.language == "fr" else guarantee
 
 
 def _digests(told: Told) -> Iterator[str]:

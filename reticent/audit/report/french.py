@@ -36,6 +36,11 @@ PATTERNS = {"n": NUMBER, "name": r"\S.*?", "names": r"\S.*?", "text": r"\S.*?", 
 #: Elements whose texts are no sentences.
 VERBATIM = ("style", "code", "script")
 SENTENCE = re.compile(r"(?<=[.?!…])(?<!et al\.) ")
+#: What sets parts of a text off, and what does so in French.
+PARTED = (
+    (SENTENCE, " "),
+    *((re.compile(each), f"{own}{each}") for each, own in (("; ", THIN), (" · ", ""), (", ", ""))),
+)
 TAG = re.compile(r"<[^>]*>")
 SPOKEN = re.compile(r'(?<= )((?:aria-label|alt|title)=")([^"]*)(?=")')
 
@@ -163,7 +168,7 @@ class FrenchPage:
         return None
 
     def _by_sentence(self, english: str) -> str | None:
-        for separator, joined in ((SENTENCE, " "), (re.compile("; "), f"{THIN}; "), (re.compile(" · "), " · ")):
+        for separator, joined in PARTED:
             parts = separator.split(english)
             if len(parts) > 1:
                 found = [self.translated(part) for part in parts]
