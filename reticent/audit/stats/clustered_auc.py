@@ -18,8 +18,10 @@ from reticent.audit.stats.statistics import (
     EXACT,
     LEVEL,
     MAX_WEIGHTS,
+    TIED,
     Estimate,
     certain_auc_bounds,
+    is_certain,
     iter_resamples,
 )
 
@@ -73,9 +75,9 @@ def clustered_auc(
         with np.errstate(invalid="ignore"):
             draws.append(np.einsum("bm,bm->b", of_members, wins) / pairs)
     all_draws, fewest = np.concatenate(draws), min(len(np.unique(member_of)), len(np.unique(nonmember_of)))
-    if value in (0.0, 1.0):
+    if is_certain(value, members, nonmembers):
         low, high = certain_auc_bounds(value, fewest)
-        return Estimate(value=value, low=low, high=high, n=n, method=EXACT), all_draws
+        return Estimate(value=value, low=low, high=high, n=n, method=EXACT if value in (0.0, 1.0) else TIED), all_draws
     if fewest == 1:
         return Estimate(value=value, low=0.0, high=1.0, n=n, method="one individual on a side: no interval"), all_draws
     low, high = (float(end) for end in np.nanquantile(all_draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
@@ -107,8 +109,9 @@ def best_attack(
 
     The intervals of all attacks hold simultaneously: value ± c · standard error, where c is the 95 % quantile over the
     draws of the largest |draw - value| / standard error of any attack (max-statistic bootstrap). The interval of one
-    attack alone would be too narrow for the best of many. An area of 0 or 1 does not vary in the draws; it has a
-    Clopper-Pearson bound with Bonferroni correction. So the intervals also hold for the best of any subset of attacks.
+    attack alone would be too narrow for the best of many. An area of 0 or 1, or of equal scores, does not vary in the
+    draws; it has a Clopper-Pearson bound with Bonferroni correction. So the intervals also hold for the best of any
+    subset of attacks.
 
     Parameters
     ----------
@@ -139,7 +142,7 @@ def best_attack(
         estimate = measured[name][0]
         if varies[number]:
             low, high = value - reach * spread[number], value + reach * spread[number]
-        elif estimate.method == EXACT:
+        elif estimate.method in (EXACT, TIED):
             low, high = certain_auc_bounds(value, int(fewest[number]), level)
         else:
             low, high = estimate.low or 0.0, 1.0 if estimate.high is None else estimate.high

@@ -25,6 +25,7 @@ __all__ = [
     "certain_auc_bounds",
     "clopper_pearson",
     "exposure",
+    "is_certain",
     "one_run_epsilon",
     "ratio_difference",
     "ratio_estimate",
@@ -34,6 +35,7 @@ __all__ = [
 ]
 
 EXACT = "Clopper-Pearson over individuals, one-sided"
+TIED = "Clopper-Pearson over individuals, of equal scores"
 UNCHANGED = "Clopper-Pearson over individuals, of no change"
 #: Weights of resamples held at once, in numbers: 2^23 float64 are 64 MiB.
 MAX_WEIGHTS = 1 << 23
@@ -235,8 +237,9 @@ def auc_estimate(
 ) -> Estimate:
     """Return the area under the ROC curve (ties count half), with a bootstrap over both sets of individuals.
 
-    An area of exactly 0 or 1 does not vary in a bootstrap. There are min(members, non-members) disjoint pairs, and all
-    have the same order, so the far bound is Clopper-Pearson's over these. ``level`` is the level of the interval.
+    An area of exactly 0 or 1 does not vary in a bootstrap, nor does one of equal scores. There are min(members,
+    non-members) disjoint pairs, and all have the same order or are all tied, so the bounds are Clopper-Pearson's over
+    these. ``level`` is the level of the interval.
 
     Cost: a sort, and O(num_bootstrap · individuals) time in blocks of bounded memory.
     """
@@ -247,9 +250,10 @@ def auc_estimate(
     members, nonmembers = np.sort(members), np.sort(nonmembers)
     below, up_to = (np.searchsorted(nonmembers, members, side=side) for side in ("left", "right"))
     value = float((below + up_to).mean() / (2 * n))
-    if value in (0.0, 1.0):
+    if is_certain(value, members, nonmembers):
         low, high = certain_auc_bounds(value, min(m, n), level)
-        return Estimate(value=value, low=low, high=high, n=m + n, level=level, method=EXACT)
+        method = EXACT if value in (0.0, 1.0) else TIED
+        return Estimate(value=value, low=low, high=high, n=m + n, level=level, method=method)
     if min(m, n) == 1:
         method = "one individual on a side: no interval"
         return Estimate(value=value, low=0.0, high=1.0, n=m + n, level=level, method=method)
@@ -269,10 +273,19 @@ def auc_estimate(
     return Estimate(value=value, low=float(low), high=float(high), n=m + n, level=level)
 
 
+def is_certain(value: float, members: np.ndarray, nonmembers: np.ndarray) -> bool:
+    """Return whether an area is the same in every draw: all pairs of the sorted scores have one order, or are tied."""
+    return value in (0.0, 1.0) or members[0] == members[-1] == nonmembers[0] == nonmembers[-1]
+
+
 def certain_auc_bounds(value: float, num_pairs: int, level: float = LEVEL) -> tuple[float, float]:
-    """Return the interval of an area of 0 or 1, where all of ``num_pairs`` disjoint pairs have the same order."""
-    bound = clopper_pearson(0, num_pairs, level=level, one_sided=True)[1]
-    return (0.0, bound) if value == 0 else (1 - bound, 1.0)
+    """Return the interval of an area of 0, 1 or 0.5, where all of ``num_pairs`` disjoint pairs have the same order or
+    are tied.
+    """
+    bound = clopper_pearson(0, num_pairs, level=level, one_sided=value in (0.0, 1.0))[1]
+    if value in (0.0, 1.0):
+        return (0.0, bound) if value == 0 else (1 - bound, 1.0)
+    return value - bound / 2, value + bound / 2
 
 
 def tpr_at_fpr(

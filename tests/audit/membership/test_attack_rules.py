@@ -103,6 +103,23 @@ def test_the_best_of_perfect_attacks_keeps_a_bound() -> None:
     assert best_attack({"b": np.full(40, math.nan)}, np.arange(40), is_member, num_bootstrap=5) is None
 
 
+def test_an_attack_that_scores_all_alike_is_not_the_best() -> None:
+    is_member, individuals = np.arange(80) < 40, np.arange(80)
+    scores = {"loss": 0.4 * is_member + np.random.default_rng(4).normal(size=80), "same": np.zeros(80)}
+    alone = clustered_auc(scores["same"], individuals // 2, is_member, num_bootstrap=50)[0]  # two documents each
+    assert (alone.value, alone.n) == (0.5, 40)
+    reach = (1 - 0.025 ** (1 / 20)) / 2  # of 20 disjoint pairs all are tied
+    assert (alone.low, alone.high) == pytest.approx((0.5 - reach, 0.5 + reach))
+    best = best_attack(scores, individuals, is_member, num_bootstrap=200)
+    assert best is not None
+    assert best.intervals is not None
+    assert best.intervals["loss"][0] < 0.5
+    low, high = best.intervals["same"]
+    assert low == pytest.approx(1 - high)
+    assert high > 0.5 + (1 - 0.025 ** (1 / 40)) / 2, "of two attacks the interval is wider"
+    assert best.attack == "loss"
+
+
 def test_one_individual_on_a_side_makes_no_attack_the_best() -> None:
     is_member = np.arange(41) < 40
     scores = {"a": np.arange(41.0)[::-1], "b": np.random.default_rng(0).normal(size=41)}

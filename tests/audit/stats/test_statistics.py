@@ -211,6 +211,15 @@ def test_tpr_counts_members_above_all_but_the_allowed_nonmembers() -> None:
     assert estimate.n == 1005
 
 
+def test_equal_scores_have_no_interval_of_width_zero() -> None:
+    """Of 30 disjoint pairs all are tied: at most 11.6 % of all pairs are not, and those may all have one order."""
+    half = float(stats.beta.ppf(0.975, 1, 30)) / 2
+    assert half == pytest.approx(0.0578517, abs=1e-6)
+    estimate = auc_estimate(np.zeros(30), np.zeros(50))
+    assert (estimate.value, estimate.n) == (0.5, 80)
+    assert bounds(estimate) == pytest.approx((0.5 - half, 0.5 + half))
+
+
 def test_tied_nonmembers_are_all_called_or_none() -> None:
     # Eleven non-members share the highest score and only ten may be called: no threshold below it is allowed.
     nonmembers = np.concatenate([np.zeros(989), np.full(11, 5.0)])
