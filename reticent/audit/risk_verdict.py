@@ -210,7 +210,7 @@ def _subject(model: ModelEvidence, audit: AuditEvidence) -> Subject:
     found = [
         e
         for e in (audit.extraction.models if audit.extraction else ())
-        if (e.model, e.recipe, e.seed) == (model.model, model.recipe, model.seed)
+        if (e.model, e.recipe, e.seed, e.training) == (model.model, model.recipe, model.seed, model.training)
     ]
     return Subject(model, max(found, key=lambda e: e.epoch or 0, default=None))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from reticent.audit.recipes import is_unprotected, own_recipes, recipe_of
-from reticent.audit.stats.seeds import over_seeds
+from reticent.audit.stats.seeds import over_seeds, passages_over_seeds
 from reticent.engine.schema import DIRECT, INDIRECT
 
 if TYPE_CHECKING:
@@ -108,7 +108,8 @@ def _about(recipe: Recipe | None, model: ModelEvidence, audit: AuditEvidence, wo
 def _extracted(model: ModelEvidence, audit: AuditEvidence) -> ExtractedModel | None:
     rows = audit.extraction.models if audit.extraction else ()
     found = [row for row in rows if (row.model, row.recipe) == (model.model, model.recipe)]
-    return max(found, key=lambda row: row.epoch or 0, default=None)
+    last = max((row.epoch or 0 for row in found), default=0)
+    return passages_over_seeds([row for row in found if (row.epoch or 0) == last], audit.cell)
 
 
 def _letter(number: int) -> str:

@@ -21,10 +21,11 @@ from reticent.audit.stats.estimate import Estimate, Spread
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import ModelEvidence
+    from reticent.audit.evidence.extraction import ExtractedModel
     from reticent.audit.evidence.leakage import Ledger
     from reticent.audit.evidence.membership import BestAttack, MeasuredAttack
 
-__all__ = ["num_seeds", "over_seeds"]
+__all__ = ["num_seeds", "over_seeds", "passages_over_seeds"]
 
 
 def over_seeds(models: Sequence[ModelEvidence], small_cell: int = 5) -> list[ModelEvidence]:
@@ -38,6 +39,15 @@ def over_seeds(models: Sequence[ModelEvidence], small_cell: int = 5) -> list[Mod
     for model in models:
         groups.setdefault((model.model, model.objective, model.recipe, model.epoch), []).append(model)
     return [entries[0] if len(entries) == 1 else _merged(entries, small_cell) for entries in groups.values()]
+
+
+def passages_over_seeds(trainings: Sequence[ExtractedModel], small_cell: int = 5) -> ExtractedModel | None:
+    """Return the passages of one checkpoint as means over its trainings, without canaries; None without a training."""
+    if len(trainings) < 2:
+        return next(iter(trainings), None)
+    own = [replace(entry, seed=None, training=None, canaries=None) for entry in trainings]
+    mean: ExtractedModel = _mean(own, small_cell)
+    return mean
 
 
 def num_seeds(models: Sequence[ModelEvidence]) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import math
 import re
 import string
 import xml.etree.ElementTree as ElementTree
@@ -20,7 +19,6 @@ from fixtures.dossiers import dossier_evidence, published_audit
 import reticent.audit.dossier as room
 from reticent.audit import risk_verdict
 from reticent.audit.dossier.adversaries import ADVERSARIES
-from reticent.audit.dossier.card import card_of
 from reticent.audit.dossier.config import LANGUAGES, Language
 from reticent.audit.dossier.facts import FACTS
 from reticent.audit.dossier.figures import FIGURES
@@ -39,7 +37,6 @@ from reticent.audit.risk_verdict import FEW, UNSURE, WIDE, WITHOUT_POWER, WITHOU
 from reticent.audit.risks import RISKS, Subject
 from reticent.audit.stats.estimate import Estimate
 from reticent.core.errors import ArtifactError
-from reticent.trainer.privacy import Guarantee, unaccounted_steps
 from reticent.trainer.recipes import RECIPES
 
 ROOM = Path(next(iter(room.__path__)))
@@ -292,40 +289,6 @@ def test_a_model_that_broke_its_rule_is_beyond_whatever_else_was_found() -> None
     audit["models"][-1]["ledger"]["violations"] = 3
     page = text_of(parsed(rendered(audit)))
     assert "Training broke its own rule: protected words were among its targets." in page
-
-
-def trained_twice() -> dict[str, Any]:
-    audit = tiny_audit()
-    audit["models"] = [{**one, "seed": seed} for one in audit["models"] for seed in (7, 8)]
-    return audit
-
-
-def test_targets_of_several_trainings_are_not_those_of_one_model() -> None:
-    page = text_of(parsed(rendered(trained_twice())))
-    assert "Model D: 1,234,567 parameters, trained on 900 predictions of a word or a part of one, in 16 passes" in page
-    assert "Model D: of 1,800 words or parts of words that its 2 trainings were to predict, 0 were protected." in page
-    card = card_of(dossier_evidence(trained_twice()), dossier_evidence().models[1], "0" * 64, None).text
-    assert "This model: of 1,800 words or parts of words that its 2 trainings were to predict, 0 were" in card
-    assert "Each model was trained 2 times; numbers are means over these trainings." in card
-
-
-@pytest.mark.parametrize(
-    ("guarantee", "said"),
-    [
-        (Guarantee(epsilon=8.0, delta=1e-5, unit="individual", max_documents=4),
-         "epsilon 8,00 pour delta 1e-5, par personne (au plus 4 documents chacune)"),
-        (Guarantee(epsilon=math.inf, delta=1e-5, unit="record"), "epsilon infini pour delta 1e-5, par document"),
-        (Guarantee(epsilon=None, delta=1e-5, unit="individual", unaccounted=(
-            "deduplication", "the draw of the user-inference holdout", *unaccounted_steps(RECIPES["ppclm-surrogate"]))),
-         "pas d’epsilon (par personne) : non compté : le retrait des copies, le tirage des documents mis de côté, "
-         "le choix des mots protégés, le choix des mots remplacés"),
-    ],
-)  # fmt: skip
-def test_the_guarantee_of_a_training_is_in_the_language_of_the_page(guarantee: Guarantee, said: str) -> None:
-    audit = tiny_audit()
-    audit["models"][-1] |= {"recipe": "dp-clm", "guarantee": str(guarantee)}
-    assert f"was trained with differential privacy: {guarantee}." in text_of(parsed(rendered(audit)))
-    assert f"confidentialité différentielle : {said}." in text_of(parsed(rendered(audit, "fr")))
 
 
 def test_the_first_table_has_a_column_for_each_risk_and_its_threshold(pages: dict[Language, str]) -> None:

@@ -1,0 +1,68 @@
+"""What a dossier says of several trainings of a recipe, and of training with differential privacy."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from fixtures.audits import estimate, tiny_audit
+from fixtures.dossiers import dossier_evidence
+from test_dossier_page import parsed, rendered, text_of
+
+from reticent.audit.dossier.card import card_of
+from reticent.trainer.privacy import Guarantee, unaccounted_steps
+from reticent.trainer.recipes import RECIPES
+
+
+def trained_twice() -> dict[str, Any]:
+    audit = tiny_audit()
+    audit["models"] = [{**one, "seed": seed} for one in audit["models"] for seed in (7, 8)]
+    return audit
+
+
+def test_targets_of_several_trainings_are_not_those_of_one_model() -> None:
+    page = text_of(parsed(rendered(trained_twice())))
+    assert "Model D: 1,234,567 parameters, trained on 900 predictions of a word or a part of one, in 16 passes" in page
+    assert "Model D: of 1,800 words or parts of words that its 2 trainings were to predict, 0 were protected." in page
+    card = card_of(dossier_evidence(trained_twice()), dossier_evidence().models[1], "0" * 64, None).text
+    assert "This model: of 1,800 words or parts of words that its 2 trainings were to predict, 0 were" in card
+    assert "Each model was trained 2 times; numbers are means over these trainings." in card
+
+
+def test_passages_of_several_trainings_are_their_means_and_the_verdict_shows_the_worst() -> None:
+    audit, sides = trained_twice(), {"members": 40, "heldout": 30}
+    about = {"model": "gpt2", "objective": "clm", "epoch": 16, "canaries": None}
+    rows = []
+    for seed, rate in ((7, 0.3), (8, 0.5)):
+        found = {side: estimate(rate, rate - 0.02, rate + 0.02) for side in ("members", "excess")}
+        asked = {"measure": "discoverable", "prefix_tokens": 50, "asked": "all", "heldout": estimate(0.0, 0.0, 0.02)}
+        counts = {"num_passages": sides, "num_short": dict.fromkeys(sides, 0)}
+        passages = {**counts, "rates": [{**asked, **found}]}
+        rows += [{**about, "recipe": recipe, "seed": seed, "passages": passages} for recipe in ("clm", "ppclm")]
+    audit["extraction"] = {"has_canaries": False, "models": rows}
+    page = parsed(rendered(audit))
+    label = "passages that come back word for word, given the 50 tokens before them"
+    table = next(t for t in page.iter("table") if t.get("class") == "figures grouped" and label in text_of(t))
+    assert "40.0 % 38.0 % to 42.0 % 40" in " ".join(map(text_of, table.iter("td")))
+    article = next(text for a in page.iter("article") if " ppclm / gpt2" in (text := text_of(a)))
+    assert f"beyond the threshold50.0 % (48.0 % to 52.0 %){label}" in article
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "said"),
+    [
+        (Guarantee(epsilon=8.0, delta=1e-5, unit="individual", max_documents=4),
+         "epsilon 8,00 pour delta 1e-5, par personne (au plus 4 documents chacune)"),
+        (Guarantee(epsilon=math.inf, delta=1e-5, unit="record"), "epsilon infini pour delta 1e-5, par document"),
+        (Guarantee(epsilon=None, delta=1e-5, unit="individual", unaccounted=(
+            "deduplication", "the draw of the user-inference holdout", *unaccounted_steps(RECIPES["ppclm-surrogate"]))),
+         "pas d’epsilon (par personne) : non compté : le retrait des copies, le tirage des documents mis de côté, "
+         "le choix des mots protégés, le choix des mots remplacés"),
+    ],
+)  # fmt: skip
+def test_the_guarantee_of_a_training_is_in_the_language_of_the_page(guarantee: Guarantee, said: str) -> None:
+    audit = tiny_audit()
+    audit["models"][-1] |= {"recipe": "dp-clm", "guarantee": str(guarantee)}
+    assert f"was trained with differential privacy: {guarantee}." in text_of(parsed(rendered(audit)))
+    assert f"confidentialité différentielle : {said}." in text_of(parsed(rendered(audit, "fr")))
