@@ -32,11 +32,11 @@ def export_with_card(
     GateError
         The verdict on the model is not "within".
     ArtifactError
-        There is no dossier, or the model files are not those that it is about.
+        There is no dossier, it was changed, or the model files are not those that it is about.
     """
     from reticent.audit.dossier.card import card_of, verdict_of
     from reticent.audit.dossier.seal import dossier_digest
-    from reticent.audit.dossier.verify import read_evidence, verify_model
+    from reticent.audit.dossier.verify import read_evidence, verify_dossier, verify_model
     from reticent.audit.outcomes import WITHIN
     from reticent.trainer.export import export_model, write_card
 
@@ -51,10 +51,12 @@ def export_with_card(
     if chosen not in places:
         raise PolicyError(f"--epoch: there are checkpoints of {', '.join(map(str, sorted(places))) or 'none'}")
     folder = run.folder / DOSSIER
-    tested = verify_model(read_evidence(folder), places[chosen])
+    if faults := verify_dossier(folder).faults:
+        raise ArtifactError(f"{folder}: {'; '.join(faults)}")
+    evidence = read_evidence(folder)
+    tested = verify_model(evidence, places[chosen])
     if tested is None:
         raise ArtifactError(f"{places[chosen]}: not a model that the dossier is about; run `reticent audit` again")
-    evidence = read_evidence(folder)
     outcome = verdict_of(evidence, tested)
     if outcome != WITHIN and not despite:
         raise GateError(

@@ -16,15 +16,16 @@ from fixtures.dossiers import dossier_evidence
 from fixtures.places import ROOT
 
 from reticent.audit.dossier.config import DossierConfig
-from reticent.audit.dossier.seal import NAMESPACE, SIGNATURE, SUMS, dossier_digest, fingerprint_of_key, seal
+from reticent.audit.dossier.seal import EVIDENCE, NAMESPACE, SIGNATURE, SUMS, dossier_digest, fingerprint_of_key, seal
 from reticent.audit.dossier.verify import model_digests, read_evidence, verify_dossier, verify_model
 from reticent.audit.dossier.write import write_dossier
 from reticent.audit.evidence.dossier import EVIDENCE_FORMAT, DossierEvidence
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.schema import schema_of
-from reticent.core.errors import ArtifactError
+from reticent.core.errors import ArtifactError, GateError
 from reticent.core.manifest import JOB
 from reticent.job.dossier import check_dossier
+from reticent.job.model_export import export_with_card
 from reticent.job.stages.dossier import DOSSIER, _keep_replaced
 
 CONFIG = DossierConfig(pdf="off")
@@ -269,3 +270,17 @@ def test_a_checkpoint_of_the_run_that_was_not_tested_is_no_fault_and_one_that_wa
     assert [line for line in checked.unchecked if "models/" in line] == ["models/gpt2/clm/epoch-0008: was not tested"]
     (last / "model.safetensors").write_bytes(b"others")
     assert check_dossier(tmp_path / DOSSIER).faults == [f"{last}: no model of this dossier has these files"]
+
+
+def test_a_model_does_not_leave_by_a_dossier_that_was_changed(places: Path, tmp_path: Path) -> None:
+    shutil.copytree(places / "plain", tmp_path / DOSSIER)
+    section = SimpleNamespace(name="gpt2", recipes=("clm",), base=None)
+    job = SimpleNamespace(model=[section], training=lambda _: SimpleNamespace(seeds=None))
+    run: Any = SimpleNamespace(folder=tmp_path, job=job, checkpoints=lambda *_: {16: places / "model"})
+    with pytest.raises(GateError, match="the verdict is 'beyond'"):
+        export_with_card(run, "gpt2", "clm", tmp_path / "out")
+    evidence = tmp_path / DOSSIER / EVIDENCE
+    evidence.write_text(evidence.read_text().replace('"outcome": "beyond"', '"outcome": "within"'))
+    with pytest.raises(ArtifactError, match=r"evidence.json: is not the file that was listed"):
+        export_with_card(run, "gpt2", "clm", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
