@@ -81,7 +81,7 @@ def reason_of(model: ShownModel, words: Words) -> tuple[str, str]:
     if _broke_rule(model):
         return words("Training broke its own rule: protected words were among its targets."), ""
     deciding = _deciding(model)
-    if not deciding and model.is_twin and row.outcome == NOT_SHOWN:
+    if not deciding and model.is_unprotected and row.outcome == NOT_SHOWN:
         return words("Not shown: nothing in its training protects anyone, whatever the tests found."), ""
     if not deciding:
         return words("No risk was declared relevant."), ""
@@ -107,7 +107,9 @@ def change_of(model: ShownModel, words: Words) -> str:
     if row.outcome == BEYOND:
         said = list(dict.fromkeys(words(RISKS[result.risk].advice(model.recipe)) for result in deciding))
         return words("What would change it: {changes}.", changes=words.apart(said))
-    changes = _changes(deciding, words) if deciding or not model.is_twin else [words(RISKS["emission"].lowered_by)]
+    changes = (
+        _changes(deciding, words) if deciding or not model.is_unprotected else [words(RISKS["emission"].lowered_by)]
+    )
     return words("What would change it: {changes}.", changes=words.apart(changes))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from reticent.audit.gates import PLAIN
 from reticent.audit.recipes import is_unprotected, own_recipes, recipe_of
 from reticent.audit.stats.seeds import over_seeds, passages_over_seeds
 from reticent.engine.schema import DIRECT, INDIRECT
@@ -49,7 +50,12 @@ class ShownModel:
     letter: str
     about: str
     recipe: Recipe | None
-    is_twin: bool
+    is_unprotected: bool
+
+    @property
+    def is_twin(self) -> bool:
+        """Whether others are compared with it: a recipe of the job never is, whatever it does without."""
+        return self.is_unprotected and self.evidence.recipe in PLAIN
 
 
 def shown_models(audit: AuditEvidence, words: Words) -> list[ShownModel]:
@@ -71,7 +77,7 @@ def shown_models(audit: AuditEvidence, words: Words) -> list[ShownModel]:
                 letter=_letter(number),
                 about=_about(recipe, model, audit, words),
                 recipe=recipe,
-                is_twin=is_unprotected(recipe, model),
+                is_unprotected=is_unprotected(recipe, model),
             )
         )
     return found
@@ -92,8 +98,10 @@ def explained(recipe: Recipe, k: int, words: Words) -> str:
         parts.append(words("one token in {k} was left out of training, chosen by a hash", k=recipe.goldfish_k))
     if recipe.private:
         parts.append(words("trained with differential privacy"))
-    if not parts:
+    if not parts and recipe.name in PLAIN:
         parts.append(words("trained without any protection: made for comparison"))
+    elif not parts:
+        parts.append(words("trained without any protection"))
     return words("{objective}: {recipe}.", objective=words(OBJECTIVES[recipe.objective]), recipe=words.apart(parts))
 
 

@@ -98,7 +98,8 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
         not_made=list(tests_not_made(told)), facts=lambda name: list(FACTS[name](told)),
         impact=list(filled_fields(told)), feared=FEARED, levels=LEVELS, outcomes=_outcomes(models),
         reads_identifiers=any(
-            model.recipe is None or not model.recipe.replaces_identifiers for model in models if not model.is_twin
+            model.recipe is None or not model.recipe.replaces_identifiers
+            for model in models if not model.is_unprotected
         ),
         protects_rare=any(model.recipe is None or model.recipe.protected_flags & INDIRECT for model in models),
     )  # fmt: skip

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reticent.audit.membership.validity import NO_POWER, holds_chance, is_over_chance
 from reticent.audit.outcomes import BEYOND, FAIL, PASS
+from reticent.audit.recipes import is_unprotected, recipe_of
 from reticent.audit.report.figure import has_value, look_of
 from reticent.audit.report.groups import OBJECTIVES, Group, by_recipe, groups_of
 from reticent.audit.report.next_steps import better_audit, broken, decisions, shown_emission
@@ -64,7 +65,7 @@ def plain_findings(audit: AuditEvidence) -> Findings:
     found += [(g.called(f"{OBJECTIVES[g.objective]} models"), list(_found(g, last))) for g, last in sides.items()]
     sure = [_individuals_sentence(audit), *_seeds_sentence(models)]
     for group, last in sides.items():
-        sure += _controls(group, last)
+        sure += _controls(group, last, audit)
     ledgers = _ledgers(checkpoints)
     sure += [*_checked(ledgers), *_guaranteed(sides)]
     risks = audit.risks or judge_risks(audit)
@@ -269,10 +270,15 @@ def _loud(group: Group, last: dict[str, ModelEvidence]) -> bool:
     return group.objective in last and leaks_more(last[group.objective])
 
 
-def _controls(group: Group, last: dict[str, ModelEvidence]) -> Iterable[str]:
+def _controls(group: Group, last: dict[str, ModelEvidence], audit: AuditEvidence) -> Iterable[str]:
     """The positive control (the unprotected twin) and the negative one (the base model)."""
     kind, objective = group.kind, group.objective
-    if objective not in last:
+    if objective not in last and any(is_unprotected(recipe_of(m.recipe, audit), m) for m in last.values()):
+        yield (
+            f"No {kind} model of the recipe {objective} was trained, which alone is the control of the others, so a "
+            "quiet attack on them proves little."
+        )
+    elif objective not in last:
         yield f"No unprotected {kind} model was trained beside the others, so a quiet attack on them proves little."
     elif _loud(group, last):
         yield f"For {kind} models the audit can find learned identifiers: it finds them in {objective}."

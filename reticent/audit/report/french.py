@@ -74,7 +74,7 @@ def names_of(audit: AuditEvidence) -> set[str]:
     found: set[str | None] = set()
     for model in audit.models:
         attacks = {name for kind in (model.by_kind or {}).values() for name in kind.attacks}
-        found |= {model.model, model.recipe, *model.membership, *attacks}
+        found |= {model.model, model.recipe, model.objective, *model.membership, *attacks}
     for detected in audit.corpus.detected or ():
         found |= {detected.label, detected.detector}
     for result in audit.classification or ():

@@ -329,6 +329,18 @@ def test_an_unprotected_model_is_not_within_whatever_was_found() -> None:
     assert "What would change it: a recipe that protects direct and indirect identifiers" in article
 
 
+def test_an_unprotected_recipe_of_the_job_is_not_said_to_be_what_others_are_compared_with() -> None:
+    audit = tiny_audit()
+    audit["models"] = [{**m, "recipe": {"clm": "long"}.get(m["recipe"], m["recipe"])} for m in audit["models"]]
+    audit["settings"]["recipes"] = {"long": {"base": "clm"}}
+    page = parsed(rendered(audit))
+    plain, own = (next(text for a in page.iter("article") if f" {name} / " in (text := text_of(a)))
+                  for name in ("mlm", "long"))  # fmt: skip
+    assert "made for comparison" in plain
+    assert "trained without any protection. In the files of the run: long" in own
+    assert "comparison" not in own
+
+
 def test_what_is_left_open_is_what_the_recipes_leave_open() -> None:
     audit = tiny_audit()
     audit["settings"]["detect"] = {"detectors": ["gold", "of-our-own"]}

@@ -42,6 +42,7 @@ from reticent.audit.evidence.settings import published_settings
 from reticent.audit.membership.catalogue import EVERY_ATTACK
 from reticent.audit.membership.validity import judged
 from reticent.audit.report.findings import Findings, plain_findings
+from reticent.audit.report.french import FrenchPage, names_of
 from reticent.audit.report.page import POLICIES_ABOUT
 from reticent.audit.report.shown import ends, leaks, value
 from reticent.audit.report.summary import guarantee_lines, last_checkpoints, ledger_line, summary_table
@@ -824,6 +825,20 @@ def test_no_earlier_checkpoint_of_an_unprotected_model_is_recommended() -> None:
     said = findings(*models, recipes={"long": {"base": "clm"}})["next"]
     assert "Who is in the data of clm and long can be told" in said
     assert "after 4 epochs" not in said
+
+
+def test_an_unprotected_recipe_of_the_job_is_no_control_and_is_not_said_to_be_missing() -> None:
+    models = [entry("ppclm", excess=0.0, auc=0.5), entry("long", excess=0.2, auc=0.9, leaked=90)]
+    said = findings(*models, recipes={"long": {"base": "clm"}})["sure"]
+    assert "No unprotected causal model" not in said
+    sentence = (
+        "No causal model of the recipe clm was trained, which alone is the control of the others, so a quiet attack on "
+        "them proves little."
+    )
+    assert sentence in said
+    french = FrenchPage(names_of(evidence({**tiny_audit(), "models": models}))).translated(sentence)
+    assert french
+    assert french.startswith("Aucun modèle de la recette clm n’a été entraîné")
 
 
 def test_learning_of_one_kind_of_identifier_is_not_averaged_away() -> None:
