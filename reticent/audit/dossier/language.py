@@ -111,12 +111,14 @@ class Words:
         return shown
 
     def interval(self, estimate: Estimate | None, *, area: bool = False) -> str:
-        """Return the ends of an interval, rounded outwards at a zero; an empty string where there is none."""
+        """Return the ends of an interval, rounded outwards at a zero or a one; an empty string where there is none."""
         if estimate is None or estimate.value is None or estimate.low is None or estimate.high is None:
             return ""
         low, high = estimate.low, estimate.high
         if estimate.value == 0 and not area:  # a bound of a zero is never rounded to less
             high = math.ceil(1000 * high - 1e-9) / 1000
+        if estimate.value == 1 and not area:  # nor that of a one to more
+            low = math.floor(1000 * low + 1e-9) / 1000
         return self("{low} to {high}", low=self._shown(low, area), high=self._shown(high, area)).replace(" ", NO_BREAK)
 
     def _shown(self, value: float, area: bool) -> str:

@@ -182,6 +182,7 @@ def test_a_zero_is_not_shown_without_its_bound(value: float) -> None:
     assert words.value(Estimate(value=value, n=40)) == "–"
     assert words.value(Estimate(value=value, low=0.0, high=1.0, n=40)) != "–"
     assert words.interval(Estimate(value=0.0, low=0.0, high=0.07214, n=40)).endswith("7.3\u00a0%"), "rounded up"
+    assert words.interval(Estimate(value=1.0, low=0.92786, high=1.0, n=40)).startswith("92.7\u00a0%"), "rounded down"
 
 
 # ------------------------------------------------------------------ what it says, and does not
