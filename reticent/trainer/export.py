@@ -125,7 +125,7 @@ def keep_allowed(folder: Path) -> None:
 
 def _meaning(recipe: Recipe, guarantee: Guarantee | None) -> str:
     sentences = []
-    if recipe.never_target or recipe.context != "keep":
+    if recipe.never_target or recipe.context != "keep" or recipe.replaces_indirect:
         sentences.append(MEANINGS["protected"])
     if recipe.text == "pseudonymised":
         sentences.append(MEANINGS["pseudonymised"])

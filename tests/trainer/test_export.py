@@ -17,7 +17,7 @@ from huggingface_hub import ModelCard
 from reticent.core.errors import ArtifactError
 from reticent.trainer.export import ALLOWED, export_model, write_card, write_model
 from reticent.trainer.models import load_model, load_tokenizer
-from reticent.trainer.recipes import RECIPES, get_recipe
+from reticent.trainer.recipes import RECIPES, custom_recipe, get_recipe
 
 SECRET = b"Zyxwvut was seen on 3 May"
 
@@ -218,6 +218,14 @@ def test_the_card_says_what_the_recipe_meant(recipe: str, tmp_path: Path) -> Non
     assert f"`{recipe}`, after 8 epochs" in card
     assert "not shown to be safe to share" in card
     assert ModelCard(card).data.to_dict() == {"library_name": "transformers", "tags": ["reticent", recipe]}
+
+
+def test_the_card_of_a_recipe_that_replaces_rare_words_alone_says_that_it_protects(tmp_path: Path) -> None:
+    recipe = custom_recipe("blank", "clm", {"context_indirect": "tag"})
+    write_model(toy_model("gpt2"), load_tokenizer(toy_tokenizer("gpt2")), tmp_path / "model", recipe=recipe, epoch=8)
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert "Trained without protection" not in card
+    assert "never a prediction target" in card
 
 
 def test_the_head_of_a_card_is_yaml_whatever_the_recipe_is_called(tmp_path: Path) -> None:
