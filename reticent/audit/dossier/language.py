@@ -92,7 +92,7 @@ class Words:
         return f"{self.number(100 * share, digits)}{NO_BREAK}%"
 
     def threshold(self, at_most: float, *, area: bool) -> str:
-        """Return a number that somebody chose, with all its digits."""
+        """Return a threshold with all the digits that the job gives it."""
         exact = Decimal(f"{at_most if area else 100 * at_most:.10g}")
         digits = max(-int(exact.as_tuple().exponent), 2 if area else 0)
         return self.number(at_most, digits) if area else self.percent(at_most, digits)
