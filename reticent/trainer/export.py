@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reticent.core.errors import ArtifactError
+from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.trainer.base_files import without_foreign_keys
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ an individual may still stand in its tokenizer or be known to its base model.
 MEANINGS = {
     "plain": "Trained without protection: expect it to repeat identifiers of its training documents.",
     "pseudonymised": "Trained on text whose detected direct identifiers were replaced by X; the rest was a target.",
-    "protected": "Tokens flagged as identifiers were context and never a prediction target.",
+    "protected": "Tokens flagged as {which} were context and never a prediction target.",
+    "half": "Those of {other} were targets like any other: expect it to repeat them.",
     "private": "Trained by differentially private SGD: {guarantee}, for all checkpoints of its training together.",
 }
 
@@ -125,8 +127,13 @@ def keep_allowed(folder: Path) -> None:
 
 def _meaning(recipe: Recipe, guarantee: Guarantee | None) -> str:
     sentences = []
-    if recipe.never_target or recipe.context != "keep" or recipe.replaces_indirect:
-        sentences.append(MEANINGS["protected"])
+    direct = recipe.never_target & DIRECT or recipe.context != "keep"
+    indirect = recipe.never_target & INDIRECT or recipe.replaces_indirect
+    kinds = {"direct identifiers": direct, "indirect identifiers": indirect}
+    kept, others = ([kind for kind, is_kept in kinds.items() if bool(is_kept) == side] for side in (True, False))
+    if kept:
+        sentences.append(MEANINGS["protected"].format(which=" or ".join(kept)))
+        sentences += [MEANINGS["half"].format(other=other) for other in others]
     if recipe.text == "pseudonymised":
         sentences.append(MEANINGS["pseudonymised"])
     if recipe.private or guarantee is not None:

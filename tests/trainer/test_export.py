@@ -212,6 +212,11 @@ def test_the_card_says_what_the_recipe_meant(recipe: str, tmp_path: Path) -> Non
         "Trained without protection": recipe in ("mlm", "clm", "goldfish"),
         "differentially private": recipe.startswith("dp-"),
         "replaced by X": RECIPES[recipe].text == "pseudonymised",
+        "as direct identifiers or indirect identifiers were context": RECIPES[recipe].never_target == 3,
+        "as direct identifiers were context": recipe in ("dppmlm", "dppclm"),
+        "as indirect identifiers were context": recipe.startswith("ip"),
+        "Those of direct identifiers were targets": recipe.startswith("ip"),
+        "Those of indirect identifiers were targets": recipe in ("dppmlm", "dppclm"),
         "never a prediction target": RECIPES[recipe].never_target > 0,
     }
     assert {text: text in card for text in says} == says
