@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from fixtures.places import DATA
 from rouge_score import rouge_scorer
 from sacrebleu.metrics import BLEU
 
@@ -21,8 +21,8 @@ TRUE = ["the patient has had a fever since Monday", "no cough today", "a cough",
 
 @pytest.fixture(scope="module")
 def golden() -> Path:
-    folder = Path(os.environ.get("RETICENT_DATA", "")) / "golden_metrics"
-    if "RETICENT_DATA" not in os.environ or not folder.is_dir():
+    folder = DATA / "golden_metrics"
+    if not folder.is_dir():
         pytest.skip("needs golden_metrics under RETICENT_DATA")
     return folder
 
