@@ -245,7 +245,7 @@ def check_local_sessions(
     assert "warning: " not in done.stderr
     assert content(out) == expected["detect"]
     assert list(temporary.glob("reticent-spark-*")) == []
-    assert [path.name for path in out.parent.iterdir() if not path.name.endswith(".lock")] == ["tmp", "out"]
+    assert {path.name for path in out.parent.iterdir() if not path.name.endswith(".lock")} == {"tmp", "out"}
 
 
 def test_folders_of_local_sessions_are_deleted_when_their_driver_is_gone(
