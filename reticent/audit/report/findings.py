@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reticent.audit.membership.validity import NO_POWER, holds_chance, is_over_chance
 from reticent.audit.outcomes import BEYOND, FAIL, PASS
-from reticent.audit.recipes import is_unprotected, recipe_of
 from reticent.audit.report.figure import has_value, look_of
 from reticent.audit.report.groups import OBJECTIVES, Group, by_recipe, groups_of
-from reticent.audit.report.next_steps import better_audit, broken, decisions, shown_emission
+from reticent.audit.report.next_steps import better_audit, broken, decisions, protects, shown_emission
 from reticent.audit.report.readings import (
     LITTLE,
     broken_rule,
@@ -273,7 +272,7 @@ def _loud(group: Group, last: dict[str, ModelEvidence]) -> bool:
 def _controls(group: Group, last: dict[str, ModelEvidence], audit: AuditEvidence) -> Iterable[str]:
     """The positive control (the unprotected twin) and the negative one (the base model)."""
     kind, objective = group.kind, group.objective
-    if objective not in last and any(is_unprotected(recipe_of(m.recipe, audit), m) for m in last.values()):
+    if objective not in last and not all(protects(m, audit) for m in last.values()):
         yield (
             f"No {kind} model of the recipe {objective} was trained, which alone is the control of the others, so a "
             "quiet attack on them proves little."

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.leakage import Ledger
     from reticent.audit.evidence.risks import RiskTable
 
-__all__ = ["better_audit", "broken", "decisions", "shown_emission"]
+__all__ = ["better_audit", "broken", "decisions", "protects", "shown_emission"]
 
 #: Recipe -> its checkpoints by epoch.
 Checkpoints = dict[str, list["ModelEvidence"]]
@@ -57,7 +57,8 @@ def shown_emission(risks: RiskTable) -> set[tuple[str | None, str, str]]:
     }
 
 
-def _protects(model: ModelEvidence, audit: AuditEvidence) -> bool:
+def protects(model: ModelEvidence, audit: AuditEvidence) -> bool:
+    """Return whether anything in a model's training protects anyone."""
     return not is_unprotected(recipe_of(model.recipe, audit), model)
 
 
@@ -95,7 +96,7 @@ def decisions(
         yield f"Weigh what {listed(some)} learned of people’s identifiers: no more than the threshold allows, but some."
     told = [(r, earlier) for r, m, earlier in trained if not leaks_more(m) and is_distinguishable(m)]
     if told:
-        better = [s for r, own in told if _protects(own[-1], audit) and (s := _earlier(r, own))]
+        better = [s for r, own in told if protects(own[-1], audit) and (s := _earlier(r, own))]
         yield (
             f"Who is in the data of {listed([r for r, _ in told])} can be told, and masking does not close that. "
             f"Fewer epochs, more people or differential privacy make it harder.{''.join(better)}"
@@ -110,7 +111,7 @@ def decisions(
             "without canaries, and not split by time or place."
         )
     unbeaten = shown - _beaten(risks)
-    heard = [(r, m) for r, m in judged if (m.model, m.objective, m.recipe) in unbeaten and _protects(m, audit)]
+    heard = [(r, m) for r, m in judged if (m.model, m.objective, m.recipe) in unbeaten and protects(m, audit)]
     quiet = [r for r, m in heard if not leaks_more(m) and not is_distinguishable(m) and not only_invalid(m)]
     if quiet:
         yield (
