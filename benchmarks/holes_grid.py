@@ -176,30 +176,37 @@ class Grid:
 
     @cached_property
     def base_folder(self) -> Path:
-        """The base model: the one that was given, or a small one trained on the public texts."""
+        """The base model: the one that was given, one with its head trained on the public texts where a masked one has
+        none, or a small one trained on them.
+        """
         from reticent.trainer.config import TrainConfig
         from reticent.trainer.export import write_model
         from reticent.trainer.foundation import new_model
         from reticent.trainer.loop import train
-        from reticent.trainer.models import load_tokenizer
+        from reticent.trainer.models import load_model, load_tokenizer
         from reticent.trainer.recipes import get_recipe
 
-        if self.base is not None:
+        if self.base is not None and not (self.objective == "mlm" and self.size.get("head_epochs")):
             return Path(self.base)
-        done = self.folder / "base" / "epoch-0002"
+        epochs = 2 if self.base is None else self.size["head_epochs"]
+        done = self.folder / "base" / f"epoch-{epochs:04}"
         if not done.exists():
-            kind: Any = "gpt2" if self.objective == "clm" else "bert"
-            model = new_model(
-                kind, self.tokenizer, hidden_size=self.size["hidden"], num_layers=self.size["layers"],
-                max_length=self.window,
-            )  # fmt: skip
+            if self.base is None:
+                kind: Any = "gpt2" if self.objective == "clm" else "bert"
+                model = new_model(
+                    kind, self.tokenizer, hidden_size=self.size["hidden"], num_layers=self.size["layers"],
+                    max_length=self.window,
+                )  # fmt: skip
+            else:
+                model = load_model(Path(self.base), "mlm")
             store = self.tokens("public", self.sides(0), ("reference",), None, 2)
-            config = TrainConfig(num_epochs=2, batch_size=16, learning_rate=3e-3, window_length=self.window,
+            rate = 3e-3 if self.base is None else 5e-4
+            config = TrainConfig(num_epochs=epochs, batch_size=16, learning_rate=rate, window_length=self.window,
                                  checkpoint_epochs=(), device="auto")  # fmt: skip
             train(model, store, get_recipe(self.objective), config, self.folder / "base", tokenizer=self.tokenizer)
-            model_folder = self.folder / "base" / "epoch-0002"
-            if not model_folder.exists():
-                write_model(model, load_tokenizer(self.tokenizer), model_folder, recipe=get_recipe("clm"), epoch=2)
+            if not done.exists():
+                recipe = get_recipe(self.objective)
+                write_model(model, load_tokenizer(self.tokenizer), done, recipe=recipe, epoch=epochs)
         return done
 
     def is_possible(self, arm: str) -> bool:
@@ -252,7 +259,7 @@ class Grid:
         words = None
         if recipe.replaces_indirect:
             words = context_words(self.tokenizer, read_public_words("generated"), index, k)
-        lora = LoraSettings(r=self.size["lora"]) if "lora" in self.size else None
+        lora = LoraSettings(r=self.size["lora"]) if self.size.get("lora") else None
         privacy = None
         if recipe.private:  # no fixed clip and rate is fair to both; these are those of the project's other runs
             privacy = PrivacyConfig(target_epsilon=settings["epsilon"], max_physical_batch_size=8)
@@ -292,7 +299,8 @@ class Grid:
         store = self.tokens(f"audit {number:02}", individuals, both, joint, 2)
         train_store = self.tokens(f"train {number:02}", individuals, (MEMBERS,), own, 2)
         members = individuals.mask(MEMBERS)[store.individual]
-        inversion = InversionConfig() if self.size.get("inversion", True) else None
+        asked = self.size.get("inversion", {})
+        inversion = None if asked is False else InversionConfig(**asked)
         asking, generation = (), None
         if self.size.get("asking") and self.objective == "clm":
             asking, generation = ("ngram_coverage", "icp"), GenerationConfig(**self.size["asking"])

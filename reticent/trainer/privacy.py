@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from importlib.util import find_spec
 from typing import Literal
 
@@ -175,6 +176,7 @@ def unaccounted_steps(recipe: Recipe) -> tuple[str, ...]:
     return tuple(found)
 
 
+@lru_cache(maxsize=256)
 def epsilon_of(
     sample_rate: float, noise_multiplier: float, num_steps: int, delta: float, accountant: str = "prv"
 ) -> float:
