@@ -20,7 +20,7 @@ from reticent.audit.membership.names import ON_HOLDOUT
 from reticent.audit.membership.subgroups import subgroups, worst_subgroup
 from reticent.audit.membership.table import Need
 from reticent.audit.membership.user_inference import UserInferenceHoldout
-from reticent.audit.scoring.forward import TokenScores
+from reticent.audit.scoring.token_scores import TokenScores
 from reticent.audit.stats.clustered_auc import best_attack
 from reticent.audit.stats.statistics import Bootstrap
 from reticent.core.errors import ArtifactError

@@ -168,7 +168,7 @@ def test_tables_scroll_in_a_box_that_the_keyboard_reaches(page: Page) -> None:
 def test_equal_evidence_gives_equal_bytes_in_another_process(folder: Path, tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from fixtures.audits import tiny_audit, write;"
-        "write(Path(sys.argv[1]), tiny_audit())"
+        "write(Path(sys.argv[1]), tiny_audit()); assert not {'torch', 'transformers'} & set(sys.modules)"
     )
     command = [sys.executable, "-c", program, str(tmp_path)]
     fonts = {"MPLCONFIGDIR": matplotlib.get_cachedir()}  # with another home it would look for every font first
