@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.dossier import DossierEvidence
     from reticent.job.run import Run
 
-__all__ = ["check_dossier", "copy_dossier", "make_dossier"]
+__all__ = ["changed_results", "check_dossier", "copy_dossier", "make_dossier"]
 
 
 def make_dossier(run: Run, out: Path | None = None) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def check_dossier(folder: Path, models: Sequence[Path] = (), signers: Path | Non
     checked.unchecked += [f"{path.relative_to(run)}: was not tested" for path in own if path not in tested]
     if inside and (run / KEY).is_file() and not checked.faults:
         evidence = read_evidence(folder)
-        faults = list(_changed_results(evidence, run))
+        faults = list(changed_results(evidence, run))
         checked.faults += faults
         if not faults:
             checked.holds.append("indexes, split, spans, protected tokens and audit are those of the run")
@@ -96,13 +96,17 @@ def _is_tested(checkpoint: Path, folder: Path) -> bool:
     return place in {(one.model, one.recipe, f"epoch-{one.epoch:04d}") for one in models}
 
 
-def _changed_results(evidence: DossierEvidence, run: Path) -> Iterator[str]:
-    """Yield the results of a run that are not those of which the dossier has the keyed digests."""
+def changed_results(evidence: DossierEvidence, run: Path, *, only: str | None = None) -> Iterator[str]:
+    """Yield the results of a run, or ``only`` this one of them, that are not those of which the dossier has the keyed
+    digests.
+    """
     from reticent.core.artifact import fingerprint
 
     key, digests = (run / KEY).read_bytes(), evidence.digests
     expected = {"split": digests.split, "spans": digests.spans, "audit": digests.audit}
     for name, digest in {**expected, **digests.indexes, **digests.protection}.items():
+        if only not in (None, name):
+            continue
         try:
             found = hmac.new(key, fingerprint(run / name).encode(), "sha256").hexdigest()
         except ArtifactError:

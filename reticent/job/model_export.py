@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reticent.core.errors import ArtifactError, GateError, PolicyError
+from reticent.job.dossier import changed_results
+from reticent.job.provenance import KEY
 from reticent.job.stages.dossier import DOSSIER
 
 if TYPE_CHECKING:
@@ -32,7 +34,8 @@ def export_with_card(
     GateError
         The verdict on the model is not "within".
     ArtifactError
-        There is no dossier, it was changed, or the model files are not those that it is about.
+        There is no dossier, it was changed or is of an earlier audit, or the model files are not those that it is
+        about.
     """
     from reticent.audit.dossier.card import card_of, verdict_of
     from reticent.audit.dossier.seal import dossier_digest
@@ -54,6 +57,8 @@ def export_with_card(
     if faults := verify_dossier(folder).faults:
         raise ArtifactError(f"{folder}: {'; '.join(faults)}")
     evidence = read_evidence(folder)
+    if (run.folder / KEY).is_file() and any(changed_results(evidence, run.folder, only="audit")):
+        raise ArtifactError(f"{folder}: is of an earlier audit of this run; make it again with `reticent dossier`")
     tested = verify_model(evidence, places[chosen])
     if tested is None:
         raise ArtifactError(f"{places[chosen]}: not a model that the dossier is about; run `reticent audit` again")

@@ -167,6 +167,7 @@ def test_another_dossier_names_the_one_that_it_replaces_which_is_kept(
     assert made == {"folder": str(run.parent / "sent"), "digest": dossier_digest(run / "dossier")}
     assert made["digest"] != before == evidence(run)["replaces"]
     assert dossier_digest(run / "replaced-dossiers" / before[:16]) == before
+    assert command("dossier", "verify", run / "replaced-dossiers" / before[:16]) == 0
     page = (run / "dossier" / "dossier.html").read_text()
     assert f"replaces the one with the digest {before[:16]}" in page
     assert {file.name for file in (run.parent / "sent").iterdir()} == {"dossier.html", "evidence.json", "SHA256SUMS"}
@@ -210,6 +211,10 @@ def test_a_model_leaves_with_its_card_and_only_where_the_verdict_allows_it(
     assert "**Verdict: " in card
     assert "nor a word that fewer than 2 people use" in card
     assert "Hospital of X" in card
+    (run / "audit" / "manifest.json").unlink()  # the audit is another one now
+    again = ("dossier", "export", run, "bert", "ppmlm", "--out", run.parent / "again", "--despite-verdict")
+    assert command(*again) == 1
+    assert "is of an earlier audit of this run" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

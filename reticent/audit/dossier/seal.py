@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from reticent.core.errors import ArtifactError
-from reticent.core.manifest import MANIFEST, hash_file
+from reticent.core.manifest import JOB, MANIFEST, hash_file
 
 __all__ = [
     "EVIDENCE", "NAMESPACE", "SIGNATURE", "SUMS", "dossier_digest", "fingerprint_of_key", "read_sums", "run_ssh_keygen",
@@ -25,9 +25,14 @@ _LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
 
 
 def signed_files(folder: Path) -> list[str]:
-    """Return the files that the list must hold: all but the list itself, its signature and a manifest."""
+    """Return the files that the list must hold: all but the list itself, its signature and, in a run folder, the
+    manifest that the run keeps of each result.
+    """
     files = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file() or path.is_symlink())
-    return sorted(name for name in files if name not in (SUMS, SIGNATURE, MANIFEST))
+    # The run folder is its parent; of a dossier that was replaced, the parent of that.
+    in_run = any((parent / JOB).is_file() for parent in folder.absolute().parents[:2])
+    unlisted = {SUMS, SIGNATURE, MANIFEST} if in_run else {SUMS, SIGNATURE}
+    return sorted(name for name in files if name not in unlisted)
 
 
 def seal(folder: Path, key: str | None) -> None:
@@ -56,9 +61,10 @@ def read_sums(folder: Path) -> dict[str, str]:
     except (OSError, UnicodeDecodeError):
         raise ArtifactError(f"{folder}: no dossier here (no readable {SUMS})") from None
     found = [_LINE.fullmatch(line) for line in lines]
-    if not all(found) or not found:
+    digests = {match[2]: match[1] for match in found if match}
+    if not all(found) or not found or len(digests) < len(found):  # of a name that stands twice, which one holds?
         raise ArtifactError(f"{folder / SUMS}: not a list of digests")
-    return {match[2]: match[1] for match in found if match}
+    return digests
 
 
 def fingerprint_of_key(key: str) -> str:

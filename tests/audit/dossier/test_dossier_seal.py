@@ -23,7 +23,7 @@ from reticent.audit.evidence.dossier import EVIDENCE_FORMAT, DossierEvidence
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.schema import schema_of
 from reticent.core.errors import ArtifactError, GateError
-from reticent.core.manifest import JOB
+from reticent.core.manifest import JOB, MANIFEST
 from reticent.job.dossier import check_dossier
 from reticent.job.model_export import export_with_card
 from reticent.job.stages.dossier import DOSSIER, _keep_replaced
@@ -131,6 +131,7 @@ def change_page(folder: Path) -> None:
         (change_page, "dossier.fr.html: is not the file that was listed"),
         (lambda folder: (folder / "dossier.html").unlink(), "dossier.html: is missing"),
         (lambda folder: (folder / "more.pdf").write_text("x"), "more.pdf: is not in SHA256SUMS"),
+        (lambda folder: (folder / MANIFEST).write_text("{}"), "manifest.json: is not in SHA256SUMS"),
         (link_out, "dossier.html: is not the file that was listed"),
         (list_again, "SHA256SUMS.sig: does not fit SHA256SUMS"),
         (without_the_signature, "SHA256SUMS.sig: is missing; the dossier says it was signed"),
@@ -146,7 +147,10 @@ def test_tampering_is_found_and_named(copy: Path, tamper: Callable[[Path], objec
     assert any(line.startswith(fault) for line in faults), faults
 
 
-@pytest.mark.parametrize("text", ["", "0 evidence.json\n", "nonsense"])
+DIGEST = "0" * 64
+
+
+@pytest.mark.parametrize("text", ["", "0 evidence.json\n", "nonsense", f"{DIGEST}  evidence.json\n" * 2])
 def test_what_has_no_list_of_digests_is_no_dossier(copy: Path, text: str) -> None:
     (copy / SUMS).write_text(text)
     with pytest.raises(ArtifactError, match="not a list of digests"):
