@@ -27,6 +27,7 @@ from reticent.engine.detect import (
     detect_spans,
     make_detectors,
     option_files,
+    option_packages,
     quarantined_rows,
     spans_batch,
 )
@@ -35,6 +36,7 @@ from reticent.engine.detect.rules import RulesDetector
 from reticent.engine.schema import SPANS
 from reticent.job.config import parse_job
 from reticent.job.run import Run
+from reticent.job.stages.detect import spans_artefact
 
 SECRET = "Zyxwvut"
 
@@ -100,6 +102,20 @@ def test_files_among_the_options_are_found(tmp_path: Path) -> None:
         "gazetteer.lists.NAME": Path("names.txt"),
         "spacy.pipeline": tmp_path / "pipeline",
     }
+
+
+def test_another_version_of_a_pipelines_package_is_another_detection(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {"spacy": {"pipeline": "numpy"}, "transformers": {"model": "some/name-of-a-hub"}, "rules": {}}
+    assert option_packages(options) == {"numpy": np.__version__}
+    job = {"out": "x", "corpus": {"source": "d"}, "detect": {"detectors": ["spacy"], "spacy": "numpy"}}
+    found = []
+    for number in ("3.8.0", "3.9.0"):
+        monkeypatch.setattr("importlib.metadata.version", lambda _, number=number: number)
+        run: Any = types.SimpleNamespace(
+            job=parse_job(job), documents=types.SimpleNamespace(fingerprint=lambda: "same")
+        )
+        found.append(spans_artefact(run).settings["packages"])
+    assert found == [{"numpy": "3.8.0"}, {"numpy": "3.9.0"}]
 
 
 def test_checking_a_job_imports_no_library_of_a_detector() -> None:

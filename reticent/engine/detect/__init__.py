@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reticent.engine.detect.choose import DETECTORS, DetectorRow, check_options, make_detectors, option_files
+from reticent.engine.detect.choose import (
+    DETECTORS,
+    DetectorRow,
+    check_options,
+    make_detectors,
+    option_files,
+    option_packages,
+)
 from reticent.engine.detect.detector import BATCH_SPANS, Detector, spans_batch
 from reticent.engine.detect.quarantine import quarantined_rows
 
@@ -25,6 +32,7 @@ __all__ = [
     "detect_spans",
     "make_detectors",
     "option_files",
+    "option_packages",
     "quarantined_rows",
     "spans_batch",
 ]

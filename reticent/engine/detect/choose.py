@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -19,7 +20,15 @@ from reticent.core.errors import PolicyError
 from reticent.engine.detect.detector import Detector
 from reticent.engine.identity import Ids
 
-__all__ = ["DETECTORS", "DetectorRow", "check_options", "make_detectors", "option_files", "require_detector"]
+__all__ = [
+    "DETECTORS",
+    "DetectorRow",
+    "check_options",
+    "make_detectors",
+    "option_files",
+    "option_packages",
+    "require_detector",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,6 +226,20 @@ def option_files(options: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str
                 certain = option in row.files
                 if isinstance(path, str | Path) and (certain or (option in row.perhaps_files and Path(path).exists())):
                     yield f"{name}.{option}" + (f".{key}" if key else ""), Path(path)
+
+
+def option_packages(options: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Return package -> version of the pipelines and models of these detectors that are installed packages."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {}
+    for name, table in options.items():
+        for option in DETECTORS[require_detector(name)].perhaps_files:
+            value = table.get(option)
+            if isinstance(value, str) and value and not Path(value).exists():
+                with suppress(PackageNotFoundError, ValueError):
+                    found[value] = version(value)
+    return found
 
 
 def require_detector(name: str) -> str:

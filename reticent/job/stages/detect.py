@@ -32,7 +32,7 @@ def detect_steps(run: Run, carried: Carried | None = None) -> Iterator[Step]:
 def spans_artefact(run: Run) -> Artefact:
     """Return the artefact ``spans``."""
     from reticent.core.artifact import fingerprint
-    from reticent.engine.detect import option_files
+    from reticent.engine.detect import option_files, option_packages
 
     settings = run.job.detect
     files = dict(option_files(settings.options))
@@ -49,6 +49,8 @@ def spans_artefact(run: Run) -> Artefact:
         }
         for name, table in ((name, settings.of(name)) for name in settings.detectors)
     }
+    if packages := option_packages({name: settings.of(name) for name in settings.detectors}):
+        config["packages"] = packages
     if settings.propagate:
         config["scopes"] = run.job.protect.scopes
     if run.job.corpus.ids == "exact" and "records" in settings.detectors:  # "stop" compares ids with the records'
