@@ -122,7 +122,7 @@ def run_on_spark(
             documents, counts = _documents(spark, job, how, progress, more)
             index = _index(documents, job, progress) if stage != "detect" else None
             with progress.task("detect" if stage == "detect" else "detect and protect", None, "documents"):
-                spans = detect(documents, job.detect.detectors, job.detect.options)
+                spans = detect(documents, job.detect.detectors, job.detect.options, warn=progress.warn)
                 if stage == "detect":
                     counts |= {"spans": _write_spans(spans, writer.path)}
                 elif stage == "protect":

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from reticent._rust import CommonWords, Records
     from reticent.engine.corpus import Corpus
 
-__all__ = ["FIELDS", "RecordsDetector", "Values", "read_records"]
+__all__ = ["FIELDS", "RecordsDetector", "Values", "missing_records", "read_records"]
 
 _NAMES_OF: Final = {
     ("NAME", "name"): (
@@ -67,6 +67,14 @@ class Values:
     num_skipped: int
     #: individual_id of each row that was read.
     ids: pa.ChunkedArray
+
+
+def missing_records(num_without: int, num_individuals: int, table: object) -> str:
+    """Return the warning about individuals without a record."""
+    return (
+        f"{num_without:,} of {num_individuals:,} individuals have no record in {table}; their names are left to the "
+        "other detectors"
+    )
 
 
 def read_records(path: str | Path, fields: Mapping[str, str] | None = None, *, fold: bool = False) -> Values:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.detect.choose import check_options, make_detectors, option_files
 from reticent.engine.detect.detector import Detector
+from reticent.engine.detect.records import missing_records
 from reticent.engine.identity import Ids
 from reticent.engine.schema import SPANS
 from reticent.engine.sources.columns import SOURCE_COLUMN
@@ -76,8 +77,14 @@ def detect(
     documents: SparkDocuments,
     names: Sequence[str],
     options: Mapping[str, Mapping[str, Any]] | None = None,
+    *,
+    warn: Callable[[str], None] | None = None,
 ) -> SparkSpans:
     """Find direct identifiers with the detectors of these names; files that they read are there on every machine.
+
+    Parameters
+    ----------
+    warn : called with a sentence where some individuals have no record
 
     Raises
     ------
@@ -97,12 +104,16 @@ def detect(
         raise PolicyError(f"detect.records.columns: open the documents with this column too, more=[{missing[0]!r}]")
     how = _Detectors(tuple(names), given, documents.ids)
     if table := given.get("records", {}).get("table"):
-        _require_records(documents, how, table)
+        _require_records(documents, how, table, warn)
     return SparkSpans(documents, kept(one_each(documents.parts, _Detect(how))))
 
 
-def _require_records(documents: SparkDocuments, how: _Detectors, table: str) -> None:
-    """Refuse a table of records that says nothing of any individual, as with ids of another system."""
+def _require_records(
+    documents: SparkDocuments, how: _Detectors, table: str, warn: Callable[[str], None] | None
+) -> None:
+    """Refuse a table of records that says nothing of any individual, as with ids of another system; warn of one that
+    says nothing of some.
+    """
     with errors_of_tasks():
         num, num_without = one_each(documents.parts, _WithoutRecord(how, table)).reduce(_sum)
     if num_without == num:
@@ -110,6 +121,8 @@ def _require_records(documents: SparkDocuments, how: _Detectors, table: str) -> 
             f"{table}: column individual_id holds none of the {num:,} individuals of the documents (their column "
             f"{documents.columns.individual_id})"
         )
+    if num_without and warn:
+        warn(missing_records(num_without, num, table))
 
 
 def _sum(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:

@@ -152,6 +152,8 @@ def _check_records(run: Run, detector: Any, counts: dict[str, Any]) -> None:
         the id.
 
     """
+    from reticent.engine.detect.records import missing_records
+
     if detector.num_skipped:
         counts["empty_fields"] = detector.num_skipped
     ids = run.documents.scan().column("individual_id").unique()
@@ -165,7 +167,4 @@ def _check_records(run: Run, detector: Any, counts: dict[str, Any]) -> None:
         )
     if missing:
         counts["without_record"] = missing
-        run.progress.warn(
-            f"{missing:,} of {len(ids):,} individuals have no record in {path}; their names are left to the other "
-            "detectors"
-        )
+        run.progress.warn(missing_records(missing, len(ids), path))
