@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from reticent.audit.evidence.membership import WorstSubgroup
 from reticent.audit.evidence.rules import CURVE, rules_of
 from reticent.audit.stats.estimate import Estimate, Spread
 
@@ -32,8 +33,8 @@ def over_seeds(models: Sequence[ModelEvidence], small_cell: int = 5) -> list[Mod
     """Return one entry for each (model, objective, recipe, epoch), in the order of the audit.
 
     An entry with one training, or without a seed, stays as it is. Counts are means, rounded up. Ledgers are sums.
-    Curves are those of the first seed. A withheld count (None) enters as ``small_cell``, its upper bound; a mean that
-    is then below ``small_cell`` is withheld too.
+    Curves are those of the first seed. What one of the trainings lacks has no mean. A withheld count (None) enters as
+    ``small_cell``, its upper bound; a mean that is then below ``small_cell`` is withheld too.
     """
     groups: dict[tuple[str | None, str, str, int], list[ModelEvidence]] = {}
     for model in models:
@@ -94,9 +95,11 @@ def _mean(values: Sequence[Any], cell: int) -> Any:
         return _estimate(values, cell)
     if is_dataclass(first) and not isinstance(first, type) and all(type(value) is type(first) for value in values):
         parts = [name for name, rule in rules_of(type(first)).items() if rule is not CURVE]
-        return replace(first, **{name: _mean([getattr(value, name) for value in values], cell) for name in parts})
+        merged = replace(first, **{name: _mean([getattr(value, name) for value in values], cell) for name in parts})
+        return replace(merged, group=_groups(values)) if isinstance(first, WorstSubgroup) else merged
     if all(isinstance(value, dict) for value in values):
-        return {key: _mean([value.get(key) for value in values], cell) for key in first}
+        shared = (key for key in first if all(key in value for value in values))
+        return {key: _mean([value[key] for value in values], cell) for key in shared}
     if all(isinstance(value, list) and len(value) == len(first) for value in values):
         return [_mean(items, cell) for items in zip(*values, strict=True)]
     if all(value == first for value in values):
@@ -106,7 +109,12 @@ def _mean(values: Sequence[Any], cell: int) -> Any:
         return None if None in values and mean < cell else mean  # a bound below the threshold is no count
     if all(isinstance(value, int | float) for value in values):
         return statistics.fmean(values)
-    return first
+    return None if any(value is None for value in values) else first  # one training's is not the mean of all
+
+
+def _groups(worst: Sequence[WorstSubgroup]) -> str:
+    """Return the names of the trainings' worst subgroups: the mean is over the worst of each, not over one group."""
+    return "; ".join(dict.fromkeys(own.group for own in worst))
 
 
 def _estimate(estimates: Sequence[Estimate], cell: int) -> Estimate:

@@ -146,6 +146,34 @@ def test_rows_of_a_list_are_averaged_one_by_one() -> None:
     ]
 
 
+def test_the_worst_group_of_several_trainings_is_named_by_all_that_it_was() -> None:
+    def attack(group: str, value: float) -> Entry:
+        worst = {"group": group, "num_groups": 6, "num_members": 12, "num_nonmembers": 11,
+                 "auc": estimate(value, value - 0.1, value + 0.1)}  # fmt: skip
+        return {"loss": {"auc": estimate(0.6, 0.5, 0.7), "num_members": 40, "worst_subgroup": worst}}
+
+    def worst(*groups: tuple[str, float]) -> Entry:
+        models = [entry(s, estimate(0.5, 0.4, 0.6), membership=attack(*own)) for s, own in enumerate(groups)]
+        found: Entry = to_json(over(models)[0].membership["loss"])["worst_subgroup"]
+        return found
+
+    differing = worst(("shortest", 0.7), ("most documents", 0.9), ("shortest", 0.8))
+    assert differing["group"] == "shortest; most documents"
+    assert differing["auc"]["value"] == pytest.approx(0.8)
+    assert worst(("shortest", 0.7), ("shortest", 0.9))["group"] == "shortest"
+
+
+def test_what_only_one_training_has_is_not_the_mean_of_all() -> None:
+    area = {"auc": estimate(0.6, 0.5, 0.7), "num_members": 40}
+    worst = {"group": "shortest", "num_groups": 6, "num_members": 12, "num_nonmembers": 11,
+             "auc": estimate(0.9, 0.8, 1.0)}  # fmt: skip
+    first = {"loss": {**area, "worst_subgroup": worst, "control": estimate(0.5, 0.4, 0.6)}, "lira": area}
+    models = [entry(s, estimate(0.5, 0.4, 0.6), membership=own) for s, own in enumerate((first, {"loss": area}))]
+    found = over(models)[0].membership
+    assert list(found) == ["loss"]
+    assert found["loss"].worst_subgroup is found["loss"].control is None
+
+
 @given(st.lists(st.tuples(*[st.floats(0, 1)] * 3), min_size=2, max_size=6))
 def test_a_mean_lies_within_its_range_and_its_interval(rows: list[tuple[float, float, float]]) -> None:
     models = [entry(s, estimate(sorted(r)[1], min(r), max(r))) for s, r in enumerate(rows)]
