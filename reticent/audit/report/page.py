@@ -34,7 +34,7 @@ from reticent.audit.report.table import Shown, drawn_plots
 from reticent.audit.report.utility_plots import LIKENESS
 from reticent.audit.risk_verdict import judge_risks, with_published_numbers
 from reticent.audit.risks import RISKS
-from reticent.audit.stats.seeds import num_seeds, over_seeds
+from reticent.audit.stats.seeds import classification_over_seeds, num_seeds, over_seeds
 from reticent.core.errors import ArtifactError
 
 if TYPE_CHECKING:
@@ -93,7 +93,8 @@ def write_report(
         numbers = json.dumps(to_json(audit), indent=1, allow_nan=False) + "\n"
     except ValueError:
         raise ArtifactError("the audit holds a number that is not finite") from None
-    shown = replace(audit, models=judged(means))
+    task = [classification_over_seeds(result, audit.cell) for result in audit.classification or ()] or None
+    shown = replace(audit, models=judged(means), classification=task)
     screen = first_screen(audit) if first_screen else None
     page = _render(shown, screen)
     if screen and screen.language == "fr":

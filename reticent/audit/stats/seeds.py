@@ -22,11 +22,12 @@ from reticent.audit.stats.estimate import Estimate, Spread
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import ModelEvidence
+    from reticent.audit.evidence.classification import ClassificationEvidence, ClassifiedStart
     from reticent.audit.evidence.extraction import ExtractedModel
     from reticent.audit.evidence.leakage import Ledger
     from reticent.audit.evidence.membership import BestAttack, MeasuredAttack
 
-__all__ = ["num_seeds", "over_seeds", "passages_over_seeds"]
+__all__ = ["classification_over_seeds", "num_seeds", "over_seeds", "passages_over_seeds"]
 
 
 def over_seeds(models: Sequence[ModelEvidence], small_cell: int = 5) -> list[ModelEvidence]:
@@ -49,6 +50,14 @@ def passages_over_seeds(trainings: Sequence[ExtractedModel], small_cell: int = 5
     own = [replace(entry, seed=None, training=None, canaries=None) for entry in trainings]
     mean: ExtractedModel = _mean(own, small_cell)
     return mean
+
+
+def classification_over_seeds(result: ClassificationEvidence, small_cell: int = 5) -> ClassificationEvidence:
+    """Return a result with one row for each start (recipe, epoch): of several trainings the means, as `over_seeds`."""
+    starts: dict[tuple[str, int], list[ClassifiedStart]] = {}
+    for row in result.results:
+        starts.setdefault((row.recipe, row.epoch), []).append(replace(row, seed=None))
+    return replace(result, results=[rows[0] if len(rows) == 1 else _mean(rows, small_cell) for rows in starts.values()])
 
 
 def num_seeds(models: Sequence[ModelEvidence]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,32 @@ def test_f1_of_the_downstream_task_stands_in_a_table_and_a_picture(tmp_path: Pat
     assert "bag of words – 0.612 0.500 to 0.700 0.731 0.600 to 0.800" in found
     assert "measured on fewer than 5 of held-out people" in found
     assert "ppmlm, 8 epochs: macro F1 0.61 (95 %" in (tmp_path / "report.html").read_text()
+
+
+def test_the_task_of_several_trainings_is_one_row_with_their_mean(tmp_path: Path) -> None:
+    audit = tiny_audit()
+    closed = {"classes": [], "confusion": None, "documents": 40, "individuals": 40}
+    rows = [
+        {"recipe": recipe, "epoch": epoch, "seed": seed, "macro_f1": estimate(f1), "micro_f1": estimate(f1), **closed}
+        for recipe, epoch, seed, f1 in (
+            ("base", 0, None, 0.5), ("mlm", 8, 0, 0.6), ("mlm", 16, 0, 0.8), ("mlm", 8, 1, 0.7), ("mlm", 16, 1, 0.9),
+        )
+    ]  # fmt: skip
+    audit["classification"] = [
+        {"format": "reticent.classification/1", "model": "bert", "settings": {}, "classes": ["x", "y"],
+         "documents": {"train": 60, "heldout": 40}, "individuals": {"train": 60, "heldout": 40}, "results": rows}
+    ]  # fmt: skip
+    found = text_of(tmp_path, audit)
+    assert "mlm 8 0.650 0.600 to 0.700 seeds 0.600 to 0.700" in found
+    assert "mlm 16 0.850 0.800 to 0.900 seeds 0.800 to 0.900" in found
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("mlm, 8 epochs: macro F1 0.65 (95 %") == page.count("mlm, 8 epochs: macro") == 1
+    # report.json has every training by itself.
+    values = [
+        row["macro_f1"]["value"]
+        for row in json.loads((tmp_path / "report.json").read_text())["classification"][0]["results"]
+    ]
+    assert values == [0.5, 0.6, 0.8, 0.7, 0.9]
 
 
 def test_membership_by_kind_of_word_stands_in_a_table_and_a_picture(tmp_path: Path) -> None:
