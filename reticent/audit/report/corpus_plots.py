@@ -105,8 +105,12 @@ def _cumulative(name: str, title: str, lines: Sequence[_Line], x: str, of: str, 
     for line, curve in curves:
         colour = LOOKS[line.looks_like].light
         axis.step(curve.x, curve.y, where="post", color=colour, linestyle=line.dash, label=line.name)
-        half = next((x for x, y in zip(curve.x, curve.y, strict=True) if y >= 0.5), curve.x[-1])
-        said.append(f"{line.name}: half of the {of} have at most {half:,g}")
+        half = _quantile(curve, 0.5)
+        said.append(
+            f"{line.name}: more than half of the {of} have more than {curve.x[-1]:,g}"
+            if np.isnan(half)
+            else f"{line.name}: half of the {of} have at most {half:,g}"
+        )
     axis.set(xlabel=x, ylabel=f"share of {of}", ylim=(0, 1.02))
     if k is not None:
         _log_ticks(axis, max(max(curve.x) for _, curve in curves))
@@ -158,12 +162,15 @@ def _bars_by_n(rows: Sequence[IdentifiersByLength], what: Literal["distinct", "o
     said = []
     for side, (kind, of, look) in enumerate(KINDS):
         x = np.array([row.n + (side - 0.5) * 0.38 for row in rows])
-        height = [(of(row).occurrences if counts_all else of(row).distinct) or 0 for row in rows]
-        axis.bar(x, height, width=0.36, color=LOOKS[look].light, label=kind)
+        counts = [of(row).occurrences if counts_all else of(row).distinct for row in rows]
+        bar = axis.bar(x, [count or 0 for count in counts], width=0.36, color=LOOKS[look].light, label=kind)
+        few = ["few" if count is None else "" for count in counts]  # withheld, which is not none
+        axis.bar_label(bar, few, fontsize=7.5, color=SOFT, padding=1)
         if counts_all:
             inner = [of(row).occurrences_direct or 0 for row in rows]
             axis.bar(x, inner, width=0.36, facecolor="none", edgecolor=PAPER, hatch="////", linewidth=0)
-        said.append(f"{kind}: " + ", ".join(f"{h:,} of {row.n} words" for h, row in zip(height, rows, strict=True)))
+        shown = [few or f"{count:,}" for few, count in zip(few, counts, strict=True)]
+        said.append(f"{kind}: " + ", ".join(f"{s} of {row.n} words" for s, row in zip(shown, rows, strict=True)))
     axis.set_xticks([row.n for row in rows])
     axis.set(xlabel="words in the sequence (n)", ylabel=what if counts_all else "distinct sequences")
     _plain_counts(axis)
@@ -187,7 +194,11 @@ def _per_individual_by_n(rows: Sequence[IdentifiersByLength]) -> Drawing:
             x, middle, yerr=whiskers(middle, low, high), fmt=shade.marker, linestyle=shade.line, color=shade.light,
             label=kind, elinewidth=1, capsize=3,
         )  # fmt: skip
-        said.append(f"{kind}: " + ", ".join(f"{m:g} of {row.n} words" for m, row in zip(middle, chosen, strict=True)))
+        shown = [
+            f"more than {curve.x[-1]:g}" if np.isnan(m) else f"{m:g}"
+            for m, (_, curve) in zip(middle, curves, strict=True)
+        ]
+        said.append(f"{kind}: " + ", ".join(f"{s} of {row.n} words" for s, row in zip(shown, chosen, strict=True)))
     axis.set_xticks([row.n for row in rows])
     axis.set(xlabel="words in the sequence (n)", ylabel="distinct sequences of a person", ylim=(0, None))
     _plain_counts(axis)
@@ -196,7 +207,8 @@ def _per_individual_by_n(rows: Sequence[IdentifiersByLength]) -> Drawing:
 
 
 def _quantile(curve: Curve | WordCurve, share: float) -> float:
-    return next((x for x, y in zip(curve.x, curve.y, strict=True) if y >= share), curve.x[-1])
+    """Return the first value up to which this share lies; NaN where the points of a published curve end before."""
+    return next((x for x, y in zip(curve.x, curve.y, strict=True) if y >= share), np.nan)
 
 
 def draw_margin(corpus: CorpusEvidence) -> list[Drawing]:

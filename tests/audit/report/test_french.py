@@ -49,6 +49,8 @@ def translated(english: str) -> str | None:
         ("Causal: F1 against epochs. clm: 0.10 after 4, 0.20 after 8; mlm: 0.30 after 4.",
          f"Causal{NO_BREAK}: F1 selon les passages. clm{NO_BREAK}: 0,10 après 4, 0,20 après 8{THIN}; "
          f"mlm{NO_BREAK}: 0,30 après 4."),
+        ("minimal: 700 of 1 words, few of 2 words; all: more than 4 of 3 words.",
+         f"minimales{NO_BREAK}: 700 de 1 mots, peu de 2 mots{THIN}; tous{NO_BREAK}: plus de 4 de 3 mots."),
         ("rules 12", "rules 12"),
         ("Privacy. An unknown sentence.", None),
     ],

@@ -294,3 +294,28 @@ def test_the_readme_figure_is_a_small_png_and_the_same_each_time(tmp_path: Path)
     width, height = (int.from_bytes(one[i : i + 4], "big") for i in (16, 20))
     assert width >= 1400
     assert height >= 500
+
+
+def corpus_of(**more: Any) -> CorpusEvidence:
+    corpus = tiny_audit()["corpus"] | more
+    return evidence({**tiny_audit(), "corpus": corpus}).corpus
+
+
+def test_a_count_that_is_withheld_is_not_drawn_as_none() -> None:
+    rows = tiny_audit()["corpus"]["identifiers_by_n"]
+    rows[1]["minimal"] = rows[1]["minimal"] | dict.fromkeys(("distinct", "occurrences", "occurrences_direct"))
+    distinct, occurrences, _ = corpus_plots.draw_by_n(corpus_of(identifiers_by_n=rows))
+    assert "minimal: 700 of 1 words, few of 2 words, 700 of 3 words" in distinct.label
+    assert "minimal: 900 of 1 words, few of 2 words, 900 of 3 words" in occurrences.label
+    assert "few" in [text.get_text() for text in distinct.figure.axes[0].texts]
+
+
+def test_a_curve_that_ends_below_a_half_has_no_median() -> None:
+    short = {"x": [3.0, 4.0], "y": [0.1, 0.4]}  # the rest lies above, in steps of too few people to show
+    rows = tiny_audit()["corpus"]["identifiers_by_n"]
+    rows[1]["minimal"] = {**rows[1]["minimal"], "per_individual": short}
+    corpus = corpus_of(identifiers_by_n=rows, words_per_individual=short)
+    *_, per_person = corpus_plots.draw_by_n(corpus)
+    assert "minimal: 20 of 1 words, more than 4 of 2 words, 20 of 3 words" in per_person.label
+    words = next(drawn for drawn in corpus_plots.draw_identifiers(corpus) if drawn.name == "fig-words")
+    assert words.label == "Words per person, cumulative. words: more than half of the people have more than 4."
