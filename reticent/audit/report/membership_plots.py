@@ -240,7 +240,9 @@ def kind_panels(models: Sequence[ModelEvidence]) -> list[str]:
     for group in groups_of(models, chosen):
         entries = last_of(chosen, group)
         kinds = list(dict.fromkeys(kind for m in entries for kind in m.by_kind or ()))
-        figure, axis = new_panel(group.panel_title, height=1.6 + 0.42 * len(kinds))
+        height = max(0.42, 0.085 * len(entries))  # of a row
+        step = min(0.16, 0.8 / len(entries))  # a mark is nearer to its own row than to the next
+        figure, axis = new_panel(group.panel_title, height=1.6 + height * len(kinds))
         axis.axvline(0.5, color=SOFT, linestyle="--", linewidth=1)
         said = []
         for number, model in enumerate(entries):
@@ -252,7 +254,7 @@ def kind_panels(models: Sequence[ModelEvidence]) -> list[str]:
                     continue
                 value, low, high = spread([auc])
                 axis.errorbar(
-                    value, [row + dodge(number, len(entries), 0.16)], xerr=whiskers(value, low, high), fmt=look.marker,
+                    value, [row + dodge(number, len(entries), step)], xerr=whiskers(value, low, high), fmt=look.marker,
                     color=look.light, markersize=4.5, elinewidth=1,
                 )  # fmt: skip
                 told.append(f"{kind} {say(auc)} ({name})")

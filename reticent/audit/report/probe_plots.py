@@ -139,7 +139,8 @@ def factor_panels(probe: ProbeEvidence) -> list[str]:
             if not rows:
                 continue
             value, low, high = spread(factor for *_, factor in rows)
-            places = [row + dodge(number, len(probe.models), 0.18) for row, *_ in rows]
+            step = min(0.18, 0.8 / len(probe.models))
+            places = [row + dodge(number, len(probe.models), step) for row, *_ in rows]
             axis.errorbar(value, places, xerr=whiskers(value, low, high), fmt=look.marker, color=look.light,
                           elinewidth=1, label=printable(model.name))  # fmt: skip
             said += [f"{printable(model.name)}, {_spoken(target)}: {v:.2g} times"

@@ -319,3 +319,24 @@ def test_a_curve_that_ends_below_a_half_has_no_median() -> None:
     assert "minimal: 20 of 1 words, more than 4 of 2 words, 20 of 3 words" in per_person.label
     words = next(drawn for drawn in corpus_plots.draw_identifiers(corpus) if drawn.name == "fig-words")
     assert words.label == "Words per person, cumulative. words: more than half of the people have more than 4."
+
+
+RECIPES = ("base", "mlm", "mlma", "dppmlm", "ippmlm", "ppmlm", "ippmlm-surrogate", "ppmlm-surrogate", "dp-mlm")
+
+
+def marks_of(axis: Any) -> list[tuple[float, float]]:
+    """Centres of the marks of all error bars of an axis."""
+    return [(float(x), float(y)) for bar in axis.containers for x, y in zip(*bar.lines[0].get_data(), strict=True)]
+
+
+def test_a_mark_lies_in_the_row_of_its_own_kind_of_word(drawn: dict[str, Any]) -> None:
+    sides = {"num_members": 40, "num_nonmembers": 40}
+    kinds = {
+        kind: {"share": 0.2, "attacks": {"loss": {"auc": estimate(auc), **sides}}}
+        for kind, auc in (("ordinary", 0.9), ("rare", 0.6), ("direct", 0.3))
+    }
+    membership_plots.kind_panels(entries(*(model(recipe, "mlm", 4, by_kind=kinds) for recipe in RECIPES)))
+    marks = marks_of(drawn["fig-kinds-mlm"].axes[0])
+    assert len(marks) == 3 * len(RECIPES)
+    for auc, row in ((0.9, 0), (0.6, 1), (0.3, 2)):
+        assert all(abs(y - row) < 0.45 for x, y in marks if x == pytest.approx(auc))
