@@ -20,6 +20,7 @@ from reticent.audit.report.figure import (
     has_value,
     new_panel,
     printable,
+    say_value,
     spread,
     styled,
     to_svg,
@@ -55,7 +56,7 @@ def epoch_panels(models: Sequence[ModelEvidence]) -> list[str]:
     recipes = {group: by_recipe(models, group) for group in groups}
     if all(len(entries) < 2 for found in recipes.values() for entries in found.values()):
         return []
-    limits = {slug: _limits(models, measure) for slug, *_, measure in MEASURES}
+    limits = {slug: _limits(models, measure, chance) for slug, _, _, chance, measure in MEASURES}
     return [
         _panel(group, recipes[group], row, limits[row[0]])
         for group in groups
@@ -70,13 +71,17 @@ def _measured(models: Sequence[ModelEvidence], measure: Measure) -> list[tuple[i
     return [(epoch, found) for epoch, found in rows if has_value(found)]
 
 
-def _limits(models: Sequence[ModelEvidence], measure: Measure) -> tuple[float, float] | None:
-    """One axis for the panels of one measure, so that masked and causal models can be compared."""
-    _, low, high = spread(found for _, found in _measured(models, measure))
-    if not len(low):
+def _limits(models: Sequence[ModelEvidence], measure: Measure, chance: float | None) -> tuple[float, float] | None:
+    """One axis for the panels of one measure, so that masked and causal models can be compared; it holds all
+    intervals, the bands of the trainings, and chance."""
+    estimates = [found for _, found in _measured(models, measure)]
+    if not estimates:
         return None
-    room = max(0.05 * float(high.max() - low.min()), 0.01)
-    return float(low.min()) - room, float(high.max()) + room
+    _, lows, highs = spread(estimates)
+    bands = [end for found in estimates if found.seeds for end in (found.seeds.low, found.seeds.high)]
+    ends = np.array([*lows, *highs, *bands, *([] if chance is None else [chance])])
+    room = max(0.05 * float(np.ptp(ends)), 0.01)
+    return float(ends.min()) - room, float(ends.max()) + room
 
 
 def _panel(
@@ -95,13 +100,13 @@ def _panel(
     trained = {r: found for r, entries in recipes.items() if (found := [m for m in entries if m.epoch])}
     for _, base in _measured(recipes.get("base", []), measure):
         axis.axhline(base.value, color=LOOKS["base"].light, linestyle=LOOKS["base"].line, linewidth=1.2)
-        said.append(f"base: {base.value:.2f}")
+        said.append(f"base: {say_value(base)}")
     for number, (recipe, entries) in enumerate(trained.items()):
         estimates = _measured(entries, measure)
         if not estimates:
             continue
         curve(axis, estimates, recipe, factor=2 ** dodge(number, len(trained), 0.09))
-        said.append(f"{printable(recipe)}: " + ", ".join(f"{e.value:.2f} after {epoch}" for epoch, e in estimates))
+        said.append(f"{printable(recipe)}: " + ", ".join(f"{say_value(e)} after {epoch}" for epoch, e in estimates))
     epoch_axis(axis, [m.epoch for entries in trained.values() for m in entries])
     if group.objective == "clm":
         label = label.replace("words", "tokens")

@@ -38,6 +38,7 @@ __all__ = [
     "new_panel",
     "printable",
     "say",
+    "say_value",
     "spread",
     "styled",
     "to_svg",
@@ -247,9 +248,13 @@ def say(estimate: Estimate | None) -> str:
     """An estimate in an alternative text."""
     if estimate is None or estimate.value is None:
         return "not measured"
-    bound = f"{estimate.bound} " if estimate.bound else ""
     ends = "" if estimate.low is None else f" (95 % interval {estimate.low:.2f} to {estimate.high:.2f})"
-    return f"{bound}{estimate.value:.2f}{ends}"
+    return f"{say_value(estimate)}{ends}"
+
+
+def say_value(estimate: Estimate) -> str:
+    """The value of an estimate that has one, in an alternative text; of a bound, the side on which the number lies."""
+    return f"{estimate.bound} {estimate.value:.2f}" if estimate.bound else f"{estimate.value:.2f}"
 
 
 def dodge(number: int, of: int, step: float) -> float:

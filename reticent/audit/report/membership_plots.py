@@ -26,6 +26,7 @@ from reticent.audit.report.figure import (
     new_panel,
     printable,
     say,
+    say_value,
     spread,
     styled,
     to_svg,
@@ -121,7 +122,7 @@ def _low_cost_epochs(
     for number, (recipe, entries) in enumerate(trained.items()):
         rows = [(epoch, low_cost.f1) for epoch, low_cost in entries if has_value(low_cost.f1)]
         curve(axis, rows, recipe, factor=2 ** dodge(number, len(trained), 0.09))
-        said.append(f"{printable(recipe)}: " + ", ".join(f"{f1.value:.2f} after {epoch}" for epoch, f1 in rows))
+        said.append(f"{printable(recipe)}: " + ", ".join(f"{say_value(f1)} after {epoch}" for epoch, f1 in rows))
     epoch_axis(axis, all_epochs)
     axis.set(xlabel="epochs", ylabel="F1", ylim=(-0.03, 1.05))
     return to_svg(figure, f"fig-epochs-{group.slug}", f"{title}. {'; '.join(said)}.")
@@ -136,7 +137,7 @@ def _low_cost_shares(recipes: Recipes, group: Group, title: str, note: str, f1_o
         rows = [(r.share, r.f1) for r in entries[-1][1].by_graph_share if has_value(r.f1)]
         curve(axis, rows, recipe, shift=dodge(number, len(recipes), 0.012))
         said.append(
-            f"{printable(recipe)}: " + ", ".join(f"{f1.value:.2f} at {100 * share:.0f} %" for share, f1 in rows)
+            f"{printable(recipe)}: " + ", ".join(f"{say_value(f1)} at {100 * share:.0f} %" for share, f1 in rows)
         )
     axis.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
     axis.set(xlabel="share of the documents the adversary has", ylabel="F1", xlim=(0, 1.05), ylim=(-0.03, 1.05))

@@ -24,6 +24,7 @@ from reticent.audit.report.figure import (
     new_panel,
     printable,
     say,
+    say_value,
     spread,
     styled,
     to_svg,
@@ -83,7 +84,8 @@ def _draw_tradeoff(axis: Any, models: Sequence[ModelEvidence], group: Group) -> 
             said.append(f"{printable(recipe)}: {ends}")
         else:
             said.append(
-                f"{printable(recipe)}: from utility {x[0]:.2f}, Privacy {y[0]:.2f} after {first.epoch} epochs "
+                f"{printable(recipe)}: from utility {x[0]:.2f}, Privacy {say_value(first.privacy['both'].types)} "
+                f"after {first.epoch} epochs "
                 f"to {ends} after {last.epoch}"
             )
     what = "words" if group.objective == "mlm" else "tokens"

@@ -46,11 +46,15 @@ def translated(english: str) -> str | None:
         ("mlm, clm and ppclm have learned identifiers of the people they were trained on.",
          "mlm, clm et ppclm ont appris des identifiants des personnes de l’entraînement."),
         ("somebody and clm have learned identifiers of the people they were trained on.", None),
-        ("Causal: F1 against epochs. clm: 0.10 after 4, 0.20 after 8; mlm: 0.30 after 4.",
-         f"Causal{NO_BREAK}: F1 selon les passages. clm{NO_BREAK}: 0,10 après 4, 0,20 après 8{THIN}; "
+        ("Causal: F1 against epochs. clm: 0.10 after 4, below 0.20 after 8; mlm: 0.30 after 4.",
+         f"Causal{NO_BREAK}: F1 selon les passages. clm{NO_BREAK}: 0,10 après 4, moins de 0,20 après 8{THIN}; "
          f"mlm{NO_BREAK}: 0,30 après 4."),
         ("minimal: 700 of 1 words, few of 2 words; all: more than 4 of 3 words.",
          f"minimales{NO_BREAK}: 700 de 1 mots, peu de 2 mots{THIN}; tous{NO_BREAK}: plus de 4 de 3 mots."),
+        ("from utility 0.34, Privacy above 0.89 after 4 epochs to utility 0.46, Privacy 0.55 (95 % interval 0.51 to "
+         "0.59) after 16",
+         "de l’utilité 0,34, confidentialité plus de 0,89 après 4 passages, à l’utilité 0,46, confidentialité 0,55 "
+         f"(intervalle à 95{THIN}%{NO_BREAK}: de 0,51 à 0,59) après 16"),
         ("rules 12", "rules 12"),
         ("Privacy. An unknown sentence.", None),
     ],

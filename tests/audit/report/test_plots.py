@@ -23,7 +23,7 @@ from fixtures.audits import (
 from fixtures.figures import blank_figures
 
 from reticent.audit.evidence.corpus import CorpusEvidence
-from reticent.audit.report import corpus_plots, figure, membership_plots, plots
+from reticent.audit.report import corpus_plots, epoch_plots, figure, membership_plots, plots
 
 pytestmark = pytest.mark.heavy
 
@@ -69,7 +69,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         figures[name] = drawn_figure
         return f"<svg>{name}</svg>"
 
-    for module in (corpus_plots, plots, membership_plots):
+    for module in (corpus_plots, epoch_plots, plots, membership_plots):
         monkeypatch.setattr(module, "to_svg", keep)
     return figures
 
@@ -340,3 +340,34 @@ def test_a_mark_lies_in_the_row_of_its_own_kind_of_word(drawn: dict[str, Any]) -
     assert len(marks) == 3 * len(RECIPES)
     for auc, row in ((0.9, 0), (0.6, 1), (0.3, 2)):
         assert all(abs(y - row) < 0.45 for x, y in marks if x == pytest.approx(auc))
+
+
+def test_the_range_of_the_trainings_and_chance_lie_within_the_axis(drawn: dict[str, Any]) -> None:
+    models = [model("mlm", "mlm", epoch, auc=0.85) for epoch in (4, 8)]
+    for entry in models:
+        auc = estimate(0.85, 0.8, 0.9) | {"seeds": {"n": 3, "low": 0.7, "high": 0.97, "sd": 0.1}}
+        entry["membership"]["loss"] = entry["membership"]["loss"] | {"auc": auc}
+    epoch_plots.epoch_panels(entries(*models))
+    low, high = drawn["fig-epochs-loss-mlm"].axes[0].get_ylim()
+    assert low < 0.5 < 0.97 < high
+
+
+def test_an_alternative_text_says_that_a_number_is_a_bound(
+    drawn: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labels: dict[str, str] = {}
+    for module in (epoch_plots, plots, membership_plots):
+        monkeypatch.setattr(module, "to_svg", lambda _, name, label: labels.setdefault(name, label))
+    audit = tiny_audit()
+    for entry in audit["models"]:
+        entry["privacy"]["both"]["types"] |= {"bound": "above"}
+        entry["low_cost"]["f1"] |= {"bound": "below"}
+        for row in entry["low_cost"]["by_graph_share"]:
+            row["f1"] |= {"bound": "below"}
+    models = evidence(audit).models
+    for draw in (epoch_plots.epoch_panels, plots.tradeoff_panels, membership_plots.low_cost_panels):
+        draw(models)
+    assert "base: above 0.95; mlm: above 0.89 after 4, above 0.55 after 16" in labels["fig-epochs-privacy-mlm"]
+    assert "mlm: from utility 0.34, Privacy above 0.89 after 4 epochs" in labels["fig-tradeoff-mlm"]
+    assert "mlm: below 0.15 after 4, below 0.55 after 16" in labels["fig-epochs-mlm"]
+    assert "mlm: below 0.55 at 100 %, below 0.55 at 50 %" in labels["fig-shares-mlm"]
