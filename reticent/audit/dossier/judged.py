@@ -66,8 +66,8 @@ def cells_of(model: ShownModel, words: Words) -> Iterator[Cell]:
             outcome=words(outcome),
             relevant=result.relevant,
             what=number_in_words(result.what, words) if result.what else "",
-            value=words.value(result.estimate, area=area) if result.estimate else "",
-            interval=words.interval(result.estimate, area=area),
+            value=words.value(result.estimate, area=area, threshold=result.at_most) if result.estimate else "",
+            interval=words.interval(result.estimate, area=area, threshold=result.at_most),
             threshold=words("at most {value}", value=threshold),
             reason=_reason(result, words),
         )

@@ -15,6 +15,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from reticent.audit.report.shown import digits_beside
 from reticent.core.errors import ArtifactError
 
 if TYPE_CHECKING:
@@ -97,20 +98,22 @@ class Words:
         digits = max(-int(exact.as_tuple().exponent), 2 if area else 0)
         return self.number(at_most, digits) if area else self.percent(at_most, digits)
 
-    def value(self, estimate: Estimate | None, *, area: bool = False, rounded_up: bool = False) -> str:
-        """Return the value of an estimate; a dash where there is none, or a 0 or 1 that has no bound."""
+    def value(self, estimate: Estimate | None, *, area: bool = False, threshold: float | None = None) -> str:
+        """Return the value of an estimate; a dash where there is none, or a 0 or 1 that has no bound. Beside a
+        threshold it has the digits that show on which side of it the number lies.
+        """
         if estimate is None or estimate.value is None:
             return "–"
         if estimate.value in (0, 1) and (estimate.low is None or estimate.high is None):
             return "–"
-        shown = self._shown(estimate.value, area)
+        shown = self._shown(estimate.value, area, _digits(estimate, area, threshold))
         if estimate.bound == "below":
             return self("at most {value}", value=shown)
         if estimate.bound == "above":
             return self("at least {value}", value=shown)
         return shown
 
-    def interval(self, estimate: Estimate | None, *, area: bool = False) -> str:
+    def interval(self, estimate: Estimate | None, *, area: bool = False, threshold: float | None = None) -> str:
         """Return the ends of an interval, rounded outwards at a zero or a one; an empty string where there is none."""
         if estimate is None or estimate.value is None or estimate.low is None or estimate.high is None:
             return ""
@@ -119,16 +122,24 @@ class Words:
             high = math.ceil(1000 * high - 1e-9) / 1000
         if estimate.value == 1 and not area:  # nor that of a one to more
             low = math.floor(1000 * low + 1e-9) / 1000
-        return self("{low} to {high}", low=self._shown(low, area), high=self._shown(high, area)).replace(" ", NO_BREAK)
+        digits = _digits(estimate, area, threshold)
+        shown = {"low": self._shown(low, area, digits), "high": self._shown(high, area, digits)}
+        return self("{low} to {high}", **shown).replace(" ", NO_BREAK)
 
-    def _shown(self, value: float, area: bool) -> str:
-        return self.number(value) if area else self.percent(value)
+    def _shown(self, value: float, area: bool, digits: int) -> str:
+        return self.number(value, digits) if area else self.percent(value, digits - 2)
 
     def date(self, created: str) -> str:
         """Return a day in words, of a time in ISO format."""
         day = datetime.datetime.fromisoformat(created).date()
         ordinal = "1er" if self.language == "fr" and day.day == 1 else str(day.day)
         return f"{ordinal} {MONTHS[self.language].split()[day.month - 1]} {day.year}".replace(" ", NO_BREAK)
+
+
+def _digits(estimate: Estimate, area: bool, threshold: float | None) -> int:
+    """Return the decimals of a number: two of an area, three of a share, and more beside a threshold that is near."""
+    digits = 2 if area else 3
+    return digits if threshold is None else digits_beside(threshold, estimate, digits)
 
 
 def spaced(text: str) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from reticent.audit.gates import GATES
 from reticent.audit.report.environment import template_environment
-from reticent.audit.report.shown import ends, value
+from reticent.audit.report.shown import beside, ends, value
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.extraction import Extraction, Verdict
@@ -27,7 +27,7 @@ def extraction_html(extraction: Extraction | None, verdict: Verdict | None, cell
         return ""
     models = extraction.models if extraction else []
     environment = template_environment()
-    environment.filters.update(value=value, ends=ends)
+    environment.filters.update(value=value, ends=ends, beside=beside)
     return environment.get_template("extraction_section.html.j2").render(
         verdict=verdict,
         titles={measure: gate.title for measure, gate in GATES.items()},

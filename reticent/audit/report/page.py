@@ -28,7 +28,7 @@ from reticent.audit.report.french import FrenchPage, names_of
 from reticent.audit.report.groups import groups_of, shared_objectives
 from reticent.audit.report.probe_page import probe_section
 from reticent.audit.report.readings import PARTS, all_utility, loss_auc, ordinary_utility, retention_rows
-from reticent.audit.report.shown import count, ends, leaks, percent, trainings, value, whole
+from reticent.audit.report.shown import count, digits_beside, ends, leaks, percent, trainings, value, whole
 from reticent.audit.report.summary import last_checkpoints
 from reticent.audit.report.table import Shown, drawn_plots
 from reticent.audit.report.utility_plots import LIKENESS
@@ -185,6 +185,7 @@ def _render(audit: AuditEvidence, screen: FirstScreen | None) -> str:
         leaks=lambda part: leaks(part, cell),
         count=lambda n: count(n, cell),
         trainings=trainings,
+        digits_beside=lambda estimate, threshold: digits_beside(threshold, estimate),
     )
     attacks = sorted({name for model in models for name in model.membership}, key=_attack_order)
     shown = Shown(audit=audit, attacks=attacks, f1_of_all=_f1_of_all(corpus))

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.leakage import Privacy
     from reticent.audit.stats.estimate import Estimate
 
-__all__ = ["at_most", "count", "ends", "leaks", "percent", "trainings", "value", "whole"]
+__all__ = ["at_most", "beside", "count", "digits_beside", "ends", "leaks", "percent", "trainings", "value", "whole"]
 
 
 def value(estimate: Estimate | None, digits: int = 3) -> str:
@@ -29,6 +29,30 @@ def ends(estimate: Estimate | None, digits: int = 3) -> str:
     if estimate is None or estimate.value is None or estimate.low is None or estimate.high is None:
         return ""
     return f"{_number(estimate.low, digits)} to {_number(estimate.high, digits)}"
+
+
+def digits_beside(threshold: float, estimate: Estimate | float | None, digits: int = 3) -> int:
+    """Return the decimals, ``digits`` or more, at which a number and the ends of its interval are written on the side
+    of a threshold on which they lie; an area below chance lies as far beyond the threshold as its mirror image.
+
+    >>> digits_beside(0.05, 0.0496), digits_beside(0.05, 0.05), digits_beside(0.05, 0.05002)
+    (3, 3, 5)
+    """
+    numbers = (
+        [estimate] if isinstance(estimate, float) else [estimate.value, estimate.low, estimate.high] if estimate else []
+    )
+    known = [number for number in numbers if number is not None]
+
+    def sides(number: float) -> tuple[bool, bool]:
+        return number > threshold, number < 1 - threshold
+
+    agree = (more for more in range(digits, 9) if all(sides(round(n, more)) == sides(n) for n in known))
+    return next(agree, 9)
+
+
+def beside(number: float, threshold: float) -> str:
+    """Format a number that stands beside its threshold."""
+    return _number(number, digits_beside(threshold, number))
 
 
 def trainings(estimate: Estimate | None, digits: int = 3) -> str:

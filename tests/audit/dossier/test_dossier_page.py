@@ -25,7 +25,7 @@ from reticent.audit.dossier.figures import FIGURES
 from reticent.audit.dossier.first_screen import first_screen
 from reticent.audit.dossier.impact import FIELDS
 from reticent.audit.dossier.judged import REASONS, number_in_words
-from reticent.audit.dossier.language import Words, french
+from reticent.audit.dossier.language import NO_BREAK, Words, french
 from reticent.audit.dossier.models import explained
 from reticent.audit.dossier.page import CLAIMS, page_name, render
 from reticent.audit.dossier.questions import CRITERIA, EXAMINED, LIKELIHOODS
@@ -106,6 +106,22 @@ def test_the_first_screen_of_a_report_says_the_verdict_of_the_dossier(
     assert explained_there in judged
     assert explained_there in shown
     assert not any(claim in screen.section.lower() for claim in CLAIMS)
+
+
+def test_a_number_beside_its_threshold_is_on_the_side_of_its_verdict() -> None:
+    words = Words("en")
+    area = Estimate(value=0.604, low=0.55, high=0.66, n=70)
+    assert words.threshold(0.6, area=True) == "0.60"
+    assert words.value(area, area=True, threshold=0.6) == "0.604"
+    assert words.interval(area, area=True, threshold=0.6) == f"0.550{NO_BREAK}to{NO_BREAK}0.660"
+    below = Estimate(value=0.396, low=0.3, high=0.45, n=70)  # as telling as 0.604
+    assert words.value(below, area=True, threshold=0.6) == "0.396"
+    rate = Estimate(value=0.0103, low=0.002, high=0.03, n=70)
+    assert (words.threshold(0.01, area=False), words.value(rate, threshold=0.01)) == (
+        f"1{NO_BREAK}%",
+        f"1.03{NO_BREAK}%",
+    )
+    assert words.value(rate) == f"1.0{NO_BREAK}%"
 
 
 def test_every_placeholder_of_a_string_is_in_its_french() -> None:

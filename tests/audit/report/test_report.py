@@ -32,6 +32,7 @@ from fixtures.audits import (
     two_berts,
     write,
 )
+from fixtures.audits import text_of as page_text
 from fixtures.figures import blank_figures, leave_out_figures
 from rich.console import Console
 
@@ -735,6 +736,20 @@ def test_spans_stand_once_a_label_and_the_tail_is_folded(render: Any) -> None:
     assert "3 more labels" in section(page, "documents")
     del audit["corpus"]["detected"][-2:]
     assert re.search(r"1 more label\b", section(render(audit), "documents"))
+
+
+def test_a_number_beside_its_threshold_is_on_the_side_of_its_verdict(tmp_path: Path) -> None:
+    gate = {"gate": 1, "measure": "excess_leakage", "at_most": 0.05, "part": "both", "n": 70, "unit": "individuals",
+            "required": True, "reason": "the estimate is beyond the threshold"}  # fmt: skip
+    rows = [{**gate, "outcome": "fail", "upper": 0.05012}, {**gate, "outcome": "pass", "upper": 0.0496}]
+    audit = {**tiny_audit(), "verdict": {"outcome": "fail", "results": rows}}
+    for entry in audit["models"]:
+        if entry["recipe"] == "ppclm":
+            entry["excess"]["both"]["excess"] |= estimate(0.05004, 0.01, 0.08)
+    found = page_text(tmp_path, audit)
+    assert "excess leakage both – 0.05 0.0501 70 fail" in found
+    assert "excess leakage both – 0.05 0.050 70 pass" in found
+    assert "beyond 0.05004 (0.01000 to 0.08000)" in found
 
 
 def test_a_gate_judged_over_too_few_people_gives_no_number_away() -> None:
