@@ -87,6 +87,15 @@ LOOKS = {
         "protected", "#006b57", "#1fa884", "P", (0, (9, 2)),
         "M15.2 2h3.6v3.2h3.2v3.6h-3.2v3.2h-3.6v-3.2h-3.2v-3.6h3.2z", "no identifier ever a target",
     ),
+    "indirect only, surrogates": Look(
+        "indirect-surrogate", "#541800", "#a8483c", "<", (0, (1, 2.5)), "M12 7l9.5 -5v10z",
+        "indirect identifiers replaced, and never a target",
+    ),
+    "protected, surrogates": Look(
+        "protected-surrogate", "#9000fc", "#9018fc", "*", (0, (4, 1.5, 1, 1.5)),
+        "M17.0 1.6L18.4 5.5L22.5 5.6L19.3 8.1L20.4 12.1L17.0 9.8L13.6 12.1L14.7 8.1L11.5 5.6L15.6 5.5z",
+        "all identifiers replaced, and never a target",
+    ),
     "differentially private": Look(
         "dp", "#3b3fa0", "#8686f0", "X", (0, (4, 1, 1, 1, 1, 1)),
         "M17 9.3l-3 3-2.3-2.3 3-3-3-3 2.3-2.3 3 3 3-3 2.3 2.3-3 3 3 3-2.3 2.3z", "trained with differential privacy",
@@ -132,9 +141,11 @@ def family(recipe: str) -> str:
     """Return the family of a recipe, a key of `LOOKS`."""
     if recipe == "base":
         return "base"
-    stem = re.fullmatch(r"(dp-|dpp|ipp|pp|)(?:mlm|clm)(a?)", recipe)
+    stem = re.fullmatch(r"(dp-|dpp|ipp|pp|)(?:mlm|clm)(a?)(-surrogate)?", recipe)
     if stem is None:
         return "other"
+    if stem[3]:
+        return {"ipp": "indirect only, surrogates", "pp": "protected, surrogates"}.get(stem[1] + stem[2], "other")
     if stem[2]:
         return "pseudonymised" if not stem[1] else "other"
     named = {

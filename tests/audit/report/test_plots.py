@@ -24,6 +24,7 @@ from fixtures.figures import blank_figures
 
 from reticent.audit.evidence.corpus import CorpusEvidence
 from reticent.audit.report import corpus_plots, epoch_plots, figure, membership_plots, plots
+from reticent.trainer.recipes import RECIPES
 
 pytestmark = pytest.mark.heavy
 
@@ -321,7 +322,7 @@ def test_a_curve_that_ends_below_a_half_has_no_median() -> None:
     assert words.label == "Words per person, cumulative. words: more than half of the people have more than 4."
 
 
-RECIPES = ("base", "mlm", "mlma", "dppmlm", "ippmlm", "ppmlm", "ippmlm-surrogate", "ppmlm-surrogate", "dp-mlm")
+MASKED = ("base", "mlm", "mlma", "dppmlm", "ippmlm", "ppmlm", "ippmlm-surrogate", "ppmlm-surrogate", "dp-mlm")
 
 
 def marks_of(axis: Any) -> list[tuple[float, float]]:
@@ -335,9 +336,9 @@ def test_a_mark_lies_in_the_row_of_its_own_kind_of_word(drawn: dict[str, Any]) -
         kind: {"share": 0.2, "attacks": {"loss": {"auc": estimate(auc), **sides}}}
         for kind, auc in (("ordinary", 0.9), ("rare", 0.6), ("direct", 0.3))
     }
-    membership_plots.kind_panels(entries(*(model(recipe, "mlm", 4, by_kind=kinds) for recipe in RECIPES)))
+    membership_plots.kind_panels(entries(*(model(recipe, "mlm", 4, by_kind=kinds) for recipe in MASKED)))
     marks = marks_of(drawn["fig-kinds-mlm"].axes[0])
-    assert len(marks) == 3 * len(RECIPES)
+    assert len(marks) == 3 * len(MASKED)
     for auc, row in ((0.9, 0), (0.6, 1), (0.3, 2)):
         assert all(abs(y - row) < 0.45 for x, y in marks if x == pytest.approx(auc))
 
@@ -371,3 +372,11 @@ def test_an_alternative_text_says_that_a_number_is_a_bound(
     assert "mlm: from utility 0.34, Privacy above 0.89 after 4 epochs" in labels["fig-tradeoff-mlm"]
     assert "mlm: below 0.15 after 4, below 0.55 after 16" in labels["fig-epochs-mlm"]
     assert "mlm: below 0.55 at 100 %, below 0.55 at 50 %" in labels["fig-shares-mlm"]
+
+
+def test_every_recipe_of_an_objective_has_a_look_of_its_own() -> None:
+    for objective in ("mlm", "clm"):
+        names = ["base", *(name for name, recipe in RECIPES.items() if recipe.objective == objective)]
+        assert len(names) > 8
+        assert len({figure.look_of(name).slug for name in names}) == len(names)
+    assert figure.look_of("mlm-surrogate").slug == figure.look_of("dppclm-surrogate").slug == "other"
