@@ -492,15 +492,19 @@ def _kill(record: Record) -> str:
     counts = [counts for table in record["tables"].values() for counts in table.values()]
     trials, wrong = sum(c["trials"] for c in counts), sum(c.get("wrong", 0) for c in counts)
     bound = "" if wrong else f" (95 % bound: {100 * (1 - 0.05 ** (1 / trials)):.2f} %)"
-    return f"Yes: {wrong} of {trials:,} runs that were killed, stopped or out of disk space left a fault{bound}."
+    said = f"{wrong} of {trials:,} runs that were killed, stopped or out of disk space left a fault{bound}"
+    return f"{'No' if wrong else 'Yes'}: {said}."
 
 
 def _kill_figure(record: Record) -> Dots:
-    rows = [
-        Dot(how, 0.0, 0.0, 100 * (1 - 0.05 ** (1 / trials)), "")
-        for how, table in record["tables"].items()
-        if (trials := sum(counts["trials"] for counts in table.values()))
-    ]
+    from reticent.audit.stats.statistics import clopper_pearson
+
+    rows: list[Dot] = []
+    for how, table in record["tables"].items():
+        trials, wrong = (sum(counts.get(what, 0) for counts in table.values()) for what in ("trials", "wrong"))
+        if trials:
+            low, high = clopper_pearson(wrong, trials, one_sided=not wrong)
+            rows.append(Dot(how, 100 * wrong / trials, 100 * low, 100 * high))
     return Dots(rows=rows, axis="% of runs that left a fault: observed, with the 95 % upper bound")
 
 

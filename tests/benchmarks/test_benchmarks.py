@@ -9,6 +9,7 @@ import pytest
 from benchmarks import large
 from benchmarks.engine import Row, _check, goal_table
 from benchmarks.engine_goals import goals
+from benchmarks.pages import PAGES
 
 SHAPE = {"words": 1000}
 
@@ -66,3 +67,17 @@ def test_growth_is_the_exponent_of_the_processor_seconds(exponent: float) -> Non
 def test_the_examples_of_the_large_benchmark_hold() -> None:
     found = doctest.testmod(large)
     assert (found.failed, found.attempted > 3) == (0, True)
+
+
+def test_the_page_about_killed_runs_says_no_and_draws_what_was_wrong() -> None:
+    page = next(page for page in PAGES if page.stem == "kill")
+    record = {
+        "tables": {"killed": {"a": {"trials": 30, "wrong": 2}, "b": {"trials": 10}}, "stopped": {"c": {"trials": 59}}}
+    }
+    assert page.answer(record).startswith("No: 2 of 99 runs")
+    killed, stopped = page.figure(record).rows
+    assert killed.value == pytest.approx(5.0)
+    assert killed.low == pytest.approx(0.611, abs=1e-3)
+    assert killed.high == pytest.approx(16.92, abs=1e-2)
+    assert (stopped.value, stopped.low, stopped.high) == (0, 0, pytest.approx(4.951, abs=1e-3))
+    assert page.answer({"tables": {"stopped": record["tables"]["stopped"]}}).startswith("Yes: 0 of 59 runs")
