@@ -28,10 +28,14 @@ def factor(estimate: Estimate | None) -> str:
 
 
 def times(number: float | None) -> str:
-    """Format one number of that kind."""
+    """Format one number of that kind.
+
+    >>> times(0.5), times(99.7), times(1234.0), times(99999.0)
+    ('0.5', '100', '1,200', '1.0e+05')
+    """
     if number is None:
         return "–"
-    return f"{number:.2g}" if number < 100 else f"{float(f'{number:.2g}'):,.0f}" if number < 1e4 else f"{number:.1e}"
+    return f"{number:.2g}" if number < 99.5 else f"{float(f'{number:.2g}'):,.0f}" if number < 1e4 else f"{number:.1e}"
 
 
 def probe_section(probe: ProbeEvidence) -> str:

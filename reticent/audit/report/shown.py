@@ -97,10 +97,16 @@ def whole(number: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Format a share; small ones, and shares close to all, keep a digit."""
+    """Format a share; small ones, and shares close to all, keep a digit, and more where none is 0 % or 100 %.
+
+    >>> [percent(share).replace("\N{NO-BREAK SPACE}", " ") for share in (0.994, 0.0123, 0.0002, 0.9997, 1.0)]
+    ['99 %', '1.2 %', '0.02 %', '99.97 %', '100 %']
+    """
     if share is None:
         return "–"
     digits = 0 if 0.1 <= share < 0.995 or share in (0, 1) else 1
+    while share not in (0, 1) and round(100 * share, digits) in (0, 100) and digits < 9:
+        digits += 1  # what is not none, or not all, is not written as such
     return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
 
 
