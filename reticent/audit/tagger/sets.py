@@ -337,14 +337,15 @@ class _Describer:
 
     def __init__(self, pool: Sequence[str]):
         self._count = Counter(word for name in pool for word in set(_key(name).split()))
-        self._pool = set(pool)
+        self._pool = set(map(_key, pool))
 
     def __call__(self, names: Sequence[str]) -> np.ndarray:
         rows = []
         for name in names:
             words = _key(name).split()
             # A name of the list is in its own words' counts, a name of the training data may not be.
-            logs = [np.log2(1 + self._count[word] - (name in self._pool)) for word in words]
+            listed = " ".join(words) in self._pool
+            logs = [np.log2(1 + self._count[word] - listed) for word in words]
             capitals = sum(letter.isupper() for letter in name) / len(name)
             longest = max(map(len, name.split()))
             rows.append((len(name), len(name.split()), longest, capitals, min(logs), sum(logs) / len(logs)))

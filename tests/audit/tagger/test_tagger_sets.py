@@ -213,6 +213,14 @@ def test_matching_leaves_a_blind_attacker_nothing_and_no_matching_leaves_it_a_lo
     assert abs(accuracy[True] - 0.5) < 0.12
 
 
+def test_the_spelling_of_a_name_in_the_list_tells_nothing_of_membership() -> None:
+    names = [f"Given{number:03d} Family{number:03d}" for number in range(60)]  # every word in one name alone
+    training = Mentions([name.upper() for name in names[:30]], [f"{name.upper()} wins" for name in names[:30]])
+    found = build_attack_set(training, names, match=False)
+    counts = found.features[:, :, FEATURES.index("least word count")]
+    assert set(counts[0]) == set(counts[1]) == {0.0}  # in no other name of the list, on either side
+
+
 def test_a_census_folder_gives_full_names_by_frequency(tmp_path: Path) -> None:
     (tmp_path / "dist.male.first").write_text("JAMES 90.0 90.0 1\nJOHN 10.0 100.0 2\n")
     (tmp_path / "dist.female.first").write_text("MARY 1.0 1.0 1\n")
