@@ -195,14 +195,19 @@ class _Evaluator:
         won = PAIRWISE[pairwise](scores[..., test])
         called = rankings[ranking][:, test] >= threshold
         # A cross-validated rule below chance is worse than chance, which is then the baseline.
-        known = wins(*blind[:, test])
-        known = known if known.mean() > 0.5 else np.full(len(known), 0.5)
-        blind_accuracy = self.estimate(wins(*blind[:, test]))
+        by_names = wins(*blind[:, test])
+        is_better = bool(by_names.mean() > 0.5)
+        known = by_names if is_better else np.full(len(by_names), 0.5)
+        blind_accuracy = self.estimate(by_names)
+        # Chance is no measurement, so it has no interval.
+        chance = Estimate(
+            value=0.0, n=len(known), unit=self.unit, method="chance: a rule from the names does no better"
+        )
         return extended(
             self.rates(won),
             TaggerChoices,
             pairwise=pairwise,
-            blind_advantage=self.estimate(2 * known - 1, low=-1.0),
+            blind_advantage=self.estimate(2 * known - 1, low=-1.0) if is_better else chance,
             excess=self.estimate(2 * (won - known), low=-2.0),
             ranking=ranking,
             average_precision=self.precision(rankings[ranking][None][..., test]),
@@ -220,8 +225,8 @@ def read_result(found: TaggerChoices) -> list[str]:
         f"Shown two names, one of which the tagger was trained on, an attacker who looks at its scores points at the "
         f"right one in {_percent(accuracy)} of the cases; chance is 50 % (strategy {found.pairwise}, "
         f"{accuracy.n} {accuracy.unit}). The adversarial advantage is {_number(advantage)}.",
-        f"The names alone (their length and the frequency of their words), without the model, give an "
-        f"advantage of {_number(found.blind_advantage)}; the tagger adds {_number(excess)}.",
+        f"The names alone (their length and the frequency of their words), without the model, give "
+        f"{_by_names(found.blind_advantage)}; the tagger adds {_number(excess)}.",
     ]
     if not found.matched:
         lines.append(
@@ -243,6 +248,10 @@ def read_result(found: TaggerChoices) -> list[str]:
 def _percent(estimate: Estimate) -> str:
     value, low, high = (100 * end for end in _ends(estimate))
     return f"{value:.1f} % ({low:.1f} to {high:.1f}, 95 % interval)"
+
+
+def _by_names(advantage: Estimate) -> str:
+    return "no advantage over chance" if advantage.low is None else f"an advantage of {_number(advantage)}"
 
 
 def _number(estimate: Estimate) -> str:

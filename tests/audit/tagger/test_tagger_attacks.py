@@ -24,6 +24,9 @@ from reticent.audit.tagger.attacks import (
     ranked,
     wins,
 )
+from reticent.audit.tagger.prompts import PROMPTS
+from reticent.audit.tagger.result import evaluate_attack
+from reticent.audit.tagger.sets import FEATURES, AttackSet
 from reticent.engine.randomness import generator
 
 #: Three prompts, five pairs; a column is a pair: (positive, negative) in each prompt.
@@ -187,3 +190,25 @@ def test_draws_of_average_precision_surround_it() -> None:
     assert draws.shape == (500,)
     assert low < average_precision(members, heldout) < high
     assert 0.03 < high - low < 0.2
+
+
+def test_a_rule_from_the_names_that_is_below_chance_has_no_invented_interval() -> None:
+    random, num = np.random.default_rng(1), 120
+    scores = random.random((len(PROMPTS), 2, num)) + np.array([0.3, 0.0])[:, None]
+    found = evaluate_attack(
+        scores,
+        AttackSet(
+            positives=tuple(f"a{number} b" for number in range(num)),
+            negatives=tuple(f"c{number} d" for number in range(num)),
+            occurrences=np.ones(num, dtype=np.int64),
+            is_dev=np.arange(num) < num // 2,
+            features=random.normal(size=(2, num, len(FEATURES))),
+            counts={},
+        ),
+        PROMPTS,
+        num_bootstrap=100,
+    )
+    assert (found.test.blind.accuracy.value or 1) < 0.5
+    advantage = found.verified.blind_advantage
+    assert (advantage.value, advantage.low, advantage.high) == (0.0, None, None)
+    assert "without the model, give no advantage over chance; the tagger adds" in found.reading[1]
