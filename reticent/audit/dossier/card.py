@@ -70,6 +70,7 @@ def card_of(evidence: DossierEvidence, model: ModelUnderTest, digest: str, base:
             metric_args=_interval(measure.estimate),
         )
         for measure in measures
+        if measure.estimate.bound is None  # a bound is no figure for a table of machines
     ]
     data: dict[str, object] = {"pipeline_tag": TASKS[model.objective], "model_name": name}
     data |= {"eval_results": results} if results else {}
@@ -126,7 +127,7 @@ def _lines(
 
 
 def _measures(model: ShownModel) -> Iterator[Measure]:
-    """Return the figures of a card that may be published unchanged; a bound is no figure for a table of machines."""
+    """Return the figures of a card that have a value and an interval."""
     evidence = model.evidence
     found = [
         (
@@ -157,6 +158,5 @@ def _measures(model: ShownModel) -> Iterator[Measure]:
 
 
 def _interval(estimate: Estimate) -> dict[str, object]:
-    bound = {"bound": estimate.bound} if estimate.bound else {}
     ends = {"low": estimate.low, "high": estimate.high, "level": estimate.level}
-    return {**ends, "n": estimate.n, "unit": estimate.unit, **bound}
+    return {**ends, "n": estimate.n, "unit": estimate.unit}

@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from reticent.audit.membership.validity import INVALID
 from reticent.audit.report.readings import strongest_attack
 
 if TYPE_CHECKING:
     from reticent.audit.dossier.models import ShownModel
     from reticent.audit.evidence.audit import AuditEvidence
+    from reticent.audit.evidence.membership import MeasuredAttack
     from reticent.audit.stats.estimate import Estimate
 
 __all__ = ["FIGURES", "Figure", "Row", "rows_of"]
@@ -92,9 +94,14 @@ def _passages(model: ShownModel) -> Found:
 def _membership(model: ShownModel) -> Found:
     strongest = strongest_attack(model.evidence)
     if strongest:
-        values = {"attacks": len(model.evidence.membership)}
+        values = {"attacks": len(_valid(model))}
         label = "how surely the strongest of {attacks} tests of a whole text tells who was trained on"
         yield Row(label, model, strongest[1], values, area=True)
+
+
+def _valid(model: ShownModel) -> list[MeasuredAttack]:
+    """Return the attacks whose controls do not invalidate them: those of which the strongest is one."""
+    return [attack for attack in model.evidence.membership.values() if attack.verdict != INVALID]
 
 
 def _threshold(model: ShownModel) -> Found:
@@ -129,7 +136,7 @@ def _kinds(model: ShownModel) -> Found:
 
 
 def _subgroup(model: ShownModel) -> Found:
-    found = [attack.worst_subgroup for attack in model.evidence.membership.values() if attack.worst_subgroup]
+    found = [attack.worst_subgroup for attack in _valid(model) if attack.worst_subgroup]
     worst = max(found, key=lambda group: group.auc.value or 0, default=None)
     if worst:
         yield Row("the same in the subgroup that is most exposed", model, worst.auc, area=True)

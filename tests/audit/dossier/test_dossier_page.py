@@ -19,20 +19,23 @@ from fixtures.dossiers import dossier_evidence, published_audit
 import reticent.audit.dossier as room
 from reticent.audit import risk_verdict
 from reticent.audit.dossier.adversaries import ADVERSARIES
+from reticent.audit.dossier.card import card_of
 from reticent.audit.dossier.config import LANGUAGES, Language
 from reticent.audit.dossier.facts import FACTS
-from reticent.audit.dossier.figures import FIGURES
+from reticent.audit.dossier.figures import FIGURES, rows_of
 from reticent.audit.dossier.first_screen import first_screen
 from reticent.audit.dossier.impact import FIELDS
 from reticent.audit.dossier.judged import REASONS, number_in_words
 from reticent.audit.dossier.language import NO_BREAK, Words, french
-from reticent.audit.dossier.models import explained
+from reticent.audit.dossier.models import explained, shown_models
 from reticent.audit.dossier.page import CLAIMS, page_name, render
 from reticent.audit.dossier.questions import CRITERIA, EXAMINED, LIKELIHOODS
 from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.dossier import Declared
 from reticent.audit.evidence.json_form import from_json
+from reticent.audit.evidence.membership import MeasuredAttack, Roc, WorstSubgroup
 from reticent.audit.membership.names import DEFAULT_ATTACKS, DEFAULT_SHADOW_ATTACKS
+from reticent.audit.membership.validity import INVALID, QUIET
 from reticent.audit.risk_verdict import FEW, UNSURE, WIDE, WITHOUT_POWER, WITHOUT_TWIN
 from reticent.audit.risks import RISKS, Subject
 from reticent.audit.stats.estimate import Estimate
@@ -122,6 +125,34 @@ def test_a_number_beside_its_threshold_is_on_the_side_of_its_verdict() -> None:
         f"1.03{NO_BREAK}%",
     )
     assert words.value(rate) == f"1.0{NO_BREAK}%"
+
+
+def test_a_bound_stands_in_the_text_of_a_card_and_not_at_its_head() -> None:
+    audit = tiny_audit()
+    for entry in audit["models"]:
+        if entry["recipe"] == "ppclm":
+            entry["privacy"]["both"] |= {"num_leaked": 3, "types": estimate(0.985, 0.96, 1.0)}
+    evidence = dossier_evidence(audit)
+    (model,) = (model for model in evidence.models if model.recipe == "ppclm")
+    card = card_of(evidence, model, "0" * 64, None)
+    results: Any = card.data["eval_results"]
+    assert [row.metric_type for row in results] == ["accuracy", "excess_leakage", "membership_auc"]
+    assert f"| identifiers of members that it predicts nowhere | at least 97.5{NO_BREAK}% |" in card.text
+
+
+def test_the_most_exposed_subgroup_is_not_that_of_an_invalid_attack() -> None:
+    def attack(verdict: str, value: float) -> MeasuredAttack:
+        auc = Estimate(value=value, low=value - 0.1, high=value + 0.1, n=40)
+        worst = WorstSubgroup(group="shortest", num_groups=6, num_members=20, num_nonmembers=20, auc=auc)
+        return MeasuredAttack(auc=auc, roc=Roc(fpr=[], tpr=[]), num_members=40, num_nonmembers=30,
+                              worst_subgroup=worst, verdict=verdict)  # fmt: skip
+
+    (shown, *_) = shown_models(published_audit(), Words("en"))
+    attacks = {"loss": attack(QUIET, 0.6), "zlib": attack(INVALID, 0.9)}
+    model = replace(shown, evidence=replace(shown.evidence, membership=attacks, best_attack=None))
+    assert [row.estimate.value for row in rows_of("subgroup", published_audit(), [model])] == [0.6]
+    strongest = next(rows_of("membership", published_audit(), [model]))
+    assert (strongest.estimate.value, strongest.values["attacks"]) == (0.6, 1)
 
 
 def test_every_placeholder_of_a_string_is_in_its_french() -> None:
