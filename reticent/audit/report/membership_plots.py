@@ -14,7 +14,6 @@ import numpy as np
 from reticent.audit.report.figure import (
     GRID,
     LOOKS,
-    PAPER,
     SOFT,
     Look,
     curve,
@@ -98,11 +97,11 @@ def _low_cost_bars(recipes: Recipes, group: Group, title: str, note: str, f1_of_
             axis.errorbar(
                 value, [row + dodge(number, 3, 0.24)], xerr=whiskers(value, low, high), fmt=marker, color=shade,
                 markersize=4.5, elinewidth=1,
-                markerfacecolor=PAPER if measure != "f1" else faces_of([low_cost.f1], shade)[0],
+                markerfacecolor=faces_of([estimate], shade)[0],
             )  # fmt: skip
         said.append(f"{printable(recipe)}: " + ", ".join(f"{name} {say(own)}" for name, own in measures.items()))
     axis.set_yticks(range(len(recipes)), [printable(r) for r in recipes])
-    axis.set(ylim=(len(recipes) - 0.45, -0.55), xlim=(-0.03, 1.05), xlabel="◇ precision   ○ recall   ■ F1")
+    axis.set(ylim=(len(recipes) - 0.45, -0.55), xlim=(-0.03, 1.05), xlabel="◆ precision   ● recall   ■ F1")
     return to_svg(figure, f"fig-lowcost-{group.slug}", f"{title}. {'; '.join(said)}.")
 
 

@@ -235,8 +235,8 @@ PLOTS: tuple[Plot, ...] = (
             "few people, were called. Middle: against epochs; the dotted line is the base model. Right: against the "
             "share of the documents from which the adversary makes the graph of words and people; at 100 % it is the "
             "auditor. All panels "
-            f"run from 0 to 1. A hollow F1 is the most it can be, where fewer than {shown.audit.cell} people are "
-            "behind it. Marks that would lie on each other are moved apart."
+            f"run from 0 to 1. A hollow mark is a bound, where fewer than {shown.audit.cell} people, or all but so "
+            "few, are behind it. Marks that would lie on each other are moved apart."
         ),
         columns=3,
         keyed=True,

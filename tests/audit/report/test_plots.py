@@ -24,6 +24,7 @@ from fixtures.figures import blank_figures
 
 from reticent.audit.evidence.corpus import CorpusEvidence
 from reticent.audit.report import corpus_plots, epoch_plots, figure, membership_plots, plots
+from reticent.audit.report.table import PLOTS, Shown
 from reticent.trainer.recipes import RECIPES
 
 pytestmark = pytest.mark.heavy
@@ -380,3 +381,21 @@ def test_every_recipe_of_an_objective_has_a_look_of_its_own() -> None:
         assert len(names) > 8
         assert len({figure.look_of(name).slug for name in names}) == len(names)
     assert figure.look_of("mlm-surrogate").slug == figure.look_of("dppclm-surrogate").slug == "other"
+
+
+def test_a_bound_of_precision_or_recall_is_hollow_and_no_other_mark_is(drawn: dict[str, Any]) -> None:
+    one = model("clm", "clm", 4, leaked=90)
+    exact, above = estimate(0.6, 0.5, 0.7), {**estimate(0.875, 0.8, 1.0), "bound": "above"}
+    one["low_cost"] |= {"precision": exact, "recall": above, "f1": above}
+    membership_plots.low_cost_panels(entries(one))
+    axis = drawn["fig-lowcost-clm"].axes[0]
+    faces = [bar.lines[0].get_markerfacecolor() for bar in axis.containers]
+    assert [face == figure.PAPER for face in faces] == [False, True, True]
+    assert axis.get_xlabel() == "◆ precision   ● recall   ■ F1"
+
+
+def test_the_caption_does_not_call_every_bound_the_most() -> None:
+    (caption,) = (plot.caption for plot in PLOTS if plot.name == "low_cost")
+    shown = Shown(audit=evidence(tiny_audit()), attacks=(), f1_of_all=None)
+    text = caption if isinstance(caption, str) else caption(shown, 3)
+    assert "A hollow mark is a bound, where fewer than 5 people, or all but so few, are behind it." in text
