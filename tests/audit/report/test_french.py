@@ -118,3 +118,12 @@ def test_the_french_page_has_the_same_tables_and_numbers(tmp_path: Path, monkeyp
     for one, other in zip(*cells, strict=True):
         texts = [" ".join(cell.itertext()) for cell in (one, other)]
         assert numbers_in(texts[0], french=False) == numbers_in(texts[1], french=True)
+
+
+def test_a_name_beside_a_figure_that_is_longer_in_french_is_not_cut_off(tmp_path: Path) -> None:
+    # Figures are laid out in English: names to the left of an axis begin at the edge of the drawing.
+    for english in ("ordinary", "majority class", "bag of words", "ppclm, 8 epochs"):
+        assert len(translated(english) or 100 * "x") - len(english) <= 5, english
+    page = report_page.write_report(tmp_path, evidence({**tiny_audit(), "models": []})).read_text(encoding="utf-8")
+    (style,) = re.findall(r"\.plot \{[^}]*width: 100%[^}]*\}", page)
+    assert "overflow: visible" in style
