@@ -115,8 +115,9 @@ class _Evaluator:
         draws = np.mean([average_precision_draws(*pair, **self._options) for pair in scores], axis=0)
         low, high = (float(end) for end in np.quantile(draws, [0.025, 0.975]))
         method = f"bootstrap over {self.unit}"
-        if np.ptp(draws) == 0:  # all members above all held-out names, in every resample
-            low, high, method = value - clopper_pearson(0, n, one_sided=True)[1] * value, value, EXACT
+        if np.ptp(draws) == 0:  # the same in every resample: all members above all held-out names, or all alike
+            missed = clopper_pearson(0, n, one_sided=True)[1]
+            low, high, method = value - missed * value, value + missed * (1 - value), EXACT
         return Estimate(value=value, low=low, high=high, n=n, unit=self.unit, method=method)
 
     def of_side(self, scores: np.ndarray, blind: np.ndarray) -> TaggerSide:

@@ -212,3 +212,26 @@ def test_a_rule_from_the_names_that_is_below_chance_has_no_invented_interval() -
     advantage = found.verified.blind_advantage
     assert (advantage.value, advantage.low, advantage.high) == (0.0, None, None)
     assert "without the model, give no advantage over chance; the tagger adds" in found.reading[1]
+
+
+def test_a_tagger_that_scores_all_names_alike_has_an_interval_on_both_sides_of_chance() -> None:
+    num = 40
+    found = evaluate_attack(
+        np.full((len(PROMPTS), 2, num), 0.5),
+        AttackSet(
+            positives=tuple(f"a{number} b" for number in range(num)),
+            negatives=tuple(f"c{number} d" for number in range(num)),
+            occurrences=np.ones(num, dtype=np.int64),
+            is_dev=np.arange(num) < num // 2,
+            features=np.zeros((2, num, len(FEATURES))),
+            counts={},
+        ),
+        PROMPTS,
+        num_bootstrap=50,
+    )
+    precision = found.test.list.map
+    assert precision.value == 0.5
+    bound = 1 - 0.05 ** (1 / 20)  # of 20 pairs: what none of them shows may still be in so many
+    assert (precision.low, precision.high) == (pytest.approx(0.5 - bound / 2), pytest.approx(0.5 + bound / 2))
+    accuracy = found.verified.accuracy
+    assert (accuracy.low, accuracy.high) == (precision.low, precision.high)
