@@ -249,15 +249,28 @@ def sweep_panels(probe: ProbeEvidence) -> list[str]:
         for r in results if r.matches and len(r.matches) > 1
     }  # fmt: skip
     panels += _lines("beams", f"{printable(first.name)}: beams", "beam size", beams)
-    if len({m.num_parameters for m in probe.models}) > 1:
-        sized: dict[str, list[Point]] = {}
-        for model in sorted(probe.models, key=lambda m: m.num_parameters or 0):
+    panels += _lines("sizes", "Size of the model", "million parameters", _by_size(probe), log=True)
+    return panels
+
+
+def _by_size(probe: ProbeEvidence) -> dict[str, list[Point]]:
+    """Exact match of each question against the size, a line for the models that differ in nothing else as far as their
+    names tell: one objective and one recipe ("clm of large"), and no two of one size."""
+    alike: dict[tuple[str, str], list[ProbedModel]] = {}
+    for model in probe.models:
+        recipe, of, _ = model.name.partition(" of ")
+        if model.num_parameters:
+            alike.setdefault((model.objective, recipe if of else ""), []).append(model)
+    chosen = {key: own for key, own in alike.items() if len({m.num_parameters for m in own}) == len(own) > 1}
+    lines: dict[str, list[Point]] = {}
+    for (_, recipe), models in chosen.items():
+        named = f"{printable(recipe)}, " if recipe and len(chosen) > 1 else ""
+        for model in sorted(models, key=lambda m: m.num_parameters or 0):
             for r in model.results:
                 if r.likelihood:
-                    name = f"{_spoken(r.target)}, {r.level}"
-                    sized.setdefault(name, []).append(((model.num_parameters or 0) / 1e6, r.exact_match))
-        panels += _lines("sizes", "Size of the model", "million parameters", sized, log=True)
-    return panels
+                    name = f"{named}{_spoken(r.target)}, {r.level}"
+                    lines.setdefault(name, []).append(((model.num_parameters or 0) / 1e6, r.exact_match))
+    return lines
 
 
 def _said_by(model: ProbedModel) -> float:
