@@ -69,7 +69,7 @@ def probe_panels(probe: ProbeEvidence) -> dict[str, list[str]]:
 
 def look_at(name: str, number: int) -> Look:
     """Return the look of a model: that of its recipe, or the ``number``-th of the looks."""
-    known = LOOKS[family(name)]
+    known = LOOKS[family(name.partition(" of ")[0])]
     return known if known is not LOOKS["other"] else list(LOOKS.values())[number % len(LOOKS)]
 
 

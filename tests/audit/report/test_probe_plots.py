@@ -52,3 +52,9 @@ def test_models_of_the_command_line_are_one_line_if_no_two_are_of_one_size(monke
     )
     assert lines_of(monkeypatch, large, small, unknown) == {"phone, twin": [(82, 0.3), (124, 0.6)]}
     assert lines_of(monkeypatch, large, small, probed("d", "clm", 82, 0.0)) == {}
+
+
+def test_a_recipe_has_its_own_look_in_a_probe_of_several_sections_too() -> None:
+    models = [probed(f"{recipe} of bert", "mlm", 110, 0.1) for recipe in ("base", "mlm", "ppmlm")]
+    looks = probe_plots._looks(filled(ProbeEvidence, {"models": models}))
+    assert [look.slug for _, look in looks] == ["base", "plain", "protected"]
