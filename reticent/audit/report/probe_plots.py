@@ -50,6 +50,8 @@ SWEEPS: tuple[tuple[str, str, Callable[[SoftPromptRow], float | str]], ...] = (
     ("num_tokens", "soft tokens", lambda row: row.num_tokens),
     ("init", "start", lambda row: row.init),
 )
+#: Models beside each other in a key under a plot.
+KEY_COLUMNS = 2
 #: Density panels shown; a run of many models and targets has too many to read.
 MAX_DENSITIES = 12
 
@@ -128,8 +130,9 @@ def factor_panels(probe: ProbeEvidence) -> list[str]:
     panels = []
     for level in dict.fromkeys(level for _, level in _questions(probe)):
         targets = [target for target, at in _questions(probe) if at == level]
-        figure, axis = new_panel(f"{level}: true item against another's", width=4.6,
-                                 height=1.5 + 0.24 * len(targets) * max(len(probe.models), 1.5))  # fmt: skip
+        lines_of_key = -(-len(probe.models) // KEY_COLUMNS) if len(probe.models) > 1 else 0
+        height = 1.5 + 0.24 * len(targets) * max(len(probe.models), 1.5) + 0.18 * lines_of_key
+        figure, axis = new_panel(f"{level}: true item against another's", width=4.6, height=height)
         axis.axvline(1, color=SOFT, linestyle="--", linewidth=1)
         said = []
         for number, (model, look) in enumerate(_looks(probe)):
@@ -148,8 +151,8 @@ def factor_panels(probe: ProbeEvidence) -> list[str]:
         _plain_log(axis)
         axis.set_yticks(range(len(targets)), [_spoken(target) for target in targets])
         axis.set(ylim=(len(targets) - 0.5, -0.5), xlabel="times likelier (geometric mean)")
-        if len(probe.models) > 1:
-            axis.legend(fontsize=7.5, loc="best")
+        if len(probe.models) > 1 and said:  # outside: its marks would look like marks of the plot
+            figure.legend(fontsize=7.5, loc="outside lower center", ncols=KEY_COLUMNS)
         label = f"How many times likelier the true item is, {level}. {'; '.join(said)}."
         panels.append(to_svg(figure, f"fig-probe-factor-{level}", label))
     return panels

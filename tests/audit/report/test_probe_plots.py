@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fixtures.audits import estimate, filled
+from matplotlib.legend import Legend
 
 from reticent.audit.evidence.probe import ProbeEvidence
 from reticent.audit.report import probe_plots
@@ -58,3 +59,22 @@ def test_a_recipe_has_its_own_look_in_a_probe_of_several_sections_too() -> None:
     models = [probed(f"{recipe} of bert", "mlm", 110, 0.1) for recipe in ("base", "mlm", "ppmlm")]
     looks = probe_plots._looks(filled(ProbeEvidence, {"models": models}))
     assert [look.slug for _, look in looks] == ["base", "plain", "protected"]
+
+
+def test_the_key_of_the_factors_lies_outside_of_the_axes(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A mark of the key among the marks would be read as one of them.
+    figures: list[Any] = []
+    monkeypatch.setattr(probe_plots, "to_svg", lambda figure, *_: figures.append(figure) or "<svg></svg>")
+    names = ("base of bert", "mlm of bert", "ppmlm-surrogate of a")
+    models = [probed(name, "mlm", 110, 0.1) for name in names]
+    for entry in models:
+        entry["results"][0]["likelihood"] = {"factor": estimate(12.0, 8.0, 20.0)}
+    probe_plots.factor_panels(filled(ProbeEvidence, {"models": models}))
+    (figure,) = figures
+    figure.draw_without_rendering()
+    (axis,), (key,) = figure.axes, list(figure.findobj(Legend))
+    assert [text.get_text() for text in key.get_texts()] == list(names)
+    assert not key.get_window_extent().overlaps(axis.get_window_extent())
+    width, height = figure.bbox.size
+    assert 0 <= key.get_window_extent().x0 < key.get_window_extent().x1 <= width
+    assert 0 <= key.get_window_extent().y0 < height
