@@ -285,14 +285,18 @@ def _said_by(model: ProbedModel) -> float:
 def _lines(
     slug: str, title: str, xlabel: str, lines: Mapping[str, Sequence[Point]],
     names: list[str] | None = None, log: bool = False, ylabel: str = "exact match",
+    own_looks: Mapping[str, Look] | None = None,
 ) -> list[str]:  # fmt: skip
-    """One panel of estimates against a setting; nothing where no line has two points."""
+    """One panel of estimates against a setting; nothing where no line has two points. Lines have the looks in their
+    order, or ``own_looks`` if no two of them are the same."""
     known = {name: [(at, own) for at, own in rows if has_value(own)] for name, rows in lines.items()}
     drawn = {name: rows for name, rows in known.items() if len(rows) > 1}
     if not drawn:
         return []
     figure, axis = new_panel(title, width=WIDTH, height=2.9)
     said, looks = [], list(LOOKS.values())
+    if own_looks and len({own_looks[name].slug for name in drawn}) == len(drawn):
+        looks = [own_looks[name] for name in drawn]
     for number, (name, rows) in enumerate(drawn.items()):
         look = looks[number % len(looks)]
         value, low, high = spread(estimate for _, estimate in rows)
@@ -337,13 +341,15 @@ def soft_sweep_panels(probe: ProbeEvidence) -> list[str]:
     panels = []
     for sweep, title, value in SWEEPS:
         lines: dict[str, list[Point]] = {}
-        for model in probe.models:
+        looks: dict[str, Look] = {}
+        for model, look in _looks(probe):
             for soft in model.soft_prompts or ():
                 varied = [row for row in soft.sweeps if row.sweep == sweep]
                 points = {value(row): row.factor for row in ([soft, *varied] if varied else [])}
                 ordered = points.items() if sweep == "init" else sorted(points.items(), key=lambda row: float(row[0]))
-                lines[f"{printable(model.name)}, {_spoken(soft.target)}"] = list(ordered)
+                name = f"{printable(model.name)}, {_spoken(soft.target)}"
+                lines[name], looks[name] = list(ordered), look
         names = list(dict.fromkeys(str(at) for rows in lines.values() for at, _ in rows)) if sweep == "init" else None
         panels += _lines(f"soft-{sweep}", f"Soft prompts: {title}", title, lines, names, log=sweep == "num_subjects",
-                         ylabel="times likelier")  # fmt: skip
+                         ylabel="times likelier", own_looks=looks)  # fmt: skip
     return panels

@@ -11,6 +11,7 @@ from matplotlib.legend import Legend
 
 from reticent.audit.evidence.probe import ProbeEvidence
 from reticent.audit.report import probe_plots
+from reticent.audit.report.figure import LOOKS
 
 
 def probed(name: str, objective: str, millions: float | None, said: float) -> dict[str, Any]:
@@ -78,3 +79,26 @@ def test_the_key_of_the_factors_lies_outside_of_the_axes(monkeypatch: pytest.Mon
     width, height = figure.bbox.size
     assert 0 <= key.get_window_extent().x0 < key.get_window_extent().x1 <= width
     assert 0 <= key.get_window_extent().y0 < height
+
+
+def test_a_model_has_the_same_look_in_the_sweeps_of_its_soft_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    figures: dict[str, Any] = {}
+    monkeypatch.setattr(
+        probe_plots, "to_svg", lambda figure, name, _: figures.setdefault(name, figure) and "<svg></svg>"
+    )
+
+    def soft(target: str) -> dict[str, Any]:
+        rows = [{"sweep": "num_tokens", "num_tokens": number, "factor": estimate(2.0)} for number in (5, 50)]
+        return {"target": target, "level": "twin", "num_tokens": 20, "factor": estimate(2.0), "sweeps": rows}
+
+    def colours(*targets: str) -> list[str]:
+        figures.clear()
+        models = [
+            probed(name, "clm", 110, 0.1) | {"soft_prompts": list(map(soft, targets))} for name in ("clm", "ppclm")
+        ]
+        probe_plots.soft_sweep_panels(filled(ProbeEvidence, {"models": models}))
+        (axis,) = figures["fig-probe-soft-num_tokens"].axes
+        return [bar.lines[0].get_color() for bar in axis.containers]
+
+    assert colours("phone") == [LOOKS["plain"].light, LOOKS["protected"].light]
+    assert len(set(colours("phone", "email"))) == 4  # what tells the lines apart is more than the model
