@@ -45,8 +45,9 @@ def _documents(told: Told) -> Iterator[str]:
         documents=t.count(corpus.num_documents),
         words=t.count(corpus.num_words),
     )
-    if corpus.reading and corpus.reading.skipped:
-        yield t("{n} documents without a text were left out.", n=t.count(corpus.reading.skipped))
+    if corpus.reading and corpus.reading.skipped != 0:  # None: too few to publish
+        number = t.count(corpus.reading.skipped, told.audit.cell)
+        yield t("{n} documents without a text were left out.", n=f"{number[:1].upper()}{number[1:]}")
 
 
 def _split(told: Told) -> Iterator[str]:

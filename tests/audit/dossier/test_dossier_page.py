@@ -140,6 +140,24 @@ def test_a_bound_stands_in_the_text_of_a_card_and_not_at_its_head() -> None:
     assert f"| identifiers of members that it predicts nowhere | at least 97.5{NO_BREAK}% |" in card.text
 
 
+@pytest.mark.parametrize(
+    ("skipped", "language", "said"),
+    [
+        (3, "en", "Fewer than 5 documents without a text were left out."),
+        (3, "fr", "Moins de 5 documents sans texte"),
+        (7, "en", "7 documents without a text were left out."),
+        (0, "en", None),
+    ],
+)
+def test_documents_that_were_left_out_are_told_of_even_if_they_are_few(
+    skipped: int, language: Language, said: str | None
+) -> None:
+    audit = tiny_audit()
+    audit["corpus"]["reading"] = {"files": 1, "passed_over": {}, "csv": {}, "suspect_rows": 0, "skipped": skipped}
+    page = text_of(parsed(rendered(audit, language)))
+    assert "without a text" not in page if said is None else said in page
+
+
 def test_the_most_exposed_subgroup_is_not_that_of_an_invalid_attack() -> None:
     def attack(verdict: str, value: float) -> MeasuredAttack:
         auc = Estimate(value=value, low=value - 0.1, high=value + 0.1, n=40)
