@@ -17,6 +17,7 @@ from reticent.audit.report.groups import OBJECTIVES, Group, by_recipe, groups_of
 from reticent.audit.report.next_steps import better_audit, broken, decisions, protects, shown_emission
 from reticent.audit.report.readings import (
     LITTLE,
+    attack_below_chance,
     broken_rule,
     excess_of,
     is_distinguishable,
@@ -295,10 +296,11 @@ def _controls(group: Group, last: dict[str, ModelEvidence], audit: AuditEvidence
             f"Caution: words alone, without any model, tell members from held-out people ({percent(blind.auc.value)}, "
             f"{interval_of(blind.auc)}), so membership results for {kind} models are not valid."
         )
-    if attack is not None and is_over_chance(attack[1]):
+    told = attack if attack and is_over_chance(attack[1]) else attack_below_chance(last["base"]) if attack else None
+    if told is not None:
         yield (
             f"Caution: even the {kind} base model, which saw nobody, tells members from held-out people "
-            f"({_area(attack)}). The two sides differ, so membership results for {kind} models are not valid."
+            f"({_area(told)}). The two sides differ, so membership results for {kind} models are not valid."
         )
     elif attack is not None:
         found = interval_of(attack[1])

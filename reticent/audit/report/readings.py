@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from reticent.audit.evidence.corpus import RetentionRow
-from reticent.audit.membership.validity import INVALID, NO_POWER, is_over_chance
+from reticent.audit.membership.validity import CHANCE, INVALID, NO_POWER, is_over_chance
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import ModelEvidence
@@ -22,6 +22,7 @@ __all__ = [
     "LITTLE",
     "PARTS",
     "all_utility",
+    "attack_below_chance",
     "broken_rule",
     "excess_of",
     "is_distinguishable",
@@ -89,6 +90,16 @@ def strongest_attack(model: ModelEvidence, *, even_invalid: bool = False) -> tup
     known = [(name, auc, auc.value) for name, auc in measured if auc.value is not None]
     strongest = max(known, key=lambda row: (-1.0 if row[1].low is None else row[1].low, row[2]), default=None)
     return strongest and strongest[:2]
+
+
+def attack_below_chance(model: ModelEvidence) -> tuple[str, Estimate] | None:
+    """Return the attack whose interval lies furthest below chance, with its area; None if none does. Of a base model it
+    says as much as one above chance: the two sides differ."""
+    ends = (model.best_attack and model.best_attack.intervals) or {}
+    measured = [(name, _with_ends(attack.auc, ends.get(name))) for name, attack in model.membership.items()]
+    below = [(name, auc, auc.high) for name, auc in measured if auc.high is not None and auc.high < CHANCE]
+    lowest = min(below, key=lambda row: row[2], default=None)
+    return lowest and lowest[:2]
 
 
 def _with_ends(auc: Estimate, ends: list[float] | None) -> Estimate:

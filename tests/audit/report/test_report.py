@@ -738,6 +738,20 @@ def test_spans_stand_once_a_label_and_the_tail_is_folded(render: Any) -> None:
     assert re.search(r"1 more label\b", section(render(audit), "documents"))
 
 
+def test_a_base_model_that_ranks_members_below_others_is_no_sound_control() -> None:
+    audit = tiny_audit()
+    for entry in audit["models"]:
+        if entry["recipe"] == "base":
+            low = {**entry["membership"]["loss"], "auc": estimate(0.3, 0.2, 0.4)}
+            entry["membership"] = {"loss": low, "zlib": {**low, "auc": estimate(0.45, 0.35, 0.55)}}
+    sure = " ".join(plain_findings(evidence(audit)).sure)
+    assert (
+        "the masked base model, which saw nobody, tells members from held-out people (30 % (20.0 to 40.0, attack "
+        in (sure.replace("\N{NO-BREAK SPACE}", " "))
+    )
+    assert "as it should be" not in sure
+
+
 def test_a_number_beside_its_threshold_is_on_the_side_of_its_verdict(tmp_path: Path) -> None:
     gate = {"gate": 1, "measure": "excess_leakage", "at_most": 0.05, "part": "both", "n": 70, "unit": "individuals",
             "required": True, "reason": "the estimate is beyond the threshold"}  # fmt: skip
