@@ -64,7 +64,7 @@ def low_cost_panels(models: Sequence[ModelEvidence], f1_of_all: float | None = N
             for recipe, entries in by_recipe(chosen, group).items()
         }
         scores = [low_cost.f1.value for entries in recipes.values() for _, low_cost in entries]
-        note = "" if any(scores) else "no member was recognised: every F1 is 0"
+        note = "no member was recognised: every F1 is 0" if all(score == 0 for score in scores) else ""
         panels.append(_low_cost_bars(recipes, group, "last checkpoint", note, f1_of_all))
         if any(epoch for entries in recipes.values() for epoch, _ in entries):
             panels.append(_low_cost_epochs(recipes, group, "F1 against epochs", note, f1_of_all, all_epochs))

@@ -230,6 +230,12 @@ def test_an_empty_panel_says_why(panels: Panels) -> None:
     assert "little was learned" not in panels["tradeoff"][0]
 
 
+def test_an_f1_that_is_not_known_is_not_said_to_be_0() -> None:
+    unknown = model("mlm", "mlm", 4)
+    unknown["low_cost"] = {**calls(0, 0), "f1": estimate(None, n=70), "by_graph_share": []}
+    assert "every F1 is 0" not in membership_plots.low_cost_panels(entries(unknown))[0]
+
+
 def test_nothing_to_draw_gives_no_panel() -> None:
     bare = {
         key: value
