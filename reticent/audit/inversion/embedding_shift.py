@@ -100,7 +100,8 @@ def embedding_shift(
 def _auroc(
     shift: np.ndarray, used: np.ndarray, unused: np.ndarray, kinds: np.ndarray, **bootstrap: Unpack[Bootstrap]
 ) -> Estimate:
-    """Return the share of (used, unused) pairs of one kind in which the used row moved farther; ties count half."""
+    """Return the share of (used, unused) pairs of one kind in which the used row moved farther; ties count half. Where
+    no row moved that is no estimate, and has no doubt."""
     wins = np.zeros(int(used.sum()))
     kind_of = kinds[used]
     for kind in np.unique(kind_of).tolist():
@@ -108,5 +109,7 @@ def _auroc(
         mine = shift[used][kind_of == kind]
         below, up_to = (np.searchsorted(others, mine, side=side) for side in ("left", "right"))
         wins[kind_of == kind] = (below + up_to) / (2 * len(others))
+    if len(wins) and not shift[used | unused].any():
+        return Estimate(value=0.5, low=0.5, high=0.5, n=len(wins), unit=UNIT, method="no row moved")
     estimate = ratio_estimate(wins, np.ones(len(wins)), unit=UNIT, **bootstrap)
     return replace(estimate, method=estimate.method.replace("individuals", "rows"))

@@ -37,6 +37,9 @@ __all__ = [
 EXACT = "Clopper-Pearson over individuals, one-sided"
 TIED = "Clopper-Pearson over individuals, of equal scores"
 UNCHANGED = "Clopper-Pearson over individuals, of no change"
+EQUAL = "Clopper-Pearson over individuals, of equal rates"
+#: Rates that differ by less than this are equal, up to rounding.
+SAME = 1e-12
 #: Weights of resamples held at once, in numbers: 2^23 float64 are 64 MiB.
 MAX_WEIGHTS = 1 << 23
 _TAILS = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
@@ -90,7 +93,9 @@ def ratio_estimate(
     """Return sum(numerator) / sum(denominator) with a percentile bootstrap interval over individuals.
 
     A rate of exactly 0 or 1 does not vary in a bootstrap; its far bound is Clopper-Pearson's over the individuals whose
-    denominator is positive. A single individual has no interval; the bounds are then 0 and ``limit``.
+    denominator is positive. Nor does a rate that is the same for all individuals; its bounds assume that as many others
+    as Clopper-Pearson allows differ as far as a rate can. A single individual has no interval; the bounds are then 0
+    and ``limit``.
 
     Parameters
     ----------
@@ -114,7 +119,7 @@ def ratio_estimate(
 def _without_spread(
     numerator: np.ndarray, denominator: np.ndarray, unit: str, limit: float | None, signed: bool = False
 ) -> Estimate | None:
-    """The estimate if a bootstrap has no spread: no individual, a single one, or a rate of exactly 0 or 1."""
+    """The estimate if a bootstrap has no spread: no individual, a single one, a rate of exactly 0 or 1, equal rates."""
     numerator, denominator = _with_denominator(numerator, denominator)
     n = len(denominator)
     if n == 0:
@@ -128,9 +133,13 @@ def _without_spread(
         value = 0.0 if value <= 0 else 1.0
         low, high = (0.0, bound) if value == 0 else (1 - bound, 1.0)
         return Estimate(value=value, low=low, high=high, n=n, unit=unit, method=EXACT)
+    least = -1.0 if signed else 0.0
     if n == 1:
-        low = -1.0 if signed else 0.0
-        return Estimate(value=value, low=low, high=limit, n=n, unit=unit, method="one individual: no interval")
+        return Estimate(value=value, low=least, high=limit, n=n, unit=unit, method="one individual: no interval")
+    if limit is not None and np.ptp(numerator / denominator) < SAME:
+        bound = clopper_pearson(0, n)[1]
+        low, high = value - bound * (value - least), value + bound * (limit - value)
+        return Estimate(value=value, low=low, high=high, n=n, unit=unit, method=EQUAL)
     return None
 
 
@@ -183,8 +192,8 @@ def ratio_difference(
     ``limit`` and ``signed`` describe each side, as in `ratio_estimate`. Without a limit, there is no interval if a side
     has a single individual.
 
-    If a side does not vary in a bootstrap (a rate of 0 or 1, or one individual), the intervals of both sides are
-    combined by square-and-add [@zou2008]. So the difference includes the uncertainty of a zero.
+    If a side does not vary in a bootstrap (a rate of 0 or 1, equal rates, or one individual), the intervals of both
+    sides are combined by square-and-add [@zou2008]. So the difference includes the uncertainty of a zero.
     """
     sides = [_with_denominator(*side) for side in (first, second)]
     a, b = (

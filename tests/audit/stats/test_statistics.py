@@ -25,6 +25,7 @@ from reticent.audit.stats.statistics import (
     one_run_epsilon,
     ratio_difference,
     ratio_estimate,
+    ratio_estimates,
     roc_curve,
     tpr_at_fpr,
 )
@@ -362,6 +363,31 @@ def test_a_change_that_nobody_shows_is_bounded_on_both_sides() -> None:
     # A change below zero is no zero.
     assert ratio_estimate(-np.arange(9.0), np.full(9, 9.0), signed=True).value == pytest.approx(-4 / 9)
     assert bounds(ratio_estimate(np.zeros(1), np.ones(1), signed=True)) == (-0.975, 0.975)
+
+
+@pytest.mark.parametrize(
+    ("top", "bottom", "signed", "value", "least"),
+    [
+        (np.ones(40), np.full(40, 2.0), False, 0.5, 0.0),
+        (np.array([1.0, 2, 3] * 10), np.array([4.0, 8, 12] * 10), False, 0.25, 0.0),
+        (np.array([1 / 3, 2 / 3, 1 / 3 + 1 / 3 + 1 / 3] * 7), np.array([1.0, 2, 3] * 7), False, 1 / 3, 0.0),
+        (np.full(40, -1.0), np.full(40, 4.0), True, -0.25, -1.0),
+    ],
+)
+def test_equal_rates_of_all_individuals_have_no_interval_of_width_zero(
+    top: np.ndarray, bottom: np.ndarray, signed: bool, value: float, least: float
+) -> None:
+    rate = ratio_estimate(top, bottom, signed=signed)
+    assert rate.value == pytest.approx(value)
+    # The share of individuals that may differ, each as far as a rate can.
+    bound = clopper_pearson(0, len(top))[1]
+    assert bounds(rate) == pytest.approx((value - bound * (value - least), value + bound * (1 - value)))
+    low, high = bounds(ratio_difference((top, bottom), (top, bottom), signed=signed))
+    assert -2 <= low <= -bound * (value - least)
+    assert bound * (1 - value) <= high <= 2
+    if not signed:
+        (several,), _ = ratio_estimates(top[None], bottom[None])
+        assert several == rate
 
 
 def test_individuals_without_a_denominator_are_left_out() -> None:
