@@ -119,7 +119,9 @@ def _judged_risk(
     )
     chosen = _deciding(found, controls)
     if risk.objectives and model.objective not in risk.objectives:
-        return replace(result, relevant=False, reason="a masked model writes no text")
+        result = replace(result, relevant=False, reason="a masked model writes no text")
+        asked = _with_gates(result, risk, model, audit)
+        return replace(asked, reason=CANNOT) if asked.relevant and asked.outcome == NOT_SHOWN else asked
     if chosen is not None:
         number, outcome, reason = chosen
         result = replace(result, outcome=outcome, what=number.what, reason=reason)
@@ -154,6 +156,7 @@ UNSURE = "the estimate is beyond the threshold, and its interval holds none at a
 WIDE = "the interval is too wide: its upper end is beyond the threshold"
 WITHOUT_TWIN = "nothing proves that the attack would have found anything: there is no unprotected twin"
 UNPROTECTED = "nothing in its training protects anyone, whatever the attacks found"
+CANNOT = "a required gate cannot judge a masked model, which writes no text"
 WITHOUT_POWER = "the attack finds nothing in the unprotected twin either"
 
 
@@ -241,6 +244,8 @@ def _sentences(
         change.append("train the twin until an attack finds something in it, or on more people")
     if any(reason in reasons for reason in (WIDE, UNSURE, FEW)):
         change.append("ask about more people")
+    if CANNOT in reasons:
+        change.append("leave masked models out of the gates on passages")
     change += [f"{RISKS[r.risk].title}: {r.reason}" for r in deciding if r.reason.startswith("not measured")]
     return f"not shown: {titles} ({reasons[0]})", _listed(change or ["a valid comparison of the two sides"], "; ")
 

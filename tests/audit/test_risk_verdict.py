@@ -199,6 +199,31 @@ def test_verdicts_of_several_models(models: list[dict[str, Any]], more: dict[str
     assert [row.outcome for row in judged(*models, **more)] == outcomes
 
 
+@pytest.mark.parametrize(
+    ("row", "outcome"),
+    [
+        ({"recipe": "ppmlm", "model": "m", "required": True}, N),
+        ({"recipe": None, "required": True}, N),
+        ({"recipe": "ppmlm", "model": "m", "required": False}, W),
+        ({"recipe": "ppclm", "model": "g", "required": True}, W),
+    ],
+)
+def test_a_required_gate_on_passages_does_not_let_a_masked_model_pass_in_silence(
+    row: dict[str, Any], outcome: str
+) -> None:
+    models = [entry("ppmlm", **QUIET), entry("mlm", **LOUD)]
+    gates = [{"measure": "extraction", "outcome": "no power", **row}]
+    own, _ = judged(*(one | {"objective": "mlm"} for one in models), gates=gates)
+    assert own.outcome == outcome
+    passages = own.results[-1]
+    assert (passages.outcome, passages.relevant) == (N, outcome == N)
+    if outcome == N:
+        assert "cannot judge a masked model" in own.reason
+        assert "masked models" in own.change
+    else:
+        assert passages.reason == "a masked model writes no text"
+
+
 def test_a_sentence_says_why_and_what_would_change_it() -> None:
     (row,) = judged(entry("ppclm", **QUIET))
     assert "there is no unprotected twin" in row.reason

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from reticent.audit.outcomes import BEYOND, NOT_SHOWN, WITHIN
-from reticent.audit.risk_verdict import FEW, UNSURE, WIDE, WITHOUT_POWER, WITHOUT_TWIN
+from reticent.audit.risk_verdict import CANNOT, FEW, UNSURE, WIDE, WITHOUT_POWER, WITHOUT_TWIN
 from reticent.audit.risks import RISKS
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ REASONS = {
     "threshold, and the test succeeds on the model without protection",
     "a gate of the job failed": "a condition that was set before the tests was not kept",
     "a required gate of the job has no power": "a condition that had to be judged could not be",
+    CANNOT: "a condition that had to be judged cannot be: a model that fills in masked words writes no text",
     "a masked model writes no text": "a model that fills in masked words writes no text",
 }
 PASSAGES = re.compile(r"passages that come back, given (\d+) tokens(?: and ([\d,]+) draws)?")
@@ -122,6 +123,8 @@ def _changes(deciding: list[RiskResult], words: Words) -> list[str]:
         found.append(words("train the model without protection until a test finds something in it, or on more people"))
     if reasons & {WIDE, UNSURE, FEW}:
         found.append(words("ask about more people"))
+    if CANNOT in reasons:
+        found.append(words("set no condition on passages for a model that fills in masked words"))
     unmeasured = [words(RISKS[r.risk].title) for r in deciding if r.reason.startswith("not measured")]
     if unmeasured:
         found.append(words("measure: {risks}", risks=words.listed(unmeasured)))

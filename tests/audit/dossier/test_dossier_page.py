@@ -36,7 +36,7 @@ from reticent.audit.evidence.json_form import from_json
 from reticent.audit.evidence.membership import MeasuredAttack, Roc, WorstSubgroup
 from reticent.audit.membership.names import DEFAULT_ATTACKS, DEFAULT_SHADOW_ATTACKS
 from reticent.audit.membership.validity import INVALID, QUIET
-from reticent.audit.risk_verdict import FEW, UNSURE, WIDE, WITHOUT_POWER, WITHOUT_TWIN
+from reticent.audit.risk_verdict import CANNOT, FEW, UNSURE, WIDE, WITHOUT_POWER, WITHOUT_TWIN
 from reticent.audit.risks import RISKS, Subject
 from reticent.audit.stats.estimate import Estimate
 from reticent.core.errors import ArtifactError
@@ -464,4 +464,4 @@ def test_every_number_that_decides_a_risk_has_its_words() -> None:
     assert number_in_words(passages, Words("fr")).startswith("passages qui reviennent en 10\u202f000 tentatives")
     given = re.findall(r'(?:reason=|BEYOND, |WITHIN, )"([a-z ,]+)"', inspect.getsource(risk_verdict))
     assert len(given) > 4
-    assert {FEW, UNSURE, WIDE, WITHOUT_TWIN, WITHOUT_POWER, *given} <= set(REASONS)
+    assert {CANNOT, FEW, UNSURE, WIDE, WITHOUT_TWIN, WITHOUT_POWER, *given} <= set(REASONS)
