@@ -197,7 +197,7 @@ def _difference(included: np.ndarray, excluded: np.ndarray, options: Bootstrap) 
     if min(len(included), len(excluded)) < 2:
         return None
     sides = ((values, np.ones(len(values))) for values in (included, excluded))
-    return replace(ratio_difference(*sides, **options), unit="canaries")
+    return replace(ratio_difference(*sides, limit=None, **options), unit="canaries")
 
 
 def _scores(

@@ -13,6 +13,7 @@ import pytest
 from fixtures.models import toy_model, toy_tokenizer
 
 from reticent.audit.evidence.extraction import CanaryArm
+from reticent.audit.extraction import canaries as canary_audit
 from reticent.audit.extraction.canaries import CanaryAudit, audit_canaries, exposures, one_run, tokens_of_canaries
 from reticent.audit.stats.statistics import exposure
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
@@ -211,6 +212,22 @@ def test_scores_that_know_nothing_bound_nothing() -> None:
     found = one_run(random.random(200), random.random(200) < 0.5, guesses=1.0, delta=1e-5)
     assert found.at_least < 0.5
     assert one_run(np.ones(1), np.ones(1, dtype=bool), guesses=0.5, delta=0.0).at_least is None
+
+
+def test_the_difference_of_exposures_is_one_of_bits_and_not_of_rates(
+    planted: Planted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = tokens_of_canaries(planted, toy_tokenizer("bert"))
+    special = special_ids(load_tokenizer(toy_tokenizer("bert")), "mlm")
+    # Of 8 references all are likelier than a canary that was included, and four than one that was left out.
+    own = np.where(tokens.included, -99, -4.5)[:, None]
+    scores = np.concatenate([own, np.tile(-np.arange(1.0, 9.0), (len(own), 1))], axis=1)
+    monkeypatch.setattr(canary_audit, "_scores", lambda *_: scores.ravel())
+    found = audit_canaries(None, "mlm", tokens, special, CanaryAudit(num_bootstrap=100))  # type: ignore[arg-type]
+    excess = [about.excess_exposure for about in found.arms.values()]
+    measured = [one.value for one in excess if one is not None]  # without two canaries on a side there is none
+    assert measured
+    assert measured == pytest.approx([np.log2(5 / 9)] * len(measured))
 
 
 @pytest.mark.parametrize("objective", ["clm", "mlm"])
