@@ -23,6 +23,7 @@ import torch
 import torch.nn.functional as F
 
 from reticent.audit.config import Masking
+from reticent.audit.scoring.generate import without_own_settings
 from reticent.core.errors import PolicyError, TrainingError
 from reticent.trainer.models import lm_head, logits_at, max_positions, special_ids
 
@@ -318,7 +319,8 @@ def generate_texts(
             mask = torch.ones(embeddings.shape[:2], dtype=torch.int64, device=device)
             inputs = {"inputs_embeds": embeddings, "attention_mask": mask}
         generator: Any = model
-        out = generator.generate(**inputs, generation_config=settings)
+        with without_own_settings(generator):
+            out = generator.generate(**inputs, generation_config=settings)
         new = out[:, ids.shape[1] :] if soft is None else out
         for number, text in zip(batch, tokenizer.batch_decode(new, skip_special_tokens=True), strict=True):
             texts[number] = text

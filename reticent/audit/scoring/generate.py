@@ -24,7 +24,7 @@ from reticent.trainer.windows import SpecialIds
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["GREEDY", "Decoding", "generate", "score_continuations"]
+__all__ = ["GREEDY", "Decoding", "generate", "score_continuations", "without_own_settings"]
 
 #: Logits held at once, in numbers: 2^26 float32 are 256 MiB.
 MAX_LOGITS = {"cuda": 1 << 26, "cpu": 1 << 23}
@@ -115,7 +115,7 @@ def generate(
     made = np.full((len(prompts), num_samples, num_tokens), -1, dtype=np.int64)
     config = _generation_config(decoding, num_tokens, num_samples, special, net)
     done = 0
-    with _seeded(seed, device_), torch.inference_mode():
+    with _seeded(seed, device_), without_own_settings(net), torch.inference_mode():
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
             ids, attention = _left_padded([prompts[row] for row in rows], special)
@@ -188,6 +188,19 @@ def score_continuations(
     return is_greedy, log_p
 
 
+@contextlib.contextmanager
+def without_own_settings(net: Any) -> Iterator[None]:
+    """Generate by the settings of the call alone: transformers would fill up those that it leaves out with those of
+    the model's folder, such as tokens that are never drawn, or a penalty for repeats."""
+    from transformers import GenerationConfig
+
+    own, net.generation_config = net.generation_config, GenerationConfig()
+    try:
+        yield
+    finally:
+        net.generation_config = own
+
+
 def _check(model: Any, lengths: np.ndarray, num_tokens: int, num_samples: int, batch_size: int) -> None:
     if min(num_tokens, num_samples, batch_size) < 1:
         raise PolicyError("generation: num_tokens, num_samples and batch_size are 1 or more")
@@ -200,9 +213,7 @@ def _check(model: Any, lengths: np.ndarray, num_tokens: int, num_samples: int, b
 
 
 def _generation_config(decoding: Decoding, num_tokens: int, num_samples: int, special: SpecialIds, net: Any) -> Any:
-    """Return a configuration with every setting that affects the choice: one that is left out has the model's own
-    value.
-    """
+    """Return the settings of a call; see `without_own_settings` for those that are left out."""
     from transformers import GenerationConfig
 
     sampling: dict[str, bool | int | float] = {"do_sample": False}

@@ -71,6 +71,23 @@ def test_beam_search_finds_the_likeliest_continuation_that_greedy_misses(tokeniz
     assert said == {1: "bb", 3: "cd"}
 
 
+@pytest.mark.parametrize("own", [{"no_repeat_ngram_size": 1}, {"repetition_penalty": 9.0}, {"length_penalty": -9.0}])
+def test_the_search_does_not_follow_the_generation_settings_of_the_models_folder(
+    tokenizer: Any, own: dict[str, Any]
+) -> None:
+    p = np.full((len(tokenizer), len(tokenizer)), 1e-9)
+    a, b, c, end = (*(tokenizer.convert_tokens_to_ids(letter) for letter in "abc"), tokenizer.eos_token_id)
+    p[a, [b, c]] = 0.6, 0.4
+    p[b, [b, end]] = 0.7, 0.3
+    p[c, c] = 1.0
+    model = bigram_model(np.log(p / p.sum(1, keepdims=True)))
+    said = {n: generate_texts(model, tokenizer, [[a]], num_beams=n, max_new_tokens=3) for n in (1, 3)}
+    assert said == {1: ["bbb"], 3: ["ccc"]}
+    model.generation_config.update(**own)
+    assert said == {n: generate_texts(model, tokenizer, [[a]], num_beams=n, max_new_tokens=3) for n in (1, 3)}
+    assert {name: getattr(model.generation_config, name) for name in own} == own
+
+
 def test_log_likelihoods_stay_finite_where_probabilities_underflow() -> None:
     log_p = np.log(np.array([[1 - 1e-30, 1e-30], [1 - 1e-30, 1e-30]]))
     found = score_causal_pairs(bigram_model(log_p), Pairs([[0]], [[1] * 30]))

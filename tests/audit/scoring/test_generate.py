@@ -42,6 +42,16 @@ def test_greedy_is_the_argmax_after_argmax_without_a_cache(model, special) -> No
         ids.append(int(token))
 
 
+@pytest.mark.parametrize("name", ["suppress_tokens", "begin_suppress_tokens", "bad_words_ids"])
+def test_no_token_is_kept_back_by_the_generation_settings_of_the_models_folder(special, name: str) -> None:
+    model = toy_model("gpt2", hidden_size=32)
+    made = generate(model, PROMPTS[:1], special=special, num_tokens=4, device="cpu")
+    first = int(made[0, 0, 0])
+    model.generation_config.update(**{name: [[first]] if name == "bad_words_ids" else [first]})
+    np.testing.assert_array_equal(made, generate(model, PROMPTS[:1], special=special, num_tokens=4, device="cpu"))
+    assert getattr(model.generation_config, name)
+
+
 def test_what_greedy_gives_is_scored_as_greedy_and_nothing_else_is(model, special) -> None:
     made = generate(model, PROMPTS[:1], special=special, num_tokens=4, device="cpu")[:, 0]
     rows = np.concatenate([np.tile(PROMPTS[0], (2, 1)), np.concatenate([made, made])], axis=1)
