@@ -143,7 +143,10 @@ def probe(
     }  # fmt: skip
     config = ProbeConfig(**said(asked), seed=seed, device=device, bf16=bf16)
     if myself:
-        refuse_given(context, "has no effect with --self", "documents", "templates", "soft_prompt", "as_json")
+        refuse_given(
+            context, "has no effect with --self", "documents", "target", "level", "given", "templates", "fit",
+            "soft_prompt", "bf16", "as_json",
+        )  # fmt: skip
         _probe_myself(models, items, subjects, out, config)
         return
     refuse_given(context, "belongs to --self", "items")

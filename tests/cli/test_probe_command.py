@@ -82,6 +82,11 @@ def test_a_table_is_printed_for_people(folder: Path, capsys: pytest.CaptureFixtu
         (("--items", "me.toml", "--subjects", "people.parquet"), 2, "--items belongs to --self"),
         (("--self", "--items", "bad.txt"), 1, "expected lines like"),
         (("--self", "--items", "me.toml", "--language", "de"), 2, "language 'de'"),
+        (("--self", "--items", "me.toml", "--target", "phone"), 2, "--target has no effect with --self"),
+        (("--self", "--items", "me.toml", "--level", "twin"), 2, "--level has no effect with --self"),
+        (("--self", "--items", "me.toml", "--given", "zip"), 2, "--given has no effect with --self"),
+        (("--self", "--items", "me.toml", "--fit"), 2, "--fit has no effect with --self"),
+        (("--self", "--items", "me.toml", "--bf16"), 2, "--bf16 has no effect with --self"),
     ],
 )
 def test_requests_that_cannot_be_met_are_explained(
