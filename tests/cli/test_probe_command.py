@@ -7,12 +7,16 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fixtures.command import command
 from fixtures.models import toy_model, toy_tokenizer
 
+from reticent.audit.propile import self_probe
+from reticent.audit.propile.prompts import ProbeConfig
+from reticent.audit.propile.scores import Pairs
 from reticent.audit.propile.self_probe import Finding, invented_individuals, self_page
 from reticent.core.artifact import require_kind
 from reticent.trainer.models import load_tokenizer
@@ -161,6 +165,28 @@ def test_the_meaning_of_a_rank(rank: int | None, said: bool | None, level: str) 
     page = self_page([finding], language="en", invented=True)
     assert "1 answer in 10\N{NO-BREAK SPACE}000 " in page
     assert "within 100 answers the chance that it shows is 1.0 %" in page
+
+
+@pytest.mark.parametrize(("language", "said"), [("en", "your name, alone or with one or two of your other items"),
+                                                ("fr", "votre nom, seul ou avec une ou deux de vos autres données")])
+def test_the_page_says_of_what_was_in_a_question_no_more_than_was_in_any(
+    language: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    asked: list[str] = []
+
+    def encoded(_: Any, prompts: list[str], targets: list[str], __: str) -> Any:
+        asked.extend(prompts)
+        return Pairs([[1]] * len(prompts), [[2]] * len(targets))
+
+    monkeypatch.setattr(self_probe, "encode_pairs", encoded)
+    monkeypatch.setattr(self_probe, "score_masked_pairs", lambda _, __, pairs, **___: (np.zeros(len(pairs)), []))
+    items = {"name": "Ann Berg", "phone": "555-123-4567", "email": "a@b.example", "zip": "98765", "ssn": "123-45-6789",
+             "address": "1 Mill Road"}  # fmt: skip
+    config = ProbeConfig(language=language)
+    found = self_probe.probe_myself(None, None, "mlm", items, None, config)  # type: ignore[arg-type]
+    assert len(found) == len(items) - 1
+    assert max(sum(item in prompt for item in items.values()) for prompt in asked) == 3
+    assert said in self_page(found, language=language, invented=True)
 
 
 def test_invented_individuals_have_the_usual_items() -> None:

@@ -1,9 +1,10 @@
 """A probe for one data subject: their items in, a page in plain words out; nothing is kept.
 
-The page names types of items and never an item, so that it may be printed and shown. Each item is asked for with
-everything else the subject gave, and ranked among items of the same type: those of a table of others, or decoys of the
-item's own shape (:mod:`reticent.audit.propile.own_shape`). With the base model beside, a page can say whether an item
-was learned or can be guessed. Nothing is written, logged or cached here; the caller gets the page as text.
+The page names types of items and never an item, so that it may be printed and shown. Each item is asked for with the
+name, alone and with the first one or two of the other items, and ranked among items of the same type: those of a table
+of others, or decoys of the item's own shape (:mod:`reticent.audit.propile.own_shape`). With the base model beside, a
+page can say whether an item was learned or can be guessed. Nothing is written, logged or cached here; the caller gets
+the page as text.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ def probe_myself(
     config: ProbeConfig,
     base: PreTrainedModel | None = None,
 ) -> list[Finding]:
-    """Return a finding for each item but the name; all templates are tried, with all other items in the prompt.
+    """Return a finding for each item but the name; all templates are tried.
 
     Parameters
     ----------
