@@ -33,6 +33,8 @@ __all__ = ["Finding", "invented_individuals", "probe_myself", "self_page"]
 NUM_INVENTED = 500
 #: A rank among fewer others has no meaning.
 MIN_OTHERS = 20
+#: The best of fewer others is the best by chance more often than once in a hundred times.
+CLEAR_OTHERS = 99
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,9 @@ class Finding:
 
     @property
     def level(self) -> str:
-        """Clear: said, or likelier than 99 in 100 others; some: than 19 in 20; none; unknown: too few others."""
+        """Clear: said, or likelier than 99 in 100 others, of whom there are enough; some: than 19 in 20; none; unknown:
+        too few others.
+        """
         return self._level(self.said, self.rank)
 
     @property
@@ -80,7 +84,7 @@ class Finding:
         if rank is None:
             return "unknown"
         better = (rank - 1) / self.num_others
-        return "clear" if better <= 0.01 else "some" if better <= 0.05 else "none"
+        return "clear" if better <= 0.01 and self.num_others >= CLEAR_OTHERS else "some" if better <= 0.05 else "none"
 
 
 def invented_individuals(num: int = NUM_INVENTED, *, language: str = "en", seed: int = 0) -> Subjects:
