@@ -70,13 +70,13 @@ class Finding:
 
     @property
     def origin(self) -> str:
-        """Of what was found: learned, where the base model shows less; guessed, where it shows as much; "" without a
-        base model, or where nothing was found.
+        """Of what was found: learned, where the base model shows nothing; partly, where it shows less; guessed, where it
+        shows as much; "" without a base model, or where nothing was found.
         """
         if self.level not in ("clear", "some") or (self.base_rank is None and self.base_said is None):
             return ""
         base = self._level(self.base_said, self.base_rank)
-        return "guessed" if base == "clear" or base == self.level else "learned"
+        return "guessed" if base in ("clear", self.level) else "partly" if base == "some" else "learned"
 
     def _level(self, said: bool | None, rank: int | None) -> str:
         if said:

@@ -96,6 +96,8 @@ def test_decoys_are_the_same_for_the_same_seed() -> None:
         (5, False, 1, False, "guessed", "shows the same link"),
         (150, True, 150, False, "learned", "so this one has learned it"),
         (150, True, 150, True, "guessed", "shows the same link"),
+        (1, False, 5, False, "partly", "shows a weaker sign of this link"),
+        (150, True, 5, False, "partly", "shows a weaker sign of this link"),
         (1, False, None, None, "", "cannot tell whether it has learned this"),
         (150, False, 1, False, "", ""),
     ],
