@@ -7,7 +7,7 @@ about held-out individuals: right answers about them are skill, and stand beside
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from reticent.core.errors import PolicyError
 from reticent.engine.schema import HELDOUT, MEMBERS
 
 if TYPE_CHECKING:
+    from reticent.audit.config import ProbeConfig
     from reticent.audit.evidence.probe import ProbeEvidence
     from reticent.audit.propile.subjects import Subjects
     from reticent.audit.propile.templates import Template
@@ -92,16 +93,24 @@ def run_probes(run: Run) -> ProbeEvidence:
         for recipe in model.recipes:
             checkpoints = run.checkpoints(model, recipe)
             models.append(ProbeModel(f"{recipe}{named}", checkpoints[max(checkpoints)], model.objective))
-    found = {}
-    for side, white in ((MEMBERS, study), (HELDOUT, None)):
-        chosen = np.flatnonzero(run.individuals.mask(side)[codes] & (codes >= 0))
+
+    def probed(side: str, config: ProbeConfig, study: SoftPromptStudy | None) -> ProbeEvidence:
         with run.progress.task(f"probe {side}", None, "rows") as advance:
 
-            def told(what: str, done: int, total: int, advance: Any = advance) -> None:
+            def told(what: str, done: int, total: int) -> None:
                 advance(done, total, what)
 
-            found[side], _, _ = probe_models(
-                models, subjects.take(chosen), config, templates=templates, study=white,
-                progress=told,
-            )  # fmt: skip
-    return with_heldout(found[MEMBERS], found[HELDOUT])
+            evidence, _, _ = probe_models(
+                models, on_side[side], config, templates=templates, study=study, progress=told
+            )
+        return evidence
+
+    on_side = {
+        side: subjects.take(np.flatnonzero(run.individuals.mask(side)[codes] & (codes >= 0)))
+        for side in (MEMBERS, HELDOUT)
+    }
+    members = probed(MEMBERS, config, study)
+    # Types of items that no held-out individual has are asked of members alone.
+    targets = dict.fromkeys(row.target for row in members.models[0].results)
+    shared = tuple(name for name in targets if any(item is not None for item in on_side[HELDOUT].items[name]))
+    return with_heldout(members, probed(HELDOUT, config.replace(targets=shared), None)) if shared else members

@@ -167,15 +167,22 @@ def test_the_meaning_of_a_rank(rank: int | None, said: bool | None, level: str) 
     assert "within 100 answers the chance that it shows is 1.0 %" in page
 
 
-@pytest.mark.parametrize(("rank", "num_others", "level"), [(1, 20, "some"), (2, 20, "some"), (3, 20, "none"),
-                                                           (1, 98, "some"), (1, 99, "clear"), (2, 100, "clear")])
+@pytest.mark.parametrize(
+    ("rank", "num_others", "level"),
+    [(1, 20, "some"), (2, 20, "some"), (3, 20, "none"), (1, 98, "some"), (1, 99, "clear"), (2, 100, "clear")],
+)
 def test_a_rank_among_few_is_no_clear_sign(rank: int, num_others: int, level: str) -> None:
     # The best of 21 is anybody once in 21 times: an individual with five items would read of a clear link by chance.
     assert Finding("phone", 1, 5, 1e-4, rank, num_others, False).level == level
 
 
-@pytest.mark.parametrize(("language", "said"), [("en", "your name, alone or with one or two of your other items"),
-                                                ("fr", "votre nom, seul ou avec une ou deux de vos autres données")])
+@pytest.mark.parametrize(
+    ("language", "said"),
+    [
+        ("en", "your name, alone or with one or two of your other items"),
+        ("fr", "votre nom, seul ou avec une ou deux de vos autres données"),
+    ],
+)
 def test_the_page_says_of_what_was_in_a_question_no_more_than_was_in_any(
     language: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fixtures.models import toy_model, toy_tokenizer
 
 from reticent.audit.evidence.json_form import to_json
 from reticent.core.errors import CorpusError, PolicyError
-from reticent.engine.split import SplitConfig, split_individuals
+from reticent.engine.split import Individuals, SplitConfig, split_individuals
 from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.job.config import parse_job
-from reticent.job.probes import table_of
+from reticent.job.probes import run_probes, table_of
 from reticent.job.run import Run
 from reticent.trainer.export import export_model
+from reticent.trainer.models import load_tokenizer
 
 pytestmark = pytest.mark.usefixtures("one_thread", "without_figures")
 
@@ -43,6 +49,31 @@ def test_probes_need_a_table(tmp_path: Path) -> None:
     values["detect"] = {"detectors": ["gold"]}
     with pytest.raises(PolicyError, match=r"probe\.subjects"):
         table_of(parse_job(values))
+
+
+@pytest.mark.parametrize("targets", [(), ("zip",), ("zip", "phone")])
+@pytest.mark.parametrize("known", [0, 3, 6])
+def test_heldout_people_without_the_items_end_no_audit(tmp_path: Path, known: int, targets: tuple[str, ...]) -> None:
+    base = tmp_path / "m"
+    toy_model("gpt2", max_length=128).save_pretrained(base)
+    load_tokenizer(toy_tokenizer("gpt2")).save_pretrained(base)
+    sides = ["members"] * 8 + ["heldout"] * 8
+    ids = [f"p{number}" for number in range(16)]
+    table = {"individual_id": ids, "name": [f"Ann Be{n}" for n in range(16)],
+             "zip": [str(10000 + n) if n < 8 + known else None for n in range(16)],
+             "phone": [f"555-100-20{n:02d}" if n < 8 else None for n in range(16)]}  # fmt: skip
+    pq.write_table(pa.table(table), tmp_path / "records.parquet")
+    values = job_values(tmp_path, subjects=str(tmp_path / "records.parquet"), targets=targets)
+    split = pa.array(sides).dictionary_encode()
+    individuals = Individuals(pa.table({"individual_id": ids, "unit": np.arange(16, dtype=np.uint32), "split": split}))
+    run: Any = SimpleNamespace(
+        job=parse_job(values), individuals=individuals, base_of=lambda _: base, checkpoints=lambda *_: {1: base},
+        progress=SimpleNamespace(task=lambda *_: nullcontext(lambda *_: None)),
+    )  # fmt: skip
+    for row in run_probes(run).models[0].results:
+        assert row.n == 8
+        # Results over fewer than a small cell of people are withheld.
+        assert (row.heldout is None) == (row.target == "phone" or known < 5)
 
 
 SEED = 7_305_118_842_667

@@ -70,8 +70,8 @@ class Finding:
 
     @property
     def origin(self) -> str:
-        """Of what was found: learned, where the base model shows nothing; partly, where it shows less; guessed, where it
-        shows as much; "" without a base model, or where nothing was found.
+        """Of what was found: learned, where the base model shows nothing; partly, where it shows less; guessed, where
+        it shows as much; "" without a base model, or where nothing was found.
         """
         if self.level not in ("clear", "some") or (self.base_rank is None and self.base_said is None):
             return ""
