@@ -10,6 +10,7 @@ from reticent.audit.recipes import is_unprotected, recipe_of
 from reticent.audit.report.groups import Group
 from reticent.audit.report.readings import (
     broken_rule,
+    is_anything_found,
     is_distinguishable,
     leaks_more,
     learned_little,
@@ -112,7 +113,11 @@ def decisions(
         )
     unbeaten = shown - _beaten(risks)
     heard = [(r, m) for r, m in judged if (m.model, m.objective, m.recipe) in unbeaten and protects(m, audit)]
-    quiet = [r for r, m in heard if not leaks_more(m) and not is_distinguishable(m) and not only_invalid(m)]
+    silent = [(r, m) for r, m in heard if not leaks_more(m) and not is_distinguishable(m) and not only_invalid(m)]
+    found = [r for r, m in silent if is_anything_found(m, audit)]
+    if found:
+        yield f"Some attacks found something in {listed(found)}: weigh what the tables say of it."
+    quiet = [r for r, _ in silent if r not in found]
     if quiet:
         yield (
             f"Against {listed(quiet)} no attack of this audit succeeded. That is a measurement, not a promise: "

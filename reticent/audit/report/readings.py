@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING
 
 from reticent.audit.evidence.corpus import RetentionRow
 from reticent.audit.membership.validity import CHANCE, INVALID, NO_POWER, is_over_chance
+from reticent.audit.risks import RISKS, Subject
 
 if TYPE_CHECKING:
-    from reticent.audit.evidence.audit import ModelEvidence
+    from collections.abc import Iterator
+
+    from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
     from reticent.audit.evidence.corpus import CorpusEvidence
+    from reticent.audit.evidence.extraction import ExtractedModel
     from reticent.audit.evidence.leakage import Part, SideUtility
     from reticent.audit.stats.estimate import Estimate
 
@@ -25,6 +29,7 @@ __all__ = [
     "attack_below_chance",
     "broken_rule",
     "excess_of",
+    "is_anything_found",
     "is_distinguishable",
     "leaks_more",
     "learned_little",
@@ -114,6 +119,45 @@ def loss_auc(model: ModelEvidence) -> Estimate | None:
 def is_distinguishable(model: ModelEvidence) -> bool:
     attack = strongest_attack(model)
     return attack is not None and is_over_chance(attack[1])
+
+
+def is_anything_found(model: ModelEvidence, audit: AuditEvidence) -> bool:
+    """Return whether any attack on the model measurably found something, within a threshold or without one: a number of
+    a risk, canaries that protection was to keep out, or a probe that finds more of members than of held-out
+    individuals. Membership by the whole text is that of `is_distinguishable`.
+    """
+    extracted = list(_extracted(model, audit))
+    subjects = [Subject(model, entry) for entry in extracted] or [Subject(model, None)]
+    numbers = (n for risk in RISKS.values() if risk.name != "individual" for s in subjects for n in risk.numbers(s))
+    if any(n.invalid is None and n.estimate.low is not None and n.estimate.low > n.null for n in numbers):
+        return True
+    arms = ((name, arm) for entry in extracted if entry.canaries for name, arm in entry.canaries.arms.items())
+    if any(name != "missed" and arm.excess_exposure and (arm.excess_exposure.low or 0) > 0 for name, arm in arms):
+        return True
+    names = (model.recipe, f"{model.recipe} of {model.model}")
+    probed = [one for one in (audit.probe.models if audit.probe else ()) if one.name in names]
+    return any(
+        _lies_over(row.likelihood.factor if row.likelihood else None, row.heldout.factor)
+        or _lies_over(row.exact_match, row.heldout.exact_match)
+        for one in probed
+        for row in one.results
+        if row.heldout
+    )
+
+
+def _extracted(model: ModelEvidence, audit: AuditEvidence) -> Iterator[ExtractedModel]:
+    """Yield passages and canaries of the model's last checkpoint, of every training of it."""
+    own = [e for e in (audit.extraction.models if audit.extraction else ()) if _key(e) == _key(model)]
+    last = max((entry.epoch or 0 for entry in own), default=0)
+    yield from (entry for entry in own if (entry.epoch or 0) == last)
+
+
+def _key(entry: ModelEvidence | ExtractedModel) -> tuple[str | None, str | None]:
+    return entry.model, entry.recipe
+
+
+def _lies_over(one: Estimate | None, other: Estimate | None) -> bool:
+    return bool(one and other and one.low is not None and other.high is not None and one.low > other.high)
 
 
 def only_invalid(model: ModelEvidence) -> bool:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -24,6 +25,7 @@ from fixtures.audits import (
     entries,
     estimate,
     evidence,
+    filled,
     leakage,
     model,
     published,
@@ -37,8 +39,10 @@ from fixtures.figures import blank_figures, leave_out_figures
 from rich.console import Console
 
 from reticent.audit.evidence.audit import publish_audit
+from reticent.audit.evidence.extraction import Extraction
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.leakage import Privacy
+from reticent.audit.evidence.probe import ProbeEvidence
 from reticent.audit.evidence.settings import published_settings
 from reticent.audit.membership.catalogue import EVERY_ATTACK
 from reticent.audit.membership.validity import judged
@@ -805,12 +809,12 @@ def test_what_is_no_audit_is_refused(tmp_path: Path) -> None:
 # --------------------------------------------------------------------------- findings
 
 
-def findings(*models: dict[str, Any], recipes: dict[str, Any] | None = None) -> dict[str, str]:
+def findings(*models: dict[str, Any], recipes: dict[str, Any] | None = None, **parts: Any) -> dict[str, str]:
     audit = tiny_audit()
     audit = {**audit, "models": list(models), "settings": {**audit["settings"], "recipes": recipes or {}}}
-    said = plain_findings(publish_audit(evidence(audit)))
-    parts = {**said._asdict(), "found": [sentence for _, sentences in said.found for sentence in sentences]}
-    return {key: " ".join(sentences).replace("\xa0", " ") for key, sentences in parts.items()}
+    said = plain_findings(publish_audit(replace(evidence(audit), **parts)))
+    texts = {**said._asdict(), "found": [sentence for _, sentences in said.found for sentence in sentences]}
+    return {key: " ".join(sentences).replace("\xa0", " ") for key, sentences in texts.items()}
 
 
 def entry(recipe: str, *, excess: float, auc: float, leaked: int = 20, epoch: int = 16, **more: Any) -> dict[str, Any]:
@@ -847,6 +851,62 @@ def test_a_model_beyond_a_threshold_is_not_said_to_withstand_attacks() -> None:
     said = findings(quiet, loud)["next"]
     assert "Do not share ppclm: beyond the threshold: membership through identifying words." in said
     assert "no attack of this audit succeeded" not in said
+
+
+def inverted(low: float) -> dict[str, Any]:
+    sides = {side: estimate(0.1, 0.05, 0.15) for side in ("members", "heldout")}
+    top1 = {**sides, "excess": estimate(0.02, low, 0.04)}
+    return {"direct": {"num_targets": {"members": 90, "heldout": 90}, "all": {"top1": top1}}}
+
+
+def by_rare_words(low: float) -> dict[str, Any]:
+    attack = {"auc": estimate(0.55, low, 0.59, n=300), "num_members": 150, "num_nonmembers": 150}
+    return {"rare": {"share": 0.1, "attacks": {"loss": attack}}}
+
+
+def extracted(low: float = -0.001, bits: float = -1.0) -> dict[str, Any]:
+    sides = {side: estimate(0.2, 0.1, 0.3) for side in ("members", "heldout")}
+    rate = {**sides, "excess": estimate(0.004, low, 0.008), "measure": "discoverable", "prefix_tokens": 50}
+    arms = {arm: {"excess_exposure": estimate(1.0, low, 2.0)} for arm, low in (("protected", bits), ("missed", 0.5))}
+    whose = entry("ppclm", excess=0.0, auc=0.5).get("model")
+    found = {"model": whose, "recipe": "ppclm", "epoch": 16, "canaries": {"arms": arms},
+             "passages": {"rates": [rate | {"asked": "all"}]}}  # fmt: skip
+    return {"extraction": filled(Extraction, {"models": [found | {"epoch": 4, "canaries": None}, found]})}
+
+
+def probed(members: float, heldout: float, said: float = 0.0) -> dict[str, Any]:
+    """Ratios of likelihoods with intervals from half to double, and the share of members whose item was said."""
+    factors = [estimate(value, value / 2, value * 2) for value in (members, heldout)]
+    exact = [estimate(value, max(value - 0.1, 0.0), value + 0.1) for value in (said, 0.0)]
+    row = {"target": "phone", "level": "twin", "n": 40, "likelihood": {"factor": factors[0]}, "exact_match": exact[0],
+           "heldout": {"n": 40, "factor": factors[1], "exact_match": exact[1]}}  # fmt: skip
+    return {"probe": filled(ProbeEvidence, {"models": [{"name": "ppclm", "results": [row]}]})}
+
+
+@pytest.mark.parametrize(
+    ("own", "parts", "found"),
+    [
+        ({}, {}, False),
+        ({"inversion": inverted(-0.01)}, {}, False),
+        ({"inversion": inverted(0.01)}, {}, True),
+        ({"by_kind": by_rare_words(0.49)}, {}, False),
+        ({"by_kind": by_rare_words(0.51)}, {}, True),
+        ({}, extracted(), False),
+        ({}, extracted(low=0.001), True),
+        ({}, extracted(bits=0.5), True),
+        ({}, probed(3.0, 2.0), False),
+        ({}, probed(30.0, 2.0), True),
+        ({}, probed(1.0, 1.0, said=0.1), False),
+        ({}, probed(1.0, 1.0, said=0.5), True),
+    ],
+)
+def test_a_model_in_which_an_attack_found_something_is_not_said_to_withstand_all(
+    own: dict[str, Any], parts: dict[str, Any], found: bool
+) -> None:
+    quiet, loud = entry("ppclm", excess=0.0, auc=0.5), entry("clm", excess=0.2, auc=0.9, leaked=90)
+    said = findings(quiet | own, loud, **parts)["next"]
+    assert ("Against ppclm no attack of this audit succeeded" in said) == (not found)
+    assert ("Some attacks found something in ppclm: weigh what the tables say of it." in said) == found
 
 
 def test_no_earlier_checkpoint_of_an_unprotected_model_is_recommended() -> None:
