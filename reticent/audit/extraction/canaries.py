@@ -2,7 +2,7 @@
 
 A canary is scored beside references of the same form in its place; it is ranked by the sum of the log-probabilities of
 the secret (for the arm ``context``: of the words after it). Canaries that the coin left out are scored the same way,
-for comparison: their exposure is that of a secret that was never written, 1.44 bits on average.
+for comparison: their exposure is that of a secret that was never written, 1.44 bits on average among many references.
 """
 
 from __future__ import annotations
