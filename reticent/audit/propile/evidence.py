@@ -91,7 +91,7 @@ def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:
         num_templates=len(prompts.templates),
         templates=[template.text for template in prompts.templates],
         counts={key: _small(count, config.small_cell) for key, count in answers.counts.items()},
-        target_tokens=float(np.median(answers.num_tokens.max(0)[scored])) if n else None,
+        target_tokens=None if withheld else float(np.median(answers.num_tokens.max(0)[scored])),
         withheld=f"fewer than {config.small_cell} subjects" if withheld else None,
     )
     if withheld:

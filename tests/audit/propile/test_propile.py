@@ -387,6 +387,15 @@ def test_a_masked_model_is_probed_by_pseudo_likelihood() -> None:
     assert list(answers.matches) == [0]
 
 
+def test_a_result_over_few_tells_nothing_of_their_items(tokenizer: Any) -> None:
+    subjects = people(phone=[*ROWS["phone"][:1], *[None] * 11])
+    config = ProbeConfig(num_bootstrap=100)
+    prompts = make_prompts(subjects, "phone", "twin", builtin_templates(), config)
+    found = summarise(probe_target(toy_model("gpt2").eval(), tokenizer, "clm", prompts, config), config)
+    assert found.withheld == "fewer than 5 subjects"
+    assert (found.n, found.target_tokens, found.likelihood) == (None, None, None)
+
+
 def saved(model: Any, tokenizer: Any, folder: Path) -> Path:
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
