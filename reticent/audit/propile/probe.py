@@ -158,6 +158,12 @@ def probe_target(
         scores, guesses = score_masked_pairs(
             model, tokenizer, pairs, masking=config.masking, batch_tokens=config.batch_tokens, progress=told
         )
+        if config.masking == "one_by_one":
+            # The model read the rest of the item: it says the item only where all of it is hidden.
+            hidden = Pairs(pairs.prompts[: len(asked)], pairs.targets[: len(asked)])
+            _, guesses = score_masked_pairs(
+                model, tokenizer, hidden, masking="together", batch_tokens=config.batch_tokens
+            )
     else:
         scores = score_causal_pairs(
             model, pairs, soft=soft, batch_tokens=config.batch_tokens, bf16=config.bf16, progress=told

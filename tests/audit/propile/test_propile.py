@@ -387,6 +387,23 @@ def test_a_masked_model_is_probed_by_pseudo_likelihood() -> None:
     assert list(answers.matches) == [0]
 
 
+@pytest.mark.parametrize("masking", ["together", "one_by_one", "left_to_right"])
+def test_a_masked_model_that_reads_the_rest_of_an_item_has_not_said_it(
+    masking: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a model that knows each token by its neighbours and nothing else."""
+
+    def scored(_: Any, __: Any, pairs: Any, *, masking: str, **___: Any) -> tuple[np.ndarray, list[list[int]]]:
+        known = masking == "one_by_one"
+        return np.zeros(len(pairs)), [list(t) if known else [-1] * len(t) for t in pairs.targets]
+
+    monkeypatch.setattr(propile, "score_masked_pairs", scored)
+    prompts = make_prompts(people(), "phone", "twin", builtin_templates(), ProbeConfig())
+    config = ProbeConfig(masking=masking)
+    answers = probe_target(None, load_tokenizer(toy_tokenizer("bert")), "mlm", prompts, config)  # type: ignore[arg-type]
+    assert not answers.matches[0]["exact_match"].any()
+
+
 def test_a_result_over_few_tells_nothing_of_their_items(tokenizer: Any) -> None:
     subjects = people(phone=[*ROWS["phone"][:1], *[None] * 11])
     config = ProbeConfig(num_bootstrap=100)
