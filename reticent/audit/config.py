@@ -350,6 +350,13 @@ class GateConfig(Section):
     )
     required: bool = Field(default=False, description="true: a gate without power fails")
 
+    @model_validator(mode="after")
+    def _looks_at_all_that_it_is_given(self) -> GateConfig:
+        for name in ("attack", "arm", "part"):
+            if name != GATES[self.measure].chosen_by and getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"a gate of {self.measure} has no {name}")
+        return self
+
 
 class VerdictConfig(Section):
     """The verdict by risk: which risks count, and the threshold of each, fixed before the run.

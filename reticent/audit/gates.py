@@ -73,6 +73,7 @@ class Gate:
     estimate : (settings, a model, its unprotected twin or None) -> the numbers to judge, each with its control
     needs : sections that a job must have for this number
     from_below : the number is a lower bound: "at least"; nothing bounds it from above
+    chosen_by : the setting of ``[[gate]]`` that chooses among the numbers of the measure: attack, arm or part
     """
 
     measure: str
@@ -81,6 +82,7 @@ class Gate:
     estimate: Callable[[GateConfig, Pair, Pair | None], Iterator[Measured]]
     needs: frozenset[str] = frozenset()
     from_below: bool = False
+    chosen_by: str | None = None
 
 
 #: Subject of a gate, the estimate to judge, and the estimate that must lie over the null in a control.
@@ -195,18 +197,21 @@ GATES: Mapping[str, Gate] = MappingProxyType(
                 title="excess leakage",
                 null=NO_EXCESS,
                 estimate=_beside_twin(_excess, NO_EXCESS),
+                chosen_by="part",
             ),
             Gate(
                 measure="membership_auc",
                 title="membership AUC",
                 null=CHANCE,
                 estimate=_beside_twin(_auc, CHANCE, sided=True),
+                chosen_by="attack",
             ),
             Gate(
                 measure="membership_tpr",
                 title="membership TPR at 1 % FPR",
                 null=float(FPR),
                 estimate=_beside_twin(_tpr, float(FPR)),
+                chosen_by="attack",
             ),
             Gate(
                 measure="extraction",
@@ -228,6 +233,7 @@ GATES: Mapping[str, Gate] = MappingProxyType(
                 null=NO_EXCESS,
                 estimate=_exposure,
                 needs=_CANARIES,
+                chosen_by="arm",
             ),
             Gate(
                 measure="epsilon",
@@ -236,6 +242,7 @@ GATES: Mapping[str, Gate] = MappingProxyType(
                 estimate=_epsilon,
                 needs=_CANARIES,
                 from_below=True,
+                chosen_by="arm",
             ),
         )
     }

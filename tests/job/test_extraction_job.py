@@ -133,6 +133,9 @@ def test_the_report_judges_other_gates_by_what_the_audit_measured_and_measures_n
         ({"measure": "extraction", "at_most": 0.1}, {"extraction": None}, r"needs \[extraction\]"),
         ({"measure": "membership_auc", "at_most": 0.6, "attack": "zlib"}, {}, "zlib is not among audit.attacks"),
         ({"measure": "membership_auc", "at_most": 0.6, "recipes": ["pplm"]}, {}, "expected some of ppclm"),
+        ({"measure": "extraction", "at_most": 0.1, "part": "direct"}, {}, "a gate of extraction has no part"),
+        ({"measure": "membership_auc", "at_most": 0.6, "arm": "missed"}, {}, "a gate of membership_auc has no arm"),
+        ({"measure": "excess_leakage", "at_most": 0.1, "attack": "loss"}, {}, "a gate of excess_leakage has no attack"),
     ],
 )
 def test_a_gate_that_nothing_measures_is_refused_before_anything_starts(
