@@ -68,6 +68,17 @@ def test_a_probe_of_two_models_with_soft_prompts(
     assert "default-src 'none'" in page
 
 
+def test_a_probe_of_few_people_withholds_and_still_has_its_page(folder: Path, tmp_path: Path) -> None:
+    few = pq.read_table(folder / "people.parquet").slice(0, 3)
+    pq.write_table(few, tmp_path / "few.parquet")
+    options = ("--subjects", tmp_path / "few.parquet", "--target", "zip", "--out", tmp_path / "out", "-q")
+    assert command("probe", folder / "gpt2", *options) == 0
+    page = (tmp_path / "out" / "probe.html").read_text()
+    assert "Each of fewer than 5 people is described" in page
+    assert "fewer than 5 subjects" in page
+    assert "None" not in page
+
+
 def test_a_table_is_printed_for_people(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command("probe", folder / "gpt2", "--subjects", folder / "people.parquet", "--target", "zip", "-q") == 0
     assert "zip, twin" in capsys.readouterr().out
