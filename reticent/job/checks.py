@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reticent.core.errors import PolicyError
+from reticent.core.json_toml import read_json
 
 if TYPE_CHECKING:
+    from reticent.job.config.model import ModelSection
     from reticent.job.run import Run
 
-__all__ = ["check_classification", "check_run", "require_models"]
+__all__ = ["check_classification", "check_run", "require_audit", "require_models"]
 
 
 def check_run(run: Run, *, counts: bool, models: bool, classifies: bool, audits: bool) -> None:
@@ -41,7 +44,7 @@ def check_run(run: Run, *, counts: bool, models: bool, classifies: bool, audits:
         if run.job.corpus.remote is None:  # else nothing may be there yet
             read_labels(run.whole_corpus, run.job)
     if audits:
-        _require_audit(run)
+        require_audit(run)
 
 
 def check_classification(run: Run) -> None:
@@ -111,10 +114,40 @@ def _require_pool(run: Run) -> None:
         surrogate_names(run.job).pool()
 
 
-def _require_audit(run: Run) -> None:
+def require_audit(run: Run) -> None:
     """Raise `PolicyError` for faults that the audit would find only after the training, such as a misspelt attack."""
     from reticent.job.probes import check_probes
 
     run.job.audit.check_complete()
+    _require_room(run)
     if run.job.probe is not None:
         check_probes(run.job)
+
+
+def _require_room(run: Run) -> None:
+    """Raise `PolicyError` for passages that are longer than a causal model reads at once."""
+    asked = []
+    if (extraction := run.job.extraction) is not None:
+        asked.append(("extraction", max(extraction.prefix_tokens), extraction.suffix_tokens))
+    if (generation := run.job.audit.generation) is not None:
+        asked.append(("audit.generation", generation.prefix_tokens, generation.num_tokens))
+    for model in run.job.model if asked else ():
+        positions = _positions(run, model) if model.objective == "clm" else None
+        for section, prefix, more in asked:
+            if positions is not None and 1 + prefix + more > positions:
+                raise PolicyError(
+                    f"{section}: a prefix of {prefix} and the token that begins a text, and a continuation of {more} "
+                    f"tokens do not fit into the {positions} that model {model.name} reads"
+                )
+
+
+def _positions(run: Run, model: ModelSection) -> int | None:
+    """Return the tokens that a base model reads at once; None where only its loader knows."""
+    if model.foundation is not None:
+        return run.job.train.window_length
+    path = Path(run.base_of(model)) / "config.json"
+    config = read_json(path) if path.is_file() else {}
+    named = (
+        [config.get(name) for name in ("max_position_embeddings", "n_positions")] if isinstance(config, dict) else []
+    )
+    return next((number for number in named if isinstance(number, int)), None)

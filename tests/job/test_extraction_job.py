@@ -15,6 +15,7 @@ from reticent.cli import app
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import PolicyError
 from reticent.engine.synthetic import SynthConfig, synthesize
+from reticent.job.checks import require_audit
 from reticent.job.config import parse_job
 from reticent.job.run import Run
 
@@ -143,3 +144,31 @@ def test_a_gate_that_nothing_measures_is_refused_before_anything_starts(
 ) -> None:
     with pytest.raises(PolicyError, match=message):
         parse_job(job_values(folder, "other", gate=[gate], **changes))
+
+
+@pytest.mark.parametrize("foundation", [True, False])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"extraction": {"prefix_tokens": [10, 200], "suffix_tokens": 56}}, "extraction: a prefix of 200 .* of 56"),
+        (
+            {"audit": {"generation": {"prefix_tokens": 16, "num_tokens": 240}}},
+            "audit.generation: a prefix of 16 .* 240",
+        ),
+        ({"extraction": {"prefix_tokens": [10, 199], "suffix_tokens": 56}}, None),
+        ({"audit": {"generation": {"prefix_tokens": 16, "num_tokens": 239}}}, None),
+    ],
+)
+def test_passages_that_no_model_can_read_are_refused_before_anything_is_trained(
+    changes: dict[str, Any], message: str | None, foundation: bool, folder: Path
+) -> None:
+    values = job_values(folder, "long") | changes
+    if foundation:
+        model = {key: value for key, value in values["model"][0].items() if key != "base"}
+        values["model"] = [model | {"foundation": {"kind": "gpt2", "text": str(folder), "vocab_size": 400}}]
+    run = Run(parse_job(values))
+    if message is None:
+        require_audit(run)
+        return
+    with pytest.raises(PolicyError, match=f"{message} tokens do not fit into the 256 that model toy reads"):
+        require_audit(run)
