@@ -97,6 +97,18 @@ class Planted:
     def included(self) -> np.ndarray:
         return self.table.column("included").to_numpy(zero_copy_only=False)
 
+    def without(self, left_out: np.ndarray) -> Planted:
+        """Return the canaries but those written into documents of ``left_out`` (rows, int64) alone, and the copies that
+        stand elsewhere: training saw no other."""
+        document, canary = (self.places.column(name).to_numpy() for name in ("document", "canary"))
+        stays = ~np.isin(document, left_out)
+        kept = np.ones(self.table.num_rows, dtype=bool)
+        kept[np.setdiff1d(canary, canary[stays])] = False
+        places = self.places.filter(pa.array(stays))
+        number = pa.array((np.cumsum(kept) - 1)[canary[stays]])
+        places = places.set_column(places.schema.get_field_index("canary"), _PLACES.field("canary"), number)
+        return Planted(self.table.filter(pa.array(kept)).combine_chunks(), places.combine_chunks())
+
 
 def common_words(corpus: Corpus, individuals: Individuals, config: CanaryConfig) -> list[str]:
     """Return the plain words that most members use, at least k of them: no protection of single words stops these."""

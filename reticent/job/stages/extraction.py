@@ -93,8 +93,10 @@ def _measured(run: Run, measurement: Measurement) -> ExtractedModel:
     if run.job.canaries is not None:
         from reticent.audit.extraction.canaries import audit_canaries, tokens_of_canaries
         from reticent.engine.canaries import open_canaries
+        from reticent.engine.detect import quarantined_rows
 
-        tokens = tokens_of_canaries(open_canaries(run.folder / "canaries"), run.tokenizer_of(measurement.model))
+        planted = open_canaries(run.folder / "canaries").without(quarantined_rows(run.folder / "spans"))
+        tokens = tokens_of_canaries(planted, run.tokenizer_of(measurement.model))
         check_fit(model, tokens.store, tokenizer, special, run.job.train.window_length)
         with run.progress.task(f"canaries of {measurement.recipe}", None, "windows") as advance:
             canaries = audit_canaries(

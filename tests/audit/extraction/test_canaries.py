@@ -166,6 +166,21 @@ def test_spans_are_numbered_without_the_documents_in_quarantine(planted: Planted
     assert not pc.any(pc.equal(spans.column("doc_id"), ids[gone])).as_py()
 
 
+def test_a_canary_that_stands_in_documents_of_the_quarantine_alone_was_not_trained_on(planted: Planted) -> None:
+    document, canary = (planted.places.column(name).to_numpy() for name in ("document", "canary"))
+    first = canary[0]
+    all_of_it, one_of_another = document[canary == first], document[canary != first][:1]
+    alone = np.setdiff1d(all_of_it, document[canary != first])  # a document has canaries of one individual only
+    assert alone.tolist() == np.unique(all_of_it).tolist()
+    left = planted.without(np.concatenate([all_of_it, one_of_another]))
+    gone = {n for n in np.unique(canary) if np.isin(document[canary == n], one_of_another).all()}
+    assert left.table.to_pylist() == [r for n, r in enumerate(planted.table.to_pylist()) if n not in {first, *gone}]
+    owners = left.table.column("secret").take(left.places.column("canary")).to_pylist()
+    stays = ~np.isin(document, np.concatenate([all_of_it, one_of_another]))
+    assert owners == planted.table.column("secret").take(pa.array(canary[stays])).to_pylist()
+    assert planted.without(np.empty(0, dtype=np.int64)).table.equals(planted.table)
+
+
 def test_the_tokens_asked_for_are_the_secret_or_the_words_after_it(planted: Planted) -> None:
     tokens = tokens_of_canaries(planted, toy_tokenizer("gpt2"))
     tokenizer = load_tokenizer(toy_tokenizer("gpt2"))
