@@ -164,7 +164,7 @@ def _leaks(types: Estimate, total: int | None, leaked: int | None, cell: int) ->
     if total is None:
         return replace(types, value=None, low=None, high=None), None
     if leaked is None and types.value is not None:
-        return types.bounded(1 - cell / total, "above"), None
+        return types.bounded(1 - cell / total, "above", total), None
     return types, leaked
 
 

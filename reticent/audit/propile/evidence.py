@@ -68,9 +68,9 @@ def share_estimate(hits: np.ndarray, config: ProbeConfig) -> Estimate:
     n, count, cell = len(hits), int(hits.sum()), config.small_cell
     found = ratio_estimate(hits, np.ones(n), num_bootstrap=config.num_bootstrap, seed=config.seed)
     if 0 < count < cell:
-        return found.bounded(min(cell / n, 1.0), "below")
+        return found.bounded(min(cell / n, 1.0), "below", n)
     if 0 < n - count < cell:
-        return found.bounded(max(1 - cell / n, 0.0), "above")
+        return found.bounded(max(1 - cell / n, 0.0), "above", n)
     return found
 
 

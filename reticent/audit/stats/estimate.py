@@ -52,10 +52,17 @@ class Estimate:
         """Return the estimate without its numbers."""
         return replace(self, value=None, low=None, high=None, n=None, method=f"fewer than {cell}")
 
-    def bounded(self, value: float, side: Literal["above", "below"]) -> Estimate:
-        """Return a bound in place of an estimate whose exact value would reveal a small count."""
-        low = value if self.low is None else min(self.low, value)
-        high = value if self.high is None else max(self.high, value)
+    def bounded(self, value: float, side: Literal["above", "below"], total: int | None = None) -> Estimate:
+        """Return a bound in place of an estimate whose exact value would reveal a small count.
+
+        The ends of an interval reveal it too. With ``total``, of which ``value`` is a share, they are at least those of
+        the bound itself, so that all small counts have the same.
+        """
+        from reticent.audit.stats.statistics import clopper_pearson  # which needs this class
+
+        ends = (value, value) if total is None else clopper_pearson(round(value * total), total)
+        low = ends[0] if self.low is None else min(self.low, ends[0])
+        high = ends[1] if self.high is None else max(self.high, ends[1])
         low, high = (low, 1.0) if side == "above" else (0.0, high)
         return replace(self, value=value, low=low, high=high, bound=side)
 
@@ -66,7 +73,7 @@ class Estimate:
         # A rate over passages (an individual has several) can be positive and still less than one individual's share.
         count = round(self.value * total)
         if self.value > 0 and count < cell:
-            return self.bounded(cell / total, "below")
+            return self.bounded(min(cell / total, 1.0), "below", total)
         if self.value < 1 and total - count < cell:
-            return self.bounded(1 - cell / total, "above")
+            return self.bounded(max(1 - cell / total, 0.0), "above", total)
         return self

@@ -37,6 +37,8 @@ from reticent.audit.propile.subjects import (
     subjects_from_spans,
 )
 from reticent.audit.propile.templates import Template, builtin_templates, pii_type, read_templates, templates_for
+from reticent.audit.stats import statistics
+from reticent.audit.stats.statistics import clopper_pearson
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.trainer.models import load_tokenizer
 
@@ -446,6 +448,21 @@ def test_few_are_not_counted_out() -> None:
     assert share_estimate(np.arange(50) < 48, config).bound == "above"
     assert share_estimate(np.arange(50) < 20, config).bound is None
     assert share_estimate(np.zeros(50), config).high > 0
+
+
+@pytest.mark.parametrize("n", [10, 50, 300])
+@pytest.mark.parametrize("hit", [True, False])
+def test_the_interval_of_few_does_not_count_them_out_either(n: int, hit: bool) -> None:
+    config = ProbeConfig(num_bootstrap=200)
+    shown = [share_estimate((np.arange(n) < few) == hit, config) for few in range(1, 5)]
+    assert all(one == shown[0] for one in shown)
+    for few, one in enumerate(shown, start=1):
+        low, high = clopper_pearson(few if hit else n - few, n)
+        assert one.low <= low  # type: ignore[operator]
+        assert one.high >= high  # type: ignore[operator]
+    measured = (statistics.ratio_estimate(np.arange(n) < few, np.ones(n)) for few in range(1, 5))
+    published = [one.as_share(n, 5) for one in measured]
+    assert all(one == published[0] for one in published)
 
 
 def test_a_density_leaves_the_outermost_out() -> None:
