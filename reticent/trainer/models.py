@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import copy
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -35,6 +37,7 @@ __all__ = [
     "logits_of",
     "max_positions",
     "special_ids",
+    "without_own_settings",
 ]
 
 
@@ -305,6 +308,19 @@ def logits_of(
 #: Settings by which some architectures change logits after the head. A model with one of them computes its own logits.
 _AFTER_THE_HEAD = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
 _heads: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+
+@contextmanager
+def without_own_settings(net: Any) -> Iterator[None]:
+    """Generate by the settings of the call alone: transformers would fill up those that it leaves out with those of
+    the model's folder, such as tokens that are never drawn, or a penalty for repeats."""
+    from transformers import GenerationConfig
+
+    own, net.generation_config = net.generation_config, GenerationConfig()
+    try:
+        yield
+    finally:
+        net.generation_config = own
 
 
 def lm_head(model: PreTrainedModel) -> Any:

@@ -43,6 +43,9 @@ class AttackedDocuments:
 class WorstSubgroup:
     """The subgroup whose members are most clearly distinguishable, out of ``num_groups`` that were tested."""
 
+    #: The field that names each training's own group where the mean of several trainings is taken.
+    NAMED_BY_ALL = "group"
+
     group: Annotated[str, NAME]
     num_groups: Annotated[int, TOTAL]
     num_members: Annotated[int | None, COUNT]

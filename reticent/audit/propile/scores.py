@@ -23,9 +23,8 @@ import torch
 import torch.nn.functional as F
 
 from reticent.audit.config import Masking
-from reticent.audit.scoring.generate import without_own_settings
 from reticent.core.errors import PolicyError, TrainingError
-from reticent.trainer.models import lm_head, logits_at, max_positions, special_ids
+from reticent.trainer.models import lm_head, logits_at, max_positions, special_ids, without_own_settings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast

@@ -18,13 +18,13 @@ import torch
 
 from reticent.core.device import pick_device
 from reticent.core.errors import PolicyError, TrainingError
-from reticent.trainer.models import logits_at
+from reticent.trainer.models import logits_at, without_own_settings
 from reticent.trainer.windows import SpecialIds
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["GREEDY", "Decoding", "generate", "score_continuations", "without_own_settings"]
+__all__ = ["GREEDY", "Decoding", "generate", "score_continuations"]
 
 #: Logits held at once, in numbers: 2^26 float32 are 256 MiB.
 MAX_LOGITS = {"cuda": 1 << 26, "cpu": 1 << 23}
@@ -186,19 +186,6 @@ def score_continuations(
     if np.isnan(log_p).any():
         raise TrainingError("scoring: the model's logits are not numbers; did training diverge?")
     return is_greedy, log_p
-
-
-@contextlib.contextmanager
-def without_own_settings(net: Any) -> Iterator[None]:
-    """Generate by the settings of the call alone: transformers would fill up those that it leaves out with those of
-    the model's folder, such as tokens that are never drawn, or a penalty for repeats."""
-    from transformers import GenerationConfig
-
-    own, net.generation_config = net.generation_config, GenerationConfig()
-    try:
-        yield
-    finally:
-        net.generation_config = own
 
 
 def _check(model: Any, lengths: np.ndarray, num_tokens: int, num_samples: int, batch_size: int) -> None:

@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 
 from reticent.audit.evidence.json_form import optional
 from reticent.audit.evidence.rules import NAME, PARTS, SETTING, TOGETHER, TOTAL
+from reticent.audit.stats.binomial import LEVEL, clopper_pearson
 
 __all__ = ["BOOTSTRAP", "LEVEL", "Estimate", "Spread"]
 
-LEVEL = 0.95
 BOOTSTRAP = "bootstrap over individuals"
 
 
@@ -58,8 +58,6 @@ class Estimate:
         The ends of an interval reveal it too. With ``total``, of which ``value`` is a share, they are at least those of
         the bound itself, so that all small counts have the same.
         """
-        from reticent.audit.stats.statistics import clopper_pearson  # which needs this class
-
         ends = (value, value) if total is None else clopper_pearson(round(value * total), total)
         low = ends[0] if self.low is None else min(self.low, ends[0])
         high = ends[1] if self.high is None else max(self.high, ends[1])

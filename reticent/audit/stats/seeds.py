@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from reticent.audit.evidence.membership import WorstSubgroup
 from reticent.audit.evidence.rules import CURVE, rules_of
 from reticent.audit.stats.estimate import Estimate, Spread
 
@@ -105,7 +104,8 @@ def _mean(values: Sequence[Any], cell: int) -> Any:
     if is_dataclass(first) and not isinstance(first, type) and all(type(value) is type(first) for value in values):
         parts = [name for name, rule in rules_of(type(first)).items() if rule is not CURVE]
         merged = replace(first, **{name: _mean([getattr(value, name) for value in values], cell) for name in parts})
-        return replace(merged, group=_groups(values)) if isinstance(first, WorstSubgroup) else merged
+        name = getattr(first, "NAMED_BY_ALL", None)
+        return replace(merged, **{name: _names([getattr(value, name) for value in values])}) if name else merged
     if all(isinstance(value, dict) for value in values):
         shared = (key for key in first if all(key in value for value in values))
         return {key: _mean([value[key] for value in values], cell) for key in shared}
@@ -121,9 +121,9 @@ def _mean(values: Sequence[Any], cell: int) -> Any:
     return None if any(value is None for value in values) else first  # one training's is not the mean of all
 
 
-def _groups(worst: Sequence[WorstSubgroup]) -> str:
-    """Return the names of the trainings' worst subgroups: the mean is over the worst of each, not over one group."""
-    return "; ".join(dict.fromkeys(own.group for own in worst))
+def _names(names: Sequence[str]) -> str:
+    """Return the names of all trainings: the mean is over what is worst in each, not over one group."""
+    return "; ".join(dict.fromkeys(names))
 
 
 def _estimate(estimates: Sequence[Estimate], cell: int) -> Estimate:
