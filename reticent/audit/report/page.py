@@ -56,7 +56,7 @@ MADE_BY = (
     "config.py", "dossier/fr.toml", "dossier/language.py", "evidence/*.py", "gates.py", "membership/attacks.py",
     "membership/catalogue.py", "membership/names.py", "membership/shadow.py", "membership/table.py",
     "membership/validity.py", "outcomes.py", "recipes.py", "report/*.py", "report/fr.toml", "report/templates/*.j2",
-    "risk_verdict.py", "risks.py", "stats/estimate.py", "stats/seeds.py",
+    "risk_verdict.py", "risks.py", "stats/binomial.py", "stats/estimate.py", "stats/seeds.py",
 )  # fmt: skip
 #: Labels shown before the rest is folded away.
 NUM_LABELS = 8
