@@ -20,12 +20,13 @@ stop it and call it again with the same --out.
     python -m benchmarks.holes --size gpu --base smollm2=FOLDER --objective clm --out FOLDER    # the whole grid, with
                                                                                                 # clma and dp-clm
 --people, --epochs, --pairs and --models choose a part of a size, for example the cells that a night has time for. More
-models are added to those that are there.
+models are added to those that are there, and --record keeps the cells that an earlier call recorded.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -34,7 +35,7 @@ from statistics import mean
 from typing import Any
 
 from benchmarks.holes_grid import ARMS, ASKING, COMPARATORS, CORPORA, Grid
-from benchmarks.record_io import DATA, markdown, write_record
+from benchmarks.record_io import DATA, RECORD, markdown, write_record
 
 SIZES: dict[str, dict[str, Any]] = {
     "toy": {"people": [12], "epochs": [1], "pairs": 1, "characters": 300, "hidden": 16, "layers": 1, "vocab": 300,
@@ -57,6 +58,8 @@ SIZES: dict[str, dict[str, Any]] = {
 #: Measure -> what it must not be under (1) or over (-1), and the bound.
 CRITERIA = {"gain": (1, 0.97), "inversion": (-1, 0.03), "rare": (-1, 0.6), "threshold": (-1, 0.6)}
 LEAST_TARGETS = 1000
+#: What the command line may choose of a size: a cell of a record says its people and epochs, and an arm its models.
+PARTS = ("people", "epochs", "pairs", "models")
 
 
 def summary(results: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any]]:
@@ -95,6 +98,16 @@ def verdicts(arm: dict[str, Any]) -> dict[str, bool | None]:
         too_few = name == "inversion" and arm["inversion_targets"] < LEAST_TARGETS
         found[name] = None if end is None or too_few else bool(sign * end >= sign * bound)
     return found
+
+
+def recorded(about: str, size: dict[str, Any]) -> dict[str, Any]:
+    """Return the cells of an earlier record of the same settings: a grid may be run in several sittings."""
+    path = RECORD / f"{about}.json"
+    if not path.exists():
+        return {}
+    record = json.loads(path.read_text())
+    cells: dict[str, Any] = record["results"] if record["settings"] == json.loads(json.dumps(size)) else {}
+    return cells
 
 
 def iter_grids(
@@ -148,7 +161,7 @@ def main() -> None:
     if not (DATA / arguments.corpus).exists():
         print(f"skipped: no {arguments.corpus} under {DATA} (RETICENT_DATA)", file=sys.stderr)
         return
-    given = {part: getattr(arguments, part) for part in ("people", "epochs", "pairs", "models")}
+    given = {part: getattr(arguments, part) for part in PARTS}
     size = dict(SIZES[arguments.size])
     masked = size.pop("masked", {})
     if arguments.objective == "mlm":
@@ -168,6 +181,8 @@ def main() -> None:
         about = f"holes-{arguments.size}-{name or 'small'}-{arguments.objective}"
         if arguments.corpus != "mtsamples":
             about = f"{about}-{arguments.corpus}"
+        size = {key: value for key, value in size.items() if key not in PARTS}
+        results = {**recorded(about, size), **results}
         write_record(about, {"settings": size, "criteria": CRITERIA, "results": results}, arguments.size)
 
 

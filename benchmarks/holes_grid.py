@@ -36,8 +36,8 @@ ARMS: dict[str, dict[str, Any]] = {
 #: Attacks that ask the model, measured where a size says how.
 ASKING = ("ngram_coverage", "icp")
 COMPARATORS = ("clma", "dp(8)", "dp(1000)")
-#: LiRA by turns needs three pairs: of each individual two models with and two without beside the target.
-LEAST_MODELS = 6
+#: LiRA by turns needs another pair beside that of the target: of each individual a model with and one without.
+LEAST_MODELS = 4
 #: Public texts that an arm with a public side needs at least.
 FEWEST_PUBLIC = 40
 #: Corpus -> its files under RETICENT_DATA; a text is an individual.

@@ -26,7 +26,7 @@ import numpy as np
 
 from reticent.audit.evidence.membership import KindAttack, KindMembership
 from reticent.audit.membership.attacks import individual_scores
-from reticent.audit.membership.shadow_attacks import LOG_PROB_LIMITS, fit_gaussians, lira_online_score
+from reticent.audit.membership.shadow_attacks import LOG_PROB_LIMITS, Gaussians, fit_gaussians, lira_online_score
 from reticent.audit.stats.estimate import Estimate
 from reticent.audit.stats.statistics import (
     Bootstrap,
@@ -133,7 +133,7 @@ class KindAudit:
             if known is not None and shadows is not None:
                 for name, textbook in (("lira", False), ("lira_textbook", True)):
                     ratio = _lira(own, known, shadows.is_in, textbook)
-                    turns = [_lira(n, *_without(known, shadows.is_in, i), textbook) for i, n in enumerate(known)]
+                    turns = [_lira(n, *_other_pairs(known, shadows.is_in, i), textbook) for i, n in enumerate(known)]
                     attacks[name] = self._attack(ratio, np.array(turns), shadows)
             d_prime, exposed = (None, None) if shadows is None else self._d_primes(known, shadows.is_in)
             result[kind] = KindMembership(
@@ -217,22 +217,34 @@ def exposed_d_primes(numbers: np.ndarray, is_in: np.ndarray) -> np.ndarray:
 
 
 def _lira(own: np.ndarray, numbers: np.ndarray, is_in: np.ndarray, textbook: bool) -> np.ndarray:
-    """LiRA's log ratio of each individual; NaN if a side has no shadow (textbook: fewer than two)."""
+    """LiRA's log ratio of each individual; NaN if a side has no shadow (textbook: fewer than two).
+
+    With one shadow a side the spread is unknown. It is then 1 for all: scores are in the same order whatever it is.
+    """
     known = np.isfinite(numbers).all(axis=0)
-    result = np.full(len(own), np.nan)
     enough = (np.minimum(is_in.sum(axis=0), (~is_in).sum(axis=0)) > 1) & known
-    if not enough.any():
-        return result
-    prior = {"prior": 0} if textbook else {}
     usable = enough if textbook else known
+    result = np.full(len(own), np.nan)
+    if not usable.any():
+        return result
+    numbers, is_in = numbers[:, usable], is_in[:, usable]
     with np.errstate(invalid="ignore", divide="ignore"):
-        gaussians = fit_gaussians(((n[usable], k[usable]) for n, k in zip(numbers, is_in, strict=True)), **prior)
+        if enough.any():
+            gaussians = fit_gaussians(zip(numbers, is_in, strict=True), **({"prior": 0} if textbook else {}))
+        else:
+            means = (np.where(side, numbers, 0.0).sum(axis=0) / side.sum(axis=0) for side in (is_in, ~is_in))
+            gaussians = Gaussians.of_one_spread(*means)
         result[usable] = lira_online_score(own[usable], gaussians)
     return result
 
 
-def _without(numbers: np.ndarray, is_in: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
-    kept = np.arange(len(numbers)) != number
+def _other_pairs(numbers: np.ndarray, is_in: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
+    """Leave out a shadow that is the target, and its complement, so that each individual is in half of those left.
+
+    With the complement, those of the target would be in one fewer than the others, and a mean over fewer is further off
+    by chance: the area of eight shadows that know nothing would be .47.
+    """
+    kept = np.arange(len(numbers)) // 2 != number // 2
     return numbers[kept], is_in[kept]
 
 

@@ -52,6 +52,12 @@ class Gaussians:
     mean_out: np.ndarray
     variance_out: np.ndarray
 
+    @classmethod
+    def of_one_spread(cls, mean_in: np.ndarray, mean_out: np.ndarray) -> Gaussians:
+        """Return Gaussians of variance 1: where no variance is known, the order of the scores needs none."""
+        one = np.ones(len(mean_in))
+        return cls(mean_in, one, mean_out, one)
+
 
 def fit_gaussians(shadows: Iterable[tuple[np.ndarray, np.ndarray]], *, prior: float = PRIOR_SHADOWS) -> Gaussians:
     """Return the two Gaussians of each of n numbers, from one pair (values (n,), is_in bool (n,)) for each shadow.

@@ -132,6 +132,23 @@ def test_every_shadow_is_a_target_once_and_judged_by_the_others(audit: KindAudit
     assert found.attacks["loss"].auc.low < 0.5 < in_turn.low  # type: ignore[operator]
 
 
+@pytest.mark.parametrize("num", [4, 6, 8])
+def test_shadows_in_turn_that_know_nothing_stand_at_one_half_and_those_that_know_above(num: int) -> None:
+    """No number of shadows tells members apart by how many of the others were trained on them."""
+    audit = KindAudit(make_store(*[DOCUMENT] * NUM), np.arange(NUM) % 2 == 0, OPTIONS)
+    areas: dict[float, list[float]] = {0.0: [], 3.0: []}
+    for draw in range(30):
+        random = np.random.default_rng(draw)
+        pairs = [random.permutation(NUM) < NUM // 2 for _ in range(num // 2)]
+        is_in = [half if side == 0 else ~half for half in pairs for side in (0, 1)]
+        for by, found in areas.items():
+            told = audit.shadows([(scored(random, known, (2,), by), known) for known in is_in], 0)
+            measured = audit.measure(scored(random, audit.is_member, (), 0.0), None, 0, told)["rare"]
+            found.append(measured.attacks["lira"].auc_in_turn.value)  # type: ignore[union-attr, arg-type]
+    assert np.mean(areas[0.0]) == pytest.approx(0.5, abs=0.012)  # six standard errors of 240 areas or fewer
+    assert np.mean(areas[3.0]) > 0.9
+
+
 def test_no_rate_at_one_percent_with_fewer_than_a_thousand(audit: KindAudit) -> None:
     found = audit.measure(scored(np.random.default_rng(1), audit.is_member, (), 0.0), None)
     assert all(attack.tpr is None for kind in found.values() for attack in kind.attacks.values())
