@@ -39,6 +39,8 @@ EXACT = "Clopper-Pearson over individuals, one-sided"
 TIED = "Clopper-Pearson over individuals, of equal scores"
 UNCHANGED = "Clopper-Pearson over individuals, of no change"
 EQUAL = "Clopper-Pearson over individuals, of equal rates"
+#: A bootstrap of a difference is too narrow if fewer individuals than this make one of its rates.
+FEW = 10
 #: Rates that differ by less than this are equal, up to rounding.
 SAME = 1e-12
 #: Weights of resamples held at once, in numbers: 2^23 float64 are 64 MiB.
@@ -78,7 +80,8 @@ def ratio_estimate(
     A rate of exactly 0 or 1 does not vary in a bootstrap; its far bound is Clopper-Pearson's over the individuals whose
     denominator is positive. Nor does a rate that is the same for all individuals; its bounds assume that as many others
     as Clopper-Pearson allows differ as far as a rate can. A single individual has no interval; the bounds are then 0
-    and ``limit``.
+    and ``limit``. Where few individuals make a rate, a bootstrap is too narrow (one of n ends at 3 / n, as none does):
+    its far end reaches at least as far as `_far_ends`.
 
     Parameters
     ----------
@@ -96,7 +99,58 @@ def ratio_estimate(
     numerator, denominator = _with_denominator(numerator, denominator)
     value, n = float(numerator.sum() / denominator.sum()), len(denominator)
     low, high = np.quantile(_ratio_draws(numerator, denominator, num_bootstrap, seed), _TAILS)
+    if signed:  # what rose and what fell are rates of their own
+        rose, fell = (
+            ratio_estimate(np.maximum(sign * numerator, 0), denominator, num_bootstrap=num_bootstrap, seed=seed)
+            for sign in (1, -1)
+        )
+        low, high = _wider((low, high), _square_and_add(rose, fell))
+    elif limit == 1.0:
+        low, high = _wider((low, high), _far_ends(numerator, denominator))
     return Estimate(value=value, low=float(low), high=float(high), n=n, unit=unit)
+
+
+def _far_ends(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, float]:
+    """Return the end of a rate's interval that is away from 0 or 1, whichever is nearer, and the rate as the other end.
+
+    It is that of Clopper and Pearson at the effective sample size [@korn1998], with one individual more, as an exact
+    interval has one event more: as large as the individual of an average item, and as much over the rate as those in
+    whom the rare items are. Of individuals with one item each it is Clopper-Pearson's, up to 5 % of its distance.
+    """
+    total, items = denominator.sum(), numerator
+    value = share = float(items.sum() / total)
+    if value > 0.5:
+        share, items = 1 - value, denominator - items
+    crowd = float((items**2 / denominator).sum() / items.sum()) - share
+    step = max(crowd, 0.0) * float((denominator**2).sum() / total**2)
+    variance = float(((items - share * denominator) ** 2).sum() / total**2)
+    upper = (share + step) / (1 + step)
+    size = upper * (1 - upper) * (1 + step) ** 2 / (variance + step**2) - 1
+    far = float(stats.beta.ppf(_TAILS[1], upper * size, (1 - upper) * size)) if size > 0 else 1.0
+    return 1 - far if value >= 0.5 else value, far if value <= 0.5 else value
+
+
+def _num_rare(numerator: np.ndarray, denominator: np.ndarray) -> float:
+    """Return how many individuals alike would make a rate (or all but it) as uncertain as it is."""
+    total, items = denominator.sum(), np.abs(numerator)
+    share = float(items.sum() / total)
+    if share > 0.5:
+        share, items = 1 - share, denominator - items
+    variance = float(((items - share * denominator) ** 2).sum() / total**2)
+    return share**2 * (1 - share) / variance if variance > 0 else math.inf
+
+
+def _wider(ends: tuple[float, float], others: tuple[float, float]) -> tuple[float, float]:
+    return min(float(ends[0]), others[0]), max(float(ends[1]), others[1])
+
+
+def _square_and_add(a: Estimate, b: Estimate) -> tuple[float, float]:
+    """Return the interval of a difference from those of both sides [@zou2008]."""
+    a_value, a_low, a_high, b_value, b_low, b_high = (
+        end for end in (a.value, a.low, a.high, b.value, b.low, b.high) if end is not None
+    )
+    value = a_value - b_value
+    return value - math.hypot(a_value - a_low, b_high - b_value), value + math.hypot(a_high - a_value, b_value - b_low)
 
 
 def _without_spread(
@@ -155,6 +209,7 @@ def ratio_estimates(
         estimate = _without_spread(top, bottom, "individuals", 1.0)
         if estimate is None:
             low, high = np.nanquantile(draws[:, number], _TAILS)
+            low, high = _wider((low, high), _far_ends(*_with_denominator(top, bottom)))
             value, n = float(top.sum() / bottom.sum()), int(np.count_nonzero(bottom))
             estimate = Estimate(value=value, low=float(low), high=float(high), n=n)
         estimates.append(estimate)
@@ -176,7 +231,8 @@ def ratio_difference(
     has a single individual.
 
     If a side does not vary in a bootstrap (a rate of 0 or 1, equal rates, or one individual), the intervals of both
-    sides are combined by square-and-add [@zou2008]. So the difference includes the uncertainty of a zero.
+    sides are combined by square-and-add [@zou2008]. So the difference includes the uncertainty of a zero. If one of the
+    rates is made by few, the interval reaches at least as far.
     """
     sides = [_with_denominator(*side) for side in (first, second)]
     a, b = (
@@ -193,10 +249,10 @@ def ratio_difference(
     if a.method == b.method == BOOTSTRAP:
         draws = [_ratio_draws(*side, num_bootstrap, seed + number) for number, side in enumerate(sides)]
         low, high = np.quantile(draws[0] - draws[1], _TAILS)
+        if limit == 1.0 and min(_num_rare(*side) for side in sides) < FEW:
+            low, high = _wider((low, high), _square_and_add(a, b))
         return Estimate(value=value, low=float(low), high=float(high), n=n)
-    a_low, a_high, b_low, b_high = (bound for bound in (a.low, a.high, b.low, b.high) if bound is not None)
-    low = value - math.hypot(a.value - a_low, b_high - b.value)
-    high = value + math.hypot(a_high - a.value, b.value - b_low)
+    low, high = _square_and_add(a, b)
     return Estimate(value=value, low=low, high=high, n=n, method="square-and-add of both sides' intervals")
 
 
@@ -286,7 +342,7 @@ def tpr_at_fpr(
     """Return the share of members who score above all but ``fpr`` of the non-members; None without members or with
     fewer than 10 / fpr non-members.
 
-    The interval of a share of 0 or 1 reaches at least as far as Clopper-Pearson's over the members.
+    The interval of a share reaches at least as far as Clopper-Pearson's over the members, at its far end.
     """
     if len(members) == 0 or len(nonmembers) < 10 / fpr:
         return None
@@ -297,11 +353,15 @@ def tpr_at_fpr(
         for _ in range(num_bootstrap)
     ]
     low, high = (float(bound) for bound in np.quantile(draws, _TAILS))
-    method = BOOTSTRAP
+    method, exact = BOOTSTRAP, clopper_pearson(round(value * len(members)), len(members))
     if value in (0.0, 1.0):
         bound = clopper_pearson(0, len(members), one_sided=True)[1]
         low, high = (0.0, max(high, bound)) if value == 0 else (min(low, 1 - bound), 1.0)
         method = EXACT
+    elif value <= 0.5:
+        high = max(high, exact[1])
+    else:
+        low = min(low, exact[0])
     return Estimate(value=value, low=low, high=high, n=len(members) + len(nonmembers), method=method)
 
 
