@@ -16,6 +16,7 @@ import numpy as np
 from reticent.audit.evidence.membership import BestAttack
 from reticent.audit.stats.statistics import (
     EXACT,
+    FEW_ON_A_SIDE,
     LEVEL,
     MAX_WEIGHTS,
     TIED,
@@ -23,9 +24,13 @@ from reticent.audit.stats.statistics import (
     certain_auc_bounds,
     is_certain,
     iter_resamples,
+    score_auc_bounds,
 )
 
 __all__ = ["best_attack", "clustered_auc"]
+
+#: Standard deviations of a normal distribution to the ends of an interval.
+NORMAL = 1.959964
 
 
 def clustered_auc(
@@ -74,13 +79,17 @@ def clustered_auc(
         pairs = 2 * of_members.sum(axis=1) * running[:, -1]
         with np.errstate(invalid="ignore"):
             draws.append(np.einsum("bm,bm->b", of_members, wins) / pairs)
-    all_draws, fewest = np.concatenate(draws), min(len(np.unique(member_of)), len(np.unique(nonmember_of)))
+    counts = len(np.unique(member_of)), len(np.unique(nonmember_of))
+    all_draws, fewest = np.concatenate(draws), min(counts)
     if is_certain(value, members, nonmembers):
         low, high = certain_auc_bounds(value, fewest)
         return Estimate(value=value, low=low, high=high, n=n, method=EXACT if value in (0.0, 1.0) else TIED), all_draws
     if fewest == 1:
         return Estimate(value=value, low=0.0, high=1.0, n=n, method="one individual on a side: no interval"), all_draws
     low, high = (float(end) for end in np.nanquantile(all_draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
+    if fewest < FEW_ON_A_SIDE:
+        least, most = score_auc_bounds(value, *counts, np.concatenate([members, nonmembers]), NORMAL)
+        low, high = min(low, least), max(high, most)
     return Estimate(value=value, low=low, high=high, n=n), all_draws
 
 
@@ -109,9 +118,10 @@ def best_attack(
 
     The intervals of all attacks hold simultaneously: value ± c · standard error, where c is the 95 % quantile over the
     draws of the largest |draw - value| / standard error of any attack (max-statistic bootstrap). The interval of one
-    attack alone would be too narrow for the best of many. An area of 0 or 1, or of equal scores, does not vary in the
-    draws; it has a Clopper-Pearson bound with Bonferroni correction. So the intervals also hold for the best of any
-    subset of attacks.
+    attack alone would be too narrow for the best of many. Standard errors of few individuals are uncertain, and that of
+    the best attack is too small the more often; so an interval reaches at least as far as `score_auc_bounds` at c. An
+    area of 0 or 1, or of equal scores, does not vary in the draws; it has a Clopper-Pearson bound with Bonferroni
+    correction. So the intervals also hold for the best of any subset of attacks.
 
     Parameters
     ----------
@@ -141,7 +151,10 @@ def best_attack(
     for number, (name, value) in enumerate(zip(names, values, strict=True)):
         estimate = measured[name][0]
         if varies[number]:
-            low, high = value - reach * spread[number], value + reach * spread[number]
+            usable = ~np.isnan(scores[name])
+            sides = (int(np.count_nonzero(usable & side)) for side in (is_member, ~is_member))
+            least, most = score_auc_bounds(value, *sides, scores[name][usable], reach)
+            low, high = min(value - reach * spread[number], least), max(value + reach * spread[number], most)
         elif estimate.method in (EXACT, TIED):
             low, high = certain_auc_bounds(value, int(fewest[number]), level)
         else:

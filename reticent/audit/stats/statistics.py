@@ -32,6 +32,7 @@ __all__ = [
     "ratio_estimate",
     "ratio_estimates",
     "roc_curve",
+    "score_auc_bounds",
     "tpr_at_fpr",
 ]
 
@@ -41,6 +42,8 @@ UNCHANGED = "Clopper-Pearson over individuals, of no change"
 EQUAL = "Clopper-Pearson over individuals, of equal rates"
 #: A bootstrap of a difference is too narrow if fewer individuals than this make one of its rates.
 FEW = 10
+#: A bootstrap of an area is too narrow if a side has fewer individuals than this.
+FEW_ON_A_SIDE = 20
 #: Rates that differ by less than this are equal, up to rounding.
 SAME = 1e-12
 #: Weights of resamples held at once, in numbers: 2^23 float64 are 64 MiB.
@@ -287,7 +290,8 @@ def auc_estimate(
 
     An area of exactly 0 or 1 does not vary in a bootstrap, nor does one of equal scores. There are min(members,
     non-members) disjoint pairs, and all have the same order or are all tied, so the bounds are Clopper-Pearson's over
-    these. ``level`` is the level of the interval.
+    these. With fewer than 20 individuals on a side a bootstrap is too narrow; the interval then reaches at least as far
+    as `score_auc_bounds`. ``level`` is the level of the interval.
 
     Cost: a sort, and O(num_bootstrap · individuals) time in blocks of bounded memory.
     """
@@ -318,7 +322,36 @@ def auc_estimate(
         wins += running[:, up_to]
         draws.append(np.einsum("bm,bm->b", weights_m, wins) / (2 * m * n))
     low, high = np.quantile(np.concatenate(draws), [(1 - level) / 2, (1 + level) / 2])
+    if min(m, n) < FEW_ON_A_SIDE:
+        scores, reach = np.concatenate([members, nonmembers]), float(stats.norm.ppf((1 + level) / 2))
+        low, high = _wider((low, high), score_auc_bounds(value, m, n, scores, reach))
     return Estimate(value=value, low=float(low), high=float(high), n=m + n, level=level)
+
+
+def score_auc_bounds(
+    value: float, num_members: int, num_nonmembers: int, scores: np.ndarray, reach: float
+) -> tuple[float, float]:
+    """Return the areas that lie ``reach`` of their own standard errors from ``value`` [@newcombe2006, method 5].
+
+    The standard error at 0.5 is that of Mann and Whitney's test, so no side is too small for it. ``scores`` are those
+    of both sides: ties make it smaller, as in that test.
+    """
+    _, ties = np.unique(scores, return_counts=True)
+    untied = 1 - float((ties.astype(np.float64) ** 3 - ties).sum()) / max(len(scores) ** 3 - len(scores), 1)
+    others = (num_members + num_nonmembers) / 2 - 1
+
+    def is_inside(area: float) -> bool:
+        spread = area * (1 - area) * (1 + others * ((1 - area) / (2 - area) + area / (1 + area)))
+        return (value - area) ** 2 <= reach**2 * untied * spread / (num_members * num_nonmembers)
+
+    ends = []
+    for end in (0.0, 1.0):
+        inside, outside = value, end
+        for _ in range(40):
+            middle = (inside + outside) / 2
+            inside, outside = (middle, outside) if is_inside(middle) else (inside, middle)
+        ends.append(inside)
+    return ends[0], ends[1]
 
 
 def is_certain(value: float, members: np.ndarray, nonmembers: np.ndarray) -> bool:

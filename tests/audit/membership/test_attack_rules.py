@@ -79,6 +79,22 @@ def test_picking_the_best_of_twenty_guesses_finds_nothing() -> None:
     assert naive > 12
 
 
+@pytest.mark.parametrize(("num_members", "num_nonmembers"), [(5, 50), (10, 10), (20, 20)])
+def test_intervals_of_eight_guesses_over_few_hold_at_once(num_members: int, num_nonmembers: int) -> None:
+    """Some interval left 0.5 out in 36, 18 and 10 of 100 trials."""
+    num = num_members + num_nonmembers
+    individuals, is_member, fooled = np.arange(num), np.arange(num) < num_members, 0
+    for trial in range(120):
+        random = np.random.default_rng(trial)
+        both = random.normal(size=num)
+        scores = {f"a{k}": both + random.normal(size=num) for k in range(8)}
+        best = best_attack(scores, individuals, is_member, num_bootstrap=200, seed=trial)
+        assert best is not None
+        assert best.intervals is not None
+        fooled += any(low > 0.5 or high < 0.5 for low, high in best.intervals.values())
+    assert fooled <= 12  # P[Bin(120, .05) > 12] is 1 %
+
+
 def test_the_best_attack_is_found_and_said_of_how_many() -> None:
     random = np.random.default_rng(0)
     is_member = np.arange(200) < 100

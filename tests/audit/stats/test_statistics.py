@@ -359,6 +359,29 @@ def test_auc_interval_covers_the_truth() -> None:
     assert covered >= 0.88 * 200
 
 
+@pytest.mark.parametrize(("num_members", "num_nonmembers"), [(2, 100), (5, 50), (50, 5), (10, 10)])
+def test_auc_interval_of_few_covers_the_truth(num_members: int, num_nonmembers: int) -> None:
+    """A bootstrap draws two individuals of a side alike every other time: it missed 38, 13, 13 and 7 in 100."""
+    random, missed = np.random.default_rng(15), 0
+    for repetition in range(400):
+        sides = random.normal(0, 1, num_members), random.normal(0, 1, num_nonmembers)
+        low, high = bounds(auc_estimate(*sides, num_bootstrap=200, seed=repetition))
+        missed += not low <= 0.5 <= high
+    assert missed <= 0.065 * 400
+
+
+def test_area_of_few_reaches_the_score_interval_worked_by_hand() -> None:
+    """Three members over four of five others, without ties: the ends solve |A - t| = 1.96 sqrt(V(t))."""
+    members, others = np.array([3.5, 3.6, 3.7]), np.arange(5.0)
+    low, high = bounds(auc_estimate(members, others, num_bootstrap=50))
+    assert auc_estimate(members, others, num_bootstrap=50).value == pytest.approx(0.8)
+    t, mean = low, (3 + 5) / 2 - 1
+    variance = t * (1 - t) * (1 + mean * ((1 - t) / (2 - t) + t / (1 + t))) / 15
+    assert 0.8 - t == pytest.approx(stats.norm.ppf(0.975) * math.sqrt(variance), abs=1e-6)
+    assert low == pytest.approx(0.3771, abs=0.0001)
+    assert 0.96 < high <= 1
+
+
 def test_many_documents_of_one_individual_count_as_one() -> None:
     hits, documents = np.array([1.0, 0, 1, 0, 0, 1]), np.ones(6)
     once = ratio_estimate(hits, documents)
