@@ -200,8 +200,8 @@ def _gap_and_spread(numbers: np.ndarray, is_in: np.ndarray) -> tuple[np.ndarray,
 
 
 def exposed_d_primes(numbers: np.ndarray, is_in: np.ndarray) -> np.ndarray:
-    """Return d' of the most exposed tenth, measured by the half of the shadows that did not select them, for both
-    halves together.
+    """Return d' of the individuals whom either half of the shadows selects as the most exposed tenth, measured by the
+    half that did not select them; of whom both select, the mean, so that they count once.
 
     Shadows come in pairs, so each half has a model trained with and a model trained without each individual.
     """
@@ -212,8 +212,12 @@ def exposed_d_primes(numbers: np.ndarray, is_in: np.ndarray) -> np.ndarray:
     gaps = [_gap_and_spread(numbers[half], is_in[half])[0] / spread for half in halves]
     known = np.flatnonzero(np.isfinite(gaps[0] + gaps[1]))
     top = max(1, len(known) // EXPOSED) if len(known) else 0
-    chosen = [other[known[np.argsort(-own[known], kind="stable")[:top]]] for own, other in (gaps, gaps[::-1])]
-    return np.concatenate(chosen)
+    total, count = np.zeros(len(gaps[0])), np.zeros(len(gaps[0]))
+    for own, other in (gaps, gaps[::-1]):
+        chosen = known[np.argsort(-own[known], kind="stable")[:top]]
+        total[chosen] += other[chosen]
+        count[chosen] += 1
+    return total[count > 0] / count[count > 0]
 
 
 def _lira(own: np.ndarray, numbers: np.ndarray, is_in: np.ndarray, textbook: bool) -> np.ndarray:
