@@ -170,6 +170,7 @@ class Auditor:
             user_inference_holdout=user_inference_holdout,
             zlib_bytes=zlib_bytes,
             groups=groups,
+            units=units,
         )
         self.categories = None
         if categories is not None:

@@ -3,8 +3,8 @@
 The baseline must fail. If it succeeds, the two sides differ in their topics or dates, and an attack can succeed on a
 model that remembers no individual (Das et al. 2024; Meeus et al. 2024).
 
-The classifier is naive Bayes over the bag of words of an individual, cross-validated by individual. A bootstrap of
-cross-validated scores gives intervals that are too narrow: each individual trains some classifiers and is scored by
+The classifier is naive Bayes over the bag of words of an individual, cross-validated by individual, or by household
+where there are any: their members share words and a side. A bootstrap of cross-validated scores gives intervals that are too narrow: each individual trains some classifiers and is scored by
 another, so a chance similarity counts twice. The interval therefore comes from the same computation on permuted
 memberships.
 """
@@ -29,7 +29,9 @@ NUM_PERMUTATIONS = 199
 AT_ONCE = 25
 
 
-def blind_baseline(words: Words, surfaces: np.ndarray, is_member: np.ndarray, *, seed: int = 0) -> Blind:
+def blind_baseline(
+    words: Words, surfaces: np.ndarray, is_member: np.ndarray, *, units: np.ndarray | None = None, seed: int = 0
+) -> Blind:
     """Return the area under the ROC curve at which words alone distinguish members.
 
     The interval contains 0.5 if and only if a permutation test at 5 % is not significant. The value is None if a side
@@ -40,6 +42,7 @@ def blind_baseline(words: Words, surfaces: np.ndarray, is_member: np.ndarray, *,
     words : Words of the documents
     surfaces : integer array, shape (S,), the surface number of each word; negative for none
     is_member : bool array, shape (documents,)
+    units : household of each individual (by code); all of one are on one side. None: every individual is one
 
     Cost: 400 additions for each distinct word of each individual; memory is 25 numbers for each distinct word.
     """
@@ -54,18 +57,23 @@ def blind_baseline(words: Words, surfaces: np.ndarray, is_member: np.ndarray, *,
     distinct, columns = np.unique(surfaces[known], return_inverse=True)
     bags = coo_array((np.ones(len(rows)), (rows, columns)), shape=(len(codes), len(distinct))).tocsr()
     bags = bags[:, np.flatnonzero(np.bincount(bags.indices, minlength=len(distinct)) > 1)]
-    if min(num_members, num_nonmembers) < 2 or bags.shape[1] == 0:
+    _, of_unit, unit = np.unique(
+        codes if units is None else np.asarray(units)[codes], return_index=True, return_inverse=True
+    )
+    unit_member = member[of_unit]
+    if min(np.count_nonzero(unit_member), np.count_nonzero(~unit_member)) < 2 or bags.shape[1] == 0:
         none = Estimate(value=None, n=len(codes), method="too few individuals or words")
         return Blind(auc=none, num_members=num_members, num_nonmembers=num_nonmembers)
-    fold = _deal(member, seed)
-    memberships = _permuted(member, fold, seed)
+    unit_fold = _deal(unit_member, seed)
+    fold, memberships = unit_fold[unit], _permuted(unit_member, unit_fold, seed)[unit]
     scores = [
         _held_out_scores(bags, memberships[:, start : start + AT_ONCE], fold)
         for start in range(0, memberships.shape[1], AT_ONCE)
     ]
     ranks = rankdata(np.concatenate(scores, axis=1), axis=0)
-    wins = (ranks * memberships).sum(axis=0) - num_members * (num_members + 1) / 2
-    areas = wins / (num_members * num_nonmembers)
+    counts = memberships.sum(axis=0)  # they differ between permutations of households
+    wins = (ranks * memberships).sum(axis=0) - counts * (counts + 1) / 2
+    areas = wins / (counts * (len(codes) - counts))
     # The distance from 0.5 that at most 5 % of all areas exceed, the observed one included.
     reach = float(np.quantile(np.abs(areas - 0.5), LEVEL, method="higher"))
     auc = Estimate(

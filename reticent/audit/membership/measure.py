@@ -51,6 +51,7 @@ class MembershipAudit:
     members : bool array, shape (store.num_documents,)
     words, surfaces, table : the words of ``store``, their surfaces, and the table that numbers the surfaces
     lowercase, user_inference_holdout, groups : as for `audit_models`; read only if an attack of ``config`` needs them
+    units : household of each individual (by code), by which the sides were drawn; None: the individuals themselves
 
     Raises
     ------
@@ -71,8 +72,9 @@ class MembershipAudit:
         user_inference_holdout: TokenStore | None = None,
         zlib_bytes: np.ndarray | None = None,
         groups: Mapping[str, np.ndarray] | None = None,
+        units: np.ndarray | None = None,
     ):
-        self.store, self.members, self.config = store, members, config
+        self.store, self.members, self.config, self.units = store, members, config, units
         self.words, self.surfaces, self.table = words, surfaces, table
         attacks = config.attacks
         self.lowercase = _lowercase(lowercase, store) if needing(Need.LOWERCASE, attacks) else None
@@ -117,9 +119,9 @@ class MembershipAudit:
             )
         blind = of_holdout = None
         if base is None and results:
-            blind = blind_baseline(self.words, self.surfaces, self.members, seed=self.config.seed)
+            blind = blind_baseline(self.words, self.surfaces, self.members, units=self.units, seed=self.config.seed)
         if base is None and self.holdout is not None:
-            of_holdout = self.holdout.blind(self.table, seed=self.config.seed)
+            of_holdout = self.holdout.blind(self.table, units=self.units, seed=self.config.seed)
         best = best_attack(by_code, self.codes, self.code_member, **options)
         return Membership(results, best, blind, of_holdout)
 

@@ -52,7 +52,8 @@ class UserInferenceHoldout:
         holdout = holdout.select(np.flatnonzero(np.isin(holdout.individual, audit.individual)))
         return cls(holdout, np.isin(holdout.individual, audit.individual[members]))
 
-    def blind(self, table: SurfaceTable, *, seed: int) -> Blind:
-        """Return the blind baseline of these documents, from their words alone."""
+    def blind(self, table: SurfaceTable, *, units: np.ndarray | None = None, seed: int) -> Blind:
+        """Return the blind baseline of these documents, from their words alone; ``units`` as for `blind_baseline`."""
         words = words_of(self.store)
-        return blind_baseline(words, table.surfaces(self.store.input_ids, words), self.members, seed=seed)
+        surfaces = table.surfaces(self.store.input_ids, words)
+        return blind_baseline(words, surfaces, self.members, units=units, seed=seed)

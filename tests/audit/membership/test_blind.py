@@ -51,6 +51,31 @@ def test_sides_dealt_by_a_coin_are_told_apart_once_in_twenty() -> None:
     assert fooled <= 6  # P[Bin(40, .05) > 6] is 0.3 %
 
 
+def test_households_dealt_by_a_coin_are_told_apart_once_in_twenty() -> None:
+    """A mother and her newborn share words and a side: whoever has learned one of them knows the other."""
+    apart = together = 0
+    for trial in range(20):
+        random = np.random.default_rng(trial)
+        household = np.repeat(np.arange(60), random.integers(1, 4, 60))
+        own = 1000 + 10 * household[:, None] + random.integers(0, 10, (len(household), 5))
+        documents = np.concatenate([own, random.integers(0, 60, (len(household), 15))], axis=1).tolist()
+        is_member = (random.permutation(60) < 25)[household]
+        words = slots_of_words(documents, list(range(len(household))))
+        alone, units = blind_baseline(*words, is_member), blind_baseline(*words, is_member, units=household)
+        apart += not alone.auc.low <= 0.5 <= alone.auc.high  # type: ignore[operator]
+        together += not units.auc.low <= 0.5 <= units.auc.high  # type: ignore[operator]
+        assert units.num_members == np.count_nonzero(is_member)
+    assert together <= 4  # P[Bin(20, .05) > 4] is 0.3 %
+    assert apart >= 15
+
+
+def test_households_of_one_change_nothing() -> None:
+    random = np.random.default_rng(2)
+    words = slots_of_words(random.integers(0, 30, (40, 8)).tolist(), list(range(40)))
+    is_member = random.random(40) < 0.5
+    assert blind_baseline(*words, is_member, units=np.arange(40) + 7) == blind_baseline(*words, is_member)
+
+
 def test_area_is_that_of_naive_bayes_in_a_library() -> None:
     random = np.random.default_rng(4)
     bags = random.integers(0, 3, (41, 12))
