@@ -46,11 +46,10 @@ SIZES: dict[str, dict[str, Any]] = {
               "asking": {"prefix_tokens": 32, "num_tokens": 64, "num_samples": 5}},
     "cpu": {"people": [200], "epochs": [16], "pairs": 3, "characters": 1500, "hidden": 64, "layers": 2, "vocab": 2000,
             "public": 2000, "draws": 1000},
-    # A causal model is not asked for inversion, which reads sixteen copies of the window of each target: hours.
+    # No inversion: it reads sixteen copies of the window of each target, a masked model in every fold. Hours a model.
     "real": {"people": [100], "epochs": [3, 1], "pairs": 2, "characters": 2000, "one_window": True, "window": 128,
              "lora": 8, "draws": 1000, "inversion": False, "bf16": "on", "public": 600,
-             "masked": {"lora": None, "learning_rate": 5e-4, "head_epochs": 3,
-                        "inversion": {"kinds": ("indirect",), "association": False, "embedding_shift": False}}},
+             "masked": {"lora": None, "learning_rate": 5e-4, "head_epochs": 3}},
     "gpu": {"people": [100, 300, 592], "epochs": [1, 2, 4, 8], "pairs": 8, "characters": 6000, "window": 512, "lora": 8,
             "draws": 1000, "public": 600, "asking": {"prefix_tokens": 128, "num_tokens": 128, "num_samples": 20},
             "masked": {"lora": None, "learning_rate": 5e-4, "head_epochs": 3}},
