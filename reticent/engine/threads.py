@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-__all__ = ["in_threads", "mapped", "overlapped", "read_ahead"]
+__all__ = ["in_threads", "mapped", "overlapped", "read_ahead", "worked_ahead"]
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -99,19 +99,30 @@ def read_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def overlapped(
     batches: Iterator[pa.RecordBatch], work: Callable[[pa.RecordBatch, int], T]
 ) -> Iterator[tuple[pa.RecordBatch, T]]:
-    """Yield each batch and ``work(batch, number of rows before it)``, in order, the work of two batches overlapping.
+    """Yield each batch and ``work(batch, number of rows before it)``, in order, the work of two batches overlapping."""
 
-    Python's work for one batch then costs no time while the core's threads are busy with the other. Up to three batches
-    are in hand, and the next one is read.
-    """
-    waiting: deque[tuple[pa.RecordBatch, Future[T]]] = deque()
-    num_before = 0
-    with ThreadPoolExecutor(2) as pool:
+    def numbered() -> Iterator[tuple[pa.RecordBatch, int]]:
+        num_before = 0
         for batch in read_ahead(batches):
-            waiting.append((batch, pool.submit(work, batch, num_before)))
+            yield batch, num_before
             num_before += batch.num_rows
+
+    for (batch, _), result in worked_ahead(numbered(), lambda numbered: work(*numbered)):
+        yield batch, result
+
+
+def worked_ahead(items: Iterator[S], work: Callable[[S], T]) -> Iterator[tuple[S, T]]:
+    """Yield each item and ``work(item)``, in order, the work of two items overlapping.
+
+    Python's work for one item then costs no time while the core's threads are busy with the other. Up to three items
+    are in hand.
+    """
+    waiting: deque[tuple[S, Future[T]]] = deque()
+    with ThreadPoolExecutor(2) as pool:
+        for item in items:
+            waiting.append((item, pool.submit(work, item)))
             if len(waiting) == 3:
                 first, result = waiting.popleft()
                 yield first, result.result()
-        for batch, result in waiting:
-            yield batch, result.result()
+        for item, result in waiting:
+            yield item, result.result()

@@ -226,15 +226,6 @@ class TextSample:
         self._doc_ids: list[pa.Array] = []
         self._units: list[np.ndarray] = []
 
-    def require(
-        self, store: TokenStore, policy: Policy, spans: SpanReader | None, index: NgramIndex | None
-    ) -> TextCheck:
-        """Compare the tokens of the documents with their text; `ArtifactError` where they do not fit it."""
-        check = self.check(store, policy, spans, index)
-        if not check.holds:
-            raise ArtifactError(f"tokens: {check.failure()}")
-        return check
-
     def take(self, first: int, batch: pa.RecordBatch) -> None:
         """Keep the documents of the sample among these, which stand from row ``first`` of the corpus on."""
         found = pa.array(self._rows[slice(*np.searchsorted(self._rows, [first, first + batch.num_rows]))] - first)
@@ -245,8 +236,8 @@ class TextSample:
             codes = self._individuals.individual_codes(kept.column("individual_id"))
             self._units.append(self._individuals.units[codes])
 
-    def check(self, store: TokenStore, policy: Policy, spans: SpanReader | None, index: NgramIndex | None) -> TextCheck:
-        """Compare the tokens of the kept documents with their text."""
+    def expected(self, policy: Policy, spans: SpanReader | None, index: NgramIndex | None) -> ExpectedTokens:
+        """Work out the protection of the kept documents from their text. No tokens are needed yet."""
         taken = np.cumsum([len(self._texts[i]) for i in self._order]) <= self.NUM_CHARACTERS
         taken[:1] = True
         chosen = np.sort(self._order[taken])
@@ -260,9 +251,29 @@ class TextSample:
         units = np.concatenate(self._units)[chosen]
         marks = _read_spans(spans, self._rows[chosen], policy)
         protected = _protect(words, units, seen, marks, supports, policy, 0 if index is None else index.num_units)
+        return ExpectedTokens(texts, doc_ids, self._store_rows[chosen], protected)
+
+
+class ExpectedTokens(NamedTuple):
+    """Documents of a sample, the documents of the store that they are, and what protects them by their text."""
+
+    texts: list[str]
+    doc_ids: pa.Array
+    store_rows: np.ndarray
+    protected: Protected
+
+    def check(self, store: TokenStore) -> TextCheck:
+        """Compare the tokens of these documents with their text."""
         comparison = Comparison(store)
-        comparison.add(texts, doc_ids, self._store_rows[chosen], protected)
+        comparison.add(*self)
         return comparison.result(whole=False)
+
+    def require(self, store: TokenStore) -> TextCheck:
+        """Compare the tokens of these documents with their text; `ArtifactError` where they do not fit it."""
+        check = self.check(store)
+        if not check.holds:
+            raise ArtifactError(f"tokens: {check.failure()}")
+        return check
 
 
 def _tables(index: NgramIndex, n: int) -> Iterator[pa.RecordBatch]:

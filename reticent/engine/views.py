@@ -21,9 +21,10 @@ from reticent.engine.packed import StoredIds, mapped_column
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store_writer import ViewWriter
 from reticent.engine.text_pass import GAPS
+from reticent.engine.threads import worked_ahead
 
 if TYPE_CHECKING:
-    from reticent._rust import _NumberedDocuments
+    from reticent._rust import Planes, _NumberedDocuments
     from reticent.engine.corpus import Corpus
     from reticent.engine.ngrams import NgramIndex
     from reticent.engine.protect import Policy
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["NumberedCorpus", "write_view"]
 
 #: Words that are flagged at a time.
-WORDS_AT_ONCE = 1 << 22
+WORDS_AT_ONCE = 1 << 21
 #: Scopes as the core numbers them.
 SCOPES = {"occurrence": 0, "individual": 1, "corpus": 2}
 
@@ -81,7 +82,7 @@ def write_view(
     ArtifactError
         The numbers do not fit each other.
 
-    Cost: two passes over the numbers, 10 to 50 ns a word of a core; memory is that of a block and of the blacklist.
+    Cost: two passes over the numbers, 10 to 50 ns a word of a core; memory is that of the blacklist and three blocks.
     """
     from reticent import _rust
 
@@ -99,22 +100,29 @@ def write_view(
         numbering.add(block.words)
     in_gaps = mapped_column(gaps / GAPS, np.dtype("<u8"), -(-stored.num_tokens // 64)).view(np.uint8)
     bits = stored.begins.view(np.uint8), stored.outside.view(np.uint8), in_gaps
+
+    def protected(block: _Block) -> _Protected:
+        flags, starts = numbering.flag_words(block.words)
+        exceptions = stored.exceptions_of(block.first, block.first + len(block.kept))
+        planes = _rust.planes(
+            *bits, *exceptions, block.token_offsets, flags, starts, block.word_offsets, block.kept,
+            num_threads=num_threads,
+        )  # fmt: skip
+        rows = np.flatnonzero(block.kept)
+        counts = {
+            "words": int(np.diff(block.word_offsets)[rows].sum()),
+            "direct": int(np.count_nonzero(flags & DIRECT)),
+            "indirect": int(np.count_nonzero(flags & INDIRECT)),
+            "protected": int(np.count_nonzero(flags)),
+        }
+        return _Protected(rows, planes, int(np.diff(block.token_offsets)[rows].sum()), counts)
+
     counts = dict.fromkeys(("words", "direct", "indirect", "protected"), 0)
     with ViewWriter(folder) as writer:
-        for block in view.blocks():
-            flags, starts = numbering.flag_words(block.words)
-            exceptions = stored.exceptions_of(block.first, block.first + len(block.kept))
-            planes = _rust.planes(
-                *bits, *exceptions, block.token_offsets, flags, starts, block.word_offsets, block.kept,
-                num_threads=num_threads,
-            )  # fmt: skip
-            rows = np.flatnonzero(block.kept)
-            num_tokens = int(np.diff(block.token_offsets)[rows].sum())
-            writer.write(block.first + rows, block.codes[rows], planes, num_tokens)
-            counts["words"] += int(np.diff(block.word_offsets)[rows].sum())
-            counts["direct"] += int(np.count_nonzero(flags & DIRECT))
-            counts["indirect"] += int(np.count_nonzero(flags & INDIRECT))
-            counts["protected"] += int(np.count_nonzero(flags))
+        for block, found in worked_ahead(view.blocks(), protected):
+            writer.write(block.first + found.rows, block.codes[found.rows], found.planes, found.num_tokens)
+            for name in counts:
+                counts[name] += found.counts[name]
             if progress:
                 progress(block.first + len(block.kept))
     return {
@@ -124,6 +132,16 @@ def write_view(
         "retention": 1.0 - counts["protected"] / max(counts["words"], 1),
         "blacklisted": numbering.num_blacklisted,
     }
+
+
+@dataclass(slots=True)
+class _Protected:
+    """The documents of a block that are kept, by their place in it, the planes of their tokens, and counts of words."""
+
+    rows: np.ndarray
+    planes: Planes
+    num_tokens: int
+    counts: dict[str, int]
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from reticent import _rust
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import ArtifactError
 from reticent.engine.store import open_tokens
-from reticent.engine.verify import TextCheck, TextSample
+from reticent.engine.verify import ExpectedTokens, TextCheck
 from reticent.job.config import parse_job
 from reticent.job.run import Run
 from reticent.job.status import job_status
@@ -105,11 +105,11 @@ def test_all_tokens_are_held_to_their_text_and_what_was_rewritten_is_said_not_to
 def test_a_violation_that_the_sample_does_not_see_fails_the_command(
     hospital: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def blind(self: TextSample, *_: Any) -> TextCheck:
+    def blind(self: ExpectedTokens, *_: Any) -> TextCheck:
         return TextCheck(**{**dict.fromkeys(TextCheck.__dataclass_fields__, 0), "found_in": (), "whole": False})
 
     monkeypatch.setattr(_rust, "planes", without_gaps)
-    monkeypatch.setattr(TextSample, "check", blind)
+    monkeypatch.setattr(ExpectedTokens, "check", blind)
     folder = tmp_path / "run"
     run(values_of(hospital, folder))
     assert command("protect", folder, "--quiet") == 0

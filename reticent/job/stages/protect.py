@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from reticent.engine.rewrite import TextStyle
     from reticent.engine.split import Individuals
     from reticent.engine.text_pass import TextPass
-    from reticent.engine.verify import TextSample
+    from reticent.engine.verify import ExpectedTokens, TextSample
     from reticent.job.config import Job, ModelSection
     from reticent.job.run import Run
 
@@ -247,6 +247,8 @@ def write_view_of(
 def _build_view(
     run: Run, model: ModelSection, variant: _Variant, folder: Path, counts: dict[str, Any], *, samples: _Samples
 ) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.store import open_tokens
 
@@ -254,12 +256,16 @@ def _build_view(
         run.invalidate("index")  # its tables of n-grams; those of the other are made now
     policy = variant.policy or run.policy
     index = _index_of(run, variant, policy)
-    with run.progress.task(f"protect {variant.name} tokens", run.corpus.num_documents, "documents") as advance:
+
+    def expected() -> ExpectedTokens:
+        return samples.of(variant.splits).expected(policy, SpanReader(run.folder / "spans"), index)
+
+    task = run.progress.task(f"protect {variant.name} tokens", run.corpus.num_documents, "documents")
+    # The sample is read and protected while the core works on numbers.
+    with task as advance, ThreadPoolExecutor(1) as pool:
+        sample = pool.submit(expected)
         counts.update(write_view_of(run, model, folder, run.individuals, variant.splits, index, policy, advance))
-    sample = samples.of(variant.splits)
-    counts["text_check"] = sample.require(
-        open_tokens(folder), policy, SpanReader(run.folder / "spans"), index
-    ).to_dict()
+    counts["text_check"] = sample.result().require(open_tokens(folder)).to_dict()
     if variant.splits == TRAIN:
         _warn_of_policy(run, model, policy, counts)
 

@@ -69,9 +69,40 @@ pub fn bit_at(bytes: &[u8], at: usize) -> bool {
     bytes[at / 8] >> (at % 8) & 1 == 1
 }
 
+/// The `len` bits (1 to 64) from bit `at` on, the first lowest; those above are zero.
+#[inline(always)]
+pub fn word_at(bytes: &[u8], at: usize, len: usize) -> u64 {
+    let (first, shift) = (at / 8, at % 8);
+    let word = match bytes[first..].first_chunk::<9>() {
+        Some(nine) => {
+            let [eight @ .., ninth] = nine;
+            u64::from_le_bytes(*eight) >> shift | u64::from(*ninth) << 1 << (63 - shift)
+        }
+        None => {
+            let rest = bytes[first..].iter().rev().fold(0u128, |all, &byte| all << 8 | u128::from(byte));
+            (rest >> shift) as u64
+        }
+    };
+    word & u64::MAX >> (64 - len)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_of_bits_are_read_from_anywhere() {
+        let bits: Vec<bool> = (0..300).map(|i| (i * i + i / 7) % 3 == 1).collect();
+        let mut made = Bits::default();
+        made.extend_from(&bits, |&bit| bit);
+        let bytes = made.into_bytes();
+        for at in 0..bits.len() {
+            for len in 1..=64.min(bits.len() - at) {
+                let expected = (0..len).fold(0u64, |word, i| word | u64::from(bits[at + i]) << i);
+                assert_eq!(word_at(&bytes, at, len), expected);
+            }
+        }
+    }
 
     #[test]
     fn rows_of_any_length_are_appended_to_one_another() {
