@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reticent.engine.threads import mapped
 from reticent.job.artefact import Artefact, Output, Step
 from reticent.job.fingerprints import TO_DO
 from reticent.trainer.distributed import join_world, launched
@@ -36,9 +37,13 @@ def make(run: Run, step: Step) -> None:
     run.recover()
     if step.prepare is not None:
         step.prepare()
-    stale = [
-        o for o in step.outputs if not is_whole(run.folder / o.name, kind=o.kind, config=o.settings, inputs=o.inputs)
-    ]
+
+    def is_stale(output: Artefact) -> bool:
+        about = {"kind": output.kind, "config": output.settings, "inputs": output.inputs}
+        return not is_whole(run.folder / output.name, **about)
+
+    # Every file is hashed: those of several artefacts at once.
+    stale = [output for output, found in zip(step.outputs, mapped(is_stale, step.outputs), strict=True) if found]
     if together:
         join_world().broadcast_from_main(bool(stale))
     for output in step.outputs:
