@@ -6,6 +6,9 @@ score of x is the mean, over such words and the others who use them, of how much
 base model. No shadow is needed. The control are words of k + 1 to k + 3 users, which are targets whether or not x is a
 member: what it finds is not the threshold's.
 
+Those who share a word share its score: x is asked in the text of y, and y in that of x. So the interval of the area has
+two parts, from resamples of the subjects and from resamples of the words, which are squared and added.
+
 Support is counted on the spelling of a word, as protection counts it, over both sides of the audit. A word is asked in
 the texts of members alone: held-out documents were not trained on. Cost: a pass over the words, and one look-up each.
 """
@@ -14,14 +17,15 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from reticent.audit.evidence.membership import KindAttack, ThresholdMembership
 from reticent.audit.leakage.words import NO_SURFACE, SurfaceTable, Words
-from reticent.audit.stats.statistics import Bootstrap, auc_estimate, tpr_at_fpr
+from reticent.audit.stats.estimate import BOOTSTRAP, LEVEL, Estimate
+from reticent.audit.stats.statistics import MAX_WEIGHTS, Bootstrap, auc_estimate, iter_resamples, tpr_at_fpr
 from reticent.engine.schema import DIRECT
 from reticent.engine.store import TokenStore
 
@@ -147,30 +151,72 @@ class ThresholdAudit:
         return ThresholdMembership(
             k=k,
             num_words=len(np.unique(at.word)),
-            at_threshold=self._attack(self._subject_scores(scores, at)),
-            above=self._attack(self._subject_scores(scores, control)),
+            at_threshold=self._attack(scores, at),
+            above=self._attack(scores, control),
         )
 
     def _subject_scores(self, scores: np.ndarray, pairs: _Pairs) -> np.ndarray:
         """Mean over words, of these over others, of these over occurrences; NaN for who is not asked."""
-        known = np.isfinite(scores[pairs.place])
-        columns = np.stack([pairs.subject[known], pairs.word[known], pairs.other[known]])
-        values = scores[pairs.place[known]]
-        while len(columns):  # the mean over what the last column tells apart, then without that column
-            groups, number = np.unique(columns, axis=1, return_inverse=True)
-            counts = np.bincount(number.ravel(), minlength=groups.shape[1])
-            values = np.bincount(number.ravel(), values, minlength=groups.shape[1]) / counts
-            columns, subjects = groups[:-1], groups[0]
+        (subjects,), values = _averaged(*_word_scores(scores, pairs), num=1)
         result = np.full(len(self.is_member), np.nan)
         result[subjects] = values
         return result
 
-    def _attack(self, scores: np.ndarray) -> KindAttack:
+    def _attack(self, of_words: np.ndarray, pairs: _Pairs) -> KindAttack:
+        scores = self._subject_scores(of_words, pairs)
         usable = np.isfinite(scores)
         sides = scores[usable & self.is_member], scores[usable & ~self.is_member]
+        auc = auc_estimate(*sides, **self.bootstrap)
         return KindAttack(
-            auc=auc_estimate(*sides, **self.bootstrap),
+            auc=self._over_words(auc, of_words, pairs) if auc.method == BOOTSTRAP else auc,
             tpr=tpr_at_fpr(*sides, FPR, **self.bootstrap),
             num_members=len(sides[0]),
             num_nonmembers=len(sides[1]),
         )
+
+    def _over_words(self, auc: Estimate, of_words: np.ndarray, pairs: _Pairs) -> Estimate:
+        """Return an area with the interval over subjects and over words; a resample leaves out who has none of its
+        words.
+        """
+        from scipy.sparse import coo_array
+        from scipy.stats import rankdata
+
+        assert auc.value is not None
+        assert auc.low is not None
+        assert auc.high is not None
+        (subject, word), values = _word_scores(of_words, pairs)
+        codes, column = np.unique(subject, return_inverse=True)
+        words, row = np.unique(word, return_inverse=True)
+        shape, member = (len(codes), len(words)), self.is_member[codes]
+        totals, counts = (coo_array((part, (column, row)), shape=shape).tocsr() for part in (values, np.ones(len(row))))
+        areas, rows = [], max(1, MAX_WEIGHTS // sum(shape))
+        seed = self.bootstrap["seed"] + 2  # the sides have the seed itself and the next
+        for weights in iter_resamples(len(words), self.bootstrap["num_bootstrap"], seed, rows=rows):
+            with np.errstate(invalid="ignore", divide="ignore"):
+                scores = ((totals @ weights.T) / (counts @ weights.T)).T
+                usable = np.isfinite(scores)
+                ranks = np.where(usable & member, rankdata(np.where(usable, scores, np.inf), axis=1), 0.0)
+                m, n = ((usable & side).sum(axis=1) for side in (member, ~member))
+                areas.append((ranks.sum(axis=1) - m * (m + 1) / 2) / (m * n))
+        drawn = np.concatenate(areas)
+        drawn = drawn[np.isfinite(drawn)]
+        low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) if len(drawn) else (0.0, 1.0)
+        return replace(
+            auc,
+            low=max(auc.value - float(np.hypot(auc.value - auc.low, max(auc.value - low, 0.0))), 0.0),
+            high=min(auc.value + float(np.hypot(auc.high - auc.value, max(high - auc.value, 0.0))), 1.0),
+        )
+
+
+def _word_scores(scores: np.ndarray, pairs: _Pairs) -> tuple[np.ndarray, np.ndarray]:
+    """Return (subject, word), shape (2, n), and the mean over others, of these over occurrences."""
+    known = np.isfinite(scores[pairs.place])
+    columns = np.stack([pairs.subject[known], pairs.word[known], pairs.other[known]])
+    return _averaged(*_averaged(columns, scores[pairs.place[known]], num=3), num=2)
+
+
+def _averaged(columns: np.ndarray, values: np.ndarray, *, num: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return each combination of the first ``num`` columns, and the mean of its values."""
+    groups, number = np.unique(columns[:num], axis=1, return_inverse=True)
+    counts = np.bincount(number.ravel(), minlength=groups.shape[1])
+    return groups, np.bincount(number.ravel(), values, minlength=groups.shape[1]) / counts
