@@ -283,6 +283,7 @@ def replacement_ids(store: TokenStore, recipe: Recipe, special: SpecialIds, voca
     """Return the ids that random tokens are drawn from, ascending int64, or None if the recipe has no random tokens.
 
     The pool is the vocabulary, as in BERT, without the special tokens and every id of a protected token of the store.
+    ``vocab_size`` is the number of ids that both tokenizer and model have.
     So no part of an identifier is ever inserted at another position. The ids come from the vocabulary and not from the
     corpus, so the replacements reveal nothing about the documents.
 
@@ -293,10 +294,11 @@ def replacement_ids(store: TokenStore, recipe: Recipe, special: SpecialIds, voca
     """
     if recipe.mask_split[1] == 0:
         return None
-    free = ~store.ids_with(recipe.protected_flags, vocab_size)
-    free[[number for number in (special.prefix, special.suffix, special.pad, special.mask) if number is not None]] = (
-        False
-    )
+    # In a vocabulary with gaps an id can be over the number of tokens.
+    free = ~store.ids_with(recipe.protected_flags, max(vocab_size, store.largest_id() + 1))[:vocab_size]
+    for number in (special.prefix, special.suffix, special.pad, special.mask):
+        if number is not None and number < vocab_size:
+            free[number] = False
     if not free.any():
         raise TrainingError(f"recipe {recipe.name}: every id of the vocabulary stands in a protected token")
     return np.flatnonzero(free)

@@ -30,7 +30,7 @@ from reticent.trainer.export import write_model
 from reticent.trainer.labels import Ledger, ProtectedStore, Targets, make_targets, protect_store
 from reticent.trainer.lora import Adapter, add_adapter
 from reticent.trainer.metrics import Clock, LossReader, Metrics, open_metrics
-from reticent.trainer.models import check_fit, freeze_embeddings, load_tokenizer, special_ids
+from reticent.trainer.models import check_fit, freeze_embeddings, load_tokenizer, num_rows, special_ids
 from reticent.trainer.optimizer import make_optimizer, make_schedule
 from reticent.trainer.packable import require_packable
 from reticent.trainer.plain_step import PlainStep
@@ -129,7 +129,9 @@ def train(
     special = special_ids(fast_tokenizer, recipe.objective)
     check_fit(model, store, fast_tokenizer, special, config.window_length)
     step = _choose_step(recipe, config, privacy, world, device, changes=epoch_store is not None)
-    protected = protect_store(store, recipe, special, len(fast_tokenizer))
+    # Added tokens may have no row in the embeddings.
+    vocab_size = min(len(fast_tokenizer), num_rows(model))
+    protected = protect_store(store, recipe, special, vocab_size)
     identity = identity_of(model, store, recipe, config, world.size, more=step.cache_key())
     if context is not None:
         identity["context"] = context.digest
@@ -160,7 +162,7 @@ def train(
         while state.epoch <= config.num_epochs:
             run.clock.begin_epoch()
             if epoch_store is not None:
-                protected = protect_store(epoch_store(state.epoch), recipe, special, len(fast_tokenizer))
+                protected = protect_store(epoch_store(state.epoch), recipe, special, vocab_size)
                 windows = _cut(protected, special, config, device)
             run.ledger.begin_epoch(state.epoch, protected.fingerprint)
             replace = None if context is None else BatchContext(context, windows, recipe, step.mask_seed, state.epoch)

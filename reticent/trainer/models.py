@@ -36,6 +36,7 @@ __all__ = [
     "logits_at",
     "logits_of",
     "max_positions",
+    "num_rows",
     "special_ids",
     "without_own_settings",
 ]
@@ -221,9 +222,7 @@ def check_fit(
     ArtifactError
         The store has no tokenizer file.
     """
-    embeddings: Any = model.get_input_embeddings()
-    rows = embeddings.weight.shape[0]
-    largest = store.largest_id()
+    rows, largest = num_rows(model), store.largest_id()
     if largest >= rows:
         raise TrainingError(f"tokens: id {largest} is beyond the model's {rows} embeddings; other tokenizer?")
     roles = {"first": special.prefix, "last": special.suffix, "padding": special.pad, "mask": special.mask}
@@ -245,6 +244,12 @@ def check_fit(
         raise TrainingError(
             f"window_length {window_length} is longer than the model's {max_positions(model)} positions"
         )
+
+
+def num_rows(model: PreTrainedModel) -> int:
+    """Return the number of ids that a model has embeddings for."""
+    embeddings: Any = model.get_input_embeddings()
+    return int(embeddings.weight.shape[0])
 
 
 def max_positions(model: PreTrainedModel) -> int:

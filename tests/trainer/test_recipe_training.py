@@ -11,6 +11,7 @@ import torch
 from fixtures.models import toy_model, toy_tokenizer
 from fixtures.stores import make_store, random_store
 from fixtures.training import CPU, Whole, predicting
+from tokenizers import Tokenizer
 
 from reticent.core.errors import ArtifactError, TrainingError
 from reticent.engine.schema import IGNORE_INDEX
@@ -131,6 +132,18 @@ def test_random_tokens_are_never_those_of_protected_words_or_special() -> None:
     crowded = make_store([(number, number, 2) for number in range(20)])
     with pytest.raises(TrainingError, match="every id"):
         replacement_ids(crowded, split["ppmlm"], special, 20)
+    beyond = make_store([(25, 0, 2), (10, 1, 0)])  # a vocabulary with gaps has ids over the number of its tokens
+    assert set(replacement_ids(beyond, split["ppmlm"], special, 20)) == free  # type: ignore[arg-type]
+
+
+def test_random_tokens_are_none_that_the_model_has_no_row_for(tmp_path: Path) -> None:
+    tokenizer = Tokenizer.from_str(toy_tokenizer("bert"))
+    tokenizer.add_tokens([f"added{number}" for number in range(2000)])
+    recipe = custom_recipe("mine", "ppmlm", {"mask_split": [0.0, 1.0, 0.0]})
+    settings = TrainConfig(num_epochs=1, batch_size=4, window_length=32, mask_share=0.9, device="cpu")
+    store, model = random_store(12, length=6), toy_model("bert")
+    result = train(model, store, recipe, settings, tmp_path, tokenizer=tokenizer.to_str())
+    assert result.ledger.targets > 0
 
 
 @pytest.mark.parametrize(("flags", "words", "says"), [(4, 0, "flags hold bits"), (1, -2, "out of order")])
