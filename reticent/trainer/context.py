@@ -89,19 +89,28 @@ class BatchContext:
         return self.words.count_read(input_ids, batch.word_ids, skipped)
 
     def _cut(self, batch: Batch) -> np.ndarray:
-        """Cells, bool (B, T), of the first and last word of windows that begin or end inside of a document."""
+        """Cells, bool (B, T), of the words of which a token stands in the window before or after."""
         cut = np.zeros(batch.word_ids.shape, dtype=np.bool_)
         if (batch.windows < 0).any():  # a dummy, of no window
             return cut
-        windows, store = self.windows, self.windows.store
+        windows, bounds = self.windows, self.windows.store.doc_offsets
         starts, documents = windows.starts[batch.windows], windows.documents[batch.windows]
         ends = starts + windows.lengths[batch.windows]
-        begun = starts > store.doc_offsets[documents]
-        unfinished = ends < store.doc_offsets[documents + 1]
-        offset = int(windows.special.prefix is not None)
-        for row in np.flatnonzero(begun | unfinished):
-            last = offset + int(ends[row] - starts[row]) - 1
-            for column, cuts in ((offset, begun[row]), (last, unfinished[row])):
-                if cuts:
-                    cut[row] |= batch.word_ids[row] == batch.word_ids[row, column]
+        first = int(windows.special.prefix is not None)
+        for is_edge, column, beside in (
+            (starts > bounds[documents], np.full_like(starts, first), starts - 1),
+            (ends < bounds[documents + 1], first + ends - starts - 1, ends),
+        ):
+            rows = np.flatnonzero(is_edge)
+            own = batch.word_ids[rows, column[rows]]
+            goes_on = own == self._words_at(documents[rows], beside[rows])
+            for row, word in zip(rows[goes_on], own[goes_on], strict=True):
+                cut[row] |= batch.word_ids[row] == word
         return cut & (batch.word_ids >= 0)
+
+    def _words_at(self, documents: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        """The words of tokens of documents, int32."""
+        shape = (len(positions), 1)
+        out = np.empty(shape, np.int64), np.empty(shape, np.int32), np.empty(shape, np.uint8)
+        self.windows.store.gather(documents, positions, np.ones_like(positions), 0, 0, out)
+        return out[1][:, 0]

@@ -225,6 +225,25 @@ def test_a_word_that_identifies_and_has_no_flag_stops_the_training(recipe: str, 
         inputs_of(store.with_columns(flags=flags), words, recipe=recipe, length=40)
 
 
+@pytest.mark.parametrize("edge", ["last", "first"])
+def test_a_whole_word_at_the_edge_of_a_window_is_looked_at_too(edge: str, tmp_path: Path) -> None:
+    tokenizer = toy_tokenizer("gpt2")
+    store, index = protected(tmp_path, ["the the Zy pain pain", "the pain"], tokenizer)
+    words = context_words(tokenizer, POOL, index, 2)
+    bare = store.with_columns(flags=np.zeros_like(store.flags))
+    own = np.flatnonzero(store.word_ids[: store.doc_offsets[1]] == 2)
+    assert len(own) > 1
+    # A window that ends with the word, or begins with it; then such as cut it in two.
+    windows = cut_windows(bare, int(own[-1]) + 1 if edge == "last" else int(own[0]), BARE, pad_to_multiple_of=1)
+    context = BatchContext(words, windows, get_recipe("ippclm-surrogate"), 0, 1)
+    with pytest.raises(TrainingError, match="1 words that identify"):
+        context(windows.gather(np.arange(len(windows))), Ledger())
+    windows = cut_windows(bare, int(own[-1]), BARE, pad_to_multiple_of=1)
+    ledger = Ledger()
+    BatchContext(words, windows, get_recipe("ippclm-surrogate"), 0, 1)(windows.gather(np.arange(len(windows))), ledger)
+    assert ledger.read == 0
+
+
 def test_protected_words_that_stay_where_they_are_stop_the_training(tmp_path: Path, monkeypatch: Any) -> None:
     tokenizer = toy_tokenizer("gpt2")
     store, index = protected(tmp_path, ["the Zyx was", "the Yxz was"], tokenizer)
