@@ -7,6 +7,7 @@ secret as the index, and nothing of it is written.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -98,11 +99,21 @@ class ContextWords:
 
 
 def context_words(
-    tokenizer_json: str, pool: PublicWords, index: NgramIndex | None, k: int, *, num_threads: int = 0
+    tokenizer_json: str,
+    pool: PublicWords,
+    index: NgramIndex | None,
+    k: int,
+    *,
+    also_shared: Sequence[str] = (),
+    num_threads: int = 0,
 ) -> ContextWords:
     """Return a pool as tokens of a tokenizer, and the words that fewer than ``k`` units of ``index`` use.
 
     Without an index no input can be held to it.
+
+    Parameters
+    ----------
+    also_shared : words that stand in the text for others, and so identify nobody: ``X`` in pseudonymised text
 
     Raises
     ------
@@ -116,7 +127,8 @@ def context_words(
     words = pa.array([], pa.string()) if index is None else index.words().column("word")
     supports = np.zeros(0, np.int64) if index is None else index.words().column("support").to_numpy()
     surface = "exact" if index is None else index.surface
-    is_rare = (supports < k).astype(np.uint8)
+    is_rare = np.append(supports < k, np.zeros(len(also_shared), bool)).astype(np.uint8)
+    words = pa.concat_arrays([words, pa.array(also_shared, words.type)])
     reader = _rust.ReadWords(tokenizer_json, words, is_rare, surface=surface, num_threads=num_threads)
     classes = reader.classes()
     ids, starts, lengths = _encoded(tokenizer_json, pool, reader.unknown, num_threads)

@@ -97,6 +97,7 @@ def public_context(run: Run, model: ModelSection, recipe: Recipe, *, of: Drawn |
         read_public_words(run.job.surrogates.pool),
         index,
         k,
+        also_shared=("X",) if recipe.text == "pseudonymised" else (),
         num_threads=run.job.num_threads,
     )
 

@@ -258,6 +258,26 @@ def test_protected_words_that_stay_where_they_are_stop_the_training(tmp_path: Pa
         inputs_of(store, words)
 
 
+@pytest.mark.parametrize(("base", "kind"), [("mlma", "bert"), ("clma", "gpt2")])
+def test_the_x_of_pseudonymised_text_is_no_word_of_the_one_individual_who_writes_x(
+    base: str, kind: str, tmp_path: Path
+) -> None:
+    marked = ["the «Smith|NAME» had an X ray", "the «Smith|NAME» had pain", "the «Jones|NAME» had pain an ray"]
+    tokenizer = toy_tokenizer(kind)
+    case = Case(tmp_path, [(f"p{number}", text) for number, text in enumerate(marked)])
+    case.write()
+    index = build_index(case.corpus, case.individuals, splits=(MEMBERS,), config=IndexConfig(max_n=1))
+    options = {"index": index, "spans": case.spans, "splits": (MEMBERS,), "policy": Policy(k=2), "style": "x"}
+    store = case.tokens("tokens", tokenizer, **options)[0]
+    recipe = custom_recipe("mine", base, {"context_indirect": "surrogate"})
+    windows = cut_windows(store, 40, BARE, pad_to_multiple_of=1)
+    batch, ledger = windows.gather(np.arange(len(windows))), Ledger()
+    words = context_words(tokenizer, POOL, index, 2, also_shared=("X",))
+    made = BatchContext(words, windows, recipe, 0, 1)(batch, ledger)
+    assert (ledger.replaced, ledger.read) == (1, 0)  # the X of "X ray"
+    assert Tokenizer.from_str(tokenizer).decode(made.input_ids.ravel().tolist()).count("X") == 3
+
+
 def test_public_words_that_happen_to_identify_are_counted_and_stay(tmp_path: Path) -> None:
     tokenizer = toy_tokenizer("gpt2")
     store, index = protected(tmp_path, ["the river was", "the stone was"], tokenizer)
