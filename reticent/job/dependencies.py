@@ -59,5 +59,8 @@ def privacy_of(run: Run, model: ModelSection) -> PrivacyConfig:
     if run.job.split.user_inference_holdout and settings.unit != "individual":
         # It depends on how many documents an individual has.
         unaccounted += ("the draw of the user-inference holdout",)
+    if run.job.canaries is not None:
+        # Their words, and who carries them, depend on all members.
+        unaccounted += ("the planting of canaries",)
     file = str(settings.budget_file or run.folder / BUDGET_FILE)
     return settings.replace(budget_file=file, corpus=run.whole_corpus.fingerprint(), unaccounted=unaccounted)

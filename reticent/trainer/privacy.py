@@ -8,7 +8,7 @@ counts, the ledger), nor models that were trained on the same documents without 
 public: the sample rate, the number of steps and the default delta are functions of it.
 
 Epsilon is withheld if another step read every individual's documents before the training (protection, deduplication,
-pseudonyms). Such a step is not accounted, and the noise does not hide it.
+pseudonyms, canaries). Such a step is not accounted, and the noise does not hide it.
 """
 
 from __future__ import annotations

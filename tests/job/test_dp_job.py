@@ -86,6 +86,15 @@ def test_deduplication_leaves_an_epsilon_only_within_the_unit(
     assert (privacy_of(Run(job), job.model[0]).unaccounted == ()) == has_epsilon
 
 
+@pytest.mark.parametrize("unit", ["individual", "record"])
+def test_canaries_leave_no_epsilon_since_all_members_decide_who_carries_them(
+    unit: str, hospital: Path, tmp_path: Path
+) -> None:
+    dp = {"noise_multiplier": 1.0, "unit": unit}
+    job = parse_job(values(hospital, tmp_path, ["dp-clm"], dp, canaries={"num": 2}))
+    assert privacy_of(Run(job), job.model[0]).unaccounted == ("the planting of canaries",)
+
+
 def test_verifying_finds_a_changed_promise_and_tokens_that_were_changed_behind_the_job(
     hospital: Path, tmp_path: Path
 ) -> None:
