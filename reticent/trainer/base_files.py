@@ -27,8 +27,11 @@ READ = (
 )
 #: Keys that name code, hold a template that is run as code, or hold a path on the machine that wrote the file.
 FOREIGN_KEYS = frozenset(
-    {"auto_map", "custom_pipelines", "custom_generate", "chat_template", "_name_or_path", "name_or_path"}
-)
+    {
+        "auto_map", "custom_pipelines", "custom_generate", "chat_template", "_name_or_path", "name_or_path",
+        "tokenizer_file", "vocab_file", "merges_file", "special_tokens_map_file", "added_tokens_file",
+    }
+)  # fmt: skip
 
 
 def check_base(folder: Path | str, *, tokenizer: str | None = None) -> None:

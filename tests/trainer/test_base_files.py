@@ -187,6 +187,8 @@ def test_code_and_templates_of_a_base_do_not_travel_into_a_checkpoint_or_an_expo
     change(base / "config.json", auto_map=code, custom_pipelines={"x": {"impl": f"{secret}.Pipe"}})
     template = f"{{{{ {secret} }}}}"
     config = {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": template, "auto_map": code}
+    files = ("tokenizer_file", "vocab_file", "merges_file", "special_tokens_map_file", "added_tokens_file")
+    config |= dict.fromkeys(files, f"/home/{secret}/.cache/x.json")  # as older versions of transformers wrote them
     (base / "tokenizer_config.json").write_text(json.dumps(config))
     (base / "chat_template.jinja").write_text(template)
     (base / "chat_template.json").write_text(json.dumps({"chat_template": template}))
