@@ -1,7 +1,8 @@
 """The index that protects: that of the members, or with `[threshold] epsilon` one whose threshold is noisy.
 
 The key of the draws stands in the run folder (0600) and is drawn by the system: a key that follows from the documents
-would give the draws away to whoever has them.
+would give the draws away to whoever has them. A run again on other documents, or with another epsilon or delta, draws
+afresh: by the same numbers the words that are spared would differ only where somebody came or went.
 """
 
 from __future__ import annotations
@@ -23,10 +24,9 @@ def protecting(run: Run, index: NgramIndex, k: int) -> NgramIndex:
     """Return the index by which tokens are protected: ``index`` itself without noise."""
     if run.job.threshold.epsilon is None:
         return index
-    from reticent.engine.noisy_threshold import noisy_index, read_or_draw_key
+    from reticent.engine.noisy_threshold import noisy_index
 
-    key = read_or_draw_key(run.folder / KEY)
-    return noisy_index(index, k, run.job.threshold.epsilon, run.job.threshold.delta, key)
+    return noisy_index(index, k, run.job.threshold.epsilon, run.job.threshold.delta, _key(run))
 
 
 def noise_settings(run: Run) -> dict[str, Any]:
@@ -37,7 +37,14 @@ def noise_settings(run: Run) -> dict[str, Any]:
         return {}
     if run.fingerprints.looking and not (run.folder / KEY).exists():
         return {"threshold": run.job.threshold.model_dump()}
+    key = hashlib.sha256(_key(run)).hexdigest()
+    return {"threshold": {**run.job.threshold.model_dump(), "key": key}}
+
+
+def _key(run: Run) -> bytes:
+    """The key of the draws for these documents and settings: 32 bytes that follow from the folder's key and them."""
     from reticent.engine.noisy_threshold import read_or_draw_key
 
-    key = hashlib.sha256(read_or_draw_key(run.folder / KEY)).hexdigest()
-    return {"threshold": {**run.job.threshold.model_dump(), "key": key}}
+    settings = run.job.threshold
+    drawn_for = f"{run.fingerprints.of('index')} {settings.epsilon} {settings.delta}"
+    return hashlib.blake2b(drawn_for.encode(), key=read_or_draw_key(run.folder / KEY), digest_size=32).digest()

@@ -5,15 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from fixtures.jobs import Values, changed, make_hospital, values_of
 from fixtures.models import toy_model, toy_tokenizer
 
 from reticent.core.errors import PolicyError
+from reticent.engine.ngrams import NgramIndex
 from reticent.engine.schema import INDIRECT
 from reticent.engine.store import TokenStore, open_tokens
 from reticent.job.config import parse_job
-from reticent.job.noise import KEY
+from reticent.job.noise import KEY, protecting
 from reticent.job.run import Run
 from reticent.job.status import job_status
 from reticent.trainer.export import write_model
@@ -61,3 +63,28 @@ def test_noise_protects_more_words_and_the_draws_are_kept(values: Values) -> Non
 def test_noise_is_of_single_words(values: Values) -> None:
     with pytest.raises(PolicyError, match=r"it needs protect\.n = 1"):
         parse_job(changed(values, threshold__epsilon=1.0, protect__n=2, index__max_n=2))
+
+
+def test_other_documents_and_another_epsilon_are_drawn_afresh_under_the_key_of_the_folder(values: Values) -> None:
+    words = pa.array([f"w{number:04}" for number in range(2000)], pa.large_string())
+    counts = pa.array(np.full(2000, 3), pa.uint32())
+
+    def spared(run: Run) -> set[int]:
+        table = pa.record_batch([words, counts, pa.array(np.full(2000, 3), pa.uint64())], schema=schema)
+        index = NgramIndex.from_tables(
+            table, [], max_n=1, num_units=3, num_documents=3, min_support=2, surface="exact"
+        )  # fmt: skip
+        found = protecting(run, index, 2).words().column("support").to_numpy()
+        return set(np.flatnonzero(found >= 2).tolist())
+
+    run = Run(parse_job(changed(values, threshold__epsilon=1.0, threshold__delta=0.2)))
+    run.execute("index")
+    schema = run.index().words().schema
+    first = spared(run)
+    assert first == spared(run)
+    assert 900 < len(first) < 1600
+    # Drawn by the same numbers the words spared would be nested, and the difference would tell who came.
+    more = Run(parse_job(changed(values, threshold__epsilon=1.0, threshold__delta=0.3)))
+    assert len(first - spared(more)) > 50
+    run.fingerprints._known[Path(values["out"]) / "index"] = "of other documents"
+    assert len(first - spared(run)) > 50
