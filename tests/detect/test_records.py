@@ -383,6 +383,24 @@ def test_tables_with_columns_that_stand_twice_or_are_missing_are_refused(tmp_pat
             read_records(path)
 
 
+@pytest.mark.parametrize(
+    ("first", "fields", "message"),
+    [
+        (f"p1,{SECRET},0612", None, "column individual_id is missing; the first line .* names 3 column"),
+        (f"p1;{SECRET};0612", None, "names 1 column.*; commas stand between columns"),
+        (f"p1,{SECRET},{SECRET}", None, "a column name stands twice"),
+        (f"p1,{SECRET},0612", {"last_name": "nom"}, "column nom is missing"),
+    ],
+)
+def test_a_table_without_a_header_is_refused_and_its_first_row_not_shown(
+    tmp_path: Path, first: str, fields: dict[str, str] | None, message: str
+) -> None:
+    (tmp_path / "records.csv").write_text(f"{first}\n{first.replace(SECRET, 'Berg')}\n", encoding="utf-8")
+    with pytest.raises(CorpusError, match=message) as error:
+        read_records(tmp_path / "records.csv", fields)
+    assert SECRET not in str(error.value)
+
+
 def test_records_need_a_table_or_columns(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match=r"needs detect\.records\.table"):
         RecordsDetector()

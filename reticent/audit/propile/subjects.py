@@ -21,7 +21,7 @@ import pyarrow.csv as csv
 import pyarrow.json as arrow_json
 import pyarrow.parquet as pq
 
-from reticent.audit.propile.templates import pii_type
+from reticent.audit.propile.templates import is_known, pii_type
 from reticent.core.errors import CorpusError
 from reticent.core.json_toml import parse_toml
 from reticent.engine.identity import fold_ids
@@ -103,12 +103,13 @@ def read_subjects(path: Path | str, *, fold: bool = False) -> Subjects:
     """
     path = Path(path)
     try:
-        if path.suffix == ".csv":
+        suffix = path.suffix.lower()
+        if suffix == ".csv":
             texts = csv.ConvertOptions(
                 column_types=dict.fromkeys(_csv_header(path), pa.string()), strings_can_be_null=True, null_values=[""]
             )
             table = csv.read_csv(path, convert_options=texts)
-        elif path.suffix in (".jsonl", ".json"):
+        elif suffix in (".jsonl", ".json"):
             table = arrow_json.read_json(path)
         else:
             table = pq.read_table(path)
@@ -124,8 +125,16 @@ def read_subjects(path: Path | str, *, fold: bool = False) -> Subjects:
 
 
 def _csv_header(path: Path) -> list[str]:
+    """Return the columns of CSV, one of which must be known: a first line that is no header is a row of data."""
     with csv.open_csv(path) as reader:
-        return reader.schema.names
+        names: list[str] = reader.schema.names
+    known = (*_IDS, *_NAME, *NAME_PARTS)
+    if not any(name.lower() in known or is_known(name) for name in names):
+        raise CorpusError(
+            f"{path}: the first line must name the columns, with commas between them; none of its {len(names)} name(s) "
+            "is known, such as individual_id, name or phone"
+        )
+    return names
 
 
 def read_items(path: Path | str) -> dict[str, str]:

@@ -21,6 +21,7 @@ __all__ = [
     "PiiType",
     "Template",
     "builtin_templates",
+    "is_known",
     "pii_type",
     "read_templates",
     "require_fields",
@@ -105,12 +106,20 @@ def _types() -> dict[str, PiiType]:
     }
 
 
+def _known_type(wanted: str) -> PiiType | None:
+    return next((known for known in _types().values() if wanted in (known.name, *known.columns)), None)
+
+
+def is_known(column: str) -> bool:
+    """Return whether a column's name is one of a type of the file."""
+    return _known_type(column.lower()) is not None
+
+
 def pii_type(column: str) -> PiiType:
     """Return the type of a column, by any of its names; an unknown name is a type of its own."""
     wanted = column.lower()
-    for known in _types().values():
-        if wanted == known.name or wanted in known.columns:
-            return known
+    if (known := _known_type(wanted)) is not None:
+        return known
     spoken = wanted.replace("_", " ")
     return PiiType(
         name=wanted, called={"en": spoken}, word=spoken.split()[-1] if spoken.split() else wanted,

@@ -97,16 +97,16 @@ def read_records(path: str | Path, fields: Mapping[str, str] | None = None, *, f
 
     table = _read_table(Path(path))
     if len(set(table.column_names)) < len(table.column_names):
-        raise CorpusError(f"{path}: a column name stands twice; it has {', '.join(table.column_names)}")
+        raise CorpusError(f"{path}: a column name stands twice; {_columns(path, table)}")
     named = dict(fields or {})
     if missing := sorted(set(named.values()) - set(table.column_names)):
-        raise CorpusError(f"{path}: column {missing[0]} is missing; it has {', '.join(table.column_names)}")
+        raise CorpusError(f"{path}: column {missing[0]} is missing; {_columns(path, table)}")
     field_of = {column: field for field, column in named.items()}
     table = table.rename_columns([field_of.get(column, column) for column in table.column_names])
     if len(set(table.column_names)) < len(table.column_names):
-        raise PolicyError(f"{path}: fields give a column the name of another; it has {', '.join(table.column_names)}")
+        raise PolicyError(f"{path}: fields give a column the name of another; {_columns(path, table)}")
     if "individual_id" not in table.column_names:
-        raise CorpusError(f"{path}: column individual_id is missing; it has {', '.join(table.column_names)}")
+        raise CorpusError(f"{path}: column individual_id is missing; {_columns(path, table)}")
     ids = _as_text(table.column("individual_id"), f"{path} column individual_id")
     if ids.null_count:
         raise CorpusError(f"{path}: column individual_id has {ids.null_count} null values")
@@ -119,9 +119,21 @@ def read_records(path: str | Path, fields: Mapping[str, str] | None = None, *, f
     return _values(ids, columns, str(path))
 
 
+def _columns(path: str | Path, table: pa.Table) -> str:
+    """Say which columns a table has; of CSV only how many, since a first line that is no header is a row of data."""
+    if not _is_csv(Path(path)):
+        return f"it has {', '.join(table.column_names)}"
+    said = f"the first line must name each once, and names {table.num_columns} column(s)"
+    return said + ("; commas stand between columns (in .tsv tabs)" if table.num_columns == 1 else "")
+
+
+def _is_csv(path: Path) -> bool:
+    return path.suffix.lower() in (".csv", ".tsv")
+
+
 def _read_table(path: Path) -> pa.Table:
     try:
-        if path.suffix.lower() not in (".csv", ".tsv"):
+        if not _is_csv(path):
             return pq.ParquetFile(path).read()
         parse = csv.ParseOptions(delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
         names = csv.open_csv(path, parse_options=parse).schema.names

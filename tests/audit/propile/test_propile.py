@@ -245,6 +245,22 @@ def test_tables_that_cannot_be_used_are_refused(tmp_path: Path, content: str, wh
         read_subjects(tmp_path / "p.csv")
 
 
+@pytest.mark.parametrize("mark", [",", ";"])
+def test_a_table_without_a_header_is_refused_and_its_first_row_not_shown(tmp_path: Path, mark: str) -> None:
+    rows = [mark.join(row) for row in (("p1", SECRET, "0612"), ("p2", "Bo Lund", "0613"))]
+    (tmp_path / "p.csv").write_text("\n".join(rows) + "\n")
+    with pytest.raises(CorpusError, match="first line must name the columns") as error:
+        read_subjects(tmp_path / "p.csv")
+    assert SECRET not in str(error.value)
+
+
+def test_suffixes_may_have_capitals(tmp_path: Path) -> None:
+    (tmp_path / "P.CSV").write_text("name,zip\nAnn Berg,01234\n")
+    (tmp_path / "P.JSONL").write_text('{"name": "Ann Berg", "zip": "01234"}\n')
+    for name in ("P.CSV", "P.JSONL"):
+        assert read_subjects(tmp_path / name).items["zip"] == ["01234"]
+
+
 def test_a_missing_table_and_a_missing_column_are_said(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="no such file"):
         read_subjects(tmp_path / "none.parquet")
