@@ -181,9 +181,12 @@ def read_ids(file: Path | str, known: pa.ChunkedArray, choice: Ids = "stop") -> 
 
 
 def without_withdrawn(corpus: Corpus, files: Sequence[Path | str]) -> Corpus:
-    """Return the corpus without all documents of the individuals in these files; raises as :func:`read_ids` does."""
-    for file in files:
-        owners = corpus.scan().column("individual_id")
-        gone = pc.is_in(owners, value_set=read_ids(file, owners, corpus.ids))
-        corpus = corpus.without(np.flatnonzero(gone))
-    return corpus
+    """Return the corpus without all documents of the individuals in these files; raises as :func:`read_ids` does.
+
+    An individual may be in several files: a list of today may repeat that of yesterday.
+    """
+    if not files:
+        return corpus
+    owners = corpus.scan().column("individual_id")
+    gone = pa.concat_arrays([read_ids(file, owners, corpus.ids) for file in files])
+    return corpus.without(np.flatnonzero(pc.is_in(owners, value_set=gone)))

@@ -21,6 +21,8 @@ from reticent.job.fingerprints import Fingerprints
 from reticent.job.trainings import Measurement, Training
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from reticent.audit.evidence.audit import AuditEvidence
     from reticent.engine.corpus import Corpus
     from reticent.engine.ngrams import NgramIndex
@@ -84,6 +86,16 @@ class Run:
                 corpus = without_withdrawn(corpus, settings.withdrawn)
             self._opened["whole_corpus"] = corpus
         return self._opened["whole_corpus"]
+
+    def given_individuals(self) -> pa.ChunkedArray:
+        """Return the individual of each document that was given, also of those who have withdrawn."""
+        corpus = self.whole_corpus
+        if self.job.corpus.withdrawn:
+            from reticent.engine.corpus import open_configured
+            from reticent.job.stages.corpus import staged_job
+
+            corpus = open_configured(staged_job(self.job).corpus)
+        return corpus.scan().column("individual_id")
 
     def _tell_reading(self, corpus: Corpus) -> None:
         """Count the files that are skipped and, once documents were read, the documents that were left out."""

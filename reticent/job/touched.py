@@ -68,14 +68,14 @@ def touched_by_update(before: Run, withdrawn: Sequence[Path]) -> Touched:
     replaced = sorted(path.name for path in (before.folder / REPLACED).glob("*") if (path / SUMS).is_file())
     models = sorted(path.parent for path in (before.folder / "models").rglob("manifest.json"))
     return Touched(
-        trained_on_withdrawn=any(_names_a_member(before, file) for file in withdrawn),
+        trained_on_withdrawn=bool(withdrawn) and _name_a_member(before, withdrawn),
         models=[model.relative_to(before.folder).as_posix() for model in models],
         dossier=dossier_digest(dossier) if (dossier / SUMS).is_file() else None,
         replaced=replaced,
     )
 
 
-def _names_a_member(before: Run, file: Path) -> bool:
+def _name_a_member(before: Run, files: Sequence[Path]) -> bool:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -84,5 +84,6 @@ def _names_a_member(before: Run, file: Path) -> bool:
 
     individuals = before.individuals
     members = individuals.table.column("individual_id").filter(pa.array(individuals.mask(MEMBERS)))
-    ids = read_ids(file, before.whole_corpus.scan().column("individual_id"), before.job.corpus.ids)
+    known = before.given_individuals()
+    ids = pa.concat_arrays([read_ids(file, known, before.job.corpus.ids) for file in files])
     return bool(pc.any(pc.is_in(ids, value_set=members)).as_py())

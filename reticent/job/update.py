@@ -136,19 +136,22 @@ def update_run(
 
 
 def _require_current(run: Run) -> None:
+    lists = " or a list of who withdrew (corpus.withdrawn)" if run.job.corpus.withdrawn else ""
+    apart = ", and who withdraws now in a file of its own" if run.job.corpus.withdrawn else ""
     for name in INDEXES:
         if not is_up_to_date(run, index_artefact(run, name)):
             raise ArtifactError(
-                f"{run.folder / name}: missing, or its documents have changed since it was made; run `reticent index` "
-                "again, and keep new documents apart until they are added"
+                f"{run.folder / name}: missing, or its documents{lists} have changed since it was made; run "
+                f"`reticent index` again, and keep new documents apart until they are added{apart}"
             )
 
 
 def _require_known(before: Run, withdrawn: Sequence[Path]) -> None:
     from reticent.engine.update import read_ids
 
+    known = before.given_individuals() if withdrawn else None
     for file in withdrawn:
-        read_ids(file, before.whole_corpus.scan().column("individual_id"), before.job.corpus.ids)
+        read_ids(file, known, before.job.corpus.ids)
 
 
 def _require_new_files(before: Run, run: Run, added: Sequence[str]) -> None:

@@ -141,6 +141,28 @@ def test_an_update_of_an_update(monday: Path, withdrawn: Path, tmp_path: Path) -
     assert files_of(wednesday) == files_of(tmp_path / "rebuilt")
 
 
+def test_a_list_may_name_who_has_withdrawn_before(monday: Path, withdrawn: Path, tmp_path: Path) -> None:
+    tuesday, wednesday = tmp_path / "tuesday", tmp_path / "wednesday"
+    assert command("update", monday, "--remove", withdrawn, "--out", tuesday, "-q") == 0
+    (tmp_path / "all.txt").write_text(withdrawn.read_text() + "q1\n")
+    assert command("update", tuesday, "--remove", tmp_path / "all.txt", "--out", wednesday, "-q") == 0
+    source = write(tmp_path / "c.parquet", [row for row in ROWS if row[1] not in ("q1", "q2", "p7")])
+    assert command("index", source, "--out", tmp_path / "rebuilt", "--max-n", 3, "--updatable", "-q") == 0
+    assert files_of(wednesday) == files_of(tmp_path / "rebuilt")
+
+
+def test_a_list_that_has_grown_since_the_run_is_said(
+    monday: Path, withdrawn: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    tuesday = tmp_path / "tuesday"
+    assert command("update", monday, "--remove", withdrawn, "--out", tuesday, "-q") == 0
+    with withdrawn.open("a") as file:
+        file.write("q1\n")
+    said = refused(capfd, tmp_path, tuesday, "--remove", withdrawn)
+    assert "a list of who withdrew (corpus.withdrawn)" in said
+    assert "a file of its own" in said
+
+
 def test_an_individual_withdraws_whose_documents_are_copies_of_others(tmp_path: Path) -> None:
     copies = [("c1", "copy", ROWS[0][2])]
     write(tmp_path / "notes" / "a.parquet", ROWS + copies)

@@ -273,6 +273,13 @@ def test_a_withdrawn_id_that_is_spelt_otherwise_stops_or_withdraws_and_is_never_
         read_ids(tmp_path / "gone.txt", pa.chunked_array([["p1", "p2"]]))
 
 
+def test_lists_of_who_withdrew_may_name_the_same_individual(tmp_path: Path) -> None:
+    (tmp_path / "may.txt").write_text("p2\n", encoding="utf-8")
+    (tmp_path / "june.txt").write_text("p2\np4\n", encoding="utf-8")
+    lists = [tmp_path / "may.txt", tmp_path / "june.txt"]
+    assert people(without_withdrawn(corpus(tmp_path, ["p1", "p2", "p3", "p4"]), lists)) == ["p1", "p3"]
+
+
 def job(tmp_path: Path, ids: str = "stop", **more: Any) -> dict[str, Any]:
     return {
         "out": str(tmp_path / "run"),
