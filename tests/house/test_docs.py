@@ -21,6 +21,8 @@ import pytest
 from fixtures.command import command
 from fixtures.pages import ROOT, blocks
 
+from reticent.engine.corpus import open_corpus
+from reticent.engine.sources.config import Markup
 from reticent.job.config import Job, parse_job
 
 DOCS = ROOT / "docs"
@@ -118,6 +120,16 @@ def test_every_table_of_a_job_is_valid(page: str) -> None:
         parsed = parse_job(merged(values, job) | {key: values[key] for key in ("detect",) if key in values}, page)
         assert set(values) <= set(Job.model_fields)
         assert parsed.model
+
+
+def test_the_guide_says_whose_a_marked_document_is(tmp_path: Path) -> None:
+    tables = [tomllib.loads(block)["corpus"] for block in blocks("docs/how-to/documents.md", "toml")]
+    (pattern,) = [table["individual"] for table in tables if "individual" in table]
+    for name in ("p1-1", "p1-2", "p2-1-a"):
+        (tmp_path / f"{name}.txt").write_text("seen")
+        (tmp_path / f"{name}.ann").write_text("")
+    corpus = open_corpus(tmp_path, format="brat", markup=Markup(individual=pattern))
+    assert corpus.scan().column("individual_id").to_pylist() == ["p1", "p1", "p2"]
 
 
 def test_every_setting_and_every_command_has_its_line(monkeypatch: pytest.MonkeyPatch) -> None:

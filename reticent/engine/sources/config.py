@@ -95,7 +95,7 @@ class Markup(Section):
         default="characters", description="unit of the offsets of a marked-up format"
     )
     individual: str | None = Field(
-        default=None, description="regular expression for the id of a marked-up document; its group is the individual"
+        default=None, description="regular expression of the whole id of a marked-up document, its group the individual"
     )
     annotator: str | None = Field(default=None, description="the annotator of TAB whose marks are read; default: all")
     identifiers: tuple[Literal["DIRECT", "QUASI", "NO_MASK"], ...] = Field(
