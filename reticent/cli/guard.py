@@ -77,7 +77,7 @@ def build(
     job = job_from_source(source, None, columns, found, settings=settings, used=("corpus", "detect"))
     if detector:
         refuse_detectors(detector)
-    detectors = guard_detectors(job.detect.options)
+    detectors = guard_detectors(job.detect.detectors, job.detect.options)
     make_detectors(list(detectors), detectors)  # a missing package or file is an error now
     corpus, keep, inputs = _training(job, of_run=is_job(source))
     config = {"length": length, "key": seed, "detect": detectors}

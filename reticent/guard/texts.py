@@ -247,9 +247,12 @@ def built_detectors(path: Path | str) -> dict[str, dict[str, Any]]:
     return dict(require_kind(Path(path), "guard").config.get("detect") or {"rules": {}})
 
 
-def guard_detectors(options: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return those detectors of a job that need nothing but a text, with their options; rules where there is none."""
-    return {name: dict(table) for name, table in options.items() if name not in _NEED_MORE} or {"rules": {}}
+def guard_detectors(names: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return those detectors of a job that need nothing but a text, with their options; rules where there is none.
+
+    ``options`` are of the detectors that have some.
+    """
+    return {name: dict(options.get(name, {})) for name in names if name not in _NEED_MORE} or {"rules": {}}
 
 
 def refuse_detectors(names: Sequence[str]) -> None:

@@ -251,3 +251,22 @@ def test_a_guard_looks_with_the_detectors_of_the_run_or_those_that_are_named(
     for name in ("records", "gold"):
         assert command("guard", "check", "a", "said.txt", "--detector", name) == 2
         assert "needs more than a text" in capfd.readouterr().err
+
+
+def test_a_guard_looks_with_all_detectors_of_a_run_also_those_without_options(
+    source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("towns.txt").write_text("Umbria\n")
+    Path("said.txt").write_text("Umbria, a@b.org, his wife Zorba came")
+    gazetteer = ("--set", 'detect.gazetteer.lists={CITY="towns.txt"}')
+    names = ("--detector", "rules", "--detector", "gazetteer", "--detector", "context", *gazetteer)
+    assert command("index", source, "--out", "run", *names, "--set", "seed=1", "-q") == 0
+    for documents, options in (("run", ()), (source, names)):
+        assert command("guard", "build", documents, "--out", f"guard-{len(options)}", *options, "-q") == 0
+        looking = {found.name for found in open_guard(f"guard-{len(options)}").detectors}
+        assert looking == {"rules", "gazetteer", "context"}
+        capfd.readouterr()
+        assert command("guard", "check", f"guard-{len(options)}", "said.txt") == 3
+        found = json.loads(capfd.readouterr().out)["findings"]
+        assert {finding["category"] for finding in found} == {"LOCATION", "EMAIL", "NAME"}
