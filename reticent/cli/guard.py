@@ -53,8 +53,8 @@ def build(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="What looks for identifiers in texts: rules, gazetteer, spacy, transformers, presidio or eds; repeat "
-            "for several (default: the job's, less gold and records, which need more than a text; else rules).",
+            help="What looks for identifiers: rules, gazetteer, context, spacy, transformers, presidio or eds; "
+            "repeat for several (default: the job's, less gold and records, which need more than a text; else rules).",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="<int>", help="Key of the hashes.")] = 0,

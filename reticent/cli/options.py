@@ -112,8 +112,8 @@ class DetectOptions:
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="gold, rules, records, gazetteer, spacy, transformers, presidio or eds; repeat to unite several "
-            "(default: rules, and what other options or the job name). Options: --set detect.NAME.OPTION=VALUE.",
+            help="gold, rules, records, gazetteer, context, spacy, transformers, presidio or eds; repeat to unite "
+            "them (default: rules, and what other options or the job name). Options: --set detect.NAME.OPTION=VALUE.",
         ),
     ] = None
     spans: Annotated[

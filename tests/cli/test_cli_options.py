@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from fixtures.command import command
 import reticent
 from reticent.cli import RESUMED, RESUMED_IN_A_RUN, _command_line, app
 from reticent.core.artifact import read_manifest
+from reticent.engine.detect.choose import DETECTORS
 from reticent.guard import open_guard
 
 SECRET = "Zyxwvut"
@@ -44,6 +46,15 @@ def test_commands_over_documents_have_the_same_options() -> None:
     for name, verb in commands.items():
         wanted = columns | ({"detector", "spans", "records"} if name not in ("dedup", "build", "classify") else set())
         assert wanted <= {parameter.name for parameter in verb.params}, name
+
+
+def test_the_help_of_a_choice_of_detectors_names_them_all() -> None:
+    group: Any = typer.main.get_command(app)
+    build = group.commands["guard"].commands["build"]
+    for verb, missing in ((group.commands["detect"], set()), (build, {"gold", "records"})):
+        (option,) = [parameter for parameter in verb.params if parameter.name == "detector"]
+        listed = option.help.partition(";")[0]
+        assert {name for name in DETECTORS if re.search(rf"\b{name}\b", listed)} == DETECTORS.keys() - missing
 
 
 def _options_of(command: Any) -> Any:
