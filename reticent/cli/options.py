@@ -204,6 +204,7 @@ def job_from_source(
         values = read_job(Path(source))
         if found is not None and found.detector:
             values["detect"] = without_others(values["detect"], found.detector) | {"detectors": found.detector}
+            values["detect"].pop("preset", None)  # it was another choice of detectors
     else:
         earlier = read_job(out) if keep and out is not None and (out / JOB).exists() else {}
         values = {name: earlier[name] for name in keep if name in earlier}
@@ -211,7 +212,9 @@ def job_from_source(
         values["corpus"] = {"source": source, **said(_values(columns))}
         if found is not None:
             values["corpus"]["spans"] = found.spans
-            values["detect"] = {"detectors": _detectors(columns, found, marked)}
+            is_preset = any(setting.partition("=")[0].strip() == "detect.preset" for setting in settings or ())
+            chosen = [] if is_preset and not found.detector else _detectors(columns, found, marked)
+            values["detect"] = {"detectors": chosen} if chosen else {}
             if found.records:
                 values["detect"]["records"] = {"table": found.records}
     for section, given in (sections or {}).items():

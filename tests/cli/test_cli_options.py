@@ -281,3 +281,22 @@ def test_a_guard_looks_with_all_detectors_of_a_run_also_those_without_options(
         assert command("guard", "check", f"guard-{len(options)}", "said.txt") == 3
         found = json.loads(capfd.readouterr().out)["findings"]
         assert {finding["category"] for finding in found} == {"LOCATION", "EMAIL", "NAME"}
+
+
+def test_a_preset_takes_the_place_of_the_default_detectors_and_gives_way_to_chosen_ones(
+    source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pq.write_table(pa.table({"individual_id": ["p"], "last_name": ["Zorba"]}), tmp_path / "records.parquet")
+    options = ("--records", tmp_path / "records.parquet", "--set", "detect.preset=fast", "--set", "seed=1")
+    assert command("index", source, "--out", tmp_path / "run", *options, "-q") == 0
+
+    def looking(*arguments: object) -> set[str]:
+        capfd.readouterr()
+        assert command(*arguments, "-q", "--json") == 0
+        return set(json.loads(capfd.readouterr().out)["spans"])
+
+    assert looking("detect", tmp_path / "run") == {"rules", "context", "records"}
+    assert looking("detect", source, "--set", "detect.preset=fast") == {"rules", "context"}
+    assert looking("detect", tmp_path / "run", "--detector", "rules") == {"rules"}
+    assert command("detect", source, "--detector", "rules", "--set", "detect.preset=fast") == 2
+    assert "give preset or detectors" in capfd.readouterr().err
