@@ -25,7 +25,7 @@ def statistics_tables(corpus: CorpusEvidence) -> Iterator[Table]:
 
 
 def _documents(corpus: CorpusEvidence) -> Table:
-    table = _table("documents of members", "", title=f"identifying: used by fewer than {corpus.k} individuals")
+    table = _table("documents of members", "", title=f"identifying: used by fewer than {corpus.k} {_whose(corpus)}")
     sides = corpus.num_individuals
     table.add_row("individuals: members, held out", f"{_count(sides.members)}, {_count(sides.heldout)}")
     for name, number in (
@@ -59,12 +59,18 @@ def _retention(corpus: CorpusEvidence) -> Table:
 
 
 def _unicity(corpus: CorpusEvidence) -> Table:
-    table = _table("shared words", "individuals singled out", "95 % interval", title="Sets of words that many use")
+    heads = ("shared words", f"{_whose(corpus)} singled out", "95 % interval")
+    table = _table(*heads, title="Sets of words that many use")
     for row in corpus.unicity or ():
         if row.share.value is not None:
             ends = f"{_share(row.share.low)} to {_share(row.share.high)}"
             table.add_row(str(row.m), f"{_bound(row.share.bound)}{_share(row.share.value)}", ends)
     return table
+
+
+def _whose(corpus: CorpusEvidence) -> str:
+    """The units that use a word: households, where the index counts these."""
+    return "households" if corpus.unit == "household" else "individuals"
 
 
 def _table(*heads: str, title: str) -> Table:

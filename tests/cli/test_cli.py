@@ -267,6 +267,25 @@ def test_stats_need_an_index_and_no_model(run: Path, tmp_path: Path, capfd: pyte
     assert "index" in capfd.readouterr().err
 
 
+def test_stats_say_what_is_counted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    rows = range(80)
+    table = {
+        "doc_id": [f"d{i}" for i in rows],
+        "individual_id": [f"p{i}" for i in rows],
+        "home": [f"h{i // 2}" for i in rows],
+        "text": ["alpha beta gamma"] * 80,
+    }
+    pq.write_table(pa.table(table), tmp_path / "d.parquet")
+    for unit, options in (("individuals", ()), ("households", ("--household-id", "home"))):
+        out = tmp_path / unit
+        assert command("index", tmp_path / "d.parquet", "--out", out, *options, "-q") == 0
+        capfd.readouterr()
+        assert command("stats", out, "-q") == 0
+        said = " ".join(capfd.readouterr().out.split())
+        assert f"identifying: used by fewer than 2 {unit}" in said
+        assert f"{unit} singled out" in said
+
+
 def test_stats_of_a_job_are_made_from_its_documents_with_figures(
     run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
