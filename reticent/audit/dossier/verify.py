@@ -20,12 +20,14 @@ from reticent.audit.evidence.dossier import EVIDENCE_FORMAT, DossierEvidence, Mo
 from reticent.audit.evidence.json_form import from_json
 from reticent.core.errors import ArtifactError, ReticentError
 from reticent.core.json_toml import read_json
-from reticent.core.manifest import hash_file
+from reticent.core.manifest import MANIFEST, hash_file
 
 __all__ = ["Checked", "model_digests", "read_evidence", "verify_dossier", "verify_model"]
 
 #: Files of a model folder that do not change the behaviour of the model: an exported model has a card of its own.
 NOT_OF_THE_MODEL = ("README.md",)
+#: What is said of the manifest in a copy of a run's own folder.
+_OF_A_RUN = "; a run keeps it beside its dossier, and a copy by `reticent dossier RUN --out FOLDER` has none"
 
 
 @dataclass(slots=True)
@@ -108,7 +110,8 @@ def verify_model(evidence: DossierEvidence, folder: Path) -> ModelUnderTest | No
 def _check_files(folder: Path, checked: Checked) -> None:
     listed = read_sums(folder)
     there = signed_files(folder)
-    faults = [f"{name}: is not in {SUMS}" for name in there if name not in listed]
+    more = {MANIFEST: _OF_A_RUN}
+    faults = [f"{name}: is not in {SUMS}{more.get(name, '')}" for name in there if name not in listed]
     for name, digest in listed.items():
         path = folder / name
         if name not in there:

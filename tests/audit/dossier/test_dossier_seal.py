@@ -131,7 +131,7 @@ def change_page(folder: Path) -> None:
         (change_page, "dossier.fr.html: is not the file that was listed"),
         (lambda folder: (folder / "dossier.html").unlink(), "dossier.html: is missing"),
         (lambda folder: (folder / "more.pdf").write_text("x"), "more.pdf: is not in SHA256SUMS"),
-        (lambda folder: (folder / MANIFEST).write_text("{}"), "manifest.json: is not in SHA256SUMS"),
+        (lambda folder: (folder / MANIFEST).write_text("{}"), "manifest.json: is not in SHA256SUMS; a run keeps it"),
         (link_out, "dossier.html: is not the file that was listed"),
         (list_again, "SHA256SUMS.sig: does not fit SHA256SUMS"),
         (without_the_signature, "SHA256SUMS.sig: is missing; the dossier says it was signed"),
