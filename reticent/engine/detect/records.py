@@ -106,7 +106,8 @@ def read_records(path: str | Path, fields: Mapping[str, str] | None = None, *, f
     if len(set(table.column_names)) < len(table.column_names):
         raise PolicyError(f"{path}: fields give a column the name of another; {_columns(path, table)}")
     if "individual_id" not in table.column_names:
-        raise CorpusError(f"{path}: column individual_id is missing; {_columns(path, table)}")
+        other = 'detect.records.fields = { individual_id = "COLUMN" } names another'
+        raise CorpusError(f"{path}: column individual_id is missing ({other}); {_columns(path, table)}")
     ids = _as_text(table.column("individual_id"), f"{path} column individual_id")
     if ids.null_count:
         raise CorpusError(f"{path}: column individual_id has {ids.null_count} null values")
