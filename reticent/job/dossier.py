@@ -70,7 +70,8 @@ def check_dossier(folder: Path, models: Sequence[Path] = (), signers: Path | Non
     run = folder.absolute().parent
     inside = (run / JOB).is_file() and folder.absolute().name == DOSSIER
     own = [path.parent for path in sorted(run.glob("models/**/epoch-*/config.json"))] if inside else []
-    tested = [path for path in own if _is_tested(path.relative_to(run / "models"), folder)]
+    of_dossier = _tested(folder) if own else None
+    tested = [path for path in own if of_dossier is None or _place(path.relative_to(run / "models")) in of_dossier]
     checked = verify_dossier(folder, [*models, *tested], signers)
     checked.unchecked += [f"{path.relative_to(run)}: was not tested" for path in own if path not in tested]
     if inside and (run / KEY).is_file() and not checked.faults:
@@ -82,18 +83,22 @@ def check_dossier(folder: Path, models: Sequence[Path] = (), signers: Path | Non
     return checked
 
 
-def _is_tested(checkpoint: Path, folder: Path) -> bool:
-    """Whether a dossier has a model of a checkpoint, MODEL/RECIPE/…/epoch-0008 (`audit.every_checkpoint` may leave all
-    but the last out); True where the evidence cannot be read, which is a fault of its own.
+def _place(checkpoint: Path) -> tuple[str, ...]:
+    """Return model, recipe and epoch of a checkpoint, MODEL/RECIPE/…/epoch-0008."""
+    return (*checkpoint.parts[:2], checkpoint.name)
+
+
+def _tested(folder: Path) -> set[tuple[str, ...]] | None:
+    """Return the places of the models that a dossier has (`audit.every_checkpoint` may leave all but the last out);
+    None where the evidence cannot be read, which is a fault of its own.
     """
     from reticent.audit.dossier.verify import read_evidence
 
     try:
         models = read_evidence(folder).models
     except (ReticentError, OSError, ValueError):
-        return True
-    place = (*checkpoint.parts[:2], checkpoint.name)
-    return place in {(one.model, one.recipe, f"epoch-{one.epoch:04d}") for one in models}
+        return None
+    return {(one.model, one.recipe, f"epoch-{one.epoch:04d}") for one in models}
 
 
 def changed_results(evidence: DossierEvidence, run: Path, *, only: str | None = None) -> Iterator[str]:

@@ -7,7 +7,7 @@ field that was not measured is None. It is left out of the JSON, or written as n
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, field, fields, is_dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -45,7 +45,7 @@ def from_json(cls: type[Evidence], value: Json, where: str = "evidence") -> Evid
         A key is not a field, a field without a default is missing, or a value has the wrong type. The message names the
         place and the key, never the value.
     """
-    return _read(cls, value, where)  # type: ignore[no-any-return]
+    return _class_reader(cls)(value, where)  # type: ignore[no-any-return]
 
 
 def to_json(value: Any) -> Json:
@@ -68,59 +68,105 @@ def _is_left_out(value: Any, part: Any) -> bool:
     return beside is None or getattr(value, beside) is None
 
 
-_hints = cache(get_type_hints)
+#: Reads a value, which stands at a place that an error names.
+Reader = Callable[[Any, str], Any]
 
 
-def _read(hint: Any, value: Any, where: str) -> Any:
+@cache
+def _class_reader(cls: Any) -> Reader:
+    """Return what reads a class. Its hints are looked at once, as evidence has hundreds of thousands of values."""
+    hints, known = get_type_hints(cls), {part.name: part for part in fields(cls)}
+    needed = [name for name, part in known.items() if part.default is MISSING and part.default_factory is MISSING]
+    readers: dict[str, Reader] = {}
+
+    def read(value: Any, where: str) -> Any:
+        _expect(isinstance(value, Mapping), "an object", value, where)
+        for key in value:
+            if key not in known:
+                raise ArtifactError(
+                    f"{where}: {key!r} is no field of {cls.__name__}, and has no rule by which it may leave"
+                )
+        for name in needed:
+            if name not in value:
+                raise ArtifactError(f"{where}: {name} is missing")
+        if not readers:  # not before it is called: a class may hold instances of itself
+            readers.update((name, _reader(hints[name])) for name in known)
+        return cls(**{name: readers[name](part, f"{where}.{name}") for name, part in value.items()})
+
+    return read
+
+
+def _reader(hint: Any) -> Reader:
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return _read(arguments[0], value, where)
+        return _reader(arguments[0])
     if origin in (Union, types.UnionType):
-        return _read_one_of(arguments, value, where)
+        return _one_of_reader(arguments)
     if hint in (Any, object):
-        return value
+        return lambda value, _: value
     if origin is Literal:
-        if value not in arguments:
-            raise ArtifactError(f"{where}: not one of {', '.join(map(str, arguments))}")
-        return value
+        return _literal_reader(arguments)
     if is_dataclass(hint):
-        return _read_class(hint, value, where)
+        return _class_reader(hint)
     if origin in (dict, Mapping):
-        _expect(isinstance(value, Mapping), "an object", value, where)
-        return {_read(arguments[0], key, where): _read(arguments[1], v, f"{where}.{key}") for key, v in value.items()}
+        return _object_reader(_reader(arguments[0]), _reader(arguments[1]))
     if origin in (list, tuple):
-        _expect(isinstance(value, list | tuple), "a list", value, where)
-        read = (_read(arguments[0], part, f"{where}[{number}]") for number, part in enumerate(value))
-        return list(read) if origin is list else tuple(read)
-    kinds = {float: (int, float), int: int, str: str, bool: bool, type(None): type(None)}[hint]
-    right = isinstance(value, kinds) and (hint is bool or not isinstance(value, bool))  # type: ignore[arg-type]
-    _expect(right, getattr(hint, "__name__", str(hint)), value, where)
-    return value
+        return _list_reader(origin, _reader(arguments[0]))
+    return _plain_reader(hint)
 
 
-def _read_one_of(hints: tuple[Any, ...], value: Any, where: str) -> Any:
-    if value is None and type(None) in hints:
-        return None
+def _one_of_reader(hints: tuple[Any, ...]) -> Reader:
     rest = [hint for hint in hints if hint is not type(None)]
-    for hint in rest[:-1]:
-        kind = get_origin(hint) or hint
-        if isinstance(value, dict if is_dataclass(hint) else kind):
-            return _read(hint, value, where)
-    return _read(rest[-1], value, where)
+    kinds = [dict if is_dataclass(hint) else get_origin(hint) or hint for hint in rest[:-1]]
+    *readers, last = map(_reader, rest)
+    choices, may_be_none = list(zip(kinds, readers, strict=True)), len(rest) < len(hints)
+
+    def read(value: Any, where: str) -> Any:
+        if value is None and may_be_none:
+            return None
+        for kind, reader in choices:
+            if isinstance(value, kind):
+                return reader(value, where)
+        return last(value, where)
+
+    return read
 
 
-def _read_class(cls: Any, value: Any, where: str) -> Any:
-    _expect(isinstance(value, Mapping), "an object", value, where)
-    hints, known = _hints(cls), {part.name: part for part in fields(cls)}
-    for key in value:
-        if key not in known:
-            raise ArtifactError(
-                f"{where}: {key!r} is no field of {cls.__name__}, and has no rule by which it may leave"
-            )
-    for name, part in known.items():
-        if name not in value and part.default is MISSING and part.default_factory is MISSING:
-            raise ArtifactError(f"{where}: {name} is missing")
-    return cls(**{name: _read(hints[name], part, f"{where}.{name}") for name, part in value.items()})
+def _literal_reader(values: tuple[Any, ...]) -> Reader:
+    def read(value: Any, where: str) -> Any:
+        if value not in values:
+            raise ArtifactError(f"{where}: not one of {', '.join(map(str, values))}")
+        return value
+
+    return read
+
+
+def _object_reader(read_key: Reader, read_value: Reader) -> Reader:
+    def read(value: Any, where: str) -> Any:
+        _expect(isinstance(value, Mapping), "an object", value, where)
+        return {read_key(key, where): read_value(part, f"{where}.{key}") for key, part in value.items()}
+
+    return read
+
+
+def _list_reader(kind: type, read_part: Reader) -> Reader:
+    def read(value: Any, where: str) -> Any:
+        _expect(isinstance(value, list | tuple), "a list", value, where)
+        return kind([read_part(part, f"{where}[{number}]") for number, part in enumerate(value)])
+
+    return read
+
+
+def _plain_reader(hint: Any) -> Reader:
+    kinds = {float: (int, float), int: int, str: str, bool: bool, type(None): type(None)}[hint]
+    name = getattr(hint, "__name__", str(hint))
+
+    def read(value: Any, where: str) -> Any:
+        right = isinstance(value, kinds) and (hint is bool or not isinstance(value, bool))  # type: ignore[arg-type]
+        _expect(right, name, value, where)
+        return value
+
+    return read
 
 
 def _expect(right: bool, expected: str, value: Any, where: str) -> None:
