@@ -21,6 +21,7 @@ import importlib
 import json
 import math
 import os
+import pickle
 import random
 import re
 import shutil
@@ -136,22 +137,49 @@ class Case:
         assert self.expected["old"] != self.expected["new"]
 
     def import_all(self) -> None:
-        """Import here what the job imports, so that no trial has to."""
+        """Import here what the job imports, load its compiled functions and compile its patterns, so that no trial has
+        to: these take most of the time of so small a job.
+        """
         listed = self.root.with_name("modules")
 
         def main() -> int:
             status = self._logged("new")
-            listed.write_text("\n".join(sys.modules))
+            listed.write_bytes(pickle.dumps((list(sys.modules), _compiled())))
             return status
 
         self.begin("nothing")
         self._must(run_unwatched(main))
-        for name in listed.read_text().split():
+        modules, compiled = pickle.loads(listed.read_bytes())
+        for name in modules:
             with suppress(ImportError):  # some packages make names up
                 importlib.import_module(name)
+        for module, name, signature in compiled:
+            getattr(sys.modules[module], name).compile(signature)
+        if "reticent.engine.detect.rules" in sys.modules:
+            _compile_patterns()
 
     def _must(self, ended: Ended) -> None:
         assert ended.status == 0, f"{self.name}: {self.log.read_text()}"
+
+
+def _compiled() -> list[tuple[str, str, Any]]:
+    """Return module, name and signature of every function of the product that Numba has compiled or loaded."""
+    own = [module for name, module in sys.modules.items() if name.startswith("reticent.")]
+    return [
+        (module.__name__, name, signature)
+        for module in own
+        for name, value in vars(module).items()
+        for signature in getattr(value, "nopython_signatures", ())
+    ]
+
+
+def _compile_patterns() -> None:
+    """Have the rules compile their patterns; a pool of threads that this makes is of this process alone."""
+    import pyarrow as pa
+
+    from reticent.engine.detect.rules import RulesDetector
+
+    RulesDetector(num_threads=1).detect(pa.record_batch({"text": pa.array([], pa.string())}))
 
 
 def content(root: Path) -> Files:
