@@ -21,6 +21,7 @@ from benchmarks.escape_tokenizers import KINDS, published_tokenizers, tokenizer_
 from reticent.core.errors import ArtifactError, CorpusError
 from reticent.engine import packed as packed_module
 from reticent.engine import views as views_module
+from reticent.engine.detect import alignment
 from reticent.engine.index import IndexConfig, build_index
 from reticent.engine.numbered import NumberedWords, WordSpans
 from reticent.engine.packed import StoredIds
@@ -148,7 +149,10 @@ def test_a_view_is_what_the_text_gives(
     homes = {"p0": "h", "p1": "h", "p2": "i", "p3": "j", "held0": "k", "held1": "l"} if households else None
     # BERT drops private-use and lone combining characters, and a document without a token is refused: each has a word.
     documents = [("p0", "a b"), ("p2", "b a"), ("held0", "a"), *((person, f"{text} a") for person, text in documents)]
-    case = case_of(tmp_path_factory.mktemp("case"), documents, homes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(alignment, "_MIN_SPANS", 1000)  # those drawn cut words
+        patch.setattr(alignment, "_MIN_SHIFTED", 1000)
+        case = case_of(tmp_path_factory.mktemp("case"), documents, homes)
     settings = Policy(k=k, n=n, policy=policy, max_document_frequency=share)
     views = Views(case, TOKENIZERS[tokenizer], settings, surface=surface)
     for name, splits in SIDES.items():
