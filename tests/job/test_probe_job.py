@@ -40,7 +40,7 @@ def job_values(folder: Path, **probe: Any) -> dict[str, Any]:
                                   "hidden_size": 16, "num_heads": 2, "num_epochs": 1}}],
         "train": {"num_epochs": 1, "window_length": 128},
         "audit": {"num_bootstrap": 100, "attacks": ["loss"]},
-        "probe": {"targets": ["zip", "phone"], "levels": ["twin"], **probe},
+        "probe": {"targets": ["zip", "phone"], "levels": ["twin"], "beam_sizes": [1], **probe},
     }  # fmt: skip
 
 
