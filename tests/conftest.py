@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 pytest.register_assert_rewrite("fixtures", "oracles")  # before any of them is imported
+from fixtures.forks import Forks  # noqa: E402
 from fixtures.places import DATA, TESTS, memory_with_room  # noqa: E402
 from fixtures.whole_files import WholeFiles, turn_of  # noqa: E402
 
@@ -88,6 +89,13 @@ def without_ink() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         blank_figures(patch)
         yield
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    """Programs of their own that begin with PyTorch and Transformers imported."""
+    with Forks() as forks:
+        yield forks
 
 
 @pytest.fixture(scope="session")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from fixtures.forks import Forks
 
 from benchmarks import gpu, training, training_check
 from benchmarks.foundation_models import SIZES, job_values, read_reports
@@ -37,9 +36,11 @@ TOY = SHAPES["toy"]
 BARE = """
 import sys
 class Absent:
+    names = ("polars", "spacy", "opacus", "duckdb")
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("polars", "spacy", "opacus", "duckdb") or name == "reticent._rust":
+        if name.split(".")[0] in self.names or name == "reticent._rust":
             raise ImportError(name)
+assert not sys.modules.keys() & {*Absent.names, "reticent"}  # or a library has them already
 sys.meta_path.insert(0, Absent())
 import pkgutil, importlib
 import reticent.trainer, reticent.audit.scoring.forward
@@ -68,11 +69,11 @@ def plan(request: pytest.FixtureRequest, prepared: Path) -> Plan:
 
 
 @pytest.mark.heavy
-def test_trainer_and_benchmark_need_neither_polars_nor_spacy_nor_opacus_nor_the_core(prepared: Path) -> None:
+def test_trainer_and_benchmark_need_neither_polars_nor_spacy_nor_opacus_nor_the_core(
+    prepared: Path, forks: Forks
+) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-c", BARE, str(prepared)], capture_output=True, text=True, env=environment, check=False
-    )
+    done = forks.run(BARE, prepared, environment=environment)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.splitlines()[-1] == "None"
 

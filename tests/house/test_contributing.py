@@ -12,8 +12,6 @@ import os
 import re
 import shutil
 import sqlite3
-import subprocess
-import sys
 import textwrap
 import tomllib
 from collections.abc import Iterator
@@ -23,6 +21,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from fixtures.forks import Forks
 from fixtures.models import toy_model, toy_tokenizer
 from fixtures.pages import ROOT
 
@@ -152,7 +151,7 @@ def test_recipes_are_those_that_the_page_promises() -> None:
     assert wanted <= set(recipes())
 
 
-def test_every_recipe_works_when_it_is_followed_to_the_letter(desk: Path) -> None:
+def test_every_recipe_works_when_it_is_followed_to_the_letter(desk: Path, forks: Forks) -> None:
     code = desk / "code"
     job, program = {"corpus": {"source": "notes.parquet"}, **JOB}, ""
     for recipe in recipes().values():
@@ -162,14 +161,12 @@ def test_every_recipe_works_when_it_is_followed_to_the_letter(desk: Path) -> Non
     (desk / "job.toml").write_text(toml(job), encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": str(code)}
 
-    def python(*arguments: str) -> str:
-        run = subprocess.run(
-            [sys.executable, *arguments], cwd=desk, env=environment, capture_output=True, text=True, check=False
-        )
+    def python(program: str, *arguments: str, module: bool = False) -> str:
+        run = forks.run(program, *arguments, module=module, cwd=desk, environment=environment)
         assert run.returncode == 0, run.stderr
         return run.stdout
 
-    python("-m", "reticent", "run", "job.toml")
+    python("reticent", "run", "job.toml", module=True)
     report = json.loads((desk / "run" / "report" / "report.json").read_text())
     trained = next(model for model in report["models"] if model["recipe"] == "mlm")
     assert {"loss", "max_loss"} <= set(trained["membership"])
@@ -184,7 +181,7 @@ def test_every_recipe_works_when_it_is_followed_to_the_letter(desk: Path) -> Non
     spans = pl.read_parquet(desk / "run" / "spans" / "*.parquet")
     num_documents = pl.read_parquet(desk / "notes.parquet").height
     assert spans.filter(pl.col("detector") == "badge").height == num_documents
-    said = python("-c", program + "\nprint(index.num_words)")
+    said = python(program + "\nprint(index.num_words)")
     assert int(said) > 50
 
 

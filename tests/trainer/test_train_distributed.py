@@ -7,14 +7,13 @@ itself, torchrun, starts a whole job in ``tests/job/test_train_job.py``.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from fixtures import private
 from fixtures.distributed import CASES, SETTINGS, some_without_targets
+from fixtures.forks import Forks
 from fixtures.training import UNFINISHED, dropping, run
 from safetensors.torch import load_file
 
@@ -104,10 +103,9 @@ def assert_same_weights(one: Path, other: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> Path:
     folder = tmp_path_factory.mktemp("two")
-    command = [sys.executable, "-c", PROGRAM, str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    done = forks.run(PROGRAM, folder)
     assert done.returncode == 0, done.stderr[-3000:]
     return folder
 

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from fixtures.forks import Forks
 from fixtures.models import toy_model, toy_tokenizer
 from fixtures.training import SETTINGS, assert_whole, dropping, run
 
@@ -107,13 +106,12 @@ class Programs:
 
 
 @pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Programs:
+def programs(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> Programs:
     folder = tmp_path_factory.mktemp("programs")
     models = {kind: toy_model(kind) for kind, _ in KINDS}
     for kind, recipe in KINDS:
         run(kind, recipe, folder / kind, model=models[kind], learning_rate=0.01)
-    command = [sys.executable, "-c", PROGRAM, str(folder), *(str(int(number)) for number in SIGNALS)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+    done = forks.run(PROGRAM, folder, *map(int, SIGNALS), cwd=folder)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["read"] == 0, done.stderr
