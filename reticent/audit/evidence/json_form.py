@@ -45,7 +45,7 @@ def from_json(cls: type[Evidence], value: Json, where: str = "evidence") -> Evid
         A key is not a field, a field without a default is missing, or a value has the wrong type. The message names the
         place and the key, never the value.
     """
-    return _class_reader(cls)(value, where)  # type: ignore[no-any-return]
+    return _class_reader(cls)(value, where)  # type: ignore[arg-type, no-any-return]
 
 
 def to_json(value: Any) -> Json:
@@ -107,7 +107,7 @@ def _reader(hint: Any) -> Reader:
     if origin is Literal:
         return _literal_reader(arguments)
     if is_dataclass(hint):
-        return _class_reader(hint)
+        return _class_reader(hint)  # type: ignore[arg-type]
     if origin in (dict, Mapping):
         return _object_reader(_reader(arguments[0]), _reader(arguments[1]))
     if origin in (list, tuple):

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import string
 import unicodedata
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -45,13 +46,14 @@ def shaped_decoys(item: str, target: str, num: int, *, language: str = "en", see
     random = generator(seed, 31)
     found: dict[str, None] = {}
     kind = _kind(item, target)
+    phone = _phones(item, language) if kind == "phone" else None
     for _ in range(num * TRIES):
         if len(found) == num:
             break
         if kind == "date":
             decoy = _date(item, random)
-        elif kind == "phone":
-            decoy = _phone(item, language, random)
+        elif phone is not None:
+            decoy = phone(random)
         else:
             decoy = _redrawn(item, random, letters=target not in WORDED)
         if decoy is not None and decoy != item:
@@ -88,26 +90,30 @@ def _redrawn(item: str, random: np.random.Generator, *, letters: bool, keep: int
     return "".join(drawn) if num_digits > keep else None
 
 
-def _phone(item: str, language: str, random: np.random.Generator) -> str | None:
-    """Another number of the same country and kind of line; one that is not valid as it stands keeps its first two
-    digits.
+def _phones(item: str, language: str) -> Callable[[np.random.Generator], str | None]:
+    """Return what draws another number of the same country and kind of line; one that is not valid as it stands keeps
+    its first two digits.
     """
     import phonenumbers
 
     for region in REGIONS.get(language, REGIONS["en"]):
         number = _parsed(item, region)
-        if number is None or not phonenumbers.is_valid_number(number):
-            continue
-        digits = re.sub(r"\D", "", item)
-        national = phonenumbers.national_significant_number(number)
-        kind = phonenumbers.number_type(number)
-        # Country, trunk digit and the first digit of the number: the kind of line or the region hangs on them.
-        keep = len(digits) - len(national) + 1
+        if number is not None and phonenumbers.is_valid_number(number):
+            break
+    else:
+        return lambda random: _redrawn(item, random, letters=False, keep=2)
+    national = phonenumbers.national_significant_number(number)
+    kind = phonenumbers.number_type(number)
+    # Country, trunk digit and the first digit of the number: the kind of line or the region hangs on them.
+    keep = len(re.sub(r"\D", "", item)) - len(national) + 1
+
+    def draw(random: np.random.Generator) -> str | None:
         decoy = _redrawn(item, random, letters=False, keep=keep)
         other = None if decoy is None else _parsed(decoy, region)
-        fits = other is not None and phonenumbers.is_valid_number(other) and phonenumbers.number_type(other) == kind
-        return decoy if fits else None
-    return _redrawn(item, random, letters=False, keep=2)
+        # A number that is not valid is of no kind.
+        return decoy if other is not None and phonenumbers.number_type(other) == kind else None
+
+    return draw
 
 
 def _parsed(text: str, region: str) -> Any:
@@ -153,7 +159,7 @@ def mails_of_others(item: str, name: str, num: int, *, language: str = "en", see
     [('Kenza Benoît', 'k.benoit38@orange.fr'), ('Sophie Capelle', 's.capelle30@orange.fr')]
     """
     random = generator(seed, 37)
-    lists = name_lists(language)
+    lists = {kind: np.array(names) for kind, names in name_lists(language).items()}  # once, not for each name
     own = WORD.findall(name)
     found: dict[str, str] = {}
     for _ in range(num * TRIES):
