@@ -2,6 +2,7 @@
 
 use super::checks::{is_nhs, is_npi, num_digits};
 use super::dates::is_numeric_date;
+use super::values::is_all_of_field;
 use super::{Hit, Rank, Rule, rule};
 
 pub const PARTS: &[(&str, &str)] = &[
@@ -123,7 +124,10 @@ pub const RULES: &[Rule] = &[
         Rank::Sure,
         "user names and logins behind their cue",
         r"(?i:user[ -]?(?:name|id)?|login|log-?in|usuario|identifiant|utilisateur|benutzer(?:name)?|screen name|handle)(?: ?[:=] ?| is )([A-Za-z0-9_\x80-\xff][A-Za-z0-9_.\-\x80-\xff]{2,31})",
-        |hit| hit.piece().iter().any(|byte| byte.is_ascii_digit() || matches!(byte, b'_' | b'.' | b'-')),
+        |hit| {
+            hit.piece().iter().any(|byte| byte.is_ascii_digit() || matches!(byte, b'_' | b'.' | b'-'))
+                && (hit.piece().iter().any(u8::is_ascii_alphabetic) || is_all_of_field(hit))
+        },
     ),
 ];
 

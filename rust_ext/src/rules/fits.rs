@@ -245,7 +245,17 @@ pub fn is_field_name(hit: &mut Hit) -> bool {
         hit.start += length + signs;
         first = false;
     }
-    is_name(hit) && is_no_phrase(hit)
+    is_name(hit) && is_no_phrase(hit) && !is_specialty(hit.piece())
+}
+
+/// What a form has for who treats may be a ward: "Médico: Cirugía Oral".
+fn is_specialty(piece: &[u8]) -> bool {
+    const ENDINGS: [&[u8]; 14] = [
+        b"logia", b"logie", b"logy", b"grafia", b"graphie", b"graphy", b"iatria", b"iatrie", b"iatry", b"iatrics",
+        b"rugia", b"rurgie", b"urgery", b"edizin",
+    ];
+    let word = piece.split(|byte| !byte.is_ascii_alphabetic()).next().unwrap_or_default().to_ascii_lowercase();
+    ENDINGS.iter().any(|ending| word.ends_with(ending))
 }
 
 /// A single capitalised word before one in small letters begins a phrase ("Left heart catheterization").

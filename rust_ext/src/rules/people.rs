@@ -315,7 +315,16 @@ pub fn is_name(hit: &mut Hit) -> bool {
     let first = &piece[..piece.iter().take_while(|byte| !matches!(byte, b' ' | b',' | b'.')).count()];
     let several = piece.len() > first.len() + 1;
     let disease = hit.before().ends_with(b"M. ") && EPONYMS.contains(first);
-    !disease && !NO_NAMES.contains(first) && (first.len() > 1 || several) && piece.iter().any(u8::is_ascii_alphabetic)
+    // "1 M. Then": moles, metres, millions.
+    let unit = hit
+        .before()
+        .strip_suffix(b"M. ")
+        .is_some_and(|before| before.strip_suffix(b" ").unwrap_or(before).last().is_some_and(u8::is_ascii_digit));
+    !disease
+        && !unit
+        && !NO_NAMES.contains(first)
+        && (first.len() > 1 || several)
+        && piece.iter().any(u8::is_ascii_alphabetic)
 }
 
 /// Words with which the next field begins on the line of a name.
@@ -326,7 +335,8 @@ static NEXT_FIELDS: Words = LazyLock::new(|| {
     Departamento Department Dept Urbanizacion Apartado Correo Facultad Instituto Universidad Oncologia Urologia Ctra \
     Carretera Email E-mail Tel Tfno Phone DOB MRN Date Age Sex MD On At In The Edad Sexo Fecha Ne Nee Geboren Room \
     Unit An I A He She This We It His Her As If Patient There You Of To And For After Before When Seccion SECCION \
-    Departament Fundacion Grupo Jefe Correos Area Equipo SERVICIO",
+    Departament Fundacion Grupo Jefe Correos Area Equipo SERVICIO Suite Apt Apartment Floor Building Box Appartement Batiment Etage \
+    Zimmer Piso Habitacion",
     )
 });
 

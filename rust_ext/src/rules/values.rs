@@ -8,7 +8,7 @@ use super::checks::num_digits;
 use super::fits::{
     has_words, is_address, is_age, is_call, is_field_name, is_number, is_profession, is_some_date, says_nothing,
 };
-use super::{Rank, Rule, field};
+use super::{Hit, Rank, Rule, field};
 
 pub const PARTS: &[(&str, &str)] = &[
     (
@@ -179,6 +179,15 @@ pub const RULES: &[Rule] = &[
         Rank::Form,
         "user names behind Usuario:, Login: …",
         r"[A-Za-z0-9_\x80-\xff][A-Za-z0-9_.\-\x80-\xff]{2,31}",
-        |hit| !says_nothing(hit.piece()),
+        |hit| !says_nothing(hit.piece()) && is_all_of_field(hit),
     ),
 ];
+
+/// A login is all that its field holds: after "User:" somebody may also speak.
+pub fn is_all_of_field(hit: &Hit) -> bool {
+    let after = hit.after();
+    let rest = after.strip_prefix(b".").or_else(|| after.strip_prefix(b",")).unwrap_or(after);
+    let Some(rest) = rest.strip_prefix(b" ") else { return !matches!(after, [b'\'' | b'?' | b'!', ..]) };
+    let word = &rest[..rest.iter().position(|byte| matches!(byte, b' ' | b'\n')).unwrap_or(rest.len())];
+    !word.first().is_some_and(|byte| byte.is_ascii_alphanumeric() || !byte.is_ascii()) || word.ends_with(b":")
+}
