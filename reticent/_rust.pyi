@@ -845,6 +845,12 @@ def find_running(texts: _ArrowArray, *, common: CommonWords | None = None, num_t
     Without ``common`` words, only those that a word before them announces.
     """
 
+def find_no_names(texts: _ArrowArray, *, num_threads: int = 0) -> ArrowBatch:
+    """Return columns document, start, end, label, rule of words with capitals that are of a firm, a place or a thing.
+
+    "Roy Avenue", "Roy & Petit GmbH", "a Roy catheter"; and words of a closed list.
+    """
+
 def find_together(
     texts: _ArrowArray,
     records: tuple[Records, NDArray[np.uint32], CommonWords | None, bool],

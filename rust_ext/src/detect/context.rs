@@ -136,6 +136,11 @@ const EPONYM_HEADS: &[&str] = &[
     "krankheit",
 ];
 
+/// Behind the name alone.
+const THINGS: &str = "blade drain drains elevator speculum retractor splint splints needle punch gag forceps device scissors \
+    suture stent screw plate prosthesis bag mask graft flap incision approach protocol diet oil signs tests \
+    stage grade grado stadium stade node nodes pouch hernia nerve duct gland bodies cells ink law plan";
+
 /// Months in full and as they are cut short.
 const MONTHS: [&[&str]; 12] = [
     &["january", "jan", "janvier", "janv", "enero", "ene", "januar", "janner"],
@@ -163,6 +168,7 @@ const TITLE: u8 = 1;
 const CUE: u8 = 2;
 const PARTICLE: u8 = 4;
 const HEAD: u8 = 8;
+const THING: u8 = 16;
 
 #[derive(Default)]
 struct Kinds {
@@ -183,6 +189,9 @@ static KINDS: LazyLock<Kinds> = LazyLock::new(|| {
         for word in words {
             kinds.entry(*word).or_default().lists |= list;
         }
+    }
+    for word in THINGS.split_ascii_whitespace() {
+        kinds.entry(word).or_default().lists |= THING;
     }
     for (number, names) in MONTHS.iter().enumerate() {
         for name in *names {
@@ -284,15 +293,22 @@ pub fn is_announced(view: &View, number: usize) -> bool {
             && kind(piece).lists & CUE != 0
 }
 
-/// Whether a piece is what something is called after: `Crohn's disease`, `maladie de Crohn`.
+/// Whether a piece is what something is called after: `Crohn's disease`, `maladie de Crohn`, both of a `Bard-Parker blade`.
 pub fn is_eponym(view: &View, number: usize) -> bool {
-    let is_head = |number: usize| view.pieces.get(number).is_some() && kind(view.piece(number)).lists & HEAD != 0;
+    let is_head = |number: usize, lists: u8| number < view.len() && kind(view.piece(number)).lists & lists != 0;
     let mut next = number + 1;
-    if view.pieces.get(next).is_some() && view.piece(next) == "s" && view.gap(number) == "'" {
+    while next < view.len() && view.gap(next - 1) == "-" {
+        next += 1;
+    }
+    if next < view.len() && view.piece(next) == "s" && view.gap(next - 1) == "'" {
         next += 1;
     }
     let of = number >= 2 && matches!(view.piece(number - 1), "de" | "d" | "of" | "del");
-    is_head(next) || of && is_head(number - 2) || number >= 1 && view.gap(number - 1) == " " && is_head(number - 1)
+    let thing = next < view.len() && view.gap(next - 1) == " " && is_capital(view, next) == Some(false);
+    is_head(next, HEAD)
+        || thing && is_head(next, THING)
+        || of && is_head(number - 2, HEAD)
+        || number >= 1 && view.gap(number - 1) == " " && is_head(number - 1, HEAD)
 }
 
 /// Whether a piece is one letter, written as a capital: an initial, when a name stands beside it.
@@ -345,6 +361,9 @@ mod tests {
             ("Crohn's disease", "crohn", false, true, true),
             ("a Foley catheter", "foley", false, false, true),
             ("maladie de Crohn", "crohn", false, false, true),
+            ("a Bard-Parker blade", "bard", false, false, true),
+            ("a Bard-Parker blade", "parker", false, false, true),
+            ("seen by Parker. Blade", "parker", false, false, false),
             ("seen by J. Young", "young", false, false, false),
         ] {
             let (view, number) = at(text, piece);

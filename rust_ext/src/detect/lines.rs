@@ -25,9 +25,11 @@ impl<'a> Lines<'a> {
                 self.text[from..].iter().position(|&byte| byte == b'\n').map_or(self.text.len() - from, |at| at + 1);
             self.end = from + length.max(1);
             let line = &self.text[from..from + length];
-            // A letter beyond ASCII may be of either case.
-            let is = |wanted: fn(&u8) -> bool| line.iter().any(|byte| wanted(byte) || !byte.is_ascii());
-            self.has_case = is(u8::is_ascii_uppercase) && is(u8::is_ascii_lowercase);
+            let is = |ascii: fn(&u8) -> bool, any: fn(char) -> bool| {
+                line.iter().any(ascii) || !line.is_ascii() && String::from_utf8_lossy(line).chars().any(any)
+            };
+            self.has_case =
+                is(u8::is_ascii_uppercase, char::is_uppercase) && is(u8::is_ascii_lowercase, char::is_lowercase);
         }
         self.has_case
     }

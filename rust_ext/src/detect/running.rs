@@ -14,37 +14,28 @@
 //! | a doer, of two words | seen by Anna Roy |
 //! | a line of its own above an address or below a greeting | Anna Roy / 12 Main Street |
 //! | kinship behind its genitive | Anna's mother |
-//! | a name beside it | Anna Roy and Max |
+//! | a name beside it | Anna Roy and Max; Anna, Max and Ada |
+//! | in a line typed small: a title, an address, "name is" | dr. roy; hi anna |
 //!
 //! Where else a name stands that was found once, `surfaces` finds. Cost: a look at the first letter of each piece; the rest only where it is a
 //! capital.
 
 use rayon::prelude::*;
 
-use crate::detect::common::{Class, CommonWords};
-use crate::detect::context::{
-    has_case, is_capital, is_eponym, is_in_date, is_initial, is_particle, is_title, month, starts_sentence,
-};
+use crate::detect::common::CommonWords;
+use crate::detect::context::{has_case, is_capital, is_in_date, is_initial, starts_sentence};
+use crate::detect::own_line::is_own_line;
+use crate::detect::places::is_in_place;
 use crate::detect::running_words::{
-    ACT, AGENT, AND, ARTICLE, CLOSING, COPULA, GREETING, HUMAN, KIN, NAME, NAMING, OWNER, PLACE, ends_as_no_name, kind,
+    ACT, AGENT, AND, ARTICLE, CALL, COPULA, GREETING, HUMAN, KIN, NAME, NAMING, OBJECT, OWNER, PLACE, SAY, kind,
 };
+use crate::detect::runs::{Run, between, runs};
+use crate::detect::typed_small::find_in_small;
 use crate::pool::rows;
 use crate::text::pieces::View;
 use crate::text::spans::Found;
 use crate::text::surface::Surface;
 use crate::text::texts::Texts;
-
-/// Words of a run.
-const MAX_WORDS: usize = 5;
-
-/// Pieces of a run, and how many of them are words and initials.
-#[derive(Clone, Copy, Debug)]
-struct Run {
-    first: usize,
-    last: usize,
-    num_words: usize,
-    num_initials: usize,
-}
 
 /// The names of documents, by document, then start.
 pub fn find_all(texts: &Texts, common: Option<&CommonWords>) -> Vec<Found> {
@@ -57,6 +48,7 @@ pub fn find_all(texts: &Texts, common: Option<&CommonWords>) -> Vec<Found> {
                     found.push(Found { document: row as u32, start, end, source: 0 });
                 }
             });
+            found.sort_unstable_by_key(|found| found.start); // names in small letters came first
             found
         })
         .collect()
@@ -64,6 +56,9 @@ pub fn find_all(texts: &Texts, common: Option<&CommonWords>) -> Vec<Found> {
 
 /// First and last piece of each name of a text, from left to right; without `common` words, only what a word before it says.
 pub fn find(view: &View, common: Option<&CommonWords>, mut emit: impl FnMut(usize, usize)) {
+    if let Some(common) = common {
+        find_in_small(view, common, &mut emit);
+    }
     if !has_case(view.original) {
         return;
     }
@@ -76,7 +71,11 @@ pub fn find(view: &View, common: Option<&CommonWords>, mut emit: impl FnMut(usiz
         })
         .collect();
     if common.is_some() {
-        let joined: Vec<bool> = runs.windows(2).map(|two| is_joined(view, &two[0], &two[1])).collect();
+        let mut joined: Vec<bool> = runs.windows(2).map(|two| is_joined(view, &two[0], &two[1])).collect();
+        // A comma joins in a list that ends in "and": from the right.
+        for at in (1..joined.len()).rev() {
+            joined[at - 1] |= joined[at] && is_listed(view, &runs[at - 1], &runs[at]);
+        }
         for (at, _) in joined.iter().enumerate().filter(|(_, joined)| **joined) {
             names[at + 1] |= names[at] && !is_place(view, &runs[at + 1]);
         }
@@ -87,111 +86,17 @@ pub fn find(view: &View, common: Option<&CommonWords>, mut emit: impl FnMut(usiz
     runs.iter().zip(names).filter(|(_, is_name)| *is_name).for_each(|(run, _)| emit(run.first, run.last));
 }
 
-/// What stands in the original between a piece and the next, where white space is told apart.
-fn between<'a>(view: &View<'a>, number: usize) -> Option<&'a str> {
-    let (_, end) = view.origin_of(number, number)?;
-    let start = if number + 1 < view.len() { view.origin_start(number + 1)? } else { view.original.len() };
-    view.original.get(end..start)
-}
-
-fn runs(view: &View, common: Option<&CommonWords>) -> Vec<Run> {
-    let mut runs: Vec<Run> = Vec::new();
-    let mut piece = 0;
-    while piece < view.len() {
-        if is_capital(view, piece) != Some(true) || !(is_word(view, piece, common) || is_initial_of_name(view, piece)) {
-            piece += 1;
-            continue;
-        }
-        let mut run = Run { first: piece, last: piece, num_words: 0, num_initials: 0 };
-        let mut at = piece;
-        // Particles belong to a run where a word follows them.
-        let mut inside = 0;
-        while at < view.len() {
-            if is_word(view, at, common) {
-                run.num_words += 1;
-            } else if is_initial_of_name(view, at) {
-                run.num_initials += 1;
-            } else if run.num_words > 0 && is_inner_particle(view, at) && inside < 2 && joins(view, at) {
-                inside += 1;
-                at += 1;
-                continue;
-            } else {
-                break;
-            }
-            inside = 0;
-            run.last = at;
-            if run.num_words == MAX_WORDS || !joins(view, at) {
-                break;
-            }
-            at += 1;
-        }
-        if run.num_words > 0 {
-            runs.push(run);
-        }
-        piece = run.last + 1;
-    }
-    runs
-}
-
-/// A word with a capital that this corpus does not write small.
-fn is_word(view: &View, piece: usize, common: Option<&CommonWords>) -> bool {
-    let text = view.piece(piece);
-    text.len() > 1
-        && is_capital(view, piece) == Some(true)
-        && text.chars().all(char::is_alphabetic)
-        && kind(text) == 0
-        && !is_title(text)
-        && !is_particle(text)
-        && month(text).is_none()
-        && is_written_as_name(view, piece)
-        && !ends_as_no_name(text)
-        && common.is_none_or(|common| common.class(text) == Class::Name)
-        && !is_eponym(view, piece)
-}
-
-/// A capital and small letters behind it, as in Anna and McRoy: not MRI, IgG, pH.
-fn is_written_as_name(view: &View, piece: usize) -> bool {
-    let original = view.origin_of(piece, piece).and_then(|(start, end)| view.original.get(start..end));
-    original.is_some_and(|original| {
-        let capitals = original.chars().filter(|letter| letter.is_uppercase()).count();
-        let small = original.chars().filter(|letter| letter.is_lowercase()).count();
-        capitals <= 2 && small >= 2 * capitals - 1 && original.ends_with(char::is_lowercase)
-    })
-}
-
-/// `B` of "Anna B. Roy": not the word "I" or "A".
-fn is_initial_of_name(view: &View, piece: usize) -> bool {
-    is_initial(view, piece)
-        && (view.gap(piece).starts_with('.') || !matches!(view.piece(piece), "i" | "a" | "y" | "e" | "o"))
-}
-
-fn is_inner_particle(view: &View, piece: usize) -> bool {
-    is_particle(view.piece(piece))
-        && !is_title(view.piece(piece))
-        && !matches!(view.piece(piece), "y" | "e" | "les" | "al")
-}
-
-/// One name goes on behind a piece: a space, a hyphen, an apostrophe, a point behind an initial.
-fn joins(view: &View, piece: usize) -> bool {
-    piece + 1 < view.len()
-        && match between(view, piece) {
-            Some(" " | "-" | "'" | "\u{2019}" | "\u{2010}" | "\u{2011}") => true,
-            Some(". " | ".") => is_initial(view, piece),
-            _ => false,
-        }
-}
-
 /// The word before a piece that one space, or a comma and one, parts from it.
 fn before(view: &View, piece: usize) -> Option<(usize, bool)> {
     let before = piece.checked_sub(1)?;
     match between(view, before)? {
-        " " => Some((before, false)),
+        " " | "  " => Some((before, false)),
         ", " | " , " => Some((before, true)),
         _ => None,
     }
 }
 
-fn kind_at(view: &View, piece: Option<usize>) -> u32 {
+pub fn kind_at(view: &View, piece: Option<usize>) -> u32 {
     piece.filter(|&piece| piece < view.len()).map_or(0, |piece| kind(view.piece(piece)))
 }
 
@@ -203,13 +108,26 @@ fn is_said_before(view: &View, run: &Run) -> bool {
     if kind & NAMING != 0 {
         return !comma;
     }
+    // "call her Anna"
+    if !comma && kind & OBJECT != 0 && second() & CALL != 0 {
+        return true;
+    }
+    // "I am well," says Anna
+    if !comma && kind & SAY != 0 && last > 0 && view.gap(last - 1).contains(['"', '\u{201d}', '\u{bb}']) {
+        return true;
+    }
     // "her name is", "son nom est"
     if kind & COPULA != 0 && !comma && second() & NAME != 0 {
         return true;
     }
     // "his wife Anna", "his wife, Anna,"
     if kind & KIN != 0 {
-        return !comma || second() & OWNER != 0;
+        // With a capital it may be of a title ("the Children Convention") or a heading, but for "Seine Frau Anna".
+        let in_title = is_capital(view, last) == Some(true)
+            && !last.checked_sub(1).is_some_and(|piece| {
+                view.gap(piece) == " " && (is_capital(view, piece) == Some(false) || second() & OWNER != 0)
+            });
+        return !in_title && (!comma || second() & OWNER != 0);
     }
     kind & GREETING != 0
 }
@@ -221,7 +139,7 @@ fn is_name(view: &View, run: &Run, common: &CommonWords) -> bool {
     };
     // One word that begins a sentence has a capital for that; elsewhere the corpus must have one.
     let told = run.num_words > 1 || !starts_sentence(view, run.first) || common.has_capital(view.piece(run.first));
-    initial_within || told && does_as_individuals_do(view, run) || is_doer(view, run) || is_own_line(view, run)
+    initial_within || told && does_as_individuals_do(view, run) || is_doer(view, run) || is_line(view, run)
 }
 
 /// "seen by Anna Roy"; "por" and "von" only behind a participle: they are also "for" and "of".
@@ -268,31 +186,21 @@ fn is_individual(view: &View, piece: usize) -> bool {
             .any(|at| kind(view.piece(at)) & HUMAN != 0)
 }
 
-/// A line of two to four words that a house number or an address of mail follows, or that ends a letter.
-fn is_own_line(view: &View, run: &Run) -> bool {
+/// Two to four words that are a line of their own, as in a letter.
+fn is_line(view: &View, run: &Run) -> bool {
     let words = run.num_words + run.num_initials;
-    let begins = run.first == 0
-        || between(view, run.first - 1).is_some_and(|gap| gap.trim_end_matches([' ', '\t']).ends_with('\n'));
-    let ends =
-        between(view, run.last).is_some_and(|gap| gap.trim_start_matches([' ', '\t', ',', '\r']).starts_with('\n'));
-    if !begins || !ends || !(2..=4).contains(&words) || run.num_words < 2 && run.num_initials == 0 {
-        return false;
-    }
-    let number =
-        view.pieces.get(run.last + 1).is_some() && view.piece(run.last + 1).bytes().all(|byte| byte.is_ascii_digit());
-    let street = number && {
-        let gap = between(view, run.last + 1);
-        gap.is_some_and(|gap| matches!(gap, " " | ", "))
-            && is_capital(view, run.last + 2 - usize::from(run.last + 2 >= view.len())).is_some()
-    };
-    let closing = run.first > 0 && kind(view.piece(run.first - 1)) & CLOSING != 0;
-    street || closing
+    (2..=4).contains(&words) && run.num_words > 0 && is_own_line(view, run.first, run.last)
 }
 
 /// What stands around it makes it a place or a firm.
 fn is_place(view: &View, run: &Run) -> bool {
     let next = (run.last + 1 < view.len() && matches!(view.gap(run.last), " " | ", " | " & ")).then_some(run.last + 1);
-    kind_at(view, next) & PLACE != 0 || is_in_date(view, run.first)
+    kind_at(view, next) & PLACE != 0 || is_in_date(view, run.first) || is_in_place(view, run.first, run.last)
+}
+
+/// "Anna, Max", in a list
+fn is_listed(view: &View, one: &Run, next: &Run) -> bool {
+    next.first == one.last + 1 && between(view, one.last) == Some(", ")
 }
 
 /// "Anna Roy and Max"
@@ -356,6 +264,18 @@ mod tests {
             ("said\nAnna Roy\n12 Main Street\nx", &["Anna Roy"]),
             ("said\nBest regards\nAnna Roy\n", &["Anna Roy"]),
             ("said\nAnna Roy\nfor pain", &[]),
+            ("said\n\n> Anna Roy\n> Surveyor\n> 12 Main Street\n> x", &["Anna Roy"]),
+            ("said\n\nAnna Roy\nSurveyor\n12 mg daily\nx", &[]),
+            ("They had four: Zoe, his son Max, Anna, Ada and Leo.", &["Max", "Anna", "Ada", "Leo"]),
+            ("He saw Paris, Lyon and Metz.", &[]),
+            ("Los padres, Teresa y Juan Carlos, vienen.", &[]),
+            ("Habla con los padres Teresa y Juan Carlos.", &["Teresa", "Juan Carlos"]),
+            ("His kids Anna and Max came. The United Nations Children Convention", &["Anna", "Max"]),
+            ("Seine Tochter Anna kommt. Ihre Frau Anna auch.", &["Anna", "Anna"]),
+            ("They call her Anna.", &["Anna"]),
+            ("\u{201c}I am well,\u{201d} says Anna.", &["Anna"]),
+            ("Anna is an old person.", &["Anna"]),
+            ("vive con su hija Ana en San Ana", &["Ana"]),
             // The corpus writes these small.
             ("Patient denies pain. Brown denies pain.", &[]),
             ("MRI denies pain.", &[]),
@@ -376,8 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_without_case_says_nothing() {
-        assert!(found("her name is anna roy", Some(&corpus())).is_empty());
+    fn a_text_in_capitals_says_nothing() {
         assert!(found("HER NAME IS ANNA ROY", Some(&corpus())).is_empty());
     }
 }

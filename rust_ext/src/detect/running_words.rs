@@ -27,7 +27,14 @@ pub const AND: u32 = 1 << 11;
 /// Ends a letter.
 pub const CLOSING: u32 = 1 << 12;
 /// Has a capital and is nobody.
-const NO_NAME: u32 = 1 << 13;
+pub const NO_NAME: u32 = 1 << 13;
+/// Is nobody where the corpus writes it small too: in another language it may be a name ("Ella").
+pub const FUNCTION: u32 = 1 << 14;
+/// A name follows an object: "call her Anna".
+pub const CALL: u32 = 1 << 15;
+pub const OBJECT: u32 = 1 << 16;
+/// Before who says it: "I am well," says Roy.
+pub const SAY: u32 = 1 << 17;
 
 const LISTS: &[(u32, &str)] = &[
     (
@@ -40,12 +47,13 @@ const LISTS: &[(u32, &str)] = &[
         KIN,
         "wife husband son daughter brother sister mother father mom mum dad uncle aunt cousin grandmother grandfather grandson \
          granddaughter niece nephew partner fiance fiancee girlfriend boyfriend spouse stepmother stepfather stepson stepdaughter friend \
+         kid child baby twin grandma grandpa parents sons daughters brothers sisters children kids twins \
          caregiver caretaker roommate neighbor neighbour colleague coworker guardian surgeon physician midwife therapist psychiatrist \
-         femme mari epouse epoux fils fille frere soeur mere pere oncle tante cousine compagnon compagne conjoint conjointe ami amie \
+         femme mari epouse epoux fils fille frere soeur mere pere enfant bebe parents filles freres soeurs enfants jumeaux oncle tante cousine compagnon compagne conjoint conjointe ami amie \
          voisin voisine collegue infirmiere infirmier chirurgien chirurgienne medecin \
-         esposa esposo marido mujer hijo hija hermano hermana madre padre tio tia primo prima abuelo abuela pareja novio novia amigo \
+         esposa esposo marido mujer hijo hija hermano hermana madre padre padres hijos hijas hermanos hermanas gemelos tio tia primo prima abuelo abuela pareja novio novia amigo \
          amiga cunado cunada suegra suegro nieto nieta sobrino sobrina enfermera enfermero \
-         ehefrau ehemann sohn tochter bruder schwester mutter vater onkel schwager schwagerin freund freundin partnerin lebensgefahrte \
+         ehefrau ehemann sohn tochter kind eltern sohne kinder geschwister zwillinge bruder schwester mutter vater onkel schwager schwagerin freund freundin partnerin lebensgefahrte \
          lebensgefahrtin nachbar nachbarin enkel enkelin kollege kollegin",
     ),
     (
@@ -62,15 +70,15 @@ const LISTS: &[(u32, &str)] = &[
          smokes smoked drinks admits endorses endorsed describes described recalls recalled mentions mentioned feels felt agrees agreed \
          understands verbalizes verbalized thinks wants believes remembers wrote writes works worked retired died presents presented \
          dit declare rapporte signale nie explique vit habite travaille consulte souhaite pense raconte \
-         dice dijo refiere refirio niega nego comenta comento explica vive trabaja acude acudio cuenta fuma \
+         dice dijo presenta presento refiere refirio niega nego comenta comento explica vive trabaja acude acudio cuenta fuma \
          sagt sagte berichtet berichtete klagt klagte lebt wohnt verneint verneinte arbeitet erzahlt raucht",
     ),
     (ARTICLE, "a an un una une ein eine"),
     (
         HUMAN,
-        "man woman male female patient lady gentleman boy girl child infant toddler teenager year years yo y month months \
-         homme femme patiente enfant garcon fille nourrisson ans mois dame monsieur \
-         hombre mujer varon paciente nino nina anos meses \
+        "man woman male female patient person lady gentleman boy girl child infant toddler teenager year years yo y month months \
+         homme femme personne patiente enfant garcon fille nourrisson ans mois dame monsieur \
+         hombre mujer persona varon paciente nino nina anos meses \
          mann frau patientin junge madchen jahrige jahriger jahre monate",
     ),
     (AGENT, "by par por von"),
@@ -88,13 +96,24 @@ const LISTS: &[(u32, &str)] = &[
     ),
     (
         NO_NAME,
-        "he she it they we you i this that these those there here who what when where why how no yes not and or but if then so as at in on of \
-         for from with to by the his her its mr mrs ms miss dr sir monday tuesday wednesday thursday friday saturday sunday lundi mardi \
+        "mr mrs ms miss dr sir i'm monday tuesday wednesday thursday friday saturday sunday lundi mardi \
          mercredi jeudi vendredi samedi dimanche lunes martes miercoles jueves viernes sabado domingo montag dienstag mittwoch donnerstag \
          freitag samstag sonntag american english french spanish german italian chinese african hispanic caucasian asian european mexican \
-         british irish russian indian japanese christmas easter thanksgiving god jesus medicare medicaid covid i'm \
-         ella ellos ellas usted yo nosotros il elle ils elles nous vous je on er sie es wir ihr ich man \
-         patient patients paciente patientin doctor nurse hospital please thank okay today yesterday tomorrow",
+         british irish russian indian japanese christmas easter thanksgiving god jesus medicare medicaid covid \
+         patient patients paciente patientin doctor nurse hospital please thank okay doc everyone everybody folks guys team today yesterday tomorrow",
+    ),
+    (
+        FUNCTION,
+        "he she it they we you i this that these those there here who what when where why how no yes not and or but if then so as at in on of \
+         for from with to by the his her its \
+         ella ellos ellas usted yo nosotros il elle ils elles nous vous je on er sie es wir ihr ich man",
+    ),
+    (CALL, "call calls called name names named nickname nicknamed"),
+    (OBJECT, "me him her it them us"),
+    (
+        SAY,
+        "says said asks asked replies replied answers answered adds added dit demande repond ajoute dice dijo pregunta responde anade sagt \
+         sagte fragt fragte antwortet",
     ),
 ];
 

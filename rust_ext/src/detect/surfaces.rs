@@ -5,7 +5,8 @@
 //! spread: fewer than three letters or digits, numbers of up to three digits, single words that are common (`common`) or stand
 //! more often than in a tenth of as many documents, several words that are all common (a department). In a line with case, a single
 //! word is not found in small letters where the corpus has such a word (`pilar`), nor short and in capitals in documents of others
-//! than its individual (`ANA` is a test there).
+//! than its individual (`ANA` is a test there); and a name is not found in that of a place or a
+//! firm (`places`, `firms`). In a line typed small, words of many documents are not found.
 //!
 //! Two passes, each a look-up a piece; memory holds the surfaces and the words of the corpus, never its text.
 
@@ -14,9 +15,11 @@ use hashbrown::{HashMap, HashSet};
 use rayon::prelude::*;
 
 use crate::detect::common::{Class, CommonWords, is_all_capitals};
-use crate::detect::context::{has_case, is_capital, is_particle};
+use crate::detect::context::{has_case, is_announced, is_capital, is_eponym, is_particle};
+use crate::detect::firms::is_in_firm;
 use crate::detect::gazetteer::{Sequences, gap_form};
 use crate::detect::lines::Lines;
+use crate::detect::places::is_in_place;
 use crate::error::{Error, Result};
 use crate::text::pieces::View;
 use crate::text::spans::{Found, char_starts};
@@ -87,6 +90,7 @@ struct Entry {
     /// Who found it first.
     source: u32,
     everywhere: bool,
+    is_name: bool,
 }
 
 #[derive(Default)]
@@ -138,7 +142,7 @@ impl Surfaces {
                 let parts = if names[span] != 0 && form.len() > 1 { strong_parts(&form) } else { Vec::new() };
                 let mut put = |form: Form, scope: u8| {
                     let is_short = form.len() == 1 && form[0].len() <= MAX_ABBREVIATION;
-                    let number = self.number(form, spans.labels[span], sources[span]);
+                    let number = self.number(form, spans.labels[span], sources[span], names[span] != 0);
                     self.entries[number as usize].everywhere |= scope == CORPUS;
                     // Where a short word is a name, capitals do not make it an abbreviation.
                     if scope != CORPUS || is_short {
@@ -152,11 +156,11 @@ impl Surfaces {
         Ok(())
     }
 
-    fn number(&mut self, form: Form, label: u32, source: u32) -> u32 {
+    fn number(&mut self, form: Form, label: u32, source: u32, is_name: bool) -> u32 {
         let next = self.entries.len() as u32;
         let number = *self.numbers.entry((label, form.clone())).or_insert(next);
         if number == next {
-            self.entries.push(Entry { form, label, source, everywhere: false });
+            self.entries.push(Entry { form, label, source, everywhere: false, is_name });
         }
         number
     }
@@ -200,7 +204,9 @@ impl Surfaces {
                 let (cased, mut lines) = (has_case(texts.get(row)), Lines::new(texts.get(row)));
                 self.sequences.find(&view, |piece, source, last| {
                     let own = self.of_units.contains(&(source, units[row]));
-                    let spreads = (own || self.entries[source as usize].everywhere)
+                    let entry = &self.entries[source as usize];
+                    let spreads = (own || entry.everywhere)
+                        && !(entry.is_name && is_of_other(&view, piece, last, &mut lines))
                         && (last > piece || !cased || self.is_written_so(&view, piece, &mut lines, own));
                     if spreads && let Some((start, end)) = view.origin_of(piece, last) {
                         found.push(Found { document: row as u32, start, end, source });
@@ -230,7 +236,11 @@ impl Surfaces {
     fn is_written_so(&self, view: &View, piece: usize, lines: &mut Lines, own: bool) -> bool {
         let word = view.piece(piece);
         if is_capital(view, piece) == Some(false) {
-            self.common.class(word) == Class::Name || !lines.has_case(view, piece)
+            if lines.has_case(view, piece) {
+                self.common.class(word) == Class::Name
+            } else {
+                is_announced(view, piece) || !self.common.is_widespread(word)
+            }
         } else {
             own || word.len() > MAX_ABBREVIATION || !is_all_capitals(view, piece) || !lines.has_case(view, piece)
         }
@@ -243,6 +253,11 @@ impl Surfaces {
     pub fn source(&self, number: u32) -> u32 {
         self.entries[number as usize].source
     }
+}
+
+/// Whether a name is there that of a place, a firm or a thing.
+fn is_of_other(view: &View, first: usize, last: usize, lines: &mut Lines) -> bool {
+    is_in_place(view, first, last) || is_in_firm(view, last) || lines.has_case(view, first) && is_eponym(view, last)
 }
 
 /// The forms of a document's spans, each with the number of its span; those that begin or end inside a piece have none.

@@ -1,0 +1,182 @@
+//! Firms that bear the names of individuals: "Roy, Petit and Weber Inc", "Roy & Petit GmbH", "she works for Roy-Petit".
+//!
+//! Said by a legal form behind the name, over a list of surnames; by what the sentence says that it is ("Roy Petit is a bank"); by
+//! a list that begins a sentence and takes a verb of one ("Roy, Petit and Weber is"); and by who works for it. Here too belong
+//! places (`places`), things ("a Foley catheter") and the words of closed lists: all words with capitals that are nobody's.
+
+use std::sync::LazyLock;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashSet;
+use rayon::prelude::*;
+
+use crate::detect::context::{has_case, is_capital, is_eponym, is_title, starts_sentence};
+use crate::detect::places::{is_head_of_place, is_in_place};
+use crate::detect::running::kind_at;
+use crate::detect::running_words::{AND, ARTICLE, COPULA, GREETING, NO_NAME, kind};
+use crate::detect::runs::between;
+use crate::pool::rows;
+use crate::text::pieces::View;
+use crate::text::spans::Found;
+use crate::text::surface::Surface;
+use crate::text::texts::Texts;
+
+/// Words of a firm's name, and of what a sentence says that it is.
+const MAX_WORDS: usize = 7;
+
+type Words = LazyLock<HashSet<&'static str, FixedState>>;
+
+fn words(list: &'static str) -> HashSet<&'static str, FixedState> {
+    list.split_ascii_whitespace().collect()
+}
+
+/// Behind the name, folded, with a capital.
+static FORMS: Words = LazyLock::new(|| {
+    words(
+        "inc incorporated ltd limited llc llp plc corp corporation company group holding holdings partners associates technologies \
+         agency agencies airlines motors bank trust union orchestra club society association council ministry federation museum press court \
+         committee commission consulting software systems solutions services industries international insurance laboratories pharma pharmaceuticals \
+         gmbh ag kg ohg kgaa se sarl sas srl spa bv nv hermanos asociados freres cie sohne",
+    )
+});
+/// What is a firm.
+static NOUNS: Words = LazyLock::new(|| {
+    words(
+        "agency company firm corporation bank manufacturer multinational provider startup organization organisation charity nonprofit \
+         retailer supplier insurer employer vendor business brand \
+         entreprise societe agence banque fabricant empresa compania banco agencia fabricante aseguradora unternehmen firma bank \
+         hersteller agentur",
+    )
+});
+/// Who works.
+static WORK: Words = LazyLock::new(|| {
+    words(
+        "work works worked working employed job travaille travaillait employe employee trabaja trabajaba empleado empleada arbeitet \
+         arbeitete angestellt",
+    )
+});
+
+/// The words with capitals of documents that are of a place, a firm or a thing, or nobody, by document, then start.
+pub fn find_all(texts: &Texts) -> Vec<Found> {
+    rows(texts.len())
+        .flat_map_iter(|row| {
+            let view = View::new(texts.get(row), Surface::Fold);
+            let count = if has_case(texts.get(row)) { view.len() } else { 0 };
+            let names = (0..count).filter(|&piece| {
+                is_capital(&view, piece) == Some(true)
+                    && !is_title(view.piece(piece))
+                    && (kind(view.piece(piece)) & (NO_NAME | GREETING) != 0
+                        || is_eponym(&view, piece)
+                        || is_in_place(&view, piece, piece)
+                        || is_head_of_place(&view, piece)
+                        || is_in_firm(&view, piece))
+            });
+            let found = |piece| {
+                let (start, end) = view.origin_of(piece, piece)?;
+                Some(Found { document: row as u32, start, end, source: 0 })
+            };
+            names.filter_map(found).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// Whether a piece is a part of the name of a firm.
+pub fn is_in_firm(view: &View, piece: usize) -> bool {
+    let (first, last) = name_around(view, piece);
+    has_form(view, last)
+        || (piece > first && FORMS.contains(view.piece(piece)))
+        || is_called_firm(view, last)
+        || is_one(view, first, last)
+        || is_worked_for(view, first)
+}
+
+/// The run of capitals around a piece, with the surnames of a list: "Roy, Petit and Weber", "Roy & Petit", "Roy-Petit".
+fn name_around(view: &View, piece: usize) -> (usize, usize) {
+    let (mut first, mut last) = (piece, piece);
+    while first > 0 && piece - first < MAX_WORDS && goes_on(view, first - 1) {
+        first -= 1;
+    }
+    while last + 1 < view.len() && last - piece < MAX_WORDS && goes_on(view, last) {
+        last += 1;
+    }
+    (first, last)
+}
+
+/// Whether a name that has the piece has the next one too.
+fn goes_on(view: &View, piece: usize) -> bool {
+    let is_name = |piece: usize| is_capital(view, piece) == Some(true) && !is_title(view.piece(piece));
+    let is_and = |piece: usize| kind_at(view, Some(piece)) & AND != 0 && is_capital(view, piece) == Some(false);
+    match between(view, piece) {
+        Some(" ") if is_and(piece + 1) => {
+            is_name(piece) && piece + 2 < view.len() && is_name(piece + 2) && view.gap(piece + 1) == " "
+        }
+        Some(" ") if is_and(piece) => piece > 0 && is_name(piece - 1) && is_name(piece + 1),
+        Some(" " | "-" | " & ") => is_name(piece) && is_name(piece + 1),
+        // A list of single surnames.
+        Some(", ") => {
+            let several = piece > 0 && view.gap(piece - 1) == " " && is_name(piece - 1);
+            is_name(piece) && is_name(piece + 1) && !several
+        }
+        _ => false,
+    }
+}
+
+/// "Inc" at the end, or behind it.
+fn has_form(view: &View, last: usize) -> bool {
+    FORMS.contains(view.piece(last))
+}
+
+/// "is a design agency"
+fn is_called_firm(view: &View, last: usize) -> bool {
+    between(view, last) == Some(" ")
+        && kind_at(view, Some(last + 1)) & COPULA != 0
+        && kind_at(view, Some(last + 2)) & ARTICLE != 0
+        && (last + 3..view.len().min(last + 3 + MAX_WORDS))
+            .take_while(|&at| view.gap(at - 1) == " " || view.gap(at - 1) == "-")
+            .any(|at| NOUNS.contains(view.piece(at)))
+}
+
+/// Several surnames that begin a sentence, and a verb of one.
+fn is_one(view: &View, first: usize, last: usize) -> bool {
+    let list = last >= first + 2 && kind_at(view, Some(last - 1)) & AND != 0;
+    list && starts_sentence(view, first)
+        && between(view, last) == Some(" ")
+        && last + 1 < view.len()
+        && matches!(view.piece(last + 1), "is" | "was" | "has" | "est" | "etait" | "es" | "era" | "ist" | "war" | "hat")
+}
+
+/// "works for", "employed at", "travaille chez", "trabaja en", "arbeitet bei"
+fn is_worked_for(view: &View, first: usize) -> bool {
+    first > 1
+        && view.gap(first - 1) == " "
+        && view.gap(first - 2) == " "
+        && matches!(view.piece(first - 1), "for" | "at" | "by" | "chez" | "en" | "para" | "bei")
+        && WORK.contains(view.piece(first - 2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn firms_of_hand_worked_texts() {
+        for (text, names) in [
+            ("She is with Roy, Petit and Weber Inc today.", vec!["Roy", "Petit", "Weber", "Inc"]),
+            ("Roy & Petit GmbH", vec!["Roy", "Petit", "GmbH"]),
+            ("Roy, Petit and Weber is hiring.", vec!["Roy", "Petit", "Weber"]),
+            ("Roy, Petit and Weber are here. Seen with Roy and Petit is nothing.", vec![]),
+            ("Roy-Petit is an old insurer.", vec!["Roy", "Petit"]),
+            ("Roy is an old man.", vec![]),
+            ("Elle travaille chez Roy Petit.", vec!["Roy", "Petit"]),
+            ("She works for Mrs. Roy.", vec![]),
+            ("Seen by Anna Roy, the company paid.", vec![]),
+            ("Anna Roy lives on Petit Avenue.", vec!["Petit", "Avenue"]),
+            ("vive en la calle Ana Roy, 3", vec!["Ana", "Roy"]),
+            ("anna roy inc", vec![]),
+        ] {
+            let found = find_all(&Texts::of(&[text]));
+            let found: Vec<_> = found.iter().map(|found| &text[found.start as usize..found.end as usize]).collect();
+            assert_eq!(found, names, "{text}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Places and firms that bear the names of individuals: "Hospital Carlos Haya", "calle Ana Roy, 3", "Roy Avenue", "San Carlos".
+//!
+//! The head of such a name stands before it in Romance languages and behind it in English and German. The walk to it goes over
+//! particles and words with capitals, as the parts of the name of a place are, and ends at a title, a sign or a word in small
+//! letters: "Hospital Dr. Roy" may be a place or not.
+
+use std::sync::LazyLock;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashSet;
+
+use crate::detect::context::{is_capital, is_particle, is_title};
+use crate::text::pieces::View;
+
+/// Words of a name of a place.
+const MAX_WORDS: usize = 4;
+
+type Words = LazyLock<HashSet<&'static str, FixedState>>;
+
+fn words(list: &'static str) -> HashSet<&'static str, FixedState> {
+    list.split_ascii_whitespace().collect()
+}
+
+/// Before the name, folded.
+static BEFORE: Words = LazyLock::new(|| {
+    words(
+        "hospital hospitals clinica clinico clinic sanatorio policlinica residencia colegio instituto universidad universitario \
+         facultad fundacion servicio departamento unidad seccion centro calle avenida avda plaza paseo carretera ronda glorieta barrio \
+         ciudad pueblo provincia municipio parroquia iglesia parque virgen san santo santa sant \
+         hopital clinique chu chru centre service departement unite universite faculte institut fondation rue avenue boulevard bd allee \
+         quai impasse chemin place square faubourg ville eglise parc lycee ecole pavillon residence saint sainte st ste \
+         klinik klinikum krankenhaus station abteilung universitat institut stiftung strasse platz stadt schule sankt \
+         ward university institute usns uss rms hms",
+    )
+});
+/// Behind it, with a capital.
+static BEHIND: Words = LazyLock::new(|| {
+    words(
+        "hospital hospitals clinic infirmary university college institute foundation center centre street st road rd avenue ave boulevard \
+         blvd highway hwy drive lane parkway pkwy bypass bridge square trail terrace crescent \
+         klinik klinikum krankenhaus universitat institut stiftung strasse str platz weg allee gasse brucke ring ufer damm",
+    )
+});
+/// Of them surnames too: "Anna Lane" lives in 12 Anna Lane.
+static SURNAMES: Words = LazyLock::new(|| words("lane drive square bridge trail st weg ring street road hill"));
+
+/// Whether the pieces `first..=last` are a part of the name of a place.
+pub fn is_in_place(view: &View, first: usize, last: usize) -> bool {
+    is_behind_head(view, first) || is_before_head(view, first, last)
+}
+
+/// Whether a piece is the head of such a name: `Avenue` of "Roy Avenue".
+pub fn is_head_of_place(view: &View, piece: usize) -> bool {
+    piece > 0
+        && BEHIND.contains(view.piece(piece))
+        && matches!(view.gap(piece - 1), " " | "-")
+        && is_capital(view, piece - 1) == Some(true)
+        && !is_title(view.piece(piece - 1))
+        && (!SURNAMES.contains(view.piece(piece)) || is_numbered(view, piece))
+}
+
+fn is_behind_head(view: &View, first: usize) -> bool {
+    let mut words = 0;
+    for piece in (0..first).rev() {
+        if !matches!(view.gap(piece), " " | "-" | "'" | ". ") {
+            return false;
+        }
+        let (word, point) = (view.piece(piece), view.gap(piece) == ". ");
+        if BEFORE.contains(word) {
+            // "... of the ward. Roy came": a point behind what is not cut short ends a sentence.
+            return !point || matches!(word, "st" | "ste" | "avda" | "bd");
+        }
+        if point || is_title(word) {
+            return false;
+        }
+        if is_particle(word) {
+            continue;
+        }
+        words += 1;
+        if words >= MAX_WORDS || is_capital(view, piece) != Some(true) {
+            return false;
+        }
+    }
+    false
+}
+
+fn is_before_head(view: &View, first: usize, last: usize) -> bool {
+    for piece in (last + 1..view.len()).take(MAX_WORDS) {
+        if !matches!(view.gap(piece - 1), " " | "-") || is_capital(view, piece) != Some(true) {
+            return false;
+        }
+        let word = view.piece(piece);
+        if BEHIND.contains(word) {
+            return !SURNAMES.contains(word) || is_numbered(view, first);
+        }
+    }
+    false
+}
+
+/// Whether the number of a house stands before a piece, perhaps with words of the street's name between.
+fn is_numbered(view: &View, first: usize) -> bool {
+    for piece in (first.saturating_sub(MAX_WORDS)..first).rev() {
+        if !matches!(view.gap(piece), " " | "-") {
+            return false;
+        }
+        if view.piece(piece).as_bytes()[0].is_ascii_digit() {
+            return true;
+        }
+        if is_capital(view, piece) != Some(true) {
+            return false;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::surface::Surface;
+
+    #[test]
+    fn places_of_hand_worked_texts() {
+        for (text, name, place) in [
+            ("en el Hospital Ramón y Cajal de Madrid", "ramon", true),
+            ("Hospital Universitario Virgen del Rocío", "rocio", true),
+            ("vive en la calle Ana Roy, 3", "ana", true),
+            ("vive en la calle Ana Roy, 3", "roy", true),
+            ("los encierros de San Carlos de los Reyes", "carlos", true),
+            ("à l'hôpital Anna Roy", "anna", true),
+            ("rue de la Roy", "roy", true),
+            ("in der Anna-Roy-Straße", "anna", true),
+            ("in der Anna Roy Klinik", "roy", true),
+            ("the corner of Anna Roy Avenue", "anna", true),
+            ("lives at 12 Anna Lane", "anna", true),
+            ("seen by Anna Lane", "anna", false),
+            ("en el hospital. Roy refiere dolor", "roy", false),
+            ("del Hospital Dr. Roy refiere", "roy", false),
+            ("Hospital, Anna Roy", "anna", false),
+            ("St. Anna Hospital", "anna", true),
+            ("Roy went to the hospital", "roy", false),
+            ("Anna Roy", "anna", false),
+        ] {
+            let view = View::new(text, Surface::Fold);
+            let piece = (0..view.len()).find(|&piece| view.piece(piece) == name).unwrap();
+            assert_eq!(is_in_place(&view, piece, piece), place, "{text}: {name}");
+        }
+    }
+}
