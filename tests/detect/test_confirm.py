@@ -199,3 +199,44 @@ def test_an_update_judges_all_names_again(monkeypatch: pytest.MonkeyPatch) -> No
         run = SimpleNamespace(job=job)
         update: Any = carry.Carry(SimpleNamespace(before=None), run)  # type: ignore[arg-type]
         assert ("judges names by those of all documents" in update._why_not_spans()) == confirm
+
+
+def test_what_a_ner_takes_for_names_of_firms_streets_and_things_is_dropped_whole_or_in_part(tmp_path: Path) -> None:
+    judged: list[tuple[str, Names]] = [
+        ("She is with Kim, Lee and Park Inc today.", [("Kim, Lee and Park Inc", "PERSON", "spacy")]),
+        ("It is of Kim & Lee GmbH.", [("Kim", "NAME", "gazetteer"), ("Kim & Lee", "PERSON", "spacy")]),
+        ("He came from Kim Avenue.", [("Kim Avenue", "PERSON", "spacy")]),
+        ("Il habite rue de la Kim.", [("Kim", "PERSON", "spacy")]),
+        ("en el Hospital Kim Lee", [("Kim Lee", "PERSON", "spacy")]),
+        ("with a Kim-Lee blade", [("Kim-Lee", "PERSON", "spacy")]),
+        # Two weak detectors are no more than one here.
+        ("Er arbeitet bei Kim.", [("Kim", "NAME", "gazetteer"), ("Kim", "PERSON", "spacy")]),
+        # A date and the next line are no part of a name; a title says more than a street.
+        (
+            "Then Kim 03/04/1937",
+            [("Kim 03/04/1937", "PERSON", "spacy"), ("Kim", "NAME", "records"), ("03/04/1937", "DATE", "rules")],
+        ),
+        ("Then Kim\nPhone: 12", [("Kim\nPhone", "PERSON", "spacy"), ("Kim", "NAME", "records")]),
+        ("Hospital Kim", [("Kim", "NAME", "rules")]),
+    ]
+    confirmed(tmp_path, write(tmp_path, [*examples(30), *judged]))
+    rows = pq.read_table(tmp_path / "out.parquet").to_pylist()[30:]
+    texts = [text for text, _ in judged]
+    found = [(row["document"] - 30, texts[row["document"] - 30][row["start"] : row["end"]]) for row in rows]
+    assert found == [(7, "Kim"), (7, "Kim"), (7, "03/04/1937"), (8, "Kim"), (8, "Kim"), (9, "Kim")]
+
+
+def test_names_of_a_list_vouch_for_the_others(tmp_path: Path) -> None:
+    lists: list[tuple[str, Names]] = [
+        ("They saw Roy, Petit, Ximo and Garcia.", [(name, "NAME", "records") for name in ("Roy", "Petit", "Garcia")]),
+        ("Vieron a Petit, Ximo y Roy.", [(name, "NAME", "records") for name in ("Petit", "Roy")]),
+        ("They saw Roy, Lyon and Ximo.", [("Roy", "NAME", "records")]),
+    ]
+    _, spans = confirmed(tmp_path, write(tmp_path, [*examples(30), *lists]))
+    assert [span for span in spans if span[2] == "confirm"] == [(30, 21, "confirm"), (31, 16, "confirm")]
+
+
+def test_a_name_goes_on_over_particles(tmp_path: Path) -> None:
+    named: list[tuple[str, Names]] = [("Then Kim van de Ximo denies pain.", [("Kim", "NAME", "records")])] * 3
+    _, spans = confirmed(tmp_path, write(tmp_path, [*examples(30), *named]))
+    assert (30, 16, "confirm") in spans

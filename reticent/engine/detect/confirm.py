@@ -10,7 +10,7 @@ dropped or added. The model is fitted on up to `MAX_DOCUMENTS` documents.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,6 +32,7 @@ __all__ = ["DETECTOR", "MIN_EXAMPLES", "confirm_names"]
 #: The name under which added names stand.
 DETECTOR: Final = "confirm"
 MAX_DOCUMENTS: Final = 20_000
+_TRAINED: Final = ("spacy", "transformers", "presidio", "eds")
 #: Log odds from which words are a name.
 _EVEN: Final = 0.0
 #: Categories whose words are no names.
@@ -72,13 +73,18 @@ def confirm_names(
             documents = () if judge is None else _of_batch(batch, table, first, range(batch.num_rows))
             for row, document in enumerate(documents):
                 assert judge is not None
-                for span, words in document.alone():
-                    counts["judged"] += 1
-                    keep[span] = judge.score(document, words) > _EVEN
+                odds = judge.judge(document)
                 place = {"document": first + row, "doc_id": batch.column("doc_id")[row].as_py()}
-                added += [place | name for name in _added(document, judge)]
-            counts["unconfirmed"] += int((~keep).sum())
-            counts[DETECTOR] += len(added)
+                judged, changed = _judged(document, odds)
+                counts["judged"] += judged
+                for span, parts in changed.items():
+                    keep[span] = False
+                    counts["unconfirmed"] += not parts
+                    own = {name: table.column(name)[span].as_py() for name in ("label", "detector", "score")}
+                    added += [place | part | own for part in parts]
+                new = [place | name for name in _added(document, judge, odds)]
+                counts[DETECTOR] += len(new)
+                added += new
             kept = table.filter(pa.array(keep))
             more = pa.Table.from_pylist(added, schema=SPANS)
             writer.write_table(pa.concat_tables([kept, more]).sort_by(_ORDER) if added else kept)
@@ -88,18 +94,34 @@ def confirm_names(
     return counts
 
 
-def _added(document: Document, judge: Judge) -> Iterator[dict[str, Any]]:
-    """Yield the names that no detector found: words that one space or a hyphen joins are one."""
+def _judged(document: Document, odds: Mapping[int, float]) -> tuple[int, dict[int, list[dict[str, int]]]]:
+    """Return how many spans were judged, and by row of each that does not stay as it is the parts that stay of it."""
+    whole = {row: (first, after) for row, first, after, _ in document.spans}
+    judged, changed = 0, {}
+    for row, parts in document.parts():
+        said = [any(map(document.evidence, range(*part))) for part in parts]
+        means = [np.mean([odds[word] for word in range(*part) if word in odds] or [np.inf]) for part in parts]
+        stays = [part for part, is_said, mean in zip(parts, said, means, strict=True) if is_said or mean > _EVEN]
+        judged += not any(said) and not all(np.isinf(means))
+        if stays != [whole[row]]:
+            changed[row] = stays
+    bounds = {
+        row: [{"start": document.starts[first], "end": document.ends[after - 1]} for first, after in stays]
+        for row, stays in changed.items()
+    }
+    return judged, bounds
+
+
+def _added(document: Document, judge: Judge, odds: Mapping[int, float]) -> Iterator[dict[str, Any]]:
+    """Yield the names that no detector found."""
     names: list[list[int]] = []
     for word in judge.words.candidates(document):
-        if judge.score(document, [word]) <= _EVEN:
+        if odds[word] <= _EVEN:
             continue
-        if names and names[-1][-1] == word - 1:
-            between = document.text[document.ends[word - 1] : document.starts[word]]
-            if between in (" ", "-"):
-                names[-1].append(word)
-                continue
-        names.append([word])
+        if names and document.next_of_name(names[-1][-1]) == word:
+            names[-1].append(word)
+        else:
+            names.append([word])
     for words in names:
         bounds = {"start": document.starts[words[0]], "end": document.ends[words[-1]]}
         yield bounds | {"label": "NAME", "detector": DETECTOR, "score": 1.0}
@@ -124,7 +146,9 @@ def _of_batch(
 
     categories = {label: category(label) for label in table.column("label").unique().to_pylist()}
     wanted = [label for label, name in categories.items() if name == "NAME" or name in _WRITTEN_IN_NUMBERS]
-    rows = np.flatnonzero(pc.is_in(table.column("label"), pa.array(wanted, pa.string())).to_numpy(zero_copy_only=False))
+    of_label = pc.is_in(table.column("label"), pa.array(wanted, pa.string()))
+    wanted_rows = pc.or_(of_label, pc.is_in(table.column("detector"), pa.array(["rules", *_TRAINED])))
+    rows = np.flatnonzero(wanted_rows.to_numpy(zero_copy_only=False))
     document = table.column("document").to_numpy()[rows] - num_before
     starts, ends = (table.column(edge).to_numpy()[rows] for edge in ("start", "end"))
     detectors, labels = (table.column(name).take(pa.array(rows)).to_pylist() for name in ("detector", "label"))
@@ -134,16 +158,27 @@ def _of_batch(
     words = _rust.segment(texts)
     word_starts, word_ends = words.char_spans(texts)
     bounds = words.doc_offsets
+    places = pa.record_batch(_rust.find_no_names(texts))
+    place_document, place_starts = (places.column(name).to_numpy() for name in ("document", "start"))
     for place, number in enumerate(chosen):
         own = slice(int(bounds[place]), int(bounds[place + 1]))
         spans: list[tuple[int, int, int, str]] = []
         others: set[int] = set()
+        excluded: set[int] = set()
+        taken: dict[int, str] = {}
         for at in range(*np.searchsorted(document, [number, number + 1])):
             first = int(np.searchsorted(word_ends[own], starts[at], side="right"))
             after = int(np.searchsorted(word_starts[own], ends[at], side="left"))
+            if detectors[at] in _TRAINED:
+                taken |= dict.fromkeys(range(first, after), categories[labels[at]])
             if categories[labels[at]] == "NAME":
                 spans.append((int(rows[at]), first, after, detectors[at]))
-            else:
+            elif detectors[at] == "rules":
+                excluded.update(range(first, after))
+            elif categories[labels[at]] in _WRITTEN_IN_NUMBERS:
                 others.update(range(first, after))
+        for at in range(*np.searchsorted(place_document, [place, place + 1])):
+            first = int(np.searchsorted(word_ends[own], place_starts[at], side="right"))
+            excluded.add(first)
         bounds_of_words = word_starts[own].tolist(), word_ends[own].tolist()
-        yield Document(texts[place].as_py(), *bounds_of_words, spans, frozenset(others))
+        yield Document(texts[place].as_py(), *bounds_of_words, spans, frozenset(others), frozenset(excluded), taken)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -29,10 +29,25 @@ WEAK: Final = frozenset(("spacy", "transformers", "presidio", "eds", "gazetteer"
 MIN_EXAMPLES: Final = 20
 #: Log odds of a name that is well said, where the scores of its word are averaged.
 _WELL_SAID: Final = 3.0
+#: Weight of what a NER or a list sees, and examples of each kind that are thought to be seen beforehand.
+_SEEN: Final = 0.25
+_SMOOTH: Final = 5.0
+#: Log of how many false names a missed one is worth, and how much of the prior odds is believed: scores are too sure.
+_COST: Final = 2.6
+_PRIOR: Final = 0.5
+#: Share of the neighbours in the score of a word.
+_BESIDE: Final = 0.5
 #: Of this many words in lines without case, one is an example of what is no name.
 _STRIDE: Final = 5
 _NUM_FEATURES: Final = 1 << 18
 _LINE: Final = re.compile(r"[^\n]*\n?")
+#: Between the parts of a name.
+_PARTICLES: Final = frozenset(
+    {"de", "la", "las", "los", "del", "della", "di", "da", "do", "dos", "das", "du", "des", "le", "van", "von", "der"}
+    | {"den", "ter", "ten", "zu", "af", "av", "bin", "ibn"}
+)
+#: Before the last of a list.
+_AND: Final = frozenset(("and", "or", "et", "ou", "y", "e", "o", "u", "und", "oder"))
 #: Words beside a name that are none of it.
 _TITLES: Final = frozenset(
     {"mr", "mrs", "ms", "miss", "dr", "prof", "doctor", "sir", "madam"}
@@ -51,6 +66,10 @@ class Document:
     spans: list[tuple[int, int, int, str]]
     #: Words that a detector takes for something that is written in numbers: a date, an amount, a number.
     others: frozenset[int] = frozenset()
+    #: Words that are of an address, a firm or a place, whatever a NER or a list says.
+    excluded: frozenset[int] = frozenset()
+    #: By word: the category under which a trained NER has it.
+    taken: dict[int, str] = field(default_factory=dict)
     surfaces: list[str] = field(init=False)
     lowered: list[str] = field(init=False)
     #: By word: the detectors that name it.
@@ -77,19 +96,73 @@ class Document:
         """Whether case lets a word be a name."""
         return self.surfaces[word][0].isupper() or self.caseless[word]
 
+    def is_other(self, word: int) -> bool:
+        """Whether a word is of something else, and no more than a NER or a list takes it for a name."""
+        return (word in self.excluded or word in self.others) and self.named.get(word, set()) <= WEAK
+
     def evidence(self, word: int) -> bool | None:
         """Whether a word is a name: True where that is said well enough, False where no detector says so."""
         detectors = self.named.get(word)
-        if detectors is None:
+        if detectors is None or self.is_other(word):
             return False
         return True if len(detectors) > 1 or not detectors <= WEAK else None
 
-    def alone(self) -> Iterator[tuple[int, list[int]]]:
-        """Yield row and words of the names of which no word has evidence."""
+    def parts(self) -> Iterator[tuple[int, list[tuple[int, int]]]]:
+        """Yield the row of each name that a weak detector found, and first word and word after the last of its parts: a
+        line break parts them, and a word of something else."""
         for row, first, after, detector in self.spans:
-            words = [word for word in range(first, after) if self.is_word(word)]
-            if detector in WEAK and words and all(self.evidence(word) is None for word in words):
-                yield row, words
+            if detector not in WEAK:
+                continue
+            if not any(map(self.is_word, range(first, after))):
+                in_number = all(
+                    self.is_other(word) and self.surfaces[word][0].isdigit() for word in range(first, after)
+                )
+                yield row, [] if in_number and first < after else [(first, after)]
+                continue
+            parts, start = [], first
+            for word in range(first, after):
+                other = self.is_other(word) or self.surfaces[word][0].isdigit()
+                if other or word + 1 == after or _gap(self, word) == "\n":
+                    end = word if other else word + 1
+                    if any(map(self.is_word, range(start, end))):
+                        parts.append((start, end))
+                    start = word + 1
+            yield row, parts
+
+    def seen(self, word: int) -> tuple[str, bool]:
+        """Return the category under which the NER has a word, and whether a list has it."""
+        return self.taken.get(word, ""), "gazetteer" in self.named.get(word, ())
+
+    def starts_sentence(self, word: int) -> bool:
+        gap = _gap(self, word - 1)
+        return word == 0 or gap[-1:] in ("\n", ".", "!", "?", ":", "*")
+
+    def next_of_name(self, word: int) -> int | None:
+        """Return the word with which a name goes on behind a word: a space, a hyphen and particles stand between."""
+        after = word
+        while after + 1 < len(self.surfaces) and _gap(self, after) in ("", "-"):
+            after += 1
+            if self.surfaces[after] not in _PARTICLES:
+                return after
+        return None
+
+    def lists(self) -> Iterator[list[int]]:
+        """Yield the words of each list of three and more with capitals: "Anna, Max and Ada"."""
+        items: list[int] = []
+        for word, surface in enumerate(self.surfaces):
+            if not surface[0].isupper():
+                continue
+            before = word - 1
+            if items and surface and before == items[-1] and _gap(self, before) == ",":
+                items.append(word)
+                continue
+            joined = before >= 0 and self.lowered[before] in _AND and items and items[-1] == before - 1
+            if joined and _gap(self, before) == "" and _gap(self, before - 1) in ("", ","):
+                if len(items) > 1:
+                    yield [*items, word]
+                items = []
+            else:
+                items = [word]
 
 
 @dataclass(slots=True)
@@ -131,6 +204,7 @@ class Words:
             if surface[0].isupper()
             and word not in document.named
             and word not in document.others
+            and word not in document.excluded
             and not document.caseless[word]
             and not surface.isupper()
             and document.is_word(word)
@@ -154,12 +228,42 @@ class Judge:
     bias: float
     #: Word -> (sum of scores, their number).
     means: dict[str, tuple[float, int]] = field(default_factory=dict)
+    #: Log of how much more often weak detectors see this of a name than of another word.
+    weights_of: dict[tuple[str, bool], float] = field(default_factory=dict)
+    #: Log odds that are added for what share of the words in question are names in this corpus.
+    prior: float = 0.0
 
-    def score(self, document: Document, words: Sequence[int]) -> float:
-        """Return the log odds that words are a name: there, and wherever else they stand, in equal parts."""
-        own = float(np.mean(self.scores(document, words)))
-        sums = [self.means.get(document.lowered[word], (own, 1)) for word in words]
-        return (own + float(np.mean([total / number for total, number in sums]))) / 2
+    def judge(self, document: Document) -> dict[int, float]:
+        """Return the log odds, by word, that each word that may be one is a name.
+
+        Half of what stands there, half of what stands where else the corpus has it; with those of its neighbours, for
+        names seldom stand alone; what weak detectors see; and how many names the corpus has.
+        """
+        open_words = sorted({*document.named, *self.words.candidates(document)})
+        open_words = [word for word in open_words if document.is_word(word) and not document.is_other(word)]
+        said = [word for word in open_words if document.evidence(word)]
+        asked = [word for word in open_words if not document.evidence(word)]
+        found = dict.fromkeys(said, _WELL_SAID)
+        for word, own in zip(asked, self.scores(document, asked).tolist(), strict=True):
+            total, number = self.means.get(document.lowered[word], (own, 1))
+            found[word] = (own + total / number) / 2 + _SEEN * self.weights_of.get(document.seen(word), 0.0)
+        beside: dict[int, list[float]] = {}
+        for word in open_words:
+            if (after := document.next_of_name(word)) in found:
+                starts = document.starts_sentence(word)  # "Then Roy": the capital says nothing
+                if not starts or found[word] > 0:
+                    beside.setdefault(after, []).append(found[word])
+                if not starts:
+                    beside.setdefault(word, []).append(found[after])
+        judged = {}
+        for word in asked:
+            near = beside.get(word)
+            judged[word] = found[word] + (_BESIDE * (sum(near) / len(near) - found[word]) if near else 0.0)
+        for words in document.lists():
+            known = [found[word] for word in words if word in found]
+            if 2 * sum(odds > 0 for odds in known) > len(words):
+                judged |= {word: max(judged[word], sum(known) / len(known)) for word in words if word in judged}
+        return {word: odds + self.prior for word, odds in judged.items()} | dict.fromkeys(said, _WELL_SAID)
 
     def scores(self, document: Document, words: Sequence[int]) -> np.ndarray:
         """Return the log odds of each word, by what stands there alone."""
@@ -182,6 +286,27 @@ class Judge:
                 total, number = self.means.get(document.lowered[word], (0.0, 0))
                 said = _WELL_SAID if document.evidence(word) else score
                 self.means[document.lowered[word]] = (total + said, number + 1)
+
+    def weigh(self, documents: Sequence[Document]) -> None:
+        """Learn what weak detectors see of names that others found and of words that are none, and what share is."""
+        names: Counter[tuple[str, bool]] = Counter()
+        others: defaultdict[tuple[str, bool], float] = defaultdict(float)
+        probabilities: list[float] = []
+        for document in documents:
+            for word, detectors in document.named.items():
+                names[document.seen(word)] += bool(detectors - WEAK)
+            for word, odds in self.judge(document).items():
+                if not document.evidence(word):
+                    probabilities.append(1 / (1 + math.exp(-odds)))
+                    others[document.seen(word)] += 1 - probabilities[-1]
+        kinds = {*names, *others}
+        num_names, num_others = names.total() + _SMOOTH, sum(others.values()) + _SMOOTH
+        for kind in kinds:
+            share = (names[kind] + _SMOOTH / len(kinds)) / num_names
+            self.weights_of[kind] = math.log(share * num_others / (others[kind] + _SMOOTH / len(kinds)))
+        num_likely = sum(probabilities)
+        prior = math.log((num_likely + 1) / (len(probabilities) - num_likely + 1))
+        self.prior = float(np.clip((prior + _COST) * _PRIOR, -1, 1))
 
 
 def learn(documents: Iterator[Document]) -> Judge | None:
@@ -210,6 +335,7 @@ def learn(documents: Iterator[Document]) -> Judge | None:
     model.fit(_hashed(examples), np.array(is_name))
     judge = Judge(words, model.coef_[0], float(model.intercept_[0]))
     judge.take(read)
+    judge.weigh(read)
     return judge
 
 
