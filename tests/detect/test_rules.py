@@ -376,14 +376,32 @@ CASES: dict[str, tuple[list[tuple[str, str]], list[str]]] = {
         ],
         ["ninety tablets", "quatre-vingts ans"],
     ),
+    "date_joined": (
+        [("12MAR2020 admitted", "12MAR2020"), ("on 05-dic19", "05-dic19"), ("3MAI04", "3MAI04"), ("1sept2019", "1sept2019")],
+        ["32MAR2020", "12MAR", "X12MAR2020", "12MARS2020X", "12 marches"],
+    ),
     "name_titled": (
         [
             ("seen by Dr. John Smith today", "John Smith"),
             ("Mme Dupont", "Dupont"),
             ("Prof. Dr. med. Karl Maier", "Karl Maier"),
             ("OA Dr. Weber", "Weber"),
+            ("Doña María Pérez fue atendida", "María Pérez"),
+            ("remitida por D.ª Ana Gil", "Ana Gil"),
+            ("visto por D. Juan Pérez ayer", "Juan Pérez"),
+            ("D. Juan Pérez, de 45 años", "Juan Pérez"),
+            ("Dña. Carmen Ruiz", "Carmen Ruiz"),
         ],
-        ["Dr. X. She", "the doctor said", "M. Crohn", "Sehr geehrte Frau Kollegin", "Herr Kollege"],
+        ["D. Past Medical History", "vitamin D. Calcium Carbonate", "D. Continue Lisinopril daily", "Dr. X. She", "the doctor said", "M. Crohn", "Sehr geehrte Frau Kollegin", "Herr Kollege"],
+    ),
+    "name_maiden": (
+        [
+            ("Mme DUPONT née MARTIN", "MARTIN"),
+            ("Jane Doe (née Smith)", "Smith"),
+            ("Frau Müller geb. Schmidt", "Schmidt"),
+            ("Anna Weber, geborene von Ahn", "von Ahn"),
+        ],
+        ["née le 3 mai", "geb. am 3.5.1950", "geb. Mai 1950", "née à Lyon"],
     ),
     "name_credential": ([("by Roger C Kelly, MD", "Roger C Kelly")], ["MD", "the MD"]),
     "introduced_number": (
@@ -400,6 +418,8 @@ CASES: dict[str, tuple[list[tuple[str, str]], list[str]]] = {
     "field_name": (
         [
             ("Nombre: Ernesto.", "Ernesto"),
+            ("NAME: DOE,JANE M   DOB: 1", "DOE,JANE M"),
+            ("Médico: D.ª Ana Gil", "Ana Gil"),
             ("Médico: Pilar Molina NºCol: 2", "Pilar Molina"),
             ("Hausarzt: Prof. Dr. med. Karl Maier", "Karl Maier"),
             ("Nom de jeune fille : Roux", "Roux"),

@@ -89,6 +89,14 @@ pub const RULES: &[Rule] = &[
         is_day_first,
     ),
     rule(
+        "date_joined",
+        "DATE",
+        Rank::Form,
+        "day, a month's first letters and year without a space: 12MAR2020, 05-dic19",
+        r"%DAY%-?(?i:jan|feb|mar|apr|may|jun|jul|aug|sept?|oct|nov|dec|ene|abr|ago|dic|fev|avr|mai|juin|juil|aout|okt|dez|mrz)-?(?:%YEAR%|\d{2})",
+        always,
+    ),
+    rule(
         "date_month_first",
         "DATE",
         Rank::Form,

@@ -234,6 +234,13 @@ pub fn is_field_name(hit: &mut Hit) -> bool {
     let mut first = true;
     loop {
         let piece = hit.piece();
+        // "D.ª Ana", which reads "D.a Ana" here.
+        if let Some(title) = [&b"D.a"[..], b"Da."].iter().find(|title| first && piece.starts_with(title)) {
+            let signs = piece[title.len()..].iter().take_while(|byte| matches!(byte, b'.' | b' ')).count();
+            hit.start += title.len() + signs;
+            first = false;
+            continue;
+        }
         let length = piece.iter().take_while(|byte| byte.is_ascii_alphabetic() || **byte == b'-').count();
         let word = piece[..length].to_ascii_lowercase();
         let rest = &piece[length..];

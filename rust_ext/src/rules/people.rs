@@ -15,11 +15,11 @@ pub const PARTS: &[(&str, &str)] = &[
     ),
     (
         "%DOTTED%",
-        r"(?:D?D[Rr](?:[Aa]|es|s)?|DRS|Mr|MR|Mrs|MRS|Ms|MS|Miss|Mme|MME|Mlle|MLLE|(?:[Uu]niv\.?-? ?)?Prof|PROF|Pr|Sr[aA]?|SRA?|Srta|Dn|Mx|Doz|Hr|Fr|Mag|Lic)",
+        r"(?:D?D[Rr](?:[Aa]|es|s)?|DRS|Mr|MR|Mrs|MRS|Ms|MS|Miss|Mme|MME|Mlle|MLLE|(?:[Uu]niv\.?-? ?)?Prof|PROF|Pr|Sr[aA]?|SRA?|Srta|Dn|Dna|Da|Mx|Doz|Hr|Fr|Mag|Lic)",
     ),
     (
         "%SPELLED%",
-        r"(?:Dr|Dra|Doctora?|Docteure?|Mr|Mrs|Ms|Miss|Mme|Mlle|Mademoiselle|Madame|Monsieur|Professeure?|Professor(?:in)?|Prof|Herrn?|Frau|Senora?|Oberarzt|Oberarztin|Chefarzt|Chefarztin|PD|OA)",
+        r"(?:Dr|Dra|Doctora?|Docteure?|Mr|Mrs|Ms|Miss|Mme|Mlle|Mademoiselle|Madame|Monsieur|Professeure?|Professor(?:in)?|Prof|Herrn?|Frau|Senora?|Don|Dona|Oberarzt|Oberarztin|Chefarzt|Chefarztin|PD|OA)",
     ),
     // Titles that follow a title: Prof. Dr. med. dent., PD Dr., Univ.-Prof. DDr.
     (
@@ -90,8 +90,16 @@ pub const RULES: &[Rule] = &[
         "NAME",
         Rank::Form,
         "names behind titles: Dr., Mrs, Mme, Sr., Frau, Prof. Dr. med. …",
-        r"%DOTTED%\. {0,2}(?:%SERIES%(?:\. ?| ) ?){0,5}(%NAME%)|M\. {1,2}(%NAME%)|%SPELLED% {1,2}(?:%SERIES%(?:\. ?| ) ?){0,5}(%NAME%)",
-        is_name,
+        r"%DOTTED%\. {0,2}(?:%SERIES%(?:\. ?| ) ?){0,5}(%NAME%)|(?:M\.|D\.a?) {1,2}(%NAME%)|%SPELLED% {1,2}(?:%SERIES%(?:\. ?| ) ?){0,5}(%NAME%)",
+        is_titled_name,
+    ),
+    rule(
+        "name_maiden",
+        "NAME",
+        Rank::Form,
+        "names before a marriage: née Martin, geb. Schmidt, geborene Schmidt",
+        r"(?:[Nn]ee|NEE|[Gg]eb\.|GEB\.|[Gg]eborene?) {1,2}((?:%PARTICLES%){0,2}%NAME%)",
+        |hit| is_name(hit) && !starts_with_month(hit.piece()),
     ),
     rule(
         "name_credential",
@@ -307,6 +315,82 @@ fn is_behind_a_name(hit: &mut Hit) -> bool {
     }
     (hit.start, hit.end) = (start, end);
     words >= 2 && is_name(hit)
+}
+
+/// "geb. Mai 1950" is no name.
+fn starts_with_month(piece: &[u8]) -> bool {
+    const MONTHS: [&[u8]; 12] = [
+        b"januar",
+        b"februar",
+        b"marz",
+        b"april",
+        b"mai",
+        b"juni",
+        b"juli",
+        b"august",
+        b"september",
+        b"oktober",
+        b"november",
+        b"dezember",
+    ];
+    let word = piece.split(|byte| !byte.is_ascii_alphabetic()).next().unwrap_or_default();
+    MONTHS.iter().any(|month| word.eq_ignore_ascii_case(month))
+}
+
+/// A name behind a title; "D." may be an initial, a vitamin or an item of a list too.
+fn is_titled_name(hit: &mut Hit) -> bool {
+    let before = hit.before().trim_ascii_end().strip_suffix(b"D.");
+    let is_letter = before.is_some_and(|before| !before.last().is_some_and(u8::is_ascii_alphanumeric));
+    is_name(hit) && (!is_letter || is_don(hit))
+}
+
+/// Whether "D." before a name is the Spanish title: words of a sentence in Spanish stand before or behind it.
+fn is_don(hit: &Hit) -> bool {
+    const BEFORE: [&[u8]; 15] = [
+        b"el",
+        b"a",
+        b"al",
+        b"de",
+        b"del",
+        b"por",
+        b"con",
+        b"y",
+        b"e",
+        b"que",
+        b"para",
+        b"paciente",
+        b"sr",
+        b"hijo",
+        b"esposo",
+    ];
+    const BEHIND: [&[u8]; 17] = [
+        b"acude",
+        b"presenta",
+        b"refiere",
+        b"ingresa",
+        b"ingreso",
+        b"es",
+        b"fue",
+        b"ha",
+        b"vive",
+        b"solicita",
+        b"nacido",
+        b"de",
+        b"con",
+        b"que",
+        b"y",
+        b"consulta",
+        b"niega",
+    ];
+    let is_one_of = |words: &[&[u8]], word: &[u8]| words.iter().any(|other| word.eq_ignore_ascii_case(other));
+    let before = hit.before().trim_ascii_end();
+    let before = before.strip_suffix(b"D.").unwrap_or(before).trim_ascii_end();
+    let last = before.rsplit(|byte| !byte.is_ascii_alphabetic()).next().unwrap_or_default();
+    let behind = hit.after().strip_prefix(b",").unwrap_or(hit.after()).trim_ascii_start();
+    let next = behind.split(|byte| !byte.is_ascii_alphabetic()).next().unwrap_or_default();
+    let several = hit.piece().contains(&b' ');
+    several
+        && (before.ends_with(b":") || before.ends_with(b"(") || is_one_of(&BEFORE, last) || is_one_of(&BEHIND, next))
 }
 
 pub fn is_name(hit: &mut Hit) -> bool {

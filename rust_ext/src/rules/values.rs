@@ -24,7 +24,7 @@ pub const RULES: &[Rule] = &[
         "NAME",
         Rank::Form,
         "names in a form's field: Nombre:, Médico:, Remitido por:, Patient name:, Nom:, Vorname:, Hausarzt: …",
-        r"(?:[MD]\. {0,2})?(?:%TITLE%\b[.:]? {0,2}){0,6}%NAME%(?:,? (?:Jr|Sr|II|III)\b\.?|, %NAME%)?",
+        r"(?:(?:[MD]\.|D\.a\.?|Da\.) {0,2})?(?:%TITLE%\b[.:]? {0,2}){0,6}%NAME%(?:,? (?:Jr|Sr|II|III)\b\.?|, ?%NAME%)?",
         is_field_name,
     ),
     field(
@@ -32,7 +32,7 @@ pub const RULES: &[Rule] = &[
         "NAME",
         Rank::Form,
         "two words and more, or letters apart, behind Patient:, Mother:, Doctora: …, which say other things too",
-        r"(?:[MD]\. {0,2})?(?:%TITLE%\b[.:]? {0,2}){0,6}%NAME%(?:,? (?:Jr|Sr|II|III)\b\.?|, %NAME%)?",
+        r"(?:(?:[MD]\.|D\.a\.?|Da\.) {0,2})?(?:%TITLE%\b[.:]? {0,2}){0,6}%NAME%(?:,? (?:Jr|Sr|II|III)\b\.?|, ?%NAME%)?",
         |hit| is_field_name(hit) && (hit.apart || hit.piece().iter().any(|byte| matches!(byte, b' ' | b','))),
     ),
     field(
