@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from reticent.audit.evidence.json_form import nullable, optional
 from reticent.audit.evidence.rules import COUNT, NAME, OVER_INDIVIDUALS, PARTS, SETTING, TOTAL
+from reticent.audit.stats.binomial import clopper_pearson
 from reticent.audit.stats.estimate import Estimate
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ __all__ = [
     "SideUtility",
     "Sides",
     "Utility",
+    "f1_of_hits",
 ]
 
 #: All identifiers, the direct ones, or the indirect ones.
@@ -186,6 +188,11 @@ class Excess:
         return replace(self, excess=self.excess.withheld(cell)) if any(map(is_closed, sides)) else self
 
 
+def f1_of_hits(share: float) -> float:
+    """Return F1 from the share of hits among all who are members or are called members (Jaccard's index)."""
+    return 2 * share / (1 + share)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calls:
     """Precision, recall and F1 of an attack that calls individuals members."""
@@ -207,9 +214,12 @@ class Calls:
             return replace(self, recall=recall)
         f1, precision = self.f1, self.precision
         if f1.value is not None:
+            # The ends are at least those of the bound itself, as in `Estimate.bounded`.
+            low, high = map(f1_of_hits, clopper_pearson(few, max(called + members - few, few)))
+            f1 = replace(f1, low=min(f1.low or 0.0, low), high=max(f1.high or 0.0, high))
             f1 = f1.bounded(min(2 * few / (called + members), 1.0), recall.bound)
         if precision.value is not None:
-            precision = precision.bounded(min(few / called, 1.0), recall.bound)
+            precision = precision.bounded(min(few / called, 1.0), recall.bound, called)
         return replace(self, recall=recall, f1=f1, precision=precision)
 
 

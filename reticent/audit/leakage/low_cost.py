@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 
 from reticent.audit.evidence.json_form import extended
-from reticent.audit.evidence.leakage import Calls, GraphCalls, GraphShare, LowCost
+from reticent.audit.evidence.leakage import Calls, GraphCalls, GraphShare, LowCost, f1_of_hits
 from reticent.audit.leakage.identifiers import Identifiers
 from reticent.audit.leakage.words import Words
 from reticent.audit.stats.statistics import EXACT, Estimate, clopper_pearson, iter_resamples
@@ -141,7 +141,9 @@ def low_cost_membership(
 
 
 def _calls(called: np.ndarray, member: np.ndarray, num_bootstrap: int, seed: int) -> Calls:
-    """Precision, recall and F1 of the calls; a 0 or 1 does not vary in a bootstrap and has exact bounds."""
+    """Precision, recall and F1 of the calls; a 0 or 1 does not vary in a bootstrap and has exact bounds, and the far end
+    of others reaches at least as far as an exact one.
+    """
     confusion = np.stack([called & member, called & ~member, ~called & member], axis=1).astype(np.float64)
     num_called, num_members, n = int(called.sum()), int(member.sum()), len(called)
     missing = {
@@ -162,6 +164,10 @@ def _calls(called: np.ndarray, member: np.ndarray, num_bootstrap: int, seed: int
             estimate = Estimate(value=float(value), low=low, high=high, n=sizes[name], method=EXACT)
         else:
             low, high = np.quantile(drawn[np.isfinite(drawn)], [0.025, 0.975])
+            hits = int(np.count_nonzero(called & member))
+            trials = {"precision": num_called, "recall": num_members, "f1": int(np.count_nonzero(called | member))}[name]
+            least, most = (f1_of_hits(end) if name == "f1" else end for end in clopper_pearson(hits, trials))
+            low, high = (low, max(high, most)) if 2 * hits <= trials else (min(low, least), high)
             estimate = Estimate(value=float(value), low=float(low), high=float(high), n=sizes[name])
         result[name] = estimate
     return Calls(**result)

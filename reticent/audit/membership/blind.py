@@ -4,9 +4,9 @@ The baseline must fail. If it succeeds, the two sides differ in their topics or 
 model that remembers no individual (Das et al. 2024; Meeus et al. 2024).
 
 The classifier is naive Bayes over the bag of words of an individual, cross-validated by individual, or by household
-where there are any: their members share words and a side. A bootstrap of cross-validated scores gives intervals that are too narrow: each individual trains some classifiers and is scored by
-another, so a chance similarity counts twice. The interval therefore comes from the same computation on permuted
-memberships.
+where there are any: its members share words and a side. A bootstrap of cross-validated scores gives intervals that are
+too narrow: each individual trains some classifiers and is scored by another, so a chance similarity counts twice. The
+interval therefore comes from the same computation on permuted memberships.
 """
 
 from __future__ import annotations

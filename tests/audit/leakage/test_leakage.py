@@ -18,6 +18,7 @@ from transformers import PreTrainedTokenizerFast
 from reticent import _rust
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.leakage import LowCost
+from reticent.audit.evidence.rules import publish
 from reticent.audit.leakage.identifiers import PART_FLAGS, Context, Identifiers
 from reticent.audit.leakage.leakage import (
     excess_leakage,
@@ -26,7 +27,7 @@ from reticent.audit.leakage.leakage import (
     privacy_by_category,
     privacy_by_n,
 )
-from reticent.audit.leakage.low_cost import adversary_graphs, documents_held, low_cost_membership
+from reticent.audit.leakage.low_cost import _calls, adversary_graphs, documents_held, low_cost_membership
 from reticent.audit.leakage.words import NO_SURFACE, SurfaceTable, Words, fold, words_of
 from reticent.audit.stats.statistics import clopper_pearson
 from reticent.engine.ngrams import NgramIndex
@@ -707,6 +708,32 @@ def test_an_adversary_has_the_stated_share_of_the_documents_and_more_with_a_larg
     held = [documents_held(4000, share, 1) for share in (1.0, 0.5, 0.1)]
     assert [own.mean() for own in held] == [1.0, pytest.approx(0.5, abs=0.03), pytest.approx(0.1, abs=0.02)]
     assert not (held[2] & ~held[1]).any()
+
+
+def test_few_hits_are_less_certain_than_none() -> None:
+    """A bootstrap of one hit ends at three, as the bound of none does."""
+    member, called = np.arange(80) < 40, np.isin(np.arange(80), [0, 41, 42, 43])
+    measured = _calls(called, member, 1000, 0)
+    assert (measured.recall.value, measured.precision.value) == (1 / 40, 1 / 4)
+    assert measured.recall.high >= clopper_pearson(1, 40)[1]  # type: ignore[operator]
+    assert measured.precision.high >= clopper_pearson(1, 4)[1]  # type: ignore[operator]
+    jaccard = clopper_pearson(1, 43)[1]  # F1 is 2 J / (1 + J) of the hits among all who are members or called
+    assert measured.f1.high >= 2 * jaccard / (1 + jaccard)  # type: ignore[operator]
+    all_but_one = _calls(np.arange(80) < 39, member, 1000, 0)
+    assert all_but_one.recall.low <= clopper_pearson(39, 40)[0]  # type: ignore[operator]
+    assert all_but_one.f1.low <= 2 / (1 / clopper_pearson(39, 40)[0] + 1)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("hits", [1, 2, 3, 4])
+def test_published_bounds_do_not_count_few_hits(hits: int) -> None:
+    """Four hits of twenty calls had the precision "below 25 %, at most 40 %", one hit "at most 25 %"."""
+    member = np.arange(200) < 100
+    first, same = (
+        publish(_calls(np.isin(np.arange(200), [*range(n), *range(100, 120 - n)]), member, 1000, 0), 5)
+        for n in (1, hits)
+    )
+    assert same == first
+    assert first.precision.bound == first.f1.bound == first.recall.bound == "below"
 
 
 def test_no_hit_has_the_upper_bounds_of_what_members_there_are() -> None:

@@ -86,7 +86,7 @@ def test_the_most_exposed_are_chosen_by_other_shadows_than_they_are_measured_by(
 
 
 def test_an_individual_whom_both_halves_choose_counts_once() -> None:
-    """Else three people are published as six, over the small cell, and their interval is too narrow by the root of 2."""
+    """Else three people are published as six, over the small cell, and their interval is too narrow."""
     random = np.random.default_rng(0)
     is_in = np.array([np.arange(30) % 2 == number % 2 for number in range(8)])
     numbers = 0.01 * random.standard_normal((8, 30))
