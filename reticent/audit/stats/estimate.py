@@ -55,12 +55,14 @@ class Estimate:
     def bounded(self, value: float, side: Literal["above", "below"], total: int | None = None) -> Estimate:
         """Return a bound in place of an estimate whose exact value would reveal a small count.
 
-        The ends of an interval reveal it too. With ``total``, of which ``value`` is a share, they are at least those of
-        the bound itself, so that all small counts have the same.
+        The ends of an interval reveal it too. With ``total``, of which ``value`` is a share, they are those of the
+        bound itself, so that all small counts have the same, whoever has them.
         """
-        ends = (value, value) if total is None else clopper_pearson(round(value * total), total)
-        low = ends[0] if self.low is None else min(self.low, ends[0])
-        high = ends[1] if self.high is None else max(self.high, ends[1])
+        if total is not None:
+            low, high = clopper_pearson(round(value * total), total)
+        else:
+            low, high = (value if end is None else end for end in (self.low, self.high))
+            low, high = min(low, value), max(high, value)
         low, high = (low, 1.0) if side == "above" else (0.0, high)
         return replace(self, value=value, low=low, high=high, bound=side)
 

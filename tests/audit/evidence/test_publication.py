@@ -7,10 +7,11 @@ import json
 import pkgutil
 import types
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
 import pytest
 from fixtures.audits import published, write
 
@@ -25,6 +26,7 @@ from reticent.audit.evidence.rules import COUNT, CURVE, PRIVATE, TOGETHER, publi
 from reticent.audit.evidence.settings import PRIVATE_SETTINGS, PUBLISHED_SETTINGS, names_a_seed, published_settings
 from reticent.audit.evidence.tagger import TaggerEvidence
 from reticent.audit.stats.estimate import Estimate, Spread
+from reticent.audit.stats.statistics import clopper_pearson, ratio_estimate
 from reticent.core.errors import ArtifactError
 from reticent.core.section import Section, shared_fields
 
@@ -135,6 +137,22 @@ def test_a_share_of_few_at_either_end_is_the_bound_that_the_small_cell_gives(
 
 
 # ------------------------------------------------------------------ what no rule knows
+
+
+def test_the_ends_of_a_bound_do_not_count_what_it_hides() -> None:
+    """Four identifiers of one individual make a wider interval than one does: it would tell them apart."""
+    sizes = np.full(30, 10.0)
+    shown = set()
+    for leaked in (1, 2, 3, 4):
+        rate = ratio_estimate(np.where(np.arange(30) == 0, leaked, 0), sizes)
+        assert rate.high is not None
+        assert rate.low is not None
+        privacy = replace(rate, value=1 - leaked / 300, low=1 - rate.high, high=1 - rate.low)
+        bound = privacy.bounded(1 - CELL / 300, "above", 300)
+        assert bound.low is not None
+        assert bound.low <= clopper_pearson(300 - CELL, 300)[0]
+        shown.add(bound)
+    assert len(shown) == 1
 
 
 def test_an_unknown_measure_over_two_individuals_is_refused_by_its_name(tiny_audit: dict[str, Any]) -> None:
