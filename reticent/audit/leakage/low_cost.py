@@ -141,8 +141,8 @@ def low_cost_membership(
 
 
 def _calls(called: np.ndarray, member: np.ndarray, num_bootstrap: int, seed: int) -> Calls:
-    """Precision, recall and F1 of the calls; a 0 or 1 does not vary in a bootstrap and has exact bounds, and the far end
-    of others reaches at least as far as an exact one.
+    """Precision, recall and F1 of the calls; a 0 or 1 does not vary in a bootstrap and has exact bounds. The far end of
+    others reaches at least as far as an exact one.
     """
     confusion = np.stack([called & member, called & ~member, ~called & member], axis=1).astype(np.float64)
     num_called, num_members, n = int(called.sum()), int(member.sum()), len(called)
@@ -165,7 +165,8 @@ def _calls(called: np.ndarray, member: np.ndarray, num_bootstrap: int, seed: int
         else:
             low, high = np.quantile(drawn[np.isfinite(drawn)], [0.025, 0.975])
             hits = int(np.count_nonzero(called & member))
-            trials = {"precision": num_called, "recall": num_members, "f1": int(np.count_nonzero(called | member))}[name]
+            all_of = {"precision": called, "recall": member, "f1": called | member}[name]
+            trials = int(np.count_nonzero(all_of))
             least, most = (f1_of_hits(end) if name == "f1" else end for end in clopper_pearson(hits, trials))
             low, high = (low, max(high, most)) if 2 * hits <= trials else (min(low, least), high)
             estimate = Estimate(value=float(value), low=float(low), high=float(high), n=sizes[name])

@@ -152,8 +152,8 @@ def best_attack(
         estimate = measured[name][0]
         if varies[number]:
             usable = ~np.isnan(scores[name])
-            sides = (int(np.count_nonzero(usable & side)) for side in (is_member, ~is_member))
-            least, most = score_auc_bounds(value, *sides, scores[name][usable], reach)
+            m, n = (int(np.count_nonzero(usable & side)) for side in (is_member, ~is_member))
+            least, most = score_auc_bounds(value, m, n, scores[name][usable], reach)
             low, high = min(value - reach * spread[number], least), max(value + reach * spread[number], most)
         elif estimate.method in (EXACT, TIED):
             low, high = certain_auc_bounds(value, int(fewest[number]), level)
