@@ -1,7 +1,8 @@
 """Documents with their direct identifiers replaced, and the flags of their words carried over to the new text.
 
-Indirect flags are those of the words of the original text: a word that stays keeps them. The replacement of an
-identifier is `DIRECT`, punctuation of it included, and so is the rest of a word that a span cuts.
+Indirect flags are those of the words of the original text: a word that stays keeps them, also one that stays within an
+identifier ("Dr"). The replacement of an identifier is `DIRECT` alone, punctuation of it included; the rest of a word
+that a span cuts is `DIRECT` too.
 """
 
 from __future__ import annotations
@@ -112,6 +113,12 @@ def replace_spans(
         new_flags |= (counted[high] > counted[low]) * np.uint8(bit)
     low, high = edits.met_by(now)
     new_flags |= (high > low) * np.uint8(DIRECT)
+    asked = np.flatnonzero((high > low) & ((new_flags & INDIRECT) > 0))
+    inside = asked[(edits.starts[low[asked]] <= now.starts[asked]) & (now.ends[asked] <= edits.ends[low[asked]])]
+    if len(inside):
+        replaced = _Bounds(edits.rows, made.edits.old_start, made.edits.old_end)
+        stays = _in_both((old, words, *before.met_by(replaced)), (made.texts, new_words, inside, low[inside]))
+        new_flags[inside[~stays]] = DIRECT
 
     new_starts = np.zeros(len(now.rows), dtype=np.uint8)
     kept = np.flatnonzero(((flags & DIRECT) == 0) & (starts > 0))
@@ -127,6 +134,24 @@ def replace_spans(
         num_threads=options.get("num_threads", 0),
     )
     return Rewritten(made.texts, new_words, new_flags, new_starts, gaps, edits=made.edits)
+
+
+def _in_both(
+    old: tuple[pa.Array, Words, np.ndarray, np.ndarray], new: tuple[pa.Array, Words, np.ndarray, np.ndarray]
+) -> np.ndarray:
+    """Whether words of the new texts stand in what their edit replaced, too ("Dr", "Street"); bool, one a word.
+
+    ``old``: texts, their words, and the first and last (exclusive) that each edit replaced. ``new``: texts, their
+    words, the numbers of those that are asked for, and of the edit of each.
+    """
+    texts, words, low, high = old
+    new_texts, new_words, asked, edits = new
+    own = [pa.record_batch(cut.surfaces(of)).column("word") for cut, of in ((words, texts), (new_words, new_texts))]
+    codes = pa.concat_arrays(own).dictionary_encode().indices.to_numpy().astype(np.int64)
+    num_codes, lengths = int(codes.max()) + 1, high - low
+    places = np.arange(lengths.sum()) + np.repeat(low - np.cumsum(lengths) + lengths, lengths)
+    replaced = np.repeat(np.arange(len(low)), lengths) * num_codes + codes[places]
+    return np.isin(edits * num_codes + codes[len(own[0]) + asked], replaced)
 
 
 @dataclass(frozen=True, slots=True)

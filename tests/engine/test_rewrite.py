@@ -72,6 +72,27 @@ def test_tags_of_hand_worked_documents(tmp_path: Path) -> None:
     assert found[1][1][found[1][0].index("x")] == INDIRECT
 
 
+@pytest.mark.parametrize("style", ["tag", "rotate"])
+def test_a_replacement_is_no_rare_word_and_the_rest_of_a_word_that_a_span_cuts_is_what_it_was(
+    style: str, tmp_path: Path
+) -> None:
+    texts = ["saw «Ann Lee|NAME» end", "saw «Zyxwvut|DATE»way end", "saw «Impasse Qwertz|LOCATION» end"]
+    case = Case(tmp_path, [(f"p{number}", text) for number, text in enumerate(texts)])
+    case.write()
+    (whole, flags), (cut, cut_flags), (place, place_flags) = chars_of(made(case, style)[0])
+    inside = range(len("saw "), len(whole) - len(" end"))
+    assert {flags[at] for at in inside if whole[at].isalpha()} == {DIRECT}
+    assert "Ann" not in whole
+    assert cut.endswith("way end")
+    assert set(cut_flags[-len("way end") : -len(" end")]) == {DIRECT | INDIRECT}
+    stays = "Impasse" if style == "rotate" else ""  # a word of any address
+    assert place.startswith(f"saw {stays}")
+    assert "Qwertz" not in place
+    places = range(len("saw "), len(place) - len(" end"))
+    rare = {at for at in places if place[at].isalpha() and place_flags[at] & INDIRECT}
+    assert rare == set(places[: len(stays)])
+
+
 documents = st.lists(st.tuples(st.sampled_from(KEPT), st.sampled_from(IDENTIFIERS)), min_size=1, max_size=6)
 
 
