@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.usefixtures("one_thread", "without_figures"), pytest.m
 
 @pytest.fixture(scope="module")
 def values(tmp_path_factory: pytest.TempPathFactory) -> Values:
-    hospital = make_hospital(tmp_path_factory.mktemp("hospital"), 16)
+    hospital = make_hospital(tmp_path_factory.mktemp("hospital"), 24)
     base = hospital / "bert"
     write_model(toy_model("bert"), load_tokenizer(toy_tokenizer("bert")), base, recipe=get_recipe("mlm"), epoch=0)
     (hospital / "public.txt").write_text("river\nstone\ngarden\nsummer\n42\n1999\n", encoding="utf-8")
