@@ -113,7 +113,7 @@ def context_words(
 
     Parameters
     ----------
-    also_shared : words that stand in the text for others, and so identify nobody: ``X`` in pseudonymised text
+    also_shared : words that stand in the text for others, and so identify no individual: ``X`` in pseudonymised text
 
     Raises
     ------

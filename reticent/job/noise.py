@@ -2,7 +2,7 @@
 
 The key of the draws stands in the run folder (0600) and is drawn by the system: a key that follows from the documents
 would give the draws away to whoever has them. A run again on other documents, or with another epsilon or delta, draws
-afresh: by the same numbers the words that are spared would differ only where somebody came or went.
+afresh: by the same numbers the words that are spared would differ only where an individual came or went.
 """
 
 from __future__ import annotations
