@@ -383,6 +383,17 @@ def test_tables_with_columns_that_stand_twice_or_are_missing_are_refused(tmp_pat
             read_records(path)
 
 
+@pytest.mark.parametrize("pad", range(3))
+def test_lines_within_values_are_no_rows_in_a_long_table_either(tmp_path: Path, pad: int) -> None:
+    num_rows = 60_000  # more than a block of the reader
+    with (tmp_path / "records.csv").open("w") as file:
+        file.write("individual_id,address\n" + f"p,{'x' * (1 + 7 * pad)}\n")
+        file.writelines(f'{row:06d},"12 rue X\n75002, Paris"\n' for row in range(num_rows))
+    values = read_records(tmp_path / "records.csv")
+    assert len(values.ids) == num_rows + 1
+    assert set(values.table.column("value").to_pylist()[1:]) == {"12 rue X\n75002, Paris"}
+
+
 @pytest.mark.parametrize(
     ("first", "fields", "message"),
     [

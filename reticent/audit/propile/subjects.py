@@ -108,7 +108,9 @@ def read_subjects(path: Path | str, *, fold: bool = False) -> Subjects:
             texts = csv.ConvertOptions(
                 column_types=dict.fromkeys(_csv_header(path), pa.string()), strings_can_be_null=True, null_values=[""]
             )
-            table = csv.read_csv(path, convert_options=texts)
+            # Else a block of the reader may end within a value, and its next line is a row.
+            parse = csv.ParseOptions(newlines_in_values=True)
+            table = csv.read_csv(path, parse_options=parse, convert_options=texts)
         elif suffix in (".jsonl", ".json"):
             table = arrow_json.read_json(path)
         else:
@@ -117,6 +119,8 @@ def read_subjects(path: Path | str, *, fold: bool = False) -> Subjects:
         raise CorpusError(f"{path}: no such file") from None
     except (OSError, pa.ArrowException, UnicodeDecodeError, StopIteration) as error:
         raise CorpusError(f"{path}: not a readable table of subjects ({type(error).__name__})") from None
+    if len(set(table.column_names)) < len(table.column_names):
+        raise CorpusError(f"{path}: a column name stands twice")
     columns = {name: table.column(name).to_pylist() for name in table.column_names}
     if fold and "individual_id" in columns:
         ids = pa.array([None if value is None else str(value) for value in columns["individual_id"]], pa.string())

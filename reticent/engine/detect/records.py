@@ -136,7 +136,8 @@ def _read_table(path: Path) -> pa.Table:
     try:
         if not _is_csv(path):
             return pq.ParquetFile(path).read()
-        parse = csv.ParseOptions(delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
+        # Without `newlines_in_values` a block of the reader may end within a value, and its next line is a row.
+        parse = csv.ParseOptions(delimiter="\t" if path.suffix.lower() == ".tsv" else ",", newlines_in_values=True)
         names = csv.open_csv(path, parse_options=parse).schema.names
         # Text as it stands: a number that is read as one loses its zeros.
         as_text = csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False)

@@ -254,6 +254,23 @@ def test_a_table_without_a_header_is_refused_and_its_first_row_not_shown(tmp_pat
     assert SECRET not in str(error.value)
 
 
+@pytest.mark.parametrize("pad", range(3))
+def test_lines_within_values_are_no_rows_in_a_long_table_either(tmp_path: Path, pad: int) -> None:
+    num_rows = 60_000  # more than a block of the reader
+    with (tmp_path / "p.csv").open("w") as file:
+        file.write("mrn,address\n" + f"p,{'x' * (1 + 7 * pad)}\n")
+        file.writelines(f'{row:06d},"12 rue X\n75002, Paris"\n' for row in range(num_rows))
+    found = read_subjects(tmp_path / "p.csv")
+    assert found.counts["rows"] == num_rows + 1
+    assert set(found.items["address"][1:]) == {"12 rue X 75002, Paris"}
+
+
+def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text("name,phone,phone\nAnn Berg,0612,0613\n")
+    with pytest.raises(CorpusError, match="a column name stands twice"):
+        read_subjects(tmp_path / "p.csv")
+
+
 def test_suffixes_may_have_capitals(tmp_path: Path) -> None:
     (tmp_path / "P.CSV").write_text("name,zip\nAnn Berg,01234\n")
     (tmp_path / "P.JSONL").write_text('{"name": "Ann Berg", "zip": "01234"}\n')
