@@ -209,6 +209,9 @@ def test_lists_that_cannot_be_used_say_where(tmp_path: Path) -> None:
             read_lists({"NAME": path})
         with pytest.raises(CorpusError, match=f"{path.name}: not a readable list of common words"):
             read_common_words(path)
+    (tmp_path / "x").write_text("\ufeff\n \n", encoding="utf-8")
+    with pytest.raises(CorpusError, match="x: holds no name"):
+        read_lists({"NAME": tmp_path / "x"})
     (tmp_path / "x").write_text("Ann\n-B-\n", encoding="utf-8")
     with pytest.raises(CorpusError, match="x: name 2 has fewer than 2"):
         read_lists({"NAME": tmp_path / "x"})
