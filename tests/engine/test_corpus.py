@@ -610,6 +610,12 @@ def types_that_change(folder: Path) -> tuple[Path, Columns]:
     return write_jsonl(folder / "a.jsonl", changed(4, doc_id=7)), Columns()
 
 
+@bad(r"a\.jsonl row 5 another column: expected object as in the rows before, got str$")
+def types_of_another_column_that_change(folder: Path) -> tuple[Path, Columns]:
+    rows = [{**r, "more": SENTINEL if i == 4 else {"a": 1}} for i, r in enumerate(GOOD)]
+    return write_jsonl(folder / "a.jsonl", rows), Columns()
+
+
 @bad(r"a\.jsonl row 3 another column: stands twice in this object$")
 def name_twice_in_an_object(folder: Path) -> tuple[Path, Columns]:
     path = write_jsonl(folder / "a.jsonl", GOOD)

@@ -121,7 +121,7 @@ def _blame_line(data: bytes, columns: list[str], file: Path, first_row: int) -> 
             shown = f"column {name}" if name in columns else "another column"
             if names.count(name) > 1:
                 raise CorpusError(f"{where} {shown}: stands twice in this object")
-            kind = type(value).__name__.strip("_").lower()
+            kind = "object" if isinstance(value, _Pairs) else type(value).__name__
             if value is not None and kinds.setdefault(name, kind) != kind:
                 raise CorpusError(f"{where} {shown}: expected {kinds[name]} as in the rows before, got {kind}")
     raise CorpusError(f"{file}: cannot be read as jsonl (not valid jsonl)")
