@@ -50,10 +50,13 @@ def from_json(cls: type[Evidence], value: Json, where: str = "evidence") -> Evid
 
 def to_json(value: Any) -> Json:
     """Return evidence as JSON: dictionaries, lists and plain values."""
+    if value is None or isinstance(value, str | int | float):
+        return value
     if is_dataclass(value) and not isinstance(value, type):
-        return {
-            part.name: to_json(getattr(value, part.name)) for part in fields(value) if not _is_left_out(value, part)
-        }
+        shown = ((name, getattr(value, name)) for name, may_be_out, beside in _forms(type(value))
+                 if not may_be_out or getattr(value, name) is not None
+                 or (beside is not None and getattr(value, beside) is not None))  # fmt: skip
+        return {name: to_json(part) for name, part in shown}
     if isinstance(value, Mapping):
         return {key: to_json(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -61,11 +64,10 @@ def to_json(value: Any) -> Json:
     return value
 
 
-def _is_left_out(value: Any, part: Any) -> bool:
-    if getattr(value, part.name) is not None or "beside" not in part.metadata:
-        return False
-    beside = part.metadata["beside"]
-    return beside is None or getattr(value, beside) is None
+@cache
+def _forms(cls: Any) -> list[tuple[str, bool, str | None]]:
+    """Return name of each field, whether it is left out where it is None, and the field beside which it is not."""
+    return [(part.name, "beside" in part.metadata, part.metadata.get("beside")) for part in fields(cls)]
 
 
 #: Reads a value, which stands at a place that an error names.

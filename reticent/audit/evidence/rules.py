@@ -183,13 +183,16 @@ def publish(evidence: Evidence, cell: int) -> Evidence:
     return published.closed(evidence, cell) if hasattr(published, "closed") else published  # type: ignore[no-any-return]
 
 
+_CLAIM = re.compile("|".join(map(re.escape, FORBIDDEN)), re.IGNORECASE)
+
+
 def without_claims(value: Any) -> Any:
     """Return a nested value whose texts have no claim that a report may not make."""
     if isinstance(value, Mapping):
         return {without_claims(key): without_claims(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
         return [without_claims(part) for part in value]
-    if isinstance(value, str):
+    if isinstance(value, str) and _CLAIM.search(value):
         for claim in FORBIDDEN:
             value = re.sub(re.escape(claim), "(withheld)", value, flags=re.IGNORECASE)
     return value
