@@ -377,7 +377,12 @@ CASES: dict[str, tuple[list[tuple[str, str]], list[str]]] = {
         ["ninety tablets", "quatre-vingts ans"],
     ),
     "date_joined": (
-        [("12MAR2020 admitted", "12MAR2020"), ("on 05-dic19", "05-dic19"), ("3MAI04", "3MAI04"), ("1sept2019", "1sept2019")],
+        [
+            ("12MAR2020 admitted", "12MAR2020"),
+            ("on 05-dic19", "05-dic19"),
+            ("3MAI04", "3MAI04"),
+            ("1sept2019", "1sept2019"),
+        ],
         ["32MAR2020", "12MAR", "X12MAR2020", "12MARS2020X", "12 marches"],
     ),
     "name_titled": (
@@ -392,7 +397,8 @@ CASES: dict[str, tuple[list[tuple[str, str]], list[str]]] = {
             ("D. Juan Pérez, de 45 años", "Juan Pérez"),
             ("Dña. Carmen Ruiz", "Carmen Ruiz"),
         ],
-        ["D. Past Medical History", "vitamin D. Calcium Carbonate", "D. Continue Lisinopril daily", "Dr. X. She", "the doctor said", "M. Crohn", "Sehr geehrte Frau Kollegin", "Herr Kollege"],
+        ["D. Past Medical History", "vitamin D. Calcium Carbonate", "D. Continue Lisinopril daily"]
+        + ["Dr. X. She", "the doctor said", "M. Crohn", "Sehr geehrte Frau Kollegin", "Herr Kollege"],
     ),
     "name_maiden": (
         [
