@@ -397,8 +397,16 @@ CASES: dict[str, tuple[list[tuple[str, str]], list[str]]] = {
             ("D. Juan Pérez, de 45 años", "Juan Pérez"),
             ("Dña. Carmen Ruiz", "Carmen Ruiz"),
         ],
-        ["D. Past Medical History", "vitamin D. Calcium Carbonate", "D. Continue Lisinopril daily"]
-        + ["Dr. X. She", "the doctor said", "M. Crohn", "Sehr geehrte Frau Kollegin", "Herr Kollege"],
+        [
+            "D. Past Medical History",
+            "vitamin D. Calcium Carbonate",
+            "D. Continue Lisinopril daily",
+            "Dr. X. She",
+            "the doctor said",
+            "M. Crohn",
+            "Sehr geehrte Frau Kollegin",
+            "Herr Kollege",
+        ],
     ),
     "name_maiden": (
         [
