@@ -160,18 +160,9 @@ class Auditor:
         self.words = words_of(audit)
         self.true = self.table.surfaces(audit.input_ids, self.words)
         self.membership = MembershipAudit(
-            audit,
-            members,
-            self.words,
-            self.true,
-            self.table,
-            config,
-            lowercase=lowercase,
-            user_inference_holdout=user_inference_holdout,
-            zlib_bytes=zlib_bytes,
-            groups=groups,
-            units=units,
-        )
+            audit, members, self.words, self.true, self.table, config, lowercase=lowercase,
+            user_inference_holdout=user_inference_holdout, zlib_bytes=zlib_bytes, groups=groups, units=units,
+        )  # fmt: skip
         self.categories = None
         if categories is not None:
             self.categories = (categories.of_words(audit, self.words), categories.names)

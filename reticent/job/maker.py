@@ -39,8 +39,8 @@ def make(run: Run, step: Step) -> None:
         step.prepare()
 
     def is_stale(output: Artefact) -> bool:
-        about = {"kind": output.kind, "config": output.settings, "inputs": output.inputs}
-        return not is_whole(run.folder / output.name, **about)
+        path = run.folder / output.name
+        return not is_whole(path, kind=output.kind, config=output.settings, inputs=output.inputs)
 
     # Every file is hashed: those of several artefacts at once.
     stale = [output for output, found in zip(step.outputs, mapped(is_stale, step.outputs), strict=True) if found]

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from reticent.audit.evidence.membership import BestAttack
+from reticent.audit.stats.bounds import certain_auc_bounds, is_certain, score_auc_bounds
 from reticent.audit.stats.statistics import (
     EXACT,
     FEW_ON_A_SIDE,
@@ -21,10 +22,7 @@ from reticent.audit.stats.statistics import (
     MAX_WEIGHTS,
     TIED,
     Estimate,
-    certain_auc_bounds,
-    is_certain,
     iter_resamples,
-    score_auc_bounds,
 )
 
 __all__ = ["best_attack", "clustered_auc"]

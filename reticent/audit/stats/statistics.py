@@ -15,6 +15,16 @@ import numpy as np
 from scipy import stats
 
 from reticent.audit.stats.binomial import LEVEL, clopper_pearson
+from reticent.audit.stats.bounds import (
+    TAILS,
+    certain_auc_bounds,
+    far_ends,
+    is_certain,
+    num_rare,
+    score_auc_bounds,
+    square_and_add,
+    wider,
+)
 from reticent.audit.stats.estimate import BOOTSTRAP, Estimate
 from reticent.engine.kernels import draw_counts
 from reticent.engine.randomness import generator
@@ -23,16 +33,13 @@ __all__ = [
     "Bootstrap",
     "Estimate",
     "auc_estimate",
-    "certain_auc_bounds",
     "clopper_pearson",
     "exposure",
-    "is_certain",
     "one_run_epsilon",
     "ratio_difference",
     "ratio_estimate",
     "ratio_estimates",
     "roc_curve",
-    "score_auc_bounds",
     "tpr_at_fpr",
 ]
 
@@ -48,7 +55,6 @@ FEW_ON_A_SIDE = 20
 SAME = 1e-12
 #: Weights of resamples held at once, in numbers: 2^23 float64 are 64 MiB.
 MAX_WEIGHTS = 1 << 23
-_TAILS = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
 
 
 class Bootstrap(TypedDict):
@@ -84,7 +90,7 @@ def ratio_estimate(
     denominator is positive. Nor does a rate that is the same for all individuals; its bounds assume that as many others
     as Clopper-Pearson allows differ as far as a rate can. A single individual has no interval; the bounds are then 0
     and ``limit``. Where few individuals make a rate, a bootstrap is too narrow (one of n ends at 3 / n, as none does):
-    its far end reaches at least as far as `_far_ends`.
+    its far end reaches at least as far as `far_ends`.
 
     Parameters
     ----------
@@ -101,59 +107,16 @@ def ratio_estimate(
         return certain
     numerator, denominator = _with_denominator(numerator, denominator)
     value, n = float(numerator.sum() / denominator.sum()), len(denominator)
-    low, high = np.quantile(_ratio_draws(numerator, denominator, num_bootstrap, seed), _TAILS)
+    low, high = np.quantile(_ratio_draws(numerator, denominator, num_bootstrap, seed), TAILS)
     if signed:  # what rose and what fell are rates of their own
         rose, fell = (
             ratio_estimate(np.maximum(sign * numerator, 0), denominator, num_bootstrap=num_bootstrap, seed=seed)
             for sign in (1, -1)
         )
-        low, high = _wider((low, high), _square_and_add(rose, fell))
+        low, high = wider((low, high), square_and_add(rose, fell))
     elif limit == 1.0:
-        low, high = _wider((low, high), _far_ends(numerator, denominator))
+        low, high = wider((low, high), far_ends(numerator, denominator))
     return Estimate(value=value, low=float(low), high=float(high), n=n, unit=unit)
-
-
-def _far_ends(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, float]:
-    """Return the end of a rate's interval that is away from 0 or 1, whichever is nearer, and the rate as the other end.
-
-    It is that of Clopper and Pearson at the effective sample size [@korn1998], with one individual more, as an exact
-    interval has one event more: as large as the individual of an average item, and as much over the rate as those in
-    whom the rare items are. Of individuals with one item each it is Clopper-Pearson's, up to 5 % of its distance.
-    """
-    total, items = denominator.sum(), numerator
-    value = share = float(items.sum() / total)
-    if value > 0.5:
-        share, items = 1 - value, denominator - items
-    crowd = float((items**2 / denominator).sum() / items.sum()) - share
-    step = max(crowd, 0.0) * float((denominator**2).sum() / total**2)
-    variance = float(((items - share * denominator) ** 2).sum() / total**2)
-    upper = (share + step) / (1 + step)
-    size = upper * (1 - upper) * (1 + step) ** 2 / (variance + step**2) - 1
-    far = float(stats.beta.ppf(_TAILS[1], upper * size, (1 - upper) * size)) if size > 0 else 1.0
-    return 1 - far if value >= 0.5 else value, far if value <= 0.5 else value
-
-
-def _num_rare(numerator: np.ndarray, denominator: np.ndarray) -> float:
-    """Return how many individuals alike would make a rate (or all but it) as uncertain as it is."""
-    total, items = denominator.sum(), np.abs(numerator)
-    share = float(items.sum() / total)
-    if share > 0.5:
-        share, items = 1 - share, denominator - items
-    variance = float(((items - share * denominator) ** 2).sum() / total**2)
-    return share**2 * (1 - share) / variance if variance > 0 else math.inf
-
-
-def _wider(ends: tuple[float, float], others: tuple[float, float]) -> tuple[float, float]:
-    return min(float(ends[0]), others[0]), max(float(ends[1]), others[1])
-
-
-def _square_and_add(a: Estimate, b: Estimate) -> tuple[float, float]:
-    """Return the interval of a difference from those of both sides [@zou2008]."""
-    a_value, a_low, a_high, b_value, b_low, b_high = (
-        end for end in (a.value, a.low, a.high, b.value, b.low, b.high) if end is not None
-    )
-    value = a_value - b_value
-    return value - math.hypot(a_value - a_low, b_high - b_value), value + math.hypot(a_high - a_value, b_value - b_low)
 
 
 def _without_spread(
@@ -211,8 +174,8 @@ def ratio_estimates(
     for number, (top, bottom) in enumerate(zip(tops, bottoms, strict=True)):
         estimate = _without_spread(top, bottom, "individuals", 1.0)
         if estimate is None:
-            low, high = np.nanquantile(draws[:, number], _TAILS)
-            low, high = _wider((low, high), _far_ends(*_with_denominator(top, bottom)))
+            low, high = np.nanquantile(draws[:, number], TAILS)
+            low, high = wider((low, high), far_ends(*_with_denominator(top, bottom)))
             value, n = float(top.sum() / bottom.sum()), int(np.count_nonzero(bottom))
             estimate = Estimate(value=value, low=float(low), high=float(high), n=n)
         estimates.append(estimate)
@@ -251,11 +214,11 @@ def ratio_difference(
         return Estimate(value=value, n=n, method="one individual on a side: no interval")
     if a.method == b.method == BOOTSTRAP:
         draws = [_ratio_draws(*side, num_bootstrap, seed + number) for number, side in enumerate(sides)]
-        low, high = np.quantile(draws[0] - draws[1], _TAILS)
-        if limit == 1.0 and min(_num_rare(*side) for side in sides) < FEW:
-            low, high = _wider((low, high), _square_and_add(a, b))
+        low, high = np.quantile(draws[0] - draws[1], TAILS)
+        if limit == 1.0 and min(num_rare(*side) for side in sides) < FEW:
+            low, high = wider((low, high), square_and_add(a, b))
         return Estimate(value=value, low=float(low), high=float(high), n=n)
-    low, high = _square_and_add(a, b)
+    low, high = square_and_add(a, b)
     return Estimate(value=value, low=low, high=high, n=n, method="square-and-add of both sides' intervals")
 
 
@@ -324,49 +287,8 @@ def auc_estimate(
     low, high = np.quantile(np.concatenate(draws), [(1 - level) / 2, (1 + level) / 2])
     if min(m, n) < FEW_ON_A_SIDE:
         scores, reach = np.concatenate([members, nonmembers]), float(stats.norm.ppf((1 + level) / 2))
-        low, high = _wider((low, high), score_auc_bounds(value, m, n, scores, reach))
+        low, high = wider((low, high), score_auc_bounds(value, m, n, scores, reach))
     return Estimate(value=value, low=float(low), high=float(high), n=m + n, level=level)
-
-
-def score_auc_bounds(
-    value: float, num_members: int, num_nonmembers: int, scores: np.ndarray, reach: float
-) -> tuple[float, float]:
-    """Return the areas that lie ``reach`` of their own standard errors from ``value`` [@newcombe2006, method 5].
-
-    The standard error at 0.5 is that of Mann and Whitney's test, so no side is too small for it. ``scores`` are those
-    of both sides: ties make it smaller, as in that test.
-    """
-    _, ties = np.unique(scores, return_counts=True)
-    untied = 1 - float((ties.astype(np.float64) ** 3 - ties).sum()) / max(len(scores) ** 3 - len(scores), 1)
-    others = (num_members + num_nonmembers) / 2 - 1
-
-    def is_inside(area: float) -> bool:
-        spread = area * (1 - area) * (1 + others * ((1 - area) / (2 - area) + area / (1 + area)))
-        return (value - area) ** 2 <= reach**2 * untied * spread / (num_members * num_nonmembers)
-
-    ends = []
-    for end in (0.0, 1.0):
-        inside, outside = value, end
-        for _ in range(40):
-            middle = (inside + outside) / 2
-            inside, outside = (middle, outside) if is_inside(middle) else (inside, middle)
-        ends.append(inside)
-    return ends[0], ends[1]
-
-
-def is_certain(value: float, members: np.ndarray, nonmembers: np.ndarray) -> bool:
-    """Return whether an area is the same in every draw: all pairs of the sorted scores have one order, or are tied."""
-    return value in (0.0, 1.0) or members[0] == members[-1] == nonmembers[0] == nonmembers[-1]
-
-
-def certain_auc_bounds(value: float, num_pairs: int, level: float = LEVEL) -> tuple[float, float]:
-    """Return the interval of an area of 0, 1 or 0.5, where all of ``num_pairs`` disjoint pairs have the same order or
-    are tied.
-    """
-    bound = clopper_pearson(0, num_pairs, level=level, one_sided=value in (0.0, 1.0))[1]
-    if value in (0.0, 1.0):
-        return (0.0, bound) if value == 0 else (1 - bound, 1.0)
-    return value - bound / 2, value + bound / 2
 
 
 def tpr_at_fpr(
@@ -385,7 +307,7 @@ def tpr_at_fpr(
         _tpr(random.choice(members, len(members)), random.choice(nonmembers, len(nonmembers)), fpr)
         for _ in range(num_bootstrap)
     ]
-    low, high = (float(bound) for bound in np.quantile(draws, _TAILS))
+    low, high = (float(bound) for bound in np.quantile(draws, TAILS))
     method, exact = BOOTSTRAP, clopper_pearson(round(value * len(members)), len(members))
     if value in (0.0, 1.0):
         bound = clopper_pearson(0, len(members), one_sided=True)[1]

@@ -24,7 +24,7 @@ def read_lists(lists: Mapping[str, str | Path]) -> pa.Table:
     labels: list[str] = []
     for label, path in lists.items():
         names = dict.fromkeys(read_lines(path, "a list of names"))
-        if not names:  # it would protect nobody, in silence
+        if not names:  # it would find nothing, in silence
             raise CorpusError(f"{path}: holds no name")
         for number, name in enumerate(names, 1):
             if sum(map(str.isalnum, name)) < 2:

@@ -8,6 +8,7 @@
 //! say; the other files are the table of rules, one subject each.
 
 mod addresses;
+mod ages;
 mod checks;
 mod contacts;
 mod cued;
@@ -115,14 +116,22 @@ const fn anything(_: &[u8]) -> bool {
 
 /// Every rule.
 pub static RULES: LazyLock<Vec<&'static Rule>> = LazyLock::new(|| {
-    let tables =
-        [contacts::RULES, numbers::RULES, cued::RULES, dates::RULES, places::RULES, people::RULES, values::RULES];
+    let tables = [
+        contacts::RULES,
+        numbers::RULES,
+        cued::RULES,
+        dates::RULES,
+        places::RULES,
+        ages::RULES,
+        people::RULES,
+        values::RULES,
+    ];
     tables.into_iter().flatten().collect()
 });
 
 /// An expression with the names of its parts (`%MONTH%`) replaced, and those of their parts.
 fn expand(pattern: &str) -> String {
-    let tables = [dates::PARTS, cued::PARTS, places::PARTS, people::PARTS, contacts::PARTS, values::PARTS];
+    let tables = [dates::PARTS, cued::PARTS, places::PARTS, ages::PARTS, people::PARTS, contacts::PARTS, values::PARTS];
     let mut expanded = pattern.to_owned();
     while let Some((name, part)) = tables.iter().copied().flatten().find(|(name, _)| expanded.contains(name)) {
         expanded = expanded.replace(name, part);

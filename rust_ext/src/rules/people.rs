@@ -1,12 +1,11 @@
-//! People: names behind a title or in a form's field, and ages over 89.
+//! People: names behind a title, before a credential or a marriage, and what no name is.
 
 use std::sync::LazyLock;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 
-use super::checks::num_value;
-use super::{Hit, Rank, Rule, always, rule};
+use super::{Hit, Rank, Rule, rule};
 
 pub const PARTS: &[(&str, &str)] = &[
     (
@@ -32,59 +31,9 @@ pub const PARTS: &[(&str, &str)] = &[
     ),
     ("%NAME%", r"%NAMEWORD%(?:(?: |-)%PARTICLES%{0,2}%NAMEWORD%){0,4}"),
     ("%NAMEWORD%", r"(?:[A-Z\x80-\xff][A-Za-z\x80-\xff'-]*[A-Za-z\x80-\xff]|M\.a|[A-Z]\.|[A-Z]\b)"),
-    (
-        "%YEARS_OLD%",
-        r"(?i:[- ]?years?[- ]?old|[- ]?yrs?\.?[- ]?old|[- ]?years? of age|[- ]?y[./ ]?o\b\.?|[- ]?yr|[- ]anos?|[- ]ans?|[- ]?jahre?|[- ]?jahrige?[rns]?|-jahrig(?:e[rns]?)?)",
-    ),
-    ("%ANOS%", r"(?: ?(?i:anos?|meses|mes|dias?|semanas?)\b)"),
-    (
-        "%NUMBER_ES%",
-        r"(?i:un|dos|tres|cuatro|cinco|seis|siete|ocho|nueve|diez|once|doce|trece|catorce|quince|dieci(?:seis|siete|ocho|nueve)|veinte|veinti(?:un|uno|dos|tres|cuatro|cinco|seis|siete|ocho|nueve)|(?:treinta|cuarenta|cincuenta|sesenta|setenta|ochenta)(?: y (?:un|dos|tres|cuatro|cinco|seis|siete|ocho|nueve))?)",
-    ),
-    ("%OLD%", r"(?:9\d|1[01]\d)"),
 ];
 
 pub const RULES: &[Rule] = &[
-    rule(
-        "age_over_89",
-        "AGE",
-        Rank::Form,
-        "ages over 89: 93-year-old, 93 y/o, 93 ans, 91 años, 95 Jahre",
-        r"(%OLD%)%YEARS_OLD%",
-        always,
-    ),
-    rule(
-        "age_cued",
-        "AGE",
-        Rank::Form,
-        "ages behind a cue: aged 43, at the age of 43, a la edad de 43, âgé de 43, im Alter von 43",
-        r"(?i:aged|at age|at the age of|(?:at )?(?:an )?age of|(?:her|his|patient) age (?:is|was)|a la edad de|con edad de|edad de|age[es]{0,2} de|a l'age de|im alter von|alter von)[: ] ?(\d{1,3}%ANOS%?)",
-        is_no_range,
-    ),
-    rule(
-        "age_old",
-        "AGE",
-        Rank::Form,
-        "ages that say so: 43-year-old, 43 y/o, 18 months old, 43-jährig, 43 Jahre alt",
-        r"\d{1,3}(?i:[- ]?years?[- ]?olds?|[- ]?yrs?\.?[- ]?old|[- ]?years? of age|[- ]?y[./ ]?o\b\.?|[- ]?months?[- ]old|[- ]?weeks?[- ]old|[- ]?days?[- ]old|[- ]?months? of age|-?jahrige?[rnsm]?|-jahrig|[- ]Jahre[ns]? alte?[rnsm]?|[- ]Monate alte?[rnsm]?|-monatige?[rnsm]?)",
-        is_possible_age,
-    ),
-    rule(
-        "age_of_someone",
-        "AGE",
-        Rank::Form,
-        "ages of somebody: mujer de 43 años, patiente de 43 ans, Patient, 43 Jahre; 43 años de edad",
-        r"\d{1,3}(?i: ?ans\b| jahre\b| mois\b)|(?:(?:\d{1,3}|%NUMBER_ES%)(?:[.,]\d)? ?%ANOS%(?: y (?:medio|\d{1,2} ?(?i:mese?s?|dias?|semanas?)))?)",
-        is_of_someone,
-    ),
-    rule(
-        "age_in_words",
-        "AGE",
-        Rank::Form,
-        "ages from ninety to ninety-nine in words",
-        r"(?i:ninety(?:[- ](?:one|two|three|four|five|six|seven|eight|nine))?)[- ](?i:years?[- ]?(?:old|of age))|(?i:quatre-vingt-(?:dix(?:-(?:sept|huit|neuf))?|onze|douze|treize|quatorze|quinze|seize)) ans|(?i:noventa(?: y (?:un|uno|dos|tres|cuatro|cinco|seis|siete|ocho|nueve))?) anos|(?i:(?:(?:ein|zwei|drei|vier|funf|sechs|sieben|acht|neun)und)?neunzig)(?: Jahre|jahrige?[rns]?)",
-        always,
-    ),
     rule(
         "name_titled",
         "NAME",
@@ -111,164 +60,9 @@ pub const RULES: &[Rule] = &[
     ),
 ];
 
-/// "age 90-100" and "age 90%" speak of groups.
-fn is_no_range(hit: &mut Hit) -> bool {
-    let digits = hit.piece().iter().take_while(|byte| byte.is_ascii_digit()).count();
-    num_value(&hit.piece()[..digits]) <= 120
-        && !matches!(hit.after(), [b'%' | b'-', ..] | [b'.' | b',', b'0'..=b'9', ..] | [b' ', b'm' | b'd' | b'h', ..])
-}
+pub(super) type Words = LazyLock<HashSet<&'static [u8], FixedState>>;
 
-/// In English, French and German the number is the age; in Spanish its unit belongs to it.
-fn cut_unit(hit: &mut Hit) {
-    hit.end = hit.start + hit.piece().iter().take_while(|byte| byte.is_ascii_digit()).count();
-}
-
-/// Nobody is older.
-fn is_possible_age(hit: &mut Hit) -> bool {
-    cut_unit(hit);
-    num_value(hit.piece()) <= 120 && !matches!(hit.before(), [.., b'0'..=b'9', b'.' | b',' | b'-' | b'/'])
-}
-
-/// Somebody whose age a number of years may be.
-static SOMEBODY: Words = LazyLock::new(|| {
-    words(
-        "\
-    mujer varon hombre paciente pacientes nino nina ninos chico chica joven adolescente lactante neonato bebe recien nacido nacida enfermo \
-    enferma gestante embarazada primigesta secundigesta senora senor caballero anciano anciana madre padre hijo hija hermano hermana esposo \
-    esposa abuelo abuela tio tia primo prima puerpera femenina masculino femenino escolar preescolar individuo sujeto persona trabajador \
-    trabajadora ama jubilado jubilada fumador fumadora exfumador exfumadora v m sexo edad raza hombres mujeres deportista estudiante \
-    patient patiente patients femme homme enfant garcon fille nourrisson bebe monsieur madame mme mlle mere pere fils frere soeur \
-    mari epouse sujet agee age dame jeune grand-mere grand-pere nouveau-ne gestante multipare primipare nullipare \
-    patientin frau herr mann kind junge madchen saugling mutter vater sohn tochter bruder schwester dame neugeborenes jugendliche \
-    jugendlicher alter rentner rentnerin",
-    )
-});
-/// Words that make a number of years a duration.
-static LASTING: Words = LazyLock::new(|| {
-    words(
-        "\
-    hace hacia hacian fallece fallecio reingresa reingreso partir desde durante evolucion seguimiento tras despues antes ultimo ultimos ultimas ultima cada plazo proximos proximo aproximadamente \
-    depuis pendant apres avant suivi dernieres derniers environ evoluant duree tous recul survie il \
-    seit vor nach uber wahrend fur letzten circa ca zeitraum verlauf innerhalb duracion supervivencia historia control \
-    controles diagnosticado diagnosticada tratado tratada tabaquismo periodo espacio lleva llevaba",
-    )
-});
-
-/// A number of years is an age where the sentence before it has somebody, and nothing that makes it a duration.
-fn is_of_someone(hit: &mut Hit) -> bool {
-    let digits = hit.piece().iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let value = num_value(&hit.piece()[..digits]);
-    let unit = hit.piece()[digits..].trim_ascii_start();
-    if digits > 0
-        && unit
-            .get(..3)
-            .is_some_and(|unit| [b"ans", b"moi", b"jah"].iter().any(|other| unit.eq_ignore_ascii_case(*other)))
-    {
-        cut_unit(hit);
-    }
-    let after = hit.after();
-    let rest = after.trim_ascii_start();
-    let rest =
-        [&b"ans"[..], b"mois", b"Jahre", b"jahre"].iter().find_map(|unit| rest.strip_prefix(*unit)).unwrap_or(rest);
-    let rest = rest.trim_ascii_start();
-    if value > 120 || matches!(hit.before(), [.., b'0'..=b'9', b'.' | b',' | b'-' | b'/']) {
-        return false;
-    }
-    if rest.starts_with(b"de edad") || rest.starts_with(b"alt ") || rest.starts_with(b"d'age") {
-        return true;
-    }
-    let lasts = [
-        &b"de evoluc"[..],
-        b"de segui",
-        b"de dura",
-        b"despues",
-        b"antes",
-        b"mas tarde",
-        b"de historia",
-        b"de trata",
-        b"plus tard",
-        b"apres",
-        b"de suivi",
-        b"de recul",
-        b"auparavant",
-        b"d'evol",
-        b"spater",
-        b"lang",
-        b"zuvor",
-        b"atras",
-        b"previ",
-        b"de tabaq",
-        b"de superv",
-    ];
-    if lasts.iter().any(|end| rest.starts_with(end)) {
-        return false;
-    }
-    let years = !hit.text[hit.start..]
-        .iter()
-        .take(24)
-        .take_while(|byte| !matches!(byte, b',' | b'.' | b'\n'))
-        .copied()
-        .collect::<Vec<_>>()
-        .to_ascii_lowercase()
-        .windows(3)
-        .any(|unit| [&b"mes"[..], b"sem", b"dia", b"moi"].contains(&unit));
-    if !years
-        && (rest.starts_with(b"de gest")
-            || rest.starts_with(b"de emb")
-            || rest.starts_with(b"de la ")
-            || rest.starts_with(b"del ")
-            || rest.starts_with(b"de su ")
-            || rest.starts_with(b"tras")
-            || rest.starts_with(b"de post"))
-    {
-        return false;
-    }
-    // The sentence before it, its last word first.
-    let before = hit.before();
-    let from = before.iter().rposition(|byte| matches!(byte, b';' | b'\n')).map_or(0, |at| at + 1);
-    let from = before.windows(2).rposition(|two| two == b". ").map_or(from, |at| from.max(at + 2));
-    let comma = before.trim_ascii_end().ends_with(b",") || before.ends_with(b"(");
-    let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || !byte.is_ascii() || *byte == b'-';
-    let sentence = before[from..].split(|byte| !is_letter(byte)).rev().filter(|word| !word.is_empty());
-    for (distance, word) in sentence.take(8).enumerate() {
-        let small = word.to_ascii_lowercase();
-        if LASTING.contains(&small[..]) {
-            return false;
-        }
-        if distance == 0 && (small == b"cumplir" || small == b"tenia" || small == b"tiene" || small == b"cumplio") {
-            return true;
-        }
-        // "A los 38 anos" is an age where nobody is followed up for as long.
-        if !years && [&b"gestante"[..], b"embarazada", b"gestacion", b"embarazo", b"gestacional"].contains(&&small[..])
-        {
-            return false;
-        }
-        if distance == 0
-            && (small == b"con" && rest.starts_with(b"de ") || !years && matches!(&small[..], b"los" | b"las"))
-        {
-            return false;
-        }
-        if distance == 0
-            && small == b"los"
-            && (15..=110).contains(&value)
-            && before.to_ascii_lowercase().ends_with(b"a los ")
-        {
-            return true;
-        }
-        // Mme Laurent, 46 ans
-        if distance == 0 && comma && word[0].is_ascii_uppercase() && word.len() > 2 && (1..=110).contains(&value) {
-            return true;
-        }
-        if SOMEBODY.contains(&small[..]) {
-            return true;
-        }
-    }
-    false
-}
-
-type Words = LazyLock<HashSet<&'static [u8], FixedState>>;
-
-fn words(list: &'static str) -> HashSet<&'static [u8], FixedState> {
+pub(super) fn words(list: &'static str) -> HashSet<&'static [u8], FixedState> {
     list.split_ascii_whitespace().map(str::as_bytes).collect()
 }
 

@@ -1,0 +1,115 @@
+"""Ends of intervals that no bootstrap gives: of rates that few individuals make, of differences, of areas over few.
+
+Cost: a few numbers for each individual.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import stats
+
+from reticent.audit.stats.binomial import LEVEL, clopper_pearson
+
+if TYPE_CHECKING:
+    from reticent.audit.stats.estimate import Estimate
+
+__all__ = [
+    "TAILS",
+    "certain_auc_bounds",
+    "far_ends",
+    "is_certain",
+    "num_rare",
+    "score_auc_bounds",
+    "square_and_add",
+    "wider",
+]
+
+#: Shares of the draws beyond either end of an interval.
+TAILS = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
+
+
+def far_ends(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, float]:
+    """Return the end of a rate's interval that is away from 0 or 1, whichever is nearer, and the rate as the other end.
+
+    It is that of Clopper and Pearson at the effective sample size [@korn1998], with one individual more, as an exact
+    interval has one event more: as large as the individual of an average item, and as much over the rate as those in
+    whom the rare items are. Of individuals with one item each it is Clopper-Pearson's, up to 5 % of its distance.
+    """
+    total, items = denominator.sum(), numerator
+    value = share = float(items.sum() / total)
+    if value > 0.5:
+        share, items = 1 - value, denominator - items
+    crowd = float((items**2 / denominator).sum() / items.sum()) - share
+    step = max(crowd, 0.0) * float((denominator**2).sum() / total**2)
+    variance = float(((items - share * denominator) ** 2).sum() / total**2)
+    upper = (share + step) / (1 + step)
+    size = upper * (1 - upper) * (1 + step) ** 2 / (variance + step**2) - 1
+    far = float(stats.beta.ppf(TAILS[1], upper * size, (1 - upper) * size)) if size > 0 else 1.0
+    return 1 - far if value >= 0.5 else value, far if value <= 0.5 else value
+
+
+def num_rare(numerator: np.ndarray, denominator: np.ndarray) -> float:
+    """Return how many individuals alike would make a rate (or all but it) as uncertain as it is."""
+    total, items = denominator.sum(), np.abs(numerator)
+    share = float(items.sum() / total)
+    if share > 0.5:
+        share, items = 1 - share, denominator - items
+    variance = float(((items - share * denominator) ** 2).sum() / total**2)
+    return share**2 * (1 - share) / variance if variance > 0 else math.inf
+
+
+def wider(ends: tuple[float, float], others: tuple[float, float]) -> tuple[float, float]:
+    return min(float(ends[0]), others[0]), max(float(ends[1]), others[1])
+
+
+def square_and_add(a: Estimate, b: Estimate) -> tuple[float, float]:
+    """Return the interval of a difference from those of both sides [@zou2008]."""
+    a_value, a_low, a_high, b_value, b_low, b_high = (
+        end for end in (a.value, a.low, a.high, b.value, b.low, b.high) if end is not None
+    )
+    value = a_value - b_value
+    return value - math.hypot(a_value - a_low, b_high - b_value), value + math.hypot(a_high - a_value, b_value - b_low)
+
+
+def score_auc_bounds(
+    value: float, num_members: int, num_nonmembers: int, scores: np.ndarray, reach: float
+) -> tuple[float, float]:
+    """Return the areas that lie ``reach`` of their own standard errors from ``value`` [@newcombe2006, method 5].
+
+    The standard error at 0.5 is that of Mann and Whitney's test, so no side is too small for it. ``scores`` are those
+    of both sides: ties make it smaller, as in that test.
+    """
+    _, ties = np.unique(scores, return_counts=True)
+    untied = 1 - float((ties.astype(np.float64) ** 3 - ties).sum()) / max(len(scores) ** 3 - len(scores), 1)
+    others = (num_members + num_nonmembers) / 2 - 1
+
+    def is_inside(area: float) -> bool:
+        spread = area * (1 - area) * (1 + others * ((1 - area) / (2 - area) + area / (1 + area)))
+        return (value - area) ** 2 <= reach**2 * untied * spread / (num_members * num_nonmembers)
+
+    ends = []
+    for end in (0.0, 1.0):
+        inside, outside = value, end
+        for _ in range(40):
+            middle = (inside + outside) / 2
+            inside, outside = (middle, outside) if is_inside(middle) else (inside, middle)
+        ends.append(inside)
+    return ends[0], ends[1]
+
+
+def is_certain(value: float, members: np.ndarray, nonmembers: np.ndarray) -> bool:
+    """Return whether an area is the same in every draw: all pairs of the sorted scores have one order, or are tied."""
+    return value in (0.0, 1.0) or members[0] == members[-1] == nonmembers[0] == nonmembers[-1]
+
+
+def certain_auc_bounds(value: float, num_pairs: int, level: float = LEVEL) -> tuple[float, float]:
+    """Return the interval of an area of 0, 1 or 0.5, where all of ``num_pairs`` disjoint pairs have the same order or
+    are tied.
+    """
+    bound = clopper_pearson(0, num_pairs, level=level, one_sided=value in (0.0, 1.0))[1]
+    if value in (0.0, 1.0):
+        return (0.0, bound) if value == 0 else (1 - bound, 1.0)
+    return value - bound / 2, value + bound / 2
