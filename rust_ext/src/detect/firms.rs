@@ -175,7 +175,7 @@ mod tests {
             ("anna roy inc", vec![]),
         ] {
             let found = find_all(&Texts::of(&[text]));
-            let found: Vec<_> = found.iter().map(|found| &text[found.start as usize..found.end as usize]).collect();
+            let found: Vec<_> = found.iter().map(|found| &text[found.start..found.end]).collect();
             assert_eq!(found, names, "{text}");
         }
     }

@@ -317,7 +317,7 @@ mod tests {
             let flags: Vec<u8> = direct
                 .iter()
                 .zip(&indirect)
-                .map(|(&direct, &indirect)| u8::from(direct) * DIRECT | u8::from(indirect) * INDIRECT)
+                .map(|(&direct, &indirect)| (u8::from(direct) * DIRECT) | (u8::from(indirect) * INDIRECT))
                 .collect();
             let starts: Vec<u8> = drawn(seed + 4000, num_words, 6).iter().map(|&starts| u8::from(starts) * 5).collect();
             let (begins, outside, gaps) =
