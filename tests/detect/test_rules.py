@@ -242,7 +242,7 @@ CASES: dict[str, tuple[list[tuple[str, str]], list[str]]] = {
         ["plates 14-mm", "platelets 291"],
     ),
     "account": ([("account number 12345678", "12345678")], ["on account of 12", "account 12"]),
-    "user_name": ([("Username: j_doe42", "j_doe42")], ["login: none", "users 12"]),
+    "user_name": ([("Username: j_doe42", "j_doe42")], ["login: none", "users 12", "User: 0605 Main Street"]),
     "date_numeric": (
         [("du 12/05-14/05/2020", "14/05/2020"), ("25/08 /1965", "25/08 /1965")],
         ["version 3.45.99", "1.2.3", "5/6/8/18"],
@@ -396,6 +396,7 @@ CASES: dict[str, tuple[list[tuple[str, str]], list[str]]] = {
             ("visto por D. Juan Pérez ayer", "Juan Pérez"),
             ("D. Juan Pérez, de 45 años", "Juan Pérez"),
             ("Dña. Carmen Ruiz", "Carmen Ruiz"),
+            ("Mrs. Ann Lee Suite 541", "Ann Lee"),
         ],
         [
             "D. Past Medical History",
@@ -403,6 +404,7 @@ CASES: dict[str, tuple[list[tuple[str, str]], list[str]]] = {
             "D. Continue Lisinopril daily",
             "Dr. X. She",
             "the doctor said",
+            "bicarbonato 1 M. Entonces",
             "M. Crohn",
             "Sehr geehrte Frau Kollegin",
             "Herr Kollege",
@@ -438,7 +440,7 @@ CASES: dict[str, tuple[list[tuple[str, str]], list[str]]] = {
             ("Hausarzt: Prof. Dr. med. Karl Maier", "Karl Maier"),
             ("Nom de jeune fille : Roux", "Roux"),
         ],
-        ["Nombre:", "Name: no", "Drug name: Aspirin", "Surgeon: Left heart catheterization"],
+        ["Nombre:", "Name: no", "Drug name: Aspirin", "Surgeon: Left heart catheterization", "Médico: Cirugía Oral"],
     ),
     "field_full_name": ([("Patient: Ann Lee", "Ann Lee")], ["Patient: Alert", "Mother: Diabetes"]),
     "field_age": (
@@ -500,7 +502,10 @@ CASES: dict[str, tuple[list[tuple[str, str]], list[str]]] = {
     "field_account": ([("Konto: 123", "123")], ["Konto: leer"]),
     "field_device": ([("Lote: 123", "123")], ["Lote: 1"]),
     "field_vehicle": ([("Autokennzeichen: M-AB 123", "M-AB 123")], ["Plate: removed"]),
-    "field_user": ([("Benutzername: maier", "maier")], ["Login: none"]),
+    "field_user": (
+        [("Benutzername: maier", "maier"), ("Login: maier, Age: 5", "maier"), ("User: maier\nx", "maier")],
+        ["Login: none", "User: Please send it", "User: Hello, how"],
+    ),
 }
 
 

@@ -1,8 +1,8 @@
 """Confirmation: the corpus says which names of a NER or a list are kept, and which words are names that none found.
 
 A small NER takes drugs, headings and towns for names and rare names for firms; a list takes words. What no other
-evidence supports is judged by a model that learns from the corpus itself (`judge`). A span is dropped where its words
-are less probably names than not, and words with a capital that no detector named are added where they are more probably
+evidence supports is judged by a model that learns from the corpus itself (`judge`). A span is parted at line breaks and
+at words of something else (a date, a street, a firm); a part is dropped where it is too unlikely a name, and words with a capital that no detector named are added where they are more probably
 names than not, under the detector `DETECTOR`; the corpus must write them small nowhere. With few examples nothing is
 dropped or added. The model is fitted on up to `MAX_DOCUMENTS` documents.
 """
@@ -52,7 +52,7 @@ def confirm_names(
     Returns
     -------
     dict
-        judged (names that one weak detector alone found), unconfirmed (of them, that were dropped), confirm (names
+        judged (names that one weak detector alone found), unconfirmed (names of which no part stayed), confirm (names
         that were added).
 
     Cost: two passes over documents, the first over at most `MAX_DOCUMENTS`, which are kept for it, in Python: some

@@ -4,7 +4,11 @@ Its examples of names are the words that a title, a record, the words around the
 of other words are those that no detector named, with a capital or in a line that has none (a dialogue typed small). It
 sees two words to each side, the form and the ending of a word, how the corpus writes it and in how many documents; not
 the word. Half of its score is of the place, half the mean of the word wherever the corpus has it: a drug looks like a
-name in some of its sentences, not in most.
+name in some of its sentences, not in most. A name goes on beside a name, over particles too, and the names of a list
+("Anna, Max and Ada") vouch for each other. What a NER and a list see of a word counts as much as they are worth in this
+corpus, by the names that others found; and where more of the words in question are likely names, less is asked of each.
+
+Words of a date, an address, a firm, a place or a thing (`_rust.find_no_names`) are no names, whatever weak detectors say.
 
 The model is a logistic regression over hashed features (scikit-learn): equal documents give equal scores.
 """
