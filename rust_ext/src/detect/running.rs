@@ -271,7 +271,7 @@ mod tests {
             ("Los padres, Teresa y Juan Carlos, vienen.", &[]),
             ("Habla con los padres Teresa y Juan Carlos.", &["Teresa", "Juan Carlos"]),
             ("His kids Anna and Max came. The United Nations Children Convention", &["Anna", "Max"]),
-            ("Seine Tochter Anna kommt. Ihre Frau Anna auch.", &["Anna", "Anna"]),
+            ("Seine Tochter Anna kommt. Ihre Mutter Anna auch.", &["Anna", "Anna"]),
             ("They call her Anna.", &["Anna"]),
             ("\u{201c}I am well,\u{201d} says Anna.", &["Anna"]),
             ("Anna is an old person.", &["Anna"]),

@@ -20,7 +20,14 @@ pub fn find_in_small(view: &View, common: &CommonWords, emit: &mut impl FnMut(us
     let mut lines = Lines::new(view.original);
     let mut piece = 1;
     while piece < view.len() {
-        if lines.has_case(view, piece) || is_capital(view, piece) != Some(false) {
+        if lines.has_case(view, piece) {
+            // On to the next line: most texts have no other.
+            while piece < view.len() && view.origin_start(piece).is_none_or(|start| start < lines.end()) {
+                piece += 1;
+            }
+            continue;
+        }
+        if is_capital(view, piece) != Some(false) {
             piece += 1;
             continue;
         }
