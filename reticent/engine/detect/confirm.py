@@ -2,9 +2,10 @@
 
 A small NER takes drugs, headings and towns for names and rare names for firms; a list takes words. What no other
 evidence supports is judged by a model that learns from the corpus itself (`judge`). A span is parted at line breaks and
-at words of something else (a date, a street, a firm); a part is dropped where it is too unlikely a name, and words with a capital that no detector named are added where they are more probably
-names than not, under the detector `DETECTOR`; the corpus must write them small nowhere. With few examples nothing is
-dropped or added. The model is fitted on up to `MAX_DOCUMENTS` documents.
+at words of something else (a date, a street, a firm). A part is dropped where it is too unlikely a name. Words with a
+capital that no detector named are added where they are more probably names than not, under the detector `DETECTOR`; the
+corpus must write them small nowhere. With few examples nothing is dropped or added. The model is fitted on up to
+`MAX_DOCUMENTS` documents.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Context: names in running text that stand in no header and behind no title, by the words around them.
 
 "his wife Anna", "Roy denies pain", "Anna Roy is a 43-year-old woman", "Dear Anna", "se llama Ana", an initial within, a
-line above an address, a list with a name in it, "dr. roy" in a dialogue typed small: in English, French, Spanish and German. What makes a word with a capital no name is learned from
-the corpus: it writes the word in small letters too.
+line above an address, a list with a name in it, "dr. roy" in a dialogue typed small: in English, French, Spanish and
+German. What makes a word with a capital no name is learned from the corpus: it writes the word in small letters too.
 """
 
 from __future__ import annotations

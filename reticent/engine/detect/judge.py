@@ -8,7 +8,8 @@ name in some of its sentences, not in most. A name goes on beside a name, over p
 ("Anna, Max and Ada") vouch for each other. What a NER and a list see of a word counts as much as they are worth in this
 corpus, by the names that others found; and where more of the words in question are likely names, less is asked of each.
 
-Words of a date, an address, a firm, a place or a thing (`_rust.find_no_names`) are no names, whatever weak detectors say.
+Words of a date, an address, a firm, a place or a thing (`_rust.find_no_names`) are no names, whatever weak detectors
+say.
 
 The model is a logistic regression over hashed features (scikit-learn): equal documents give equal scores.
 """
