@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ ARMS: dict[str, dict[str, Any]] = {
     "k = 10": {"recipe": "ippclm", "k": 10},
     "noisy": {"recipe": "ippclm", "noise": (1.0, 0.05)},
     "with reference": {"recipe": "ippclm", "reference": True},
+    "frozen embeddings": {"recipe": "ippclm", "freeze_embeddings": True},
     "noisy surrogate": {"recipe": "ippclm-surrogate", "noise": (1.0, 0.05)},
     "strict list": {"recipe": "ippclm", "list": True},
     "private vocabulary": {"recipe": "ippclm", "vocabulary": {"epsilon": 8.0, "delta": 1e-5, "max_words": 100}},
@@ -253,7 +254,7 @@ class Grid:
             index = private_index(self.corpus, individuals, index, key=key, **settings["vocabulary"])
         if "list" in settings:
             index = listed_index(index, self.public_list(individuals))
-        recipe = get_recipe(self.recipe(arm))
+        recipe = replace(get_recipe(self.recipe(arm)), freeze_embeddings=bool(settings.get("freeze_embeddings")))
         rewritten = recipe.text == "pseudonymised"
         store = self.tokens(f"{arm} {number:02}", individuals, (MEMBERS,), index, k, rewritten=rewritten)
         words = None
