@@ -160,7 +160,8 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 numbers=_words,
                 measured_by="the attacks by kind of word",
                 lowered_by=PROTECT,
-                lowered_further="fewer epochs, differential privacy or, against words at the threshold, noise in it "
+                lowered_further="frozen embeddings or surrogates of rare words (masked models learn what they read), "
+                "fewer epochs, differential privacy or, against words at the threshold, noise in it "
                 "([threshold] epsilon)",
             ),
             Risk(

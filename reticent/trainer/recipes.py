@@ -189,7 +189,9 @@ class RecipeChanges(Section):
         description="what stands for a word of an indirect identifier: a public word ([surrogates] pool) of as many "
         "tokens, drawn afresh each epoch, or blanks; never a target",
     )
-    freeze_embeddings: bool | None = None
+    freeze_embeddings: bool | None = Field(
+        default=None, description="leave the embeddings as they are: a masked model trained whole learns what it reads"
+    )
     goldfish_k: int | None = Field(default=None, description="drop one token in k by a hash; clm only")
     goldfish_h: int | None = Field(default=None, description="of that many tokens before it")
     mask_split: tuple[float, float, float] | None = Field(
