@@ -2,7 +2,7 @@
 # Needed: Python >= 3.11, a Rust toolchain, make. Everything else goes into .venv.
 #
 #   make demo            generate a small hospital, protect it, train, attack, report (about 5 minutes on 2 cores)
-#   make test            the tests, 6 to 8 minutes on two cores (make test-slow: also with real pre-trained models,
+#   make test            the tests, 5 to 6 minutes on two cores (make test-slow: also with real pre-trained models,
 #                        and every property with four times as many examples)
 #   make test-fast       without those that run a job or a model or draw many figures: about 2 minutes
 #   make test-detectors  the tests of spaCy, Presidio and edsnlp as detectors, with real pipelines (installs them)

@@ -6,12 +6,10 @@
 
 use std::sync::LazyLock;
 
-use foldhash::fast::FixedState;
-use hashbrown::HashSet;
 use rayon::prelude::*;
 
 use crate::detect::context::{has_case, is_capital, is_eponym, is_title, starts_sentence};
-use crate::detect::places::{is_head_of_place, is_in_place};
+use crate::detect::places::{Words, is_head_of_place, is_in_place, words};
 use crate::detect::running::kind_at;
 use crate::detect::running_words::{AND, ARTICLE, COPULA, GREETING, NO_NAME, kind};
 use crate::detect::runs::between;
@@ -23,12 +21,6 @@ use crate::text::texts::Texts;
 
 /// Words of a firm's name, and of what a sentence says that it is.
 const MAX_WORDS: usize = 7;
-
-type Words = LazyLock<HashSet<&'static str, FixedState>>;
-
-fn words(list: &'static str) -> HashSet<&'static str, FixedState> {
-    list.split_ascii_whitespace().collect()
-}
 
 /// Behind the name, folded, with a capital.
 static FORMS: Words = LazyLock::new(|| {

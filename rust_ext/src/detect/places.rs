@@ -15,9 +15,9 @@ use crate::text::pieces::View;
 /// Words of a name of a place.
 const MAX_WORDS: usize = 4;
 
-type Words = LazyLock<HashSet<&'static str, FixedState>>;
+pub(super) type Words = LazyLock<HashSet<&'static str, FixedState>>;
 
-fn words(list: &'static str) -> HashSet<&'static str, FixedState> {
+pub(super) fn words(list: &'static str) -> HashSet<&'static str, FixedState> {
     list.split_ascii_whitespace().collect()
 }
 
