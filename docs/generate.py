@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import html
 import inspect
+import posixpath
 import re
 import types
 import typing
@@ -379,7 +380,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the generated pages, and the records that the pages of the benchmarks link to."""
+    """Add the generated pages, and the records that pages link to."""
     from mkdocs.structure.files import File
 
     for page, write in PAGES.items():
@@ -390,5 +391,6 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Make links of citations; records stand beside the pages on the site, and two folders up in the repository."""
-    return cite(markdown, page.file.src_uri).replace("](../../benchmarks/record/", "](record/")
+    """Make links of citations, and of records, which stand in `benchmarks/record/` on the site too."""
+    records = posixpath.relpath("benchmarks/record", posixpath.dirname(page.file.src_uri))
+    return cite(markdown, page.file.src_uri).replace("](../../benchmarks/record/", f"]({records}/")

@@ -13,6 +13,7 @@ import re
 import shlex
 import subprocess
 import sys
+import types
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,25 @@ def test_every_setting_and_every_command_has_its_line(monkeypatch: pytest.Monkey
     for page in generate.PAGES.values():
         assert "<object" not in page()
         assert str(ROOT) not in page()
+
+
+def test_links_to_records_lead_to_them_in_the_repository_and_on_the_site(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the site they stand in ``benchmarks/record`` beside the pages, whichever folder a page is in."""
+    monkeypatch.syspath_prepend(str(DOCS))
+    generate = importlib.import_module("generate")
+    num_links = 0
+    for path in DOCS.rglob("*.md"):
+        source = path.relative_to(DOCS).as_posix()
+        page = types.SimpleNamespace(file=types.SimpleNamespace(src_uri=source))
+        markdown = path.read_text(encoding="utf-8")
+        links = re.findall(r"\]\(([^)]*record/[^)]*\.json)\)", markdown)
+        assert all((path.parent / link).is_file() for link in links), source
+        shown = re.findall(r"\]\(([^)]*record/[^)]*\.json)\)", generate.on_page_markdown(markdown, page))
+        for link in shown:
+            target = os.path.normpath(DOCS / source / ".." / link)
+            assert Path(target) == DOCS / "benchmarks" / "record" / Path(link).name, source
+        num_links += len(shown)
+    assert num_links > 20
 
 
 @pytest.mark.heavy
