@@ -13,8 +13,8 @@ import re
 import shlex
 import subprocess
 import sys
-import types
 import tomllib
+import types
 from pathlib import Path
 from typing import Any
 
