@@ -70,7 +70,8 @@ def summary(results: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any
         gains = [row["base_loss"] - row["loss"] for row in rows]
         of_arm: dict[str, Any] = {
             "models": len(rows),
-            "gain": None if not gain_of_usual else [mean(gains) / gain_of_usual, *_ends(gains, gain_of_usual)],
+            # A share of nothing, or of a loss, says nothing.
+            "gain": [mean(gains) / gain_of_usual, *_ends(gains, gain_of_usual)] if (gain_of_usual or 0) > 0 else None,
             "retention": mean(row["retention"] for row in rows),
             "inversion_targets": sum(row["inversion_targets"] or 0 for row in rows),
         }
