@@ -24,7 +24,8 @@ import pyarrow as pa
 
 from reticent.audit.evidence.membership import KindAttack, ThresholdMembership
 from reticent.audit.leakage.words import NO_SURFACE, SurfaceTable, Words
-from reticent.audit.stats.estimate import BOOTSTRAP, LEVEL, Estimate
+from reticent.audit.stats.bounds import TAILS
+from reticent.audit.stats.estimate import BOOTSTRAP, Estimate
 from reticent.audit.stats.statistics import MAX_WEIGHTS, Bootstrap, auc_estimate, iter_resamples, tpr_at_fpr
 from reticent.engine.schema import DIRECT
 from reticent.engine.store import TokenStore
@@ -200,7 +201,7 @@ class ThresholdAudit:
                 areas.append((ranks.sum(axis=1) - m * (m + 1) / 2) / (m * n))
         drawn = np.concatenate(areas)
         drawn = drawn[np.isfinite(drawn)]
-        low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) if len(drawn) else (0.0, 1.0)
+        low, high = np.quantile(drawn, TAILS) if len(drawn) else (0.0, 1.0)
         return replace(
             auc,
             low=max(auc.value - float(np.hypot(auc.value - auc.low, max(auc.value - low, 0.0))), 0.0),

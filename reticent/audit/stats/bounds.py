@@ -62,6 +62,7 @@ def num_rare(numerator: np.ndarray, denominator: np.ndarray) -> float:
 
 
 def wider(ends: tuple[float, float], others: tuple[float, float]) -> tuple[float, float]:
+    """Return the least interval that holds both."""
     return min(float(ends[0]), others[0]), max(float(ends[1]), others[1])
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from reticent.audit.evidence.membership import BestAttack
-from reticent.audit.stats.bounds import certain_auc_bounds, is_certain, score_auc_bounds
+from reticent.audit.stats.bounds import certain_auc_bounds, is_certain, score_auc_bounds, wider
 from reticent.audit.stats.statistics import (
     EXACT,
     FEW_ON_A_SIDE,
@@ -86,8 +86,7 @@ def clustered_auc(
         return Estimate(value=value, low=0.0, high=1.0, n=n, method="one individual on a side: no interval"), all_draws
     low, high = (float(end) for end in np.nanquantile(all_draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
     if fewest < FEW_ON_A_SIDE:
-        least, most = score_auc_bounds(value, *counts, np.concatenate([members, nonmembers]), NORMAL)
-        low, high = min(low, least), max(high, most)
+        low, high = wider((low, high), score_auc_bounds(value, *counts, np.concatenate([members, nonmembers]), NORMAL))
     return Estimate(value=value, low=low, high=high, n=n), all_draws
 
 
@@ -151,8 +150,8 @@ def best_attack(
         if varies[number]:
             usable = ~np.isnan(scores[name])
             m, n = (int(np.count_nonzero(usable & side)) for side in (is_member, ~is_member))
-            least, most = score_auc_bounds(value, m, n, scores[name][usable], reach)
-            low, high = min(value - reach * spread[number], least), max(value + reach * spread[number], most)
+            ends = value - reach * spread[number], value + reach * spread[number]
+            low, high = wider(ends, score_auc_bounds(value, m, n, scores[name][usable], reach))
         elif estimate.method in (EXACT, TIED):
             low, high = certain_auc_bounds(value, int(fewest[number]), level)
         else:
