@@ -33,6 +33,8 @@ class Stream:
             parts = list(_normalised(tokenizer, text))
             parts = [(part.replace(" ", "▁"), owners) for part, owners in parts]
             parts = parts if "".join(part for part, _ in parts).startswith("▁") else [("▁", set()), *parts]
+        elif kind.endswith("NFC"):
+            parts = list(_normalised(tokenizer, text))
         elif kind == "BPE, byte fallback":
             parts = [("▁", set()), *((c.replace(" ", "▁"), owners) for c, owners in parts)]
         elif kind == "byte-level, prefix space" and not text.startswith(" "):
@@ -47,7 +49,7 @@ class Stream:
         """Whether it can be told what the tokens of this text spell."""
         if kind.startswith(("WordPiece", "NFD", "bert")):
             return False
-        if kind.startswith("Unigram"):
+        if kind.startswith("Unigram") or kind.endswith("NFC"):
             # Normalised cluster by cluster it must be the same; what a normaliser does across them has no owner here.
             return "".join(part for part, _ in _normalised(tokenizer, text)) == tokenizer.normalizer.normalize_str(text)
         return True

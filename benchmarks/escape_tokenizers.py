@@ -29,6 +29,12 @@ LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
     r"|\s+(?!\S)|\s+"
 )
+#: How GPT-4o and gpt-oss do.
+GPT4O = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+    r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 
 
 def _wordpiece(lowercase: bool) -> Tokenizer:
@@ -54,10 +60,32 @@ def _bytelevel(pre_tokenizer: pre_tokenizers.PreTokenizer) -> Tokenizer:
     return tokenizer
 
 
-def _llama3() -> Tokenizer:
-    cut = pre_tokenizers.Split(Regex(LLAMA3), behavior="isolated")
+def _split(pattern: str) -> Tokenizer:
+    cut = pre_tokenizers.Split(Regex(pattern), behavior="isolated")
     level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     return _bytelevel(pre_tokenizers.Sequence([cut, level]))
+
+
+def _qwen() -> Tokenizer:
+    """Composed characters, digits by themselves, an added token that is no special one."""
+    tokenizer = _split(LLAMA3.replace("{1,3}", ""))
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.add_tokens([AddedToken("<tool_call>", normalized=False), AddedToken("th", normalized=False)])
+    return tokenizer
+
+
+def _digits_apart() -> Tokenizer:
+    """As StarCoder and SmolLM have it."""
+    level = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    return _bytelevel(pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), level]))
+
+
+def _spaces_added() -> Tokenizer:
+    """As ModernBERT and OLMo have it: tokens of white space that are no special ones."""
+    tokenizer = _bytelevel(pre_tokenizers.ByteLevel(add_prefix_space=False))
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.add_tokens([AddedToken(" " * num, normalized=True) for num in (2, 3, 4)])
+    return tokenizer
 
 
 def _unigram(normalizer: normalizers.Normalizer) -> Tokenizer:
@@ -163,7 +191,11 @@ KINDS: dict[str, Callable[[], Tokenizer]] = {
     "Unigram, NFKC": lambda: _unigram(normalizers.NFKC()),
     "Unigram, SentencePiece": _sentencepiece,
     "BPE, byte fallback": _byte_fallback,
-    "Llama 3 split": _llama3,
+    "Llama 3 split": lambda: _split(LLAMA3),
+    "GPT-4o split": lambda: _split(GPT4O),
+    "Qwen split, NFC": _qwen,
+    "digits apart": _digits_apart,
+    "spaces added, NFC": _spaces_added,
     "NFD, no accents": _nfd,
     "added tokens": _added,
 }

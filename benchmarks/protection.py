@@ -32,8 +32,10 @@ from benchmarks.record_io import DATA, machine, markdown, spread, write_record
 __all__ = ["protection_goals", "protection_table", "run"]
 
 ROOT = Path(__file__).parents[1]
-#: The vocabularies that are tried: WordPiece and byte-level BPE of two bytes an id, and WordPiece of three.
-VOCABULARIES = ("bert-base-cased", "gpt2", "bert-base-multilingual-cased")
+#: BPE of 128,000 entries that splits as Llama 3 does, learned from the hospital's own texts.
+LARGE_BPE = "bpe-128k"
+#: The vocabularies that are tried: WordPiece and byte-level BPE of two bytes an id, and both of three.
+VOCABULARIES = ("bert-base-cased", "gpt2", "bert-base-multilingual-cased", LARGE_BPE)
 #: Folder of the run -> bytes that count as tokens, all planes of both views among them.
 TOKENS = "tokens"
 SETTINGS = """
@@ -61,13 +63,42 @@ recipes = {recipes}
 """
 
 
-def make_base(folder: Path, name: str) -> str:
-    """Write a model of nearly no weights with a published vocabulary; returns its objective."""
+def learn_large_bpe(documents: Path, num_characters: int = 100_000_000) -> str:
+    """Return the ``tokenizer.json`` of `LARGE_BPE`, learned from so much of the texts."""
+    from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
+
+    from benchmarks.escape_tokenizers import LLAMA3
+    from reticent.engine.corpus import open_corpus
+
+    tokenizer = Tokenizer(models.BPE(ignore_merges=True))
+    level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(LLAMA3), "isolated"), level])
+
+    def texts() -> Iterator[list[str]]:
+        left = num_characters
+        for batch in open_corpus(documents).batches(columns=("text",)):
+            if left > 0:
+                yield (part := batch.column("text").to_pylist())
+                left -= sum(map(len, part))
+
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    special = ["<|end_of_text|>"]
+    trainer = trainers.BpeTrainer(
+        vocab_size=128_000, initial_alphabet=alphabet, special_tokens=special, show_progress=False
+    )
+    tokenizer.train_from_iterator(texts(), trainer)
+    return tokenizer.to_str()
+
+
+def make_base(folder: Path, name: str, documents: Path) -> str:
+    """Write a model of nearly no weights with a published vocabulary, or one of the documents; returns its objective."""
     from reticent.engine.vocabularies import bytelevel_tokenizer_json, wordpiece_tokenizer_json
     from reticent.trainer.foundation import new_model
 
     source = DATA / "tokenizer_vocabs" / name
-    if (source / "vocab.txt").exists():
+    if name == LARGE_BPE:
+        kind, objective, tokenizer = "gpt2", "clm", learn_large_bpe(documents)
+    elif (source / "vocab.txt").exists():
         kind, objective = "bert", "mlm"
         tokenizer = wordpiece_tokenizer_json(source / "vocab.txt", lowercase="uncased" in name)
     else:
@@ -135,7 +166,7 @@ class Trial:
         self.folder, self.hospital = folder, hospital
         folder.mkdir()
         self.base = folder / "base"
-        objective = make_base(self.base, vocabulary)
+        objective = make_base(self.base, vocabulary, hospital / "documents")
         self.recipe = f"pp{objective}"
         for name, recipes in (("job", [self.recipe]), ("other", [self.recipe, "other"])):
             values = {"hospital": hospital, "base": self.base, "objective": objective, "recipe": self.recipe}
@@ -172,9 +203,10 @@ def run(
     """Measure, and write the record."""
     from benchmarks.engine_workers import make_corpus
 
-    vocabularies = [name for name in wanted if (DATA / "tokenizer_vocabs" / name).exists()]
+    vocabularies = [name for name in wanted if name == LARGE_BPE or (DATA / "tokenizer_vocabs" / name).exists()]
+    if missing := set(wanted) - {*vocabularies}:
+        print(f"skipped: no {', '.join(sorted(missing))} in tokenizer_vocabs of {DATA} (RETICENT_DATA)", file=sys.stderr)
     if not vocabularies:
-        print(f"skipped: no tokenizer_vocabs under {DATA} (RETICENT_DATA)", file=sys.stderr)
         return {}
     result: dict[str, Any] = {
         "machine": machine(),

@@ -32,7 +32,7 @@ VOCABULARIES = DATA / "tokenizer_vocabs"
 EVIL = (
     " ", "  ", "\n", "\r\n", "\t", "\x0b", "\x0c", "\x1c", "\x85", "\xa0", "\u2009", "\u2028", "\u3000", "\x00", "\x07",
     "\ufffd", "\u200b", "\u200d", "\ufeff", "\u0301", "\u0323", "\u0e34", "é", "e\u0301", "İ", "ß", "ﬁ", "½", "٣", "²",
-    "田", "한", "😀", "👩\u200d⚕️", "a", "B", "patient", "12", "'s", "'re", "'", "''", "’s", ".", ",", "-", "/", "«",
+    "<tool_call>", "É\n", ".\n/", "\r", "'S", "'Ll", "HELLOworld", "aBC", "(a", "\t(", "田", "한", "😀", "👩\u200d⚕️", "a", "B", "patient", "12", "'s", "'re", "'", "''", "’s", ".", ",", "-", "/", "«",
     "…", "_", "##ing", "[MASK]", "[UNK]", "<|endoftext|>", "x" * 101, "abcdefghijklmn", "1234567890.12345",
 )  # fmt: skip
 
@@ -76,23 +76,54 @@ def roberta() -> str:
     return tokenizer.to_str()
 
 
-#: How Llama 3 and Qwen split, before ByteLevel renames the bytes.
-MODERN = (
+def with_spaces_added(*contents: str, **options: bool) -> str:
+    """As ModernBERT and OLMo have them: the tokens of white space are no special ones."""
+    tokenizer = Tokenizer.from_str(bytelevel())
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.add_tokens([AddedToken(content, special=False, **options) for content in contents])
+    return tokenizer.to_str()
+
+
+#: How Llama 3, Qwen, GPT-4o and Mistral split, before ByteLevel renames the bytes.
+GPT4 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
     r"|\s+(?!\S)|\s+"
 )
+GPT4O = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+    r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+TEKKEN = GPT4O.replace("(?i:'s|'t|'re|'ve|'m|'ll|'d)?", "").replace("{1,3}", "")
 
 
-def modern(normalizer: normalizers.Normalizer | None) -> str:
+def modern(
+    pattern: str,
+    normalizer: normalizers.Normalizer | None = None,
+    added: tuple[str, ...] = (),
+    *,
+    ignore_merges: bool = False,
+    behavior: str = "isolated",
+) -> str:
     tokenizer = Tokenizer.from_str(bytelevel())
     if normalizer is not None:
         tokenizer.normalizer = normalizer
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(MODERN), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
+    tokenizer.add_tokens([AddedToken(content, special=False, normalized=False) for content in added])
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    steps = [pre_tokenizers.Split(Regex(pattern), behavior), byte_level]
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
+    parsed = json.loads(tokenizer.to_str())
+    parsed["model"]["ignore_merges"] = ignore_merges
+    if ignore_merges:  # a piece that no merges make
+        parsed["model"]["merges"] = parsed["model"]["merges"][:40]
+    return json.dumps(parsed)
+
+
+def digits(*, individual: bool = True) -> str:
+    """As StarCoder and SmolLM do it."""
+    tokenizer = Tokenizer.from_str(bytelevel())
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual), byte_level])
     return tokenizer.to_str()
 
 
@@ -104,8 +135,19 @@ TOYS = {
     "roberta": (roberta, "bytelevel"),
     "prefix space": (lambda: gpt2(add_prefix_space=True), "library"),
     "no pattern": (lambda: gpt2(use_regex=False), "library"),
-    "llama 3": (lambda: modern(None), "library"),
-    "qwen": (lambda: modern(normalizers.NFC()), "library"),
+    "llama 3": (lambda: modern(GPT4, ignore_merges=True), "bytelevel"),
+    "llama 3, by merges": (lambda: modern(GPT4), "bytelevel"),
+    "qwen": (lambda: modern(GPT4.replace("{1,3}", ""), normalizers.NFC(), ("<tool_call>", "é")), "bytelevel"),
+    "gpt-4o": (lambda: modern(GPT4O), "bytelevel"),
+    "mistral": (lambda: modern(TEKKEN), "bytelevel"),
+    "another pattern": (lambda: modern(GPT4.replace("{1,3}", "{1,4}")), "library"),
+    "pattern left out": (lambda: modern(GPT4, behavior="removed"), "library"),
+    "nfkc before a pattern": (lambda: modern(GPT4, normalizers.NFKC()), "library"),
+    "digits": (digits, "bytelevel"),
+    "digits together": (lambda: digits(individual=False), "library"),
+    "spaces added": (lambda: with_spaces_added("  ", "   ", "\n\n", "\t\t\t"), "bytelevel"),
+    "a space added": (lambda: with_spaces_added(" ", "  "), "library"),
+    "spaces added, more taken": (lambda: with_spaces_added("  ", rstrip=True), "library"),
     "dropout": (with_dropout, "library"),
     "a word added": (with_a_word_added, "library"),
     "nfd, accents stripped": (lambda: with_normalizer(normalizers.NFD(), normalizers.StripAccents()), "library"),
@@ -124,6 +166,7 @@ TOYS |= {  # every option of BERT's normaliser
         (False, True), (False, True), (None, False, True), (False, True)
     )
 }
+PATTERNS = ("llama 3", "llama 3, by merges", "qwen", "gpt-4o", "mistral", "digits", "spaces added")
 CASED, UNCASED = "bert 11None0", "bert 11None1"
 
 
@@ -171,7 +214,7 @@ def test_the_path_follows_the_configuration(name: str) -> None:
 def test_the_path_is_in_the_line_a_stage_ends_with(capsys: pytest.CaptureFixture[str]) -> None:
     counts: dict[str, Any] = {}
     with Progress().stage("tokens", counts):
-        counts.update(tokens=1234, pretokens=toy("llama 3").encoder.path)
+        counts.update(tokens=1234, pretokens=toy("unigram").encoder.path)
     assert "tokens: tokens 1,234, pretokens library (" in capsys.readouterr().err
 
 
@@ -193,7 +236,7 @@ def trained(name: str) -> Trained:
     return Trained.of(TOYS[name][0](), unknown)
 
 
-@pytest.mark.parametrize("name", [CASED, "bert 11True1", "bytelevel", "roberta", "prefix space", "llama 3", "qwen"])
+@pytest.mark.parametrize("name", [CASED, "bert 11True1", "bytelevel", "roberta", "prefix space", *PATTERNS])
 @settings(max_examples=examples(60), deadline=None)
 @given(text=fuzz, seed=st.integers(0, 1000))
 @example(text="Anna-Maria O'Neil (12/05/1999), 12/05/1999 x", seed=3)
@@ -206,7 +249,7 @@ def test_words_and_flags_of_fuzzed_text_match_oracle(name: str, text: str, seed:
 def test_tokens_around_every_character_are_the_librarys() -> None:
     characters = [chr(code) for code in (*range(0x250), *share_of(range(0x250, 0x3100)))]
     texts = [form.format(c) for c in characters for form in ("a{}b", "a {} b", "{}", "-{}-", "\n{}", " {}x")]
-    for name in (UNCASED, CASED, "bytelevel"):
+    for name in (UNCASED, CASED, "bytelevel", *PATTERNS):
         toy(name).check(texts)
 
 

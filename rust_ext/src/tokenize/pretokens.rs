@@ -1,12 +1,14 @@
 //! Pretokens: parts of a text that a tokenizer treats separately, found without the tokenizer.
 //!
 //! If a tokenizer's own configuration guarantees that none of its steps crosses a boundary, each distinct pretoken must be
-//! tokenised only once. Two families are cut here, BERT's and GPT-2's. Every other tokenizer gets the whole document.
+//! tokenised only once. BERT's, GPT-2's and the patterns of later models ([`Pattern`]) are cut here. Every other tokenizer gets the
+//! whole document.
 //!
 //! A *chunk* is a run of pretokens between white space: a word and the marks around it. Chunks are found 16 bytes at a time.
 
 use serde_json::Value;
 
+use super::patterns::Pattern;
 use crate::storage::key::load;
 
 /// How texts are cut for a tokenizer.
@@ -17,25 +19,24 @@ pub enum Cut {
     Bert,
     /// GPT-2: the byte-level pattern; a word that is not all ASCII stays whole, with the space before it.
     ByteLevel,
+    /// Other patterns before the same model.
+    Pattern(Pattern),
 }
 
 impl Cut {
-    /// The cut that a `tokenizer.json` allows; None where there is none we know of.
+    /// The cut that the steps of a `tokenizer.json` allow; None where there is none we know of.
     pub fn of(tokenizer: &Value) -> Option<Self> {
         let kind = |part: &str| tokenizer[part]["type"].as_str();
-        // An added token that is not special is looked for in the text before anything else, and may hold a space.
-        let plain = tokenizer["added_tokens"].as_array().is_none_or(|added| added.iter().all(|t| t["special"] == true));
-        let dropout = tokenizer["model"]["dropout"].as_f64().is_some_and(|share| share > 0.0);
-        if !plain || dropout {
-            return None;
-        }
         let pre_tokenizer = &tokenizer["pre_tokenizer"];
         match (kind("normalizer"), kind("pre_tokenizer")) {
             (None | Some("BertNormalizer"), Some("BertPreTokenizer")) => Some(Cut::Bert),
-            (None, Some("ByteLevel"))
+            (None | Some("NFC"), Some("ByteLevel"))
                 if pre_tokenizer["add_prefix_space"] == false && pre_tokenizer["use_regex"] != false =>
             {
                 Some(Cut::ByteLevel)
+            }
+            (None | Some("NFC"), Some("Sequence")) => {
+                Pattern::of(pre_tokenizer["pretokenizers"].as_array()?).map(Cut::Pattern)
             }
             _ => None,
         }
@@ -47,7 +48,16 @@ impl Cut {
         match self {
             Cut::Bert => cut_bert(text.as_bytes(), emit),
             Cut::ByteLevel => cut_bytelevel(text, emit),
+            Cut::Pattern(pattern) => {
+                let mut emit = emit;
+                self.chunks(text).try_for_each(|(start, end)| pattern.split(text.as_bytes(), start, end, &mut emit))
+            }
         }
+    }
+
+    /// Whether a space belongs to the word behind it.
+    pub fn is_byte_level(self) -> bool {
+        self != Cut::Bert
     }
 
     /// The chunks of a text, whose pretokens together are the text's.
@@ -73,15 +83,22 @@ impl Iterator for Chunks<'_> {
         match self.cut {
             Cut::Bert => self.next_bert(),
             Cut::ByteLevel => self.next_bytelevel(),
+            Cut::Pattern(pattern) => {
+                let start = self.at;
+                (start < self.text.len()).then(|| {
+                    self.at = pattern.end_of_chunk(self.text, start);
+                    (start, self.at)
+                })
+            }
         }
     }
 }
 
-const HIGH: u128 = u128::from_ne_bytes([0x80; 16]);
+pub(super) const HIGH: u128 = u128::from_ne_bytes([0x80; 16]);
 
 /// The high bit of each byte that is not above 0x20: white space or a control character. A sum never leaves its byte.
 #[inline(always)]
-fn low_bytes(block: u128) -> u128 {
+pub(super) fn low_bytes(block: u128) -> u128 {
     const REACH: u128 = u128::from_ne_bytes([0x7f - 0x20; 16]);
     !(((block & !HIGH) + REACH) | block) & HIGH
 }
@@ -154,7 +171,7 @@ impl Chunks<'_> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Class {
+pub(super) enum Class {
     /// White space.
     Space,
     Letter,
@@ -184,7 +201,7 @@ const CLASSES: [Class; 256] = {
 };
 
 #[inline]
-fn class(byte: u8) -> Class {
+pub(super) fn class(byte: u8) -> Class {
     CLASSES[byte as usize]
 }
 
@@ -237,7 +254,7 @@ fn end_of_word(text: &str, mut at: usize) -> usize {
 
 /// Bytes of the white space at `at`, if there is one.
 #[inline]
-fn space_at(text: &str, at: usize) -> Option<usize> {
+pub(super) fn space_at(text: &str, at: usize) -> Option<usize> {
     match class(*text.as_bytes().get(at)?) {
         Class::Space => Some(1),
         Class::Wide => text[at..].chars().next().filter(|c| c.is_whitespace()).map(char::len_utf8),
@@ -252,13 +269,11 @@ fn cut_ascii<E>(
     end: usize,
     emit: &mut impl FnMut(usize, usize) -> Result<(), E>,
 ) -> Result<(), E> {
-    const SHORTENED: [&[u8]; 7] = [b"'s", b"'t", b"'re", b"'ve", b"'m", b"'ll", b"'d"];
     let mut at = start;
     while at < end {
         let from = at;
-        let shortened = SHORTENED.iter().find(|&&form| bytes[at] == b'\'' && bytes[at..end].starts_with(form));
-        if let Some(form) = shortened {
-            at += form.len();
+        if let Some(len) = shortened(&bytes[at..end], false) {
+            at += len;
         } else {
             at += usize::from(bytes[at] == b' ');
             let kind = |byte: u8| match class(byte) {
@@ -274,6 +289,20 @@ fn cut_ascii<E>(
         emit(from, at)?;
     }
     Ok(())
+}
+
+/// Bytes of a form like `'s` at the start.
+#[inline]
+pub(super) fn shortened(bytes: &[u8], any_case: bool) -> Option<usize> {
+    const FORMS: [&[u8]; 7] = [b"'s", b"'t", b"'re", b"'ve", b"'m", b"'ll", b"'d"];
+    if bytes.first() != Some(&b'\'') {
+        return None;
+    }
+    let begins = |form: &[u8]| match bytes.get(..form.len()) {
+        Some(begin) if any_case => begin.eq_ignore_ascii_case(form),
+        begin => begin == Some(form),
+    };
+    FORMS.into_iter().find(|form| begins(form)).map(<[u8]>::len)
 }
 
 #[cfg(test)]
@@ -310,14 +339,15 @@ mod tests {
             "aé \u{85}\u{a0}\u{2009}\u{2028}\u{3000}田😀\u{301}\n\u{1680}",
             "aaaaaaaaé ",
         ];
-        for how in [Cut::Bert, Cut::ByteLevel] {
+        let patterns = crate::tokenize::patterns::tests::all().into_iter().map(Cut::Pattern);
+        for how in [Cut::Bert, Cut::ByteLevel].into_iter().chain(patterns) {
             for text in alphabets.iter().flat_map(|alphabet| texts(alphabet, 50_000)) {
                 let chunks: Vec<&str> = how.chunks(&text).map(|(start, end)| &text[start..end]).collect();
                 assert!(chunks.iter().all(|chunk| !chunk.is_empty()));
                 let of_chunks: Vec<&str> = chunks.iter().flat_map(|chunk| cut(how, chunk)).collect();
                 assert_eq!(of_chunks, cut(how, &text), "{text:?}");
                 match how {
-                    Cut::ByteLevel => assert_eq!(chunks.concat(), text),
+                    Cut::ByteLevel | Cut::Pattern(_) => assert_eq!(chunks.concat(), text),
                     Cut::Bert => {
                         let expected: Vec<&str> =
                             text.split([' ', '\t', '\n', '\r']).filter(|c| !c.is_empty()).collect();

@@ -113,6 +113,8 @@ pub struct Bpe {
     space: Option<u32>,
     /// Pair of ids -> rank, and the id of both together.
     merges: HashMap<u64, (u32, u32), FixedState>,
+    /// Words that are pieces as they stand, whatever was learned, without a space and with one.
+    whole: [HashMap<Box<[u8]>, u32, FixedState>; 2],
 }
 
 /// A word of more bytes is the library's: pairs are looked for from the start each time.
@@ -121,10 +123,7 @@ const MAX_BPE: usize = 40;
 impl Bpe {
     fn of(model: &Value, vocabulary: &HashMap<&str, u32, FixedState>) -> Option<Self> {
         let is_set = |name: &str| !matches!(&model[name], Value::Null | Value::Bool(false)) && model[name] != "";
-        if ["dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback", "ignore_merges"]
-            .into_iter()
-            .any(is_set)
-        {
+        if ["dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"].into_iter().any(is_set) {
             return None;
         }
         let mut merges = HashMap::default();
@@ -140,7 +139,16 @@ impl Bpe {
         let id = |c: char| vocabulary.get(c.encode_utf8(&mut [0; 4]) as &str).copied();
         let mut bytes = [None; 128];
         (b'!'..=b'~').for_each(|byte| bytes[usize::from(byte)] = id(byte.into()));
-        Some(Self { bytes, space: id(SPACE), merges })
+        let mut whole: [HashMap<_, _, _>; 2] = Default::default();
+        if model["ignore_merges"] == true {
+            for (piece, &id) in vocabulary {
+                let word = piece.strip_prefix(SPACE).unwrap_or(piece);
+                if word.bytes().all(|byte| byte.is_ascii_graphic()) {
+                    whole[usize::from(word.len() < piece.len())].insert(word.as_bytes().into(), id);
+                }
+            }
+        }
+        Some(Self { bytes, space: id(SPACE), merges, whole })
     }
 
     fn cut(&self, word: &[u8], spaced: bool, pieces: &mut Vec<Subword>) -> Option<()> {
@@ -149,6 +157,10 @@ impl Bpe {
         }
         // With a space, the word's own bytes begin at 1.
         let shift = usize::from(spaced);
+        if let Some(&id) = self.whole[shift].get(word) {
+            pieces.push((id, 0, word.len() + shift));
+            return Some(());
+        }
         if spaced {
             pieces.push((self.space?, 0, 1));
         }

@@ -30,13 +30,14 @@ use crate::tokenize::packed::{Aligned, Packed};
 use crate::tokenize::pretokens::Cut;
 use crate::tokenize::subwords::Subwords;
 use crate::tokenize::tokenizer_check::{check_expansion, check_length};
+use crate::tokenize::whole::Cutting;
 
 pub struct TokenEncoder {
     tokenizer: Tokenizer,
     /// Ids that no text may come to, whatever it spells, ascending; the unknown token is not one of them.
     special: Vec<u32>,
     unknown: Option<u32>,
-    cut: Option<Cut>,
+    cutting: Option<Cutting>,
     charsmap: Option<Charsmap>,
     subwords: Option<Subwords>,
     /// What the normaliser does to visible ASCII: to lower case, or nothing.
@@ -95,19 +96,19 @@ impl TokenEncoder {
         check_expansion(&parsed)?;
         let lowercase = parsed["normalizer"]["lowercase"] == true;
         let memories = (0..num_threads.max(1)).map(|_| Mutex::new(Memory::new())).collect();
-        let cut = Cut::of(&parsed);
+        let cutting = Cutting::of(&parsed)?;
         let charsmap = Charsmap::of(&parsed);
-        let subwords = cut.and_then(|_| Subwords::of(&parsed["model"]));
+        let subwords = cutting.as_ref().and_then(|_| Subwords::of(&parsed["model"]));
         let vocab_size = tokenizer.get_vocab(true).values().max().map_or(0, |&id| id as usize + 1);
         let spares = Mutex::default();
-        Ok(Self { tokenizer, special, unknown, cut, charsmap, subwords, lowercase, vocab_size, memories, spares })
+        Ok(Self { tokenizer, special, unknown, cutting, charsmap, subwords, lowercase, vocab_size, memories, spares })
     }
 
     /// How texts reach the library: "bert" or "bytelevel", by distinct pretokens; "library", each document whole.
     pub fn path(&self) -> &'static str {
-        match self.cut {
+        match self.cutting.as_ref().map(|cutting| cutting.cut) {
             Some(Cut::Bert) => "bert",
-            Some(Cut::ByteLevel) => "bytelevel",
+            Some(Cut::ByteLevel | Cut::Pattern(_)) => "bytelevel",
             None => "library",
         }
     }
@@ -247,7 +248,8 @@ impl TokenEncoder {
 
     fn encode_one(&self, text: &str, document: Document<'_>, memory: &mut Memory, tokens: &mut Buffer) -> Result<()> {
         let before = tokens.len;
-        if let Some(cut) = self.cut {
+        let cut = self.cutting.as_ref().and_then(|cutting| cutting.of_text(text));
+        if let Some(cut) = cut {
             if self.encode_chunks(cut, text, document, memory, tokens)? {
                 return Ok(());
             }
@@ -255,7 +257,7 @@ impl TokenEncoder {
         }
         let mut aligner = Aligner::new(document.words);
         let push = |piece: Piece| document.push_piece(piece, aligner.meet(piece), 0, tokens);
-        match self.cut {
+        match cut {
             Some(cut) => self.tokenise_by_pretokens(cut, text, memory, push),
             None => self.tokenise(text, push),
         }

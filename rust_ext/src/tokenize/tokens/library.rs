@@ -75,10 +75,12 @@ impl TokenEncoder {
             return self.tokenise(pretoken, push);
         }
         // A byte-level model has its own name for the space, of two bytes.
-        let (name, longer) = match cut {
-            Cut::ByteLevel if word.len() < pretoken.len() => (format!("\u{120}{word}"), 1),
-            _ if self.lowercase => (word.to_ascii_lowercase(), 0),
-            _ => (word.to_owned(), 0),
+        let (name, longer) = if cut.is_byte_level() && word.len() < pretoken.len() {
+            (format!("\u{120}{word}"), 1)
+        } else if self.lowercase {
+            (word.to_ascii_lowercase(), 0)
+        } else {
+            (word.to_owned(), 0)
         };
         let tokens = self.tokenizer.get_model().tokenize(&name).map_err(|_| failed())?;
         for token in tokens {
