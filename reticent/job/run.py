@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reticent.core.errors import ReticentError
 from reticent.core.progress import Progress
 from reticent.job.config.kept import kept_content
 from reticent.job.eta import Timings
@@ -219,10 +220,21 @@ class Run:
         return {"base": self.fingerprints.at(Path(base)) if Path(base).exists() else base}
 
     def tokenizer_of(self, model: ModelSection) -> str:
-        """Return the tokenizer of the base model, as JSON."""
+        """Return the tokenizer of the base model, as JSON. One that made the model's ids is not tested again."""
         from reticent.trainer.tokenizer_of_model import tokenizer_json_of
 
-        return tokenizer_json_of(self.base_of(model))
+        return tokenizer_json_of(self.base_of(model), tested=self.tokenizer_of_ids(model))
+
+    def tokenizer_of_ids(self, model: ModelSection) -> str | None:
+        """Return the SHA-256 of the tokenizer that made the ids of a model; None if there are none."""
+        from reticent.core.artifact import read_manifest
+
+        try:
+            manifest = read_manifest(self.folder / "tokens" / model.name / "ids")
+        except ReticentError:
+            return None
+        found = manifest.config.get("tokenizer")
+        return found if isinstance(found, str) else None
 
     def corpus_input(self) -> dict[str, str]:
         """Return the fingerprint of the corpus, as an input."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
 
 from reticent.core.errors import ArtifactError
@@ -15,14 +16,22 @@ from reticent.core.errors import ArtifactError
 __all__ = ["checked_tokenizer_json", "read_tokenizer_json", "without_panic"]
 
 
-def read_tokenizer_json(file: Path | str) -> str:
-    """Return the text of a ``tokenizer.json`` that works; `ArtifactError` names the file."""
+def read_tokenizer_json(file: Path | str, *, tested: str | None = None) -> str:
+    """Return the text of a ``tokenizer.json`` that works; `ArtifactError` names the file.
+
+    Parameters
+    ----------
+    tested : SHA-256 (hex) of a text that was tested before; it is not tested again
+    """
     try:
-        text = Path(file).read_bytes().decode()
+        data = Path(file).read_bytes()
+        text = data.decode()
     except UnicodeDecodeError as error:
         raise ArtifactError(f"{file}: not valid UTF-8 (byte {error.start})") from None
     except OSError as error:
         raise ArtifactError(f"{file}: cannot be read ({error.strerror})") from None
+    if tested is not None and sha256(data).hexdigest() == tested:
+        return text
     return checked_tokenizer_json(text, str(file))
 
 

@@ -9,11 +9,11 @@ from reticent.trainer.tokenizer_json import read_tokenizer_json
 __all__ = ["tokenizer_json_of"]
 
 
-def tokenizer_json_of(source: str | Path) -> str:
-    """Return the ``tokenizer.json`` of a model folder or hub name, as text."""
+def tokenizer_json_of(source: str | Path, *, tested: str | None = None) -> str:
+    """Return the ``tokenizer.json`` of a model folder or hub name, as text; see `read_tokenizer_json` for ``tested``."""
     file = Path(source) / "tokenizer.json"
     if file.is_file():
-        return read_tokenizer_json(file)
+        return read_tokenizer_json(file, tested=tested)
     from reticent.trainer.models import load_tokenizer
 
     return load_tokenizer(source).backend_tokenizer.to_str()
