@@ -91,7 +91,7 @@ def learn_large_bpe(documents: Path, num_characters: int = 100_000_000) -> str:
 
 
 def make_base(folder: Path, name: str, documents: Path) -> str:
-    """Write a model of nearly no weights with a published vocabulary, or one of the documents; returns its objective."""
+    """Write a model of nearly no weights with a published vocabulary or `LARGE_BPE`; returns its objective."""
     from reticent.engine.vocabularies import bytelevel_tokenizer_json, wordpiece_tokenizer_json
     from reticent.trainer.foundation import new_model
 
@@ -205,7 +205,7 @@ def run(
 
     vocabularies = [name for name in wanted if name == LARGE_BPE or (DATA / "tokenizer_vocabs" / name).exists()]
     if missing := set(wanted) - {*vocabularies}:
-        print(f"skipped: no {', '.join(sorted(missing))} in tokenizer_vocabs of {DATA} (RETICENT_DATA)", file=sys.stderr)
+        print(f"skipped: no {', '.join(sorted(missing))} under {DATA} (RETICENT_DATA)", file=sys.stderr)
     if not vocabularies:
         return {}
     result: dict[str, Any] = {

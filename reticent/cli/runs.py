@@ -141,6 +141,7 @@ def index(
 ) -> None:
     """Split the individuals, find direct identifiers, and count how many individuals use each word and n-gram."""
     from reticent.core.errors import PolicyError
+    from reticent.job.checks import require_same_documents
 
     if is_job(source):
         raise PolicyError(f"{source}: has its own settings; use `reticent run JOB.toml --until index`")
@@ -154,6 +155,7 @@ def index(
         sections={"index": {**said({"max_n": max_n}), "updatable": updatable}},
         settings=memory_setting(memory_limit) + (settings or []),
     )
+    require_same_documents(job)
     _execute(job, "index", quiet, as_json)
 
 

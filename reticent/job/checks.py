@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reticent.core.errors import PolicyError
-from reticent.core.json_toml import read_json
+from reticent.core.json_toml import parse_json, read_json
 
 if TYPE_CHECKING:
+    from reticent.job.config import Job
     from reticent.job.config.model import ModelSection
     from reticent.job.run import Run
 
-__all__ = ["check_classification", "check_run", "require_audit", "require_models"]
+__all__ = ["check_classification", "check_run", "require_audit", "require_models", "require_same_documents"]
 
 
 def check_run(run: Run, *, counts: bool, models: bool, classifies: bool, audits: bool) -> None:
@@ -45,6 +46,23 @@ def check_run(run: Run, *, counts: bool, models: bool, classifies: bool, audits:
             read_labels(run.whole_corpus, run.job)
     if audits:
         require_audit(run)
+
+
+def require_same_documents(job: Job) -> None:
+    """Raise `PolicyError` if the run folder holds tokens of other documents, which an index would make useless."""
+    from reticent.core.manifest import JOB
+    from reticent.job.config import load_kept_job
+    from reticent.job.config.kept import kept_content
+
+    folder = Path(job.out)
+    if not (folder / "tokens").exists() or not (folder / JOB).exists():
+        return
+    before, now = load_kept_job(folder / JOB).corpus, parse_json(kept_content(job))["corpus"]
+    if before.source != now["source"]:
+        raise PolicyError(
+            f"{folder}: is a run over other documents and holds their tokens; choose another --out, "
+            "or remove the folder"
+        )
 
 
 def check_classification(run: Run) -> None:

@@ -10,7 +10,7 @@ __all__ = ["tokenizer_json_of"]
 
 
 def tokenizer_json_of(source: str | Path, *, tested: str | None = None) -> str:
-    """Return the ``tokenizer.json`` of a model folder or hub name, as text; see `read_tokenizer_json` for ``tested``."""
+    """Return the ``tokenizer.json`` of a model folder or hub name, as text; ``tested`` as in `read_tokenizer_json`."""
     file = Path(source) / "tokenizer.json"
     if file.is_file():
         return read_tokenizer_json(file, tested=tested)

@@ -326,6 +326,20 @@ def test_indexing_again_keeps_what_later_commands_chose(
     assert json.loads((folder / "job.json").read_text())["protect"]["k"] == 4
 
 
+def test_an_index_of_other_documents_does_not_replace_a_run(
+    run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(shutil.copytree(run, tmp_path / "run"))
+    other = shutil.copy(run.parent / "d.parquet", tmp_path / "other.parquet")
+    (folder / "tokens").mkdir()
+    before = (folder / "job.json").read_bytes()
+    assert command("index", other, "--out", folder, "-q") == 2
+    assert "is a run over other documents" in capfd.readouterr().err
+    assert (folder / "job.json").read_bytes() == before
+    shutil.rmtree(folder / "tokens")
+    assert command("index", other, "--out", folder, "-q") == 0
+
+
 def test_records_of_the_command_line_are_detected(run: Path, tmp_path: Path) -> None:
     people = pa.table({"individual_id": [f"p{i}" for i in range(40)], "first_name": [SECRET] * 40})
     pq.write_table(people, tmp_path / "records.parquet")
