@@ -134,7 +134,7 @@ class Budget:
         limit = self.max_delta if self.max_delta is not None else 1 / num_units
         if self._fits(price.epsilon, price.delta, before, limit):
             return
-        low, high = 0.0, price.epsilon
+        low, high = 0.0, min(price.epsilon, self.max_epsilon)  # a price without noise is infinite
         for _ in range(60):
             middle = (low + high) / 2
             low, high = (middle, high) if self._fits(middle, price.delta, before, limit) else (low, middle)

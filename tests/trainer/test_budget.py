@@ -51,6 +51,13 @@ def test_run_beyond_the_limit_is_refused_with_what_is_left(tmp_path: Path) -> No
     assert [each.run for each in read_budget(book.path)] == ["a", "b"]
 
 
+def test_run_without_noise_is_refused_with_what_is_left_for_others(tmp_path: Path) -> None:
+    book = budget(tmp_path, max_epsilon=10.0, max_delta=1e-4)
+    book.reserve("a", cost(6.0), 1000)
+    with pytest.raises(PolicyError, match=r"spend epsilon infinite .* epsilon 4\.00 is left"):
+        book.reserve("b", cost(math.inf), 1000)
+
+
 def test_advanced_composition_lets_more_small_runs_in_than_basic(tmp_path: Path) -> None:
     book = budget(tmp_path, max_epsilon=4.0, max_delta=1e-4)
     for number in range(60):  # basic composition: 40
