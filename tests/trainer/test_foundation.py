@@ -174,6 +174,33 @@ def test_no_word_of_a_member_stands_in_the_vocabulary_of_a_reference_foundation(
     assert int(individuals.mask("members").sum()) == len(names["members"])
 
 
+def test_a_foundation_is_trained_on_the_device_and_in_the_precision_of_its_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = hospital(tmp_path / "hospital")
+    model = {"objective": "clm", "recipes": ["clm"], "train": {"bf16": "on"}}
+    job = parse_job(
+        {
+            "out": str(tmp_path / "run"),
+            "corpus": {"source": str(source)},
+            "model": [{**model, "name": "toy", "foundation": {"kind": "gpt2", "text": str(source), "vocab_size": 300}}],
+            "train": {"window_length": 32, "device": "cpu"},
+        }
+    )
+    asked = []
+
+    def stop(model: Any, store: Any, recipe: Any, config: Any, *more: Any, **named: Any) -> None:
+        asked.append((config.device, config.bf16))
+        raise InterruptedError
+
+    monkeypatch.setattr("reticent.trainer.loop.train", stop)
+    run = Run(job)
+    run.recover()
+    with pytest.raises(InterruptedError):
+        run_stages(run, [Stage("foundation", foundation_steps)])
+    assert asked == [("cpu", "on")]
+
+
 # ------------------------------------------------------------------ models
 
 

@@ -48,6 +48,8 @@ def _artefact(run: Run, model: ModelSection, settings: FoundationConfig) -> Arte
         "seed": run.job.seed,
         "window_length": run.job.train.window_length,
     }
+    if (bf16 := run.job.training(model).bf16) != "auto":
+        config["bf16"] = bf16
     return Artefact(f"foundation/{model.name}", "foundation", config, inputs)
 
 
@@ -79,7 +81,7 @@ def _build(run: Run, model: ModelSection, settings: FoundationConfig, folder: Pa
             network,
             open_tokens(tokens),
             get_recipe(model.objective),
-            _training(run, settings),
+            _training(run, model, settings),
             trained,
             tokenizer=tokenizer,
             progress=advance,
@@ -126,9 +128,10 @@ def _new_network(run: Run, settings: FoundationConfig, tokenizer: str) -> PreTra
     )
 
 
-def _training(run: Run, settings: FoundationConfig) -> TrainConfig:
+def _training(run: Run, model: ModelSection, settings: FoundationConfig) -> TrainConfig:
     from reticent.trainer.config import TrainConfig
 
+    own = run.job.training(model)
     return TrainConfig(
         num_epochs=settings.num_epochs,
         checkpoint_epochs=(settings.num_epochs,),
@@ -138,6 +141,8 @@ def _training(run: Run, settings: FoundationConfig) -> TrainConfig:
         batch_size=settings.batch_size,
         window_length=run.job.train.window_length,
         seed=run.job.seed,
+        device=own.device,
+        bf16=own.bf16,
     )
 
 
