@@ -35,6 +35,7 @@ def check_run(run: Run, *, counts: bool, models: bool, classifies: bool, audits:
     if models:
         require_models(run)
         _require_extras(run)
+        _check_private(run)
         _require_devices(run)
         _require_bases(run)
         _require_pool(run)
@@ -96,6 +97,23 @@ def _require_extras(run: Run) -> None:
                     f"model {model.name}: {setting} needs {module}, which is not installed; "
                     f"pip install reticent[{extra}]"
                 )
+
+
+def _check_private(run: Run) -> None:
+    """Raise `PolicyError` for a private recipe that its training would refuse, maybe hours later."""
+    from reticent.job.dependencies import unaccounted_stages
+    from reticent.trainer.privacy import refuse_conflicts, refuse_promise, unaccounted_steps
+
+    for model in run.job.model:
+        settings = run.job.training(model)
+        for recipe in map(run.job.recipe, model.recipes):
+            if not recipe.private:
+                continue
+            assert settings.dp is not None  # the job was checked
+            if recipe.context == "surrogate":
+                raise PolicyError(f"recipe {recipe.name}: text that changes each epoch does not go with DP-SGD")
+            refuse_conflicts(settings, settings.dp)
+            refuse_promise(settings.dp, (*unaccounted_stages(run.job, settings.dp), *unaccounted_steps(recipe)))
 
 
 def _require_devices(run: Run) -> None:

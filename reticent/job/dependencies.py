@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from reticent.job.trainings import Training
     from reticent.trainer.privacy import PrivacyConfig
 
-__all__ = ["privacy_of", "surrogate_names", "training_dependencies"]
+__all__ = ["privacy_of", "surrogate_names", "training_dependencies", "unaccounted_stages"]
 
 
 def training_dependencies(
@@ -52,15 +52,22 @@ def privacy_of(run: Run, model: ModelSection) -> PrivacyConfig:
     """Return DP-SGD of a model's private recipes; its cost is noted for the documents as they were given."""
     from reticent.trainer.budget import BUDGET_FILE
 
-    settings, dedup = run.job.training(model).dp, run.job.dedup
+    settings = run.job.training(model).dp
     assert settings is not None  # the job was checked
+    file = str(settings.budget_file or run.folder / BUDGET_FILE)
+    corpus = run.whole_corpus.fingerprint()
+    return settings.replace(budget_file=file, corpus=corpus, unaccounted=unaccounted_stages(run.job, settings))
+
+
+def unaccounted_stages(job: Job, settings: PrivacyConfig) -> tuple[str, ...]:
+    """Return the stages before a private training that read every individual's documents and are not accounted."""
+    dedup = job.dedup
     own_copies = dedup.scope == "individual" and settings.unit == "individual"
     unaccounted: tuple[str, ...] = () if dedup.mode == "off" or own_copies else ("deduplication",)
-    if run.job.split.user_inference_holdout and settings.unit != "individual":
+    if job.split.user_inference_holdout and settings.unit != "individual":
         # It depends on how many documents an individual has.
         unaccounted += ("the draw of the user-inference holdout",)
-    if run.job.canaries is not None:
+    if job.canaries is not None:
         # Their words, and who carries them, depend on all members.
         unaccounted += ("the planting of canaries",)
-    file = str(settings.budget_file or run.folder / BUDGET_FILE)
-    return settings.replace(budget_file=file, corpus=run.whole_corpus.fingerprint(), unaccounted=unaccounted)
+    return unaccounted

@@ -23,7 +23,7 @@ from importlib.util import find_spec
 from typing import Literal
 
 from reticent.core.errors import PolicyError
-from reticent.trainer.config import PrivacyConfig
+from reticent.trainer.config import PrivacyConfig, TrainConfig
 from reticent.trainer.recipes import Recipe
 
 __all__ = [
@@ -33,6 +33,8 @@ __all__ = [
     "default_delta",
     "epsilon_of",
     "plan_privacy",
+    "refuse_conflicts",
+    "refuse_promise",
     "show_delta",
     "show_epsilon",
     "unaccounted_steps",
@@ -143,12 +145,7 @@ def plan_privacy(
             f"train.dp.sample_rate: {rate:.3g} makes {num_steps:,} steps, {rate * num_units:.3g} {config.unit}s "
             f"expected in each; at most {MAX_STEPS:,}: give a larger sample_rate, or a larger batch_size in its place"
         )
-    if unaccounted and config.target_epsilon is not None:
-        raise PolicyError(
-            f"train.dp.target_epsilon: no epsilon can be promised, since {' and '.join(unaccounted)} looked at "
-            "every individual's documents and is not accounted; leave it out, or give noise_multiplier and "
-            "get no epsilon"
-        )
+    refuse_promise(config, unaccounted)
     sigma = config.noise_multiplier
     if sigma is None:
         assert config.target_epsilon is not None
@@ -164,6 +161,31 @@ def plan_privacy(
         num_steps=num_steps,
         accountant=config.accountant,
     )
+
+
+def refuse_conflicts(config: TrainConfig, privacy: PrivacyConfig) -> None:
+    """Raise `PolicyError` for a setting of a training that does not go with DP-SGD."""
+    for name, reason in (
+        ("packing", "a packed row is of several units"),
+        ("torch_compile", "hooks need plain modules"),
+    ):
+        if getattr(config, name, False):
+            raise PolicyError(f"train.{name}: does not go with DP-SGD ({reason})")
+    if config.bf16 == "on" and privacy.clipping == "ghost":
+        raise PolicyError(
+            'train.bf16: ghost clipping bounds a gradient only as exactly as it is computed twice; use "auto" (float32 '
+            'under DP-SGD) or train.dp.clipping = "hooks"'
+        )
+
+
+def refuse_promise(config: PrivacyConfig, unaccounted: tuple[str, ...]) -> None:
+    """Raise `PolicyError` for a target epsilon where there are steps that are not accounted."""
+    if unaccounted and config.target_epsilon is not None:
+        raise PolicyError(
+            f"train.dp.target_epsilon: no epsilon can be promised, since {' and '.join(unaccounted)} looked at "
+            "every individual's documents and is not accounted; leave it out, or give noise_multiplier and "
+            "get no epsilon"
+        )
 
 
 def unaccounted_steps(recipe: Recipe) -> tuple[str, ...]:

@@ -16,12 +16,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reticent.core.errors import ArtifactError, PolicyError
+from reticent.core.errors import ArtifactError
 from reticent.trainer.budget import Budget
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.distributed import World
 from reticent.trainer.labels import Ledger
-from reticent.trainer.privacy import Guarantee, Plan, PrivacyConfig, plan_privacy, unaccounted_steps
+from reticent.trainer.privacy import (
+    Guarantee,
+    Plan,
+    PrivacyConfig,
+    plan_privacy,
+    refuse_conflicts,
+    unaccounted_steps,
+)
 from reticent.trainer.recipes import Recipe
 from reticent.trainer.resume import State
 from reticent.trainer.sampling import Units, find_units
@@ -90,7 +97,7 @@ class PrivateStep:
             Opacus is missing, a setting is incompatible with DP-SGD, or the privacy budget does not allow the run.
         """
         config, privacy, world = self.config, self.privacy, self.world
-        _refuse_conflicts(config, privacy)
+        refuse_conflicts(config, privacy)
         self.units = find_units(windows, privacy.unit, privacy.max_documents)
         batch_size = config.batch_size * config.gradient_accumulation_steps * world.size
         unaccounted = unaccounted_steps(self.recipe)
@@ -171,20 +178,6 @@ def _budget(privacy: PrivacyConfig) -> Budget | None:
         max_epsilon=privacy.budget_epsilon,
         max_delta=privacy.budget_delta,
     )
-
-
-def _refuse_conflicts(config: TrainConfig, privacy: PrivacyConfig) -> None:
-    for name, reason in (
-        ("packing", "a packed row is of several units"),
-        ("torch_compile", "hooks need plain modules"),
-    ):
-        if getattr(config, name, False):
-            raise PolicyError(f"train.{name}: does not go with DP-SGD ({reason})")
-    if config.bf16 == "on" and privacy.clipping == "ghost":
-        raise PolicyError(
-            'train.bf16: ghost clipping bounds a gradient only as exactly as it is computed twice; use "auto" (float32 '
-            'under DP-SGD) or train.dp.clipping = "hooks"'
-        )
 
 
 def _autocast(config: TrainConfig, device: torch.device) -> Callable[[], AbstractContextManager[Any]]:

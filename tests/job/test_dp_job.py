@@ -12,11 +12,12 @@ from fixtures.models import toy_model, toy_tokenizer
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import PolicyError
 from reticent.engine.synthetic import SynthConfig, synthesize
-from reticent.job.config import parse_job
+from reticent.job.config import Job, parse_job
 from reticent.job.dependencies import privacy_of
 from reticent.job.run import Run
 from reticent.job.training_tokens import verify_training
 from reticent.trainer.budget import read_budget
+from reticent.trainer.config import TrainConfig
 
 pytest.importorskip("opacus")
 pytestmark = pytest.mark.usefixtures("one_thread", "without_figures")
@@ -72,6 +73,31 @@ def test_job_trains_privately_notes_the_cost_and_refuses_beyond_the_budget(hospi
         folder / "models" / "toy" / "clm" / "manifest.json"
     ).stat().st_mtime_ns == before  # DP's settings are not its
     assert len(read_budget(folder / "privacy-budget.json")) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "dp", "said"),
+    [
+        ({"packing": True}, DP, "packing: does not go with DP-SGD"),
+        ({"torch_compile": True}, DP, "torch_compile: does not go with DP-SGD"),
+        ({"bf16": "on"}, DP, "ghost clipping"),
+        ({"dedup": {"mode": "exact", "scope": "corpus"}}, {"target_epsilon": 8.0}, "since deduplication"),
+        ({"canaries": {"num": 2}}, {"target_epsilon": 8.0}, "since the planting of canaries"),
+        ({"never_target": ["direct"]}, {"target_epsilon": 8.0}, "since the choice of protected words"),
+        ({"context": "surrogate"}, DP, "recipe mine: text that changes"),
+    ],
+)
+def test_private_recipe_that_cannot_be_trained_is_refused_before_those_before_it(
+    changes: dict[str, Any], dp: dict[str, Any], said: str, hospital: Path, tmp_path: Path
+) -> None:
+    job = values(hospital, tmp_path / "run", ["clm", "mine"], dp)
+    mine = {"base": "clm", "private": True}
+    for name, value in changes.items():
+        place = job if name in Job.model_fields else job["train"] if name in TrainConfig.model_fields else mine
+        place[name] = value
+    with pytest.raises(PolicyError, match=said):
+        Run(parse_job(job | {"recipes": {"mine": mine}})).execute("train")
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
