@@ -132,12 +132,9 @@ def _require_bases(run: Run) -> None:
     """Raise `ArtifactError` for a base model that is not there, before hours are spent on earlier stages."""
     for model in run.job.model:
         if model.base is not None:
-            from reticent.job.stages.protect import digest_of
             from reticent.trainer.base_files import check_base
 
-            tokenizer = run.tokenizer_of(model)
-            is_known = digest_of(tokenizer) == run.tokenizer_of_ids(model)
-            check_base(model.base, tokenizer=None if is_known else tokenizer)
+            check_base(model.base, tokenizer=run.tokenizer_of(model))
 
 
 def _require_pool(run: Run) -> None:

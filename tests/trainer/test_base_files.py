@@ -13,6 +13,7 @@ from fixtures.models import PUBLIC_TEXT, toy_model, toy_tokenizer
 
 from reticent import _rust
 from reticent.core.errors import ArtifactError
+from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.job.config import parse_job
 from reticent.job.run import Run
 from reticent.trainer.base_files import FOREIGN_KEYS, check_base
@@ -71,6 +72,38 @@ def test_a_tokenizer_with_ids_beyond_the_embeddings_is_another_models(base: Path
     (base / "tokenizer.json").write_text(json.dumps(tokenizer))
     with pytest.raises(ArtifactError, match=r"329 tokens, but .*tokenizer\.json has ids up to 330"):
         load_tokenizer(base)
+
+
+def test_a_smaller_base_under_the_tokenizer_that_made_a_runs_ids_is_refused_before_any_stage(
+    base: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "hospital").mkdir()
+    synthesize(tmp_path / "hospital", SynthConfig(num_individuals=10, words_per_document=20, languages=("en",)))
+    model = {"name": "a", "base": str(base), "objective": "clm", "recipes": ["clm"]}
+    corpus = {"source": str(tmp_path / "hospital" / "documents")}
+    values = {"out": str(tmp_path / "run"), "corpus": corpus, "model": [model]}
+    Run(parse_job(values)).execute("protect")
+    smaller = toy_model("gpt2")
+    smaller.resize_token_embeddings(300)
+    smaller.save_pretrained(base)
+    with pytest.raises(ArtifactError, match=r"300 tokens, but .*tokenizer\.json has ids up to 328"):
+        Run(parse_job(values | {"seed": 1})).execute("protect")
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize(
+    ("vocabulary", "largest"),
+    [({"a": 1, "b": 7}, 7), ({"a: 9": 1, "[[[": 2}, 2), ([["a", 0.0], ["b: 9", -1.5], ["c", -2.5]], 2)],
+)
+def test_the_largest_id_is_found_in_every_kind_of_vocabulary(
+    tmp_path: Path, vocabulary: Any, largest: int, indent: int | None
+) -> None:
+    tokenizer = json.dumps({"version": "1.0", "model": {"vocab": vocabulary}}, indent=indent)
+    (tmp_path / "config.json").write_text(json.dumps({"vocab_size": largest + 1}))
+    check_base(tmp_path, tokenizer=tokenizer)
+    change(tmp_path / "config.json", vocab_size=largest)
+    with pytest.raises(ArtifactError, match=f"has ids up to {largest};"):
+        check_base(tmp_path, tokenizer=tokenizer)
 
 
 @pytest.mark.parametrize("kind", ["bert", "gpt2"])
