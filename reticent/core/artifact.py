@@ -165,6 +165,8 @@ def read_manifest(path: Path | str) -> Manifest:
         if content.pop("format") != FORMAT:
             raise ArtifactError(f"{path}: an artefact of another format; expected {FORMAT}")
         manifest = Manifest(**content)
+        if not all(isinstance(part, dict) for part in (manifest.config, manifest.inputs, manifest.counts)):
+            raise ValueError
         files = {name: (about["num_bytes"], about["sha256"]) for name, about in manifest.files.items()}
     except (FileNotFoundError, NotADirectoryError):
         raise ArtifactError(f"{path}: no artefact here (no {MANIFEST})") from None

@@ -580,6 +580,9 @@ MANIFEST = {"format": "reticent.artifact/1", "kind": "index", "config": {}, "inp
         json.dumps(MANIFEST).encode(),  # no versions
         json.dumps({**MANIFEST, "versions": {}, "more": 1}).encode(),
         json.dumps({**MANIFEST, "versions": {}, "files": ["words.txt"]}).encode(),
+        json.dumps({**MANIFEST, "versions": {}, "config": None}).encode(),
+        json.dumps({**MANIFEST, "versions": {}, "inputs": []}).encode(),
+        json.dumps({**MANIFEST, "versions": {}, "counts": None}).encode(),
         json.dumps({**MANIFEST, "versions": {}, "files": {"words.txt": {}}}).encode(),
         json.dumps({**MANIFEST, "versions": {}, "files": {"words.txt": {"num_bytes": 3}}}).encode(),
     ],
