@@ -272,6 +272,11 @@ class Corpus:
             self._fingerprint = digest.hexdigest()
         return self._fingerprint
 
+    def require_unchanged(self) -> None:
+        """Raise `CorpusError` where a file has changed since the first was read: two passes would see two texts."""
+        if isinstance(self.source, Files):
+            self.source.require_unchanged()
+
     def _check_individuals(self, ids: pa.Table) -> None:
         if (num_individuals := _num_distinct(ids.column("individual_id"))) < 2:
             left = " once documents are left out" if self._ids is not None else ""

@@ -65,6 +65,8 @@ def _written(run: Run, artefact: Artefact, resume: bool | None) -> Iterator[Outp
     with run.progress.stage(artefact.name, counts):
         with write_artifact(path, kind=artefact.kind, **about, resume=resume) as writer:
             yield Output(writer.path, writer.counts)
+            if "corpus" in artefact.inputs:
+                run.require_unchanged()
         counts.update(writer.counts)
     work = run.progress.plan.finish() if run.progress.plan else None
     run.timings.add(artefact.name, time.perf_counter() - started, work)

@@ -88,6 +88,11 @@ class Run:
             self._opened["whole_corpus"] = corpus
         return self._opened["whole_corpus"]
 
+    def require_unchanged(self) -> None:
+        """Raise `CorpusError` where documents have changed since this run first read them."""
+        if "whole_corpus" in self._opened:
+            self._opened["whole_corpus"].require_unchanged()
+
     def given_individuals(self) -> pa.ChunkedArray:
         """Return the individual of each document that was given, also of those who have withdrawn."""
         corpus = self.whole_corpus

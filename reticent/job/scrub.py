@@ -100,6 +100,7 @@ def scrub_documents(
                 counts["quarantined"] = num_quarantined
             counts.update(run.whole_corpus.reading.skipped())
             writer.counts.update(counts)
+        run.whole_corpus.require_unchanged()  # the spans are those of the text that was read first
         if not in_run_folder:
             shutil.rmtree(work)
     _warn(counts, config, progress)

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from reticent.core.errors import CorpusError, PolicyError
+from reticent.engine.sources.batches import changed
 from reticent.engine.sources.config import CsvDialect, Markup
 from reticent.engine.sources.csv_rows import CsvSource
 from reticent.engine.sources.folders import find_files
@@ -62,6 +63,7 @@ class Files:
 
     @cached_property
     def fragments(self) -> tuple[File, ...]:
+        _ = self._first_states  # before anything is read
         return tuple(File(path, self) for path in self.paths)
 
     @property
@@ -81,8 +83,39 @@ class Files:
         return settings + ([self.csv.dialect.model_dump()] if self.csv.dialect != CsvDialect() else [])
 
     def version(self) -> bytes:
-        """SHA-256 of every file, one after the other."""
+        """SHA-256 of every file, one after the other, as they were when the first of them was read (kept).
+
+        Raises
+        ------
+        CorpusError
+            A file cannot be read, or has changed since.
+        """
+        return self._digests
+
+    def require_unchanged(self) -> None:
+        """Raise `CorpusError` unless all files are as they were when the first of them was read.
+
+        Cost: the status of each file; all are hashed again where one was touched.
+        """
+        if self._states() != self._first_states and self._hashed() != self._digests:
+            raise changed()
+
+    @cached_property
+    def _digests(self) -> bytes:
+        first, digests = self._first_states, self._hashed()
+        if self._states() != first:
+            raise changed()
+        return digests
+
+    def _hashed(self) -> bytes:
         return b"".join(mapped(_digest, self.paths))
+
+    @cached_property
+    def _first_states(self) -> list[tuple[int, int, int] | None]:
+        return self._states()
+
+    def _states(self) -> list[tuple[int, int, int] | None]:
+        return list(map(_state, self.paths))
 
     def batches(
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
@@ -154,6 +187,15 @@ def _other_format(sources: Sequence[str | Path]) -> str:
         if names:
             return f"; if its files are of {', '.join(names)}, name the format (--format, corpus.format)"
     return ""
+
+
+def _state(file: Path) -> tuple[int, int, int] | None:
+    """Size and times of a file: another content has others. None where it cannot be looked at, which reading says."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _digest(file: Path) -> bytes:
