@@ -132,6 +132,15 @@ def test_a_link_to_no_document_stops_the_run(tmp_path: Path, target: str) -> Non
         refused(r"a\.csv: a link to nothing; repair the link", lambda source=source: open_corpus(source))
 
 
+def test_an_empty_source_is_not_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pq.write_table(pa.table({"doc_id": ["1"], "individual_id": ["a"], "text": ["x"]}), tmp_path / "a.parquet")
+    monkeypatch.chdir(tmp_path)
+    assert open_corpus(".").files
+    for sources in ("", [".", ""]):
+        with pytest.raises(CorpusError, match="a source is empty"):
+            open_corpus(sources)
+
+
 def test_a_path_that_is_no_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.csv")
     refused(r"a\.csv: neither a file nor a folder", lambda: open_corpus(tmp_path / "a.csv"))

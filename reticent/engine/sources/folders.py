@@ -33,8 +33,10 @@ def find_files(sources: Sequence[str | Path], is_document: Callable[[Path], bool
     ------
     CorpusError
         A folder cannot be listed, a file cannot be looked at, a link to a document leads nowhere, a source is neither
-        file nor folder or holds results of ours only.
+        file nor folder, is empty or holds results of ours only.
     """
+    if "" in sources:  # what a shell makes of a variable that is not set
+        raise CorpusError("a source is empty; name a file, a folder (. is the current one) or a glob")
     found, files, seen = Found(), set[Path](), set[Path]()
     for source in map(Path, sources):
         for path in _named(source, found, is_document, seen):
