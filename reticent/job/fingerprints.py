@@ -9,11 +9,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Collection
 from pathlib import Path
 
-__all__ = ["TO_DO", "Fingerprints"]
+from reticent.core.errors import ArtifactError
+
+__all__ = ["TO_DO", "Fingerprints", "replaced"]
 
 TO_DO = "to do"
+
+
+def replaced(path: Path) -> ArtifactError:
+    """Return the error for a result that is not the one that this run made or found."""
+    return ArtifactError(
+        f"{path}: replaced by another process while this run needs it; let one job at a time work in a run folder, and "
+        "start again"
+    )
 
 
 class Fingerprints:
@@ -58,6 +69,16 @@ class Fingerprints:
             else:
                 self._known[path] = fingerprint(path)
         return self._known[path]
+
+    def require_unchanged(self, inputs: Collection[str]) -> None:
+        """Raise `ArtifactError` where a result with one of these fingerprints has been replaced by another process."""
+        from reticent.core.artifact import read_manifest
+        from reticent.core.manifest import MANIFEST
+
+        for path, digest in self._known.items():
+            is_ours = digest in inputs and self.folder in path.parents and (path / MANIFEST).exists()
+            if is_ours and read_manifest(path).digest != digest:
+                raise replaced(path)
 
     def of_text(self, name: str) -> str:
         """Return the fingerprint of protected tokens without their flags."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from reticent.engine.threads import mapped
 from reticent.job.artefact import Artefact, Output, Step
-from reticent.job.fingerprints import TO_DO
+from reticent.job.fingerprints import TO_DO, replaced
 from reticent.trainer.distributed import join_world, launched
 
 if TYPE_CHECKING:
@@ -52,7 +52,10 @@ def make(run: Run, step: Step) -> None:
     if stale:
         step.build({output.name: partial(_written, run, output, step.resume) for output in stale})
     for output in step.outputs:
-        run.fingerprints.set(output.name, read_manifest(run.folder / output.name).digest)
+        manifest = read_manifest(run.folder / output.name)
+        if (manifest.config, manifest.inputs) != (output.settings, output.inputs):
+            raise replaced(run.folder / output.name)
+        run.fingerprints.set(output.name, manifest.digest)
 
 
 @contextmanager
@@ -67,6 +70,7 @@ def _written(run: Run, artefact: Artefact, resume: bool | None) -> Iterator[Outp
             yield Output(writer.path, writer.counts)
             if "corpus" in artefact.inputs:
                 run.require_unchanged()
+            run.fingerprints.require_unchanged(artefact.inputs.values())
         counts.update(writer.counts)
     work = run.progress.plan.finish() if run.progress.plan else None
     run.timings.add(artefact.name, time.perf_counter() - started, work)

@@ -1,4 +1,4 @@
-"""Documents that change while a job reads them: no result is made of two texts."""
+"""Documents and results that change while a job reads them: no result is made of two texts, or of another job's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from fixtures.jobs import Recorder
 
-from reticent.core.errors import CorpusError
+from reticent.core.errors import ArtifactError, CorpusError
 from reticent.engine.corpus import open_corpus
 from reticent.engine.scrub import ScrubConfig
 from reticent.job.config import Job, parse_job
@@ -44,7 +44,7 @@ def rewrite(file: Path) -> None:
 class Doing(Recorder):
     """Does something once an artefact is whole."""
 
-    def __init__(self, after: str, what: Callable[[], None]):
+    def __init__(self, after: str, what: Callable[[], object]):
         super().__init__()
         self.after, self.what = after, what
 
@@ -83,6 +83,15 @@ def test_a_fingerprint_is_of_the_documents_that_were_scanned(file: Path) -> None
     rewrite(file)
     with pytest.raises(CorpusError, match=CHANGED):
         corpus.fingerprint()
+
+
+@pytest.mark.parametrize("after", ["split", "spans"])
+def test_no_result_is_made_of_what_another_process_replaced(file: Path, after: str) -> None:
+    other = job_of(file).changed(seed=5)
+    progress = Doing(after, lambda: Run(other).execute("index"))
+    with pytest.raises(ArtifactError, match=r"run/split: replaced by another process"):
+        Run(job_of(file), progress).execute("index")
+    assert progress.made[-1] == after
 
 
 def test_documents_are_not_scrubbed_by_the_spans_of_another_text(file: Path, tmp_path: Path) -> None:
