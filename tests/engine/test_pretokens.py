@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import itertools
 import json
+import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -32,8 +33,8 @@ VOCABULARIES = DATA / "tokenizer_vocabs"
 EVIL = (
     " ", "  ", "\n", "\r\n", "\t", "\x0b", "\x0c", "\x1c", "\x85", "\xa0", "\u2009", "\u2028", "\u3000", "\x00", "\x07",
     "\ufffd", "\u200b", "\u200d", "\ufeff", "\u0301", "\u0323", "\u0e34", "é", "e\u0301", "İ", "ß", "ﬁ", "½", "٣", "²",
-    "田", "한", "😀", "👩\u200d⚕️", "a", "B", "patient", "12", "'s", "'re", "'", "''", "’s", ".", ",", "-", "/", "«",
     "<tool_call>", "É\n", ".\n/", "\r", "'S", "'Ll", "HELLOworld", "aBC", "(a", "\t(",
+    "田", "한", "😀", "👩\u200d⚕️", "a", "B", "patient", "12", "'s", "'re", "'", "''", "’s", ".", ",", "-", "/", "«",
     "…", "_", "##ing", "[MASK]", "[UNK]", "<|endoftext|>", "x" * 101, "abcdefghijklmn", "1234567890.12345",
 )  # fmt: skip
 
@@ -287,6 +288,15 @@ def test_words_that_are_not_the_texts_own_are_met_by_their_bytes(name: str) -> N
     expected = [sum(flag for a, b, flag in spans if max(a, start) < min(b, end)) for start, end in covered]
     assert tokens.flags[second].tolist() == expected
     assert len(set(expected)) >= 3
+
+
+def test_a_long_line_takes_no_longer_than_short_ones() -> None:
+    text = pa.array(["a-" * 100_000], pa.large_string())
+    words = _rust.segment(text)
+    zeros = np.zeros(words.num_words, dtype=np.uint8)
+    began = time.perf_counter()
+    assert len(toy("digits").encoder.encode(text, words, zeros, zeros).input_ids) == 200_000
+    assert time.perf_counter() - began < 20
 
 
 # Real vocabularies and real text.

@@ -178,18 +178,20 @@ impl Pattern {
         if chunk[at].is_ascii_digit() {
             return run_of(chunk, at, at + self.digits.min(chunk.len() - at), |byte| byte.is_ascii_digit());
         }
-        // Where digits are cut out first, what stands before them ends there.
-        let is_end = |byte: u8| self.digits == 1 && byte.is_ascii_digit();
-        let stretch = &chunk[..run_of(chunk, at, chunk.len(), |byte| !is_end(byte))];
-        if let Some(len) = shortened(&stretch[at..], false) {
+        if let Some(len) = shortened(&chunk[at..], false) {
             return at + len;
         }
-        let from = at + usize::from(stretch[at] == b' ');
-        match stretch.get(from).map(|&byte| class(byte)) {
-            Some(Class::Letter) => run_of(stretch, from, stretch.len(), |byte| byte.is_ascii_alphabetic()),
-            Some(Class::Digit) => run_of(stretch, from, stretch.len(), |byte| byte.is_ascii_digit()),
-            Some(Class::Mark) => run_of(stretch, from, stretch.len(), |byte| class(byte) == Class::Mark),
-            _ => end_of_spaces(stretch, at),
+        let from = at + usize::from(chunk[at] == b' ');
+        match chunk.get(from).map(|&byte| class(byte)) {
+            Some(Class::Letter) => run_of(chunk, from, chunk.len(), |byte| byte.is_ascii_alphabetic()),
+            Some(Class::Digit) if self.digits > 1 => run_of(chunk, from, chunk.len(), |byte| byte.is_ascii_digit()),
+            Some(Class::Mark) => run_of(chunk, from, chunk.len(), |byte| class(byte) == Class::Mark),
+            _ => {
+                let spaces = run_of(chunk, at, chunk.len(), |byte| class(byte) == Class::Space);
+                // Where digits are cut out first, what stands before them ends there.
+                let is_last = self.digits == 1 && chunk.get(spaces).is_some_and(u8::is_ascii_digit);
+                if is_last { spaces } else { end_of_spaces(chunk, at) }
+            }
         }
     }
 
