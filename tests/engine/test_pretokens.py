@@ -86,6 +86,13 @@ def with_spaces_added(*contents: str, **options: bool) -> str:
     return tokenizer.to_str()
 
 
+def spaces_within_a_special_token() -> str:
+    """The library passes over the special token, and finds no other within."""
+    tokenizer = Tokenizer.from_str(with_spaces_added("  "))
+    tokenizer.add_special_tokens([AddedToken("a  ")])
+    return tokenizer.to_str()
+
+
 #: How Llama 3, Qwen, GPT-4o and Mistral split, before ByteLevel renames the bytes.
 GPT4 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
@@ -150,6 +157,8 @@ TOYS = {
     "spaces added": (lambda: with_spaces_added("  ", "   ", "\n\n", "\t\t\t"), "bytelevel"),
     "a space added": (lambda: with_spaces_added(" ", "  "), "library"),
     "spaces added, more taken": (lambda: with_spaces_added("  ", rstrip=True), "library"),
+    "spaces added, as words": (lambda: with_spaces_added("  ", single_word=True), "library"),
+    "spaces hidden": (spaces_within_a_special_token, "library"),
     "dropout": (with_dropout, "library"),
     "a word added": (with_a_word_added, "library"),
     "nfd, accents stripped": (lambda: with_normalizer(normalizers.NFD(), normalizers.StripAccents()), "library"),

@@ -26,13 +26,22 @@ impl Cutting {
         let composes = tokenizer["normalizer"]["type"] == "NFC";
         let (mut contents, mut spaces) = (Vec::new(), usize::MAX);
         let added = tokenizer["added_tokens"].as_array().map_or(&[][..], |added| added);
-        for token in added.iter().filter(|token| token["special"] != true) {
+        let (special, others): (Vec<_>, Vec<_>) = added.iter().partition(|token| token["special"] == true);
+        // The library finds a special token, passes it over, and finds no other within: one with a space hides others beyond it.
+        let holds_space = |token: &Value| token["content"].as_str().is_some_and(|c| c.contains(char::is_whitespace));
+        if !others.is_empty() && special.into_iter().any(holds_space) {
+            return Ok(None);
+        }
+        for token in others {
             let content = token["content"].as_str().unwrap_or_default();
             // One that takes white space beside it, or holds a space, reaches over the places where texts are cut.
             if cut == Cut::Bert || content.is_empty() || token["lstrip"] == true || token["rstrip"] == true {
                 return Ok(None);
             }
             if content.bytes().all(|byte| byte.is_ascii_whitespace()) {
+                if token["single_word"] == true {
+                    return Ok(None); // the chunk before decides
+                }
                 spaces = spaces.min(content.len());
             } else if content.contains(char::is_whitespace) {
                 return Ok(None);
