@@ -93,6 +93,11 @@ def spaces_within_a_special_token() -> str:
     return tokenizer.to_str()
 
 
+def with_untyped_normalizer(normalizer: dict[str, str]) -> str:
+    """As old files have it: the library tells the kind by the fields."""
+    return json.dumps(json.loads(bytelevel()) | {"normalizer": normalizer})
+
+
 #: How Llama 3, Qwen, GPT-4o and Mistral split, before ByteLevel renames the bytes.
 GPT4 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
@@ -159,6 +164,7 @@ TOYS = {
     "spaces added, more taken": (lambda: with_spaces_added("  ", rstrip=True), "library"),
     "spaces added, as words": (lambda: with_spaces_added("  ", single_word=True), "library"),
     "spaces hidden": (spaces_within_a_special_token, "library"),
+    "normalizer without a type": (lambda: with_untyped_normalizer({"prepend": "a"}), "library"),
     "dropout": (with_dropout, "library"),
     "a word added": (with_a_word_added, "library"),
     "nfd, accents stripped": (lambda: with_normalizer(normalizers.NFD(), normalizers.StripAccents()), "library"),

@@ -28,6 +28,9 @@ impl Cut {
     pub fn of(tokenizer: &Value) -> Option<Self> {
         let kind = |part: &str| tokenizer[part]["type"].as_str();
         let pre_tokenizer = &tokenizer["pre_tokenizer"];
+        if kind("normalizer").is_none() && !tokenizer["normalizer"].is_null() {
+            return None; // of a kind that the library tells by its fields
+        }
         match (kind("normalizer"), kind("pre_tokenizer")) {
             (None | Some("BertNormalizer"), Some("BertPreTokenizer")) => Some(Cut::Bert),
             (None | Some("NFC"), Some("ByteLevel"))

@@ -94,7 +94,7 @@ impl TokenEncoder {
         let parsed: serde_json::Value =
             serde_json::from_str(json).map_err(|_| Error::Artifact("tokenizer.json is not JSON".into()))?;
         check_expansion(&parsed)?;
-        let lowercase = parsed["normalizer"]["lowercase"] == true;
+        let lowercase = parsed["normalizer"]["type"] == "BertNormalizer" && parsed["normalizer"]["lowercase"] == true;
         let memories = (0..num_threads.max(1)).map(|_| Mutex::new(Memory::new())).collect();
         let cutting = Cutting::of(&parsed)?;
         let charsmap = Charsmap::of(&parsed);
