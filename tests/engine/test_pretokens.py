@@ -98,6 +98,15 @@ def with_untyped_normalizer(normalizer: dict[str, str]) -> str:
     return json.dumps(json.loads(bytelevel()) | {"normalizer": normalizer})
 
 
+def with_bytes_left_out(tokenizer_json: str, letters: str) -> str:
+    """Without these letters of the byte-level alphabet: the library drops their bytes, and places the rest too soon."""
+    parsed = json.loads(tokenizer_json)
+    model = parsed["model"]
+    model["vocab"] = {piece: number for piece, number in model["vocab"].items() if not set(letters) & set(piece)}
+    model["merges"] = [merge for merge in model["merges"] if not set(letters) & set("".join(merge))]
+    return json.dumps(parsed)
+
+
 #: How Llama 3, Qwen, GPT-4o and Mistral split, before ByteLevel renames the bytes.
 GPT4 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
@@ -303,6 +312,19 @@ def test_words_that_are_not_the_texts_own_are_met_by_their_bytes(name: str) -> N
     expected = [sum(flag for a, b, flag in spans if max(a, start) < min(b, end)) for start, end in covered]
     assert tokens.flags[second].tolist() == expected
     assert len(set(expected)) >= 3
+
+
+@pytest.mark.parametrize("text", ["(anna", "日annabella", " 日 anna €bella"])
+@pytest.mark.parametrize("name", ["bytelevel", "llama 3", "no pattern"])
+def test_characters_that_the_vocabulary_lacks_take_no_protection_from_a_word(name: str, text: str) -> None:
+    encoder = _rust.TokenEncoder(with_bytes_left_out(TOYS[name][0](), "(âĤ¬æĹ¥"))
+    column = pa.array([text], pa.large_string())
+    words = _rust.segment(column)
+    starts, ends = (bounds.tolist() for bounds in words.char_spans(column))
+    flags = np.array([text[a:b].isascii() for a, b in zip(starts, ends, strict=True)], dtype=np.uint8)
+    tokens = encoder.encode(column, words, flags, flags)
+    spell = Tokenizer.from_str(TOYS[name][0]()).id_to_token
+    assert all(flag or spell(i) == "Ġ" for i, flag in zip(tokens.input_ids, tokens.flags, strict=True))
 
 
 def test_a_long_line_takes_no_longer_than_short_ones() -> None:

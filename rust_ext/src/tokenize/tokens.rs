@@ -19,7 +19,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use align::{Aligner, Buffer, Document};
 use memory::{Memory, Piece};
 use rayon::prelude::*;
-use tokenizers::{Model, Tokenizer};
+use tokenizers::{Model, ModelWrapper, Tokenizer};
 
 use crate::error::{Error, Result};
 use crate::text::spans::check_mask;
@@ -37,6 +37,8 @@ pub struct TokenEncoder {
     /// Ids that no text may come to, whatever it spells, ascending; the unknown token is not one of them.
     special: Vec<u32>,
     unknown: Option<u32>,
+    /// Whether the model is BPE without an unknown token, which leaves out the characters that it does not know.
+    leaves_out: bool,
     cutting: Option<Cutting>,
     charsmap: Option<Charsmap>,
     subwords: Option<Subwords>,
@@ -84,6 +86,7 @@ impl TokenEncoder {
             Ok(tokens) if tokens.len() == 1 => Some(tokens[0].id),
             _ => None,
         };
+        let leaves_out = matches!(tokenizer.get_model(), ModelWrapper::BPE(model) if model.get_unk_token().is_none());
         let mut special: Vec<u32> = tokenizer
             .get_added_tokens_decoder()
             .iter()
@@ -101,7 +104,19 @@ impl TokenEncoder {
         let subwords = cutting.as_ref().and_then(|_| Subwords::of(&parsed["model"]));
         let vocab_size = tokenizer.get_vocab(true).values().max().map_or(0, |&id| id as usize + 1);
         let spares = Mutex::default();
-        Ok(Self { tokenizer, special, unknown, cutting, charsmap, subwords, lowercase, vocab_size, memories, spares })
+        Ok(Self {
+            tokenizer,
+            special,
+            unknown,
+            leaves_out,
+            cutting,
+            charsmap,
+            subwords,
+            lowercase,
+            vocab_size,
+            memories,
+            spares,
+        })
     }
 
     /// How texts reach the library: "bert" or "bytelevel", by distinct pretokens; "library", each document whole.

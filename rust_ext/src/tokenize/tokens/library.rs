@@ -7,7 +7,7 @@ use crate::storage::intern::Interner;
 use crate::tokenize::pretokens::Cut;
 use crate::tokenize::subwords::Subword;
 
-use tokenizers::Model;
+use tokenizers::{Encoding, Model, OffsetType, PreTokenizer, Token};
 
 impl TokenEncoder {
     pub(super) fn tokenise_by_pretokens(
@@ -83,7 +83,7 @@ impl TokenEncoder {
             (word.to_owned(), 0)
         };
         let tokens = self.tokenizer.get_model().tokenize(&name).map_err(|_| failed())?;
-        for token in tokens {
+        for token in self.placed(tokens, name.len()) {
             let (start, end) = token.offsets;
             let place = |at: usize| at.saturating_sub(longer) as u32;
             push(Piece { id: self.allowed(token.id)?, start: place(start), end: place(end) });
@@ -95,12 +95,34 @@ impl TokenEncoder {
     pub(super) fn tokenise(&self, text: &str, mut push: impl FnMut(Piece)) -> Result<()> {
         let deleted = self.charsmap.as_ref().map_or(0, |map| map.deleted_prefix(text));
         let text = &text[deleted..];
-        let encoding = self.tokenizer.encode(text, false).map_err(|_| failed())?;
+        let encoding = self.encoding_of(text).map_err(|_| failed())?;
         for (&id, &(start, end)) in encoding.get_ids().iter().zip(encoding.get_offsets()) {
             let start = self.charsmap.as_ref().map_or(start, |map| map.begin(text, start));
             push(Piece { id: self.allowed(id)?, start: (deleted + start) as u32, end: (deleted + end) as u32 });
         }
         Ok(())
+    }
+
+    fn encoding_of(&self, text: &str) -> tokenizers::Result<Encoding> {
+        let Self { tokenizer, .. } = self;
+        if !self.leaves_out {
+            return tokenizer.encode(text, false);
+        }
+        let mut parts = tokenizer.get_added_vocabulary().extract_and_normalize(tokenizer.get_normalizer(), text);
+        tokenizer.get_pre_tokenizer().map_or(Ok(()), |steps| steps.pre_tokenize(&mut parts))?;
+        let model = tokenizer.get_model();
+        parts.tokenize(|part| Ok(self.placed(model.tokenize(part.get())?, part.get().len())))?;
+        tokenizer.post_process(parts.into_encoding(None, 0, OffsetType::Byte)?, None, false)
+    }
+
+    /// The tokens of a pretoken of so many bytes. Where characters of it were left out, the library places all tokens behind
+    /// them too early: each token then reaches over all bytes that it may stand for.
+    fn placed(&self, mut tokens: Vec<Token>, len: usize) -> Vec<Token> {
+        let end = tokens.last().map_or(len, |token| token.offsets.1);
+        if self.leaves_out && end < len {
+            tokens.iter_mut().for_each(|token| token.offsets.1 += len - end);
+        }
+        tokens
     }
 
     /// An id that a text may come to: the unknown token in the place of a special one.
