@@ -57,7 +57,7 @@ def build(
             "repeat for several (default: the job's, less gold and records, which need more than a text; else rules).",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, metavar="<int>", help="Key of the hashes.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=(1 << 64) - 1, metavar="<int>", help="Key of the hashes.")] = 0,
     *,
     columns: ColumnOptions,
     settings: Set = None,

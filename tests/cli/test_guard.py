@@ -328,6 +328,7 @@ def test_commands_refuse_what_is_no_guard_and_no_text(tmp_path: Path) -> None:
     assert command("guard", "check", tmp_path) == 1
     assert command("guard", "build", tmp_path / "nothing", "--out", tmp_path / "guard") == 1
     assert command("guard", "build", source, "--out", tmp_path / "guard", "--length", "3") == 2
+    assert command("guard", "build", source, "--out", tmp_path / "guard", "--seed", str(1 << 64)) == 2
     assert command("guard", "build", source, "--out", tmp_path / "guard") == 0
     (tmp_path / "bytes").write_bytes(b"\xff")
     assert command("guard", "check", tmp_path / "guard", tmp_path / "bytes") == 1
