@@ -216,6 +216,8 @@ KEPT_BY_MISTAKE = [
     ("Dr Place, 12 Place Road", [(3, 23, "STREET"), (3, 8, "NAME")], "Place"),
     ("Jane Ward General", [(0, 17, "HOSPITAL"), (5, 9, "NAME")], "Ward"),
     ("An Le 3 May 2019", [(0, 16, "DATE"), (0, 5, "NAME")], "An Le"),
+    ("Le, Anh", [(0, 7, "NAME")], "Le,"),
+    ("May 3 - 5, 2019", [(0, 15, "DATE")], " - 5"),
 ]
 
 
@@ -247,6 +249,15 @@ def test_ages_of_an_individual_keep_their_distance() -> None:
 def test_one_number_written_in_two_ways_stays_one_number() -> None:
     dashes, spaces, plain = values("{ID:123-456-789} {ID:123 456 789} {ID:123456789}")
     assert re.sub(r"\D", "", dashes) == re.sub(r"\D", "", spaces) == plain
+
+
+@pytest.mark.parametrize(
+    ("spaced", "joined"), [("+1 555 123 4567", "+15551234567"), ("+351 912 345 678", "+351912345678")]
+)
+def test_a_country_code_ends_where_no_space_says_so(spaced: str, joined: str) -> None:
+    new, same = values(f"{{PHONE:{spaced}}} {{PHONE:{joined}}}")
+    assert new.replace(" ", "") == same
+    assert new.split()[0] == spaced.split()[0]
 
 
 def test_different_ids_of_an_individual_stay_different() -> None:

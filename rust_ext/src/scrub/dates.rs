@@ -137,12 +137,16 @@ impl Date {
         out
     }
 
+    /// The month is a word.
+    fn in_words(&self) -> bool {
+        self.parts.iter().any(|(_, role)| matches!(role, Role::MonthWord(_)))
+    }
+
     /// Days and months of this date have two digits always: 12/25/2019 does not say, 5/12/2019 says no. Beside a month in
     /// words only a leading 0 says so.
     fn pads(&self, text: &str) -> bool {
         let mut numbers = self.parts.iter().filter(|(_, role)| matches!(role, Role::Day | Role::Month));
-        let in_words = self.parts.iter().any(|(_, role)| matches!(role, Role::MonthWord(_)));
-        !in_words && numbers.all(|(at, _)| text[at.clone()].len() == 2)
+        !self.in_words() && numbers.all(|(at, _)| text[at.clone()].len() == 2)
     }
 
     /// Another time of day in the same form.

@@ -67,7 +67,7 @@ static LISTS_OF: LazyLock<HashMap<&'static str, u8>> = LazyLock::new(|| {
     lists_of
 });
 
-/// `last`: no word of the span comes after it.
+/// `last`: no word of the name comes after it.
 pub fn is_kept(word: &str, scope: Scope, last: bool) -> bool {
     let kept = match scope {
         Scope::Person if last => IN_TITLES,

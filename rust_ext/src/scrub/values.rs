@@ -72,12 +72,16 @@ impl<'a> Drawer<'a> {
         // A span of nothing but words that stay ("the Clinic") is replaced all the same.
         let all_kept = pieces(text).all(|(piece, word)| piece != Piece::Letters || is_kept(word, scope, false));
         let mut out = String::with_capacity(text.len() + 8);
+        let mut end = 0;
         for (piece, word) in pieces(text) {
             words_left -= usize::from(piece == Piece::Letters);
+            end += word.len();
+            // A comma ends the family name that is put first ("Le, Anh").
+            let last = words_left == 0 || text[end..].starts_with(',');
             match piece {
                 Piece::Other => out.push_str(word),
                 Piece::Digits => out.push_str(&self.symbols(word, b'd', false)?),
-                Piece::Letters if is_possessive(word, &out) || (!all_kept && is_kept(word, scope, words_left == 0)) => {
+                Piece::Letters if is_possessive(word, &out) || (!all_kept && is_kept(word, scope, last)) => {
                     out.push_str(word);
                 }
                 Piece::Letters => self.push_word(&mut out, word, scope),
@@ -163,8 +167,8 @@ impl<'a> Drawer<'a> {
         let prefix = match &text[first..] {
             _ if num_digits < 7 => 0,
             rest if text[..first].ends_with('+') => {
-                let country = rest.bytes().take_while(u8::is_ascii_digit).count();
-                if country <= 3 { country } else { 2 }
+                let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+                length_of_country(rest.as_bytes()).min(digits)
             }
             rest if rest.starts_with("00") => 2,
             rest if rest.starts_with('0') || (rest.starts_with('1') && num_digits == 11) => 1,
@@ -289,6 +293,21 @@ impl<'a> Drawer<'a> {
             out.push(to.unwrap_or(c));
         }
         Some(out)
+    }
+}
+
+/// How many digits of an international number are the country's (ITU-T E.164), whether or not a space ends them.
+fn length_of_country(number: &[u8]) -> usize {
+    match number {
+        [b'1' | b'7', ..] => 1,
+        [b'2', b'0' | b'7', ..]
+        | [b'3', b'0'..=b'4' | b'6' | b'9', ..]
+        | [b'4', b'0' | b'1' | b'3'..=b'9', ..]
+        | [b'5', b'1'..=b'8', ..]
+        | [b'6', b'0'..=b'6', ..]
+        | [b'8', b'1' | b'2' | b'4' | b'6', ..]
+        | [b'9', b'0'..=b'5' | b'8', ..] => 2,
+        _ => 3,
     }
 }
 

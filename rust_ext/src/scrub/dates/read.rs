@@ -79,8 +79,10 @@ pub fn period<'a>(text: &'a str, context: &Context, order: Order) -> Option<(Dat
     BETWEEN.iter().find_map(|between| {
         let at = text.find(between)?;
         let second = &text[at + between.len()..];
-        parse(second, context, order)?;
-        Some((parse(&text[..at], context, order)?, &text[at..at + between.len()], second))
+        let (first, last) = (parse(&text[..at], context, order)?, parse(second, context, order)?);
+        // "May 3 - 5, 2019": the second number is a day, although alone it reads as the fifth month.
+        let is_day = last.day.is_none() && first.day.is_some() && first.in_words() && !last.in_words();
+        (!(is_day && last.month.is_some())).then_some((first, &text[at..at + between.len()], second))
     })
 }
 
