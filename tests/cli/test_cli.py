@@ -331,7 +331,7 @@ def test_an_index_of_other_documents_does_not_replace_a_run(
 ) -> None:
     folder = Path(shutil.copytree(run, tmp_path / "run"))
     other = shutil.copy(run.parent / "d.parquet", tmp_path / "other.parquet")
-    (folder / "tokens").mkdir()
+    (folder / "tokens").mkdir(exist_ok=True)
     before = (folder / "job.json").read_bytes()
     assert command("index", other, "--out", folder, "-q") == 2
     assert "is a run over other documents" in capfd.readouterr().err
@@ -352,6 +352,7 @@ def test_a_command_that_failed_leaves_its_settings_to_none_after_it(
     run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     folder = Path(shutil.copytree(run, tmp_path / "run"))
+    shutil.rmtree(folder / "tokens", ignore_errors=True)
     before = (folder / "job.json").read_bytes()
     assert command("index", write_documents(tmp_path / "bad.parquet", text=["a"]), "--out", folder) == 1
     assert command("protect", folder, "--model", "toy=nowhere", "--recipe", "ppmlm") == 1
