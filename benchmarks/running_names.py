@@ -63,7 +63,7 @@ EHR_NAMES = (
     ("Jack Reacher", "Roger C Kelly", "Hassan V Kim"),
     ("Ulysses Ogrady", "OSCAR, JOHNNY", "Wilson"),
     (),
-    ("Jack Smith", "Jessy Smith", "Roger C Kelly", "Jon C Miller", "James Cafasso Ash"),
+    ("Jack Smith", "Jessy Smith", "Roger C Kelly", "Hassan V Kim", "Jon C Miller", "James Cafasso Ash"),
 )
 Bounds = list[tuple[int, int]]
 
