@@ -506,7 +506,14 @@ class CommonWords:
 class Gazetteer:
     """A list of names, each with a label."""
 
-    def __new__(cls, patterns: _ArrowArray, labels: _ArrowArray, *, surface: _Surface | str = "fold") -> Gazetteer: ...
+    def __new__(
+        cls,
+        patterns: _ArrowArray,
+        labels: _ArrowArray,
+        *,
+        surface: _Surface | str = "fold",
+        are_names: Sequence[bool] | None = None,
+    ) -> Gazetteer: ...
     def find(self, texts: _ArrowArray, *, common: CommonWords | None = None, num_threads: int = 0) -> ArrowBatch:
         """Return columns document, start, end, label, rule of every free-standing occurrence that is no common word."""
 

@@ -240,3 +240,24 @@ def test_a_name_goes_on_over_particles(tmp_path: Path) -> None:
     named: list[tuple[str, Names]] = [("Then Kim van de Ximo denies pain.", [("Kim", "NAME", "records")])] * 3
     _, spans = confirmed(tmp_path, write(tmp_path, [*examples(30), *named]))
     assert (30, 16, "confirm") in spans
+
+
+def test_letters_with_digits_are_no_name_of_a_ner_alone(tmp_path: Path) -> None:
+    judged: list[tuple[str, Names]] = [
+        (note("Mrn472", "Lasix"), [("Mrn472", "PERSON", "spacy")]),
+        (note("Kim Mrn472", "Lasix"), [("Kim Mrn472", "PERSON", "spacy")]),
+        (note("Mrn472", "Lasix"), [("Mrn472", "NAME", "records"), ("Mrn472", "PERSON", "spacy")]),
+    ]
+    corpus = write(tmp_path, [*examples(30), *judged])
+    confirmed(tmp_path, corpus)
+    rows = pq.read_table(tmp_path / "out.parquet").to_pylist()
+    assert [(r["document"], r["start"], r["end"]) for r in rows if r["detector"] == "spacy"] == [
+        (31, 5, 8),
+        (32, 5, 11),
+    ]
+
+
+@pytest.mark.parametrize(("word", "is_name"), [("Kim", 1), ("Lives", 0), ("Similarly", 0), ("Information", 0)])
+def test_verbs_adverbs_and_words_of_forms_are_not_added(tmp_path: Path, word: str, is_name: int) -> None:
+    counts, _ = confirmed(tmp_path, write(tmp_path, [*examples(30), (note(word, "Lasix"), ())]))
+    assert counts["confirm"] == is_name

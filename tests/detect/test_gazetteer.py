@@ -248,3 +248,30 @@ def test_words_of_lines_without_case_are_judged_by_the_capitals_of_the_rest(tmp_
     found = detector.detect(pa.record_batch({"text": pa.array(texts[:1], pa.large_string())}))
     surfaces = [texts[0][row["start"] : row["end"]] for row in found.to_pylist()]
     assert surfaces == ["karen", "Karen", "Karen"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("So he lives at 12 Roy Street now.", []),
+        ("She went to San Roy and to Hospital Roy in English.", []),
+        ("He works for Roy Inc today.", []),
+        ("Then he had a negative Roy sign; negative Roy's", []),
+        ("So he had a long walk.", []),  # nowhere with a capital
+        ("She lives with Roy, and roy came.", ["Roy", "roy"]),
+        ("Seen by Dr. English and dr. long today.", ["English", "long"]),
+    ],
+)
+def test_listed_names_are_not_those_of_places_firms_and_words(tmp_path: Path, text: str, expected: list[str]) -> None:
+    names = ["Roy", "Street", "English", "Long"]
+    pq.write_table(pa.table({"doc_id": ["d"], "individual_id": ["p"], "text": [text]}), tmp_path / "d.parquet")
+    for label in ("NAME", "TOWN"):
+        detector = gazetteer(tmp_path, **{label: names})
+        learn_common_words(open_corpus(tmp_path / "d.parquet"), [detector])
+        surfaces = [piece for _, piece in found(detector, [text])[0]]
+        assert surfaces == expected if label == "NAME" else set(expected) <= set(surfaces)
+
+
+def test_whether_patterns_are_names_is_said_once_for_each() -> None:
+    with pytest.raises(CorpusError, match="once for each pattern"):
+        _rust.Gazetteer(pa.array(["Ann", "Bob"]), pa.array(["NAME", "NAME"]), are_names=[True])

@@ -112,3 +112,10 @@ def test_names_of_a_ner_that_many_documents_write_small_are_left_out() -> None:
     assert [(row["start"], row["label"]) for row in kept] == [(s, lab) for s, _, lab in spans[1:]]
     empty = found.slice(0, 0)
     assert without_common_words(empty, pa.array([], pa.string()), common).num_rows == 0
+
+
+def test_a_name_in_addresses_of_mail_is_no_word_of_the_language(tmp_path: Path) -> None:
+    texts = ["Vive con su hija Ana Palacios.", "Correo: m.palacios@x.example", "Correo: palacios.j@x.example"]
+    detect_spans(corpus_of(tmp_path / "d.parquet", texts), make_detectors(["context"]), tmp_path)
+    spans = pq.read_table(tmp_path / "spans.parquet").to_pylist()
+    assert [texts[s["document"]][s["start"] : s["end"]] for s in spans] == ["Ana Palacios"]

@@ -269,3 +269,34 @@ def test_spans_of_other_texts_and_files_that_are_none_are_errors(tmp_path: Path)
     empty = (np.zeros(1, dtype=np.int64), none.astype(np.int32), none.astype(np.int32), none)
     with pytest.raises(CorpusError, match="do not match"):
         surfaces.find(pa.array(["a"]), np.zeros(1, dtype=np.uint32), *empty)
+
+
+@pytest.mark.parametrize(
+    ("individual", "text", "places"),
+    [
+        ("b", "So the young man came.", 0),  # in small letters only where it is the individual's own name
+        ("b", "she is young\nSo She Left.", 0),  # the corpus writes the word small
+        ("b", "hi dr. young\nSo She Left.", 1),
+        ("a", "So young came back.", 1),
+        ("a", "So write to young@mail.example now.", 0),
+        ("b", "So Young came back.", 1),
+        ("b", "Then Young de Compostela was seen.", 0),
+        ("a", "Then Young de Compostela was seen.", 1),
+    ],
+)
+def test_a_name_of_another_is_not_a_word_in_small_letters_nor_goes_on(
+    tmp_path: Path, individual: str, text: str, places: int
+) -> None:
+    documents = [
+        ("a", "Seen by Mrs. Young today; Young left."),
+        (individual, text),
+        ("c", "So fairly young, young she was."),
+    ]
+    found, _ = spread(tmp_path, documents[: 2 if individual == "a" else 3], [hit(documents, 0, "Young", "NAME")])
+    assert sum(document == 1 for document, _, _ in found) == places
+
+
+def test_a_name_typed_small_again_and_again_in_one_document_is_no_word(tmp_path: Path) -> None:
+    documents = [("a", "hi anna\nso anna how is it anna\nanna , anna\nSo She Came And Left."), ("b", "So She Came.")]
+    found, _ = spread(tmp_path, documents, [hit(documents, 0, "anna", "NAME")])
+    assert len(found) == 4

@@ -442,7 +442,10 @@ CASES: dict[str, tuple[list[tuple[str, str]], list[str]]] = {
         ],
         ["Nombre:", "Name: no", "Drug name: Aspirin", "Surgeon: Left heart catheterization", "Médico: Cirugía Oral"],
     ),
-    "field_full_name": ([("Patient: Ann Lee", "Ann Lee")], ["Patient: Alert", "Mother: Diabetes"]),
+    "field_full_name": (
+        [("Patient: Ann Lee", "Ann Lee"), ("Consult NotePt: Ann Lee", "Ann Lee")],
+        ["Patient: Alert", "Mother: Diabetes", "The Inpatient: Ann Lee"],
+    ),
     "field_age": (
         [
             ("Edad: 94", "94"),

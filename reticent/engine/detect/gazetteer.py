@@ -11,6 +11,7 @@ import pyarrow as pa
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.detect.common import read_common_words, read_lines
 from reticent.engine.detect.detector import spans_batch
+from reticent.engine.detect.labels import category
 
 if TYPE_CHECKING:
     from reticent._rust import CommonWords, Gazetteer
@@ -39,7 +40,7 @@ class GazetteerDetector:
 
     A name that is also a common word counts only where something says so: a title, a cue ("Patient:") or an initial
     beside it, another name beside it, or, where the corpus writes it as a name as often as not, a capital inside a
-    sentence. ``Crohn's disease`` and dates in May are no names.
+    sentence. ``Crohn's disease`` and dates in May are no names, nor is what stands in the name of a place or a firm.
 
     Parameters
     ----------
@@ -75,8 +76,12 @@ class GazetteerDetector:
         if common is not None:
             self.common_words = read_common_words(common)
         table = read_lists(lists)
+        are_names = {label: category(label) == "NAME" for label in lists}
         self._gazetteer = _rust.Gazetteer(
-            table.column("pattern").combine_chunks(), table.column("label").combine_chunks(), surface=surface
+            table.column("pattern").combine_chunks(),
+            table.column("label").combine_chunks(),
+            surface=surface,
+            are_names=[are_names[label] for label in table.column("label").to_pylist()],
         )
 
     def detect(self, batch: pa.RecordBatch) -> pa.Table:

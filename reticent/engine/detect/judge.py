@@ -95,7 +95,9 @@ class Document:
             self.caseless += [line[0].islower() or line[0].isupper()] * num_words
 
     def is_word(self, word: int) -> bool:
-        return self.surfaces[word][0].isalpha() and len(self.surfaces[word]) > 1 and self.lowered[word] not in _TITLES
+        surface = self.surfaces[word]
+        has_letters_alone = surface[0].isalpha() and not any(map(str.isdigit, surface))
+        return has_letters_alone and len(surface) > 1 and self.lowered[word] not in _TITLES
 
     def may_be(self, word: int) -> bool:
         """Whether case lets a word be a name."""
@@ -104,6 +106,14 @@ class Document:
     def is_other(self, word: int) -> bool:
         """Whether a word is of something else, and no more than a NER or a list takes it for a name."""
         return (word in self.excluded or word in self.others) and self.named.get(word, set()) <= WEAK
+
+    def is_in_number(self, first: int, after: int) -> bool:
+        """Whether words are of a number, or letters with digits, and no more than a NER or a list names them."""
+        words = range(first, after)
+        with_digits = all(any(map(str.isdigit, self.surfaces[word])) for word in words)
+        mixed = any(self.surfaces[word][0].isalpha() for word in words)
+        weak = all(self.named.get(word, set()) <= WEAK for word in words)
+        return with_digits and weak and (mixed or all(map(self.is_other, words)))
 
     def evidence(self, word: int) -> bool | None:
         """Whether a word is a name: True where that is said well enough, False where no detector says so."""
@@ -119,14 +129,11 @@ class Document:
             if detector not in WEAK:
                 continue
             if not any(map(self.is_word, range(first, after))):
-                in_number = all(
-                    self.is_other(word) and self.surfaces[word][0].isdigit() for word in range(first, after)
-                )
-                yield row, [] if in_number and first < after else [(first, after)]
+                yield row, [] if first < after and self.is_in_number(first, after) else [(first, after)]
                 continue
             parts, start = [], first
             for word in range(first, after):
-                other = self.is_other(word) or self.surfaces[word][0].isdigit()
+                other = self.is_other(word) or any(map(str.isdigit, self.surfaces[word]))
                 if other or word + 1 == after or _gap(self, word) == "\n":
                     end = word if other else word + 1
                     if any(map(self.is_word, range(start, end))):

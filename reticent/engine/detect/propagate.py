@@ -49,7 +49,8 @@ def propagate(
 
     A surface does not spread that has fewer than three letters or digits or is a number of up to three digits, nor a
     single word that the corpus writes in small letters more often than as a name, or that stands in it more often than
-    a tenth of its documents are many (and 20 times). A place is not told twice under one label.
+    a tenth of its documents are many (and 20 times). A single word in small letters is the name of its individual alone
+    where the corpus writes the word so. A place is not told twice under one label.
 
     Parameters
     ----------

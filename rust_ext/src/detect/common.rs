@@ -15,7 +15,9 @@ use rayon::prelude::*;
 
 use crate::detect::bearers::{Bearers, number_of};
 use crate::detect::context::{has_case, is_announced, is_capital, starts_sentence};
+use crate::detect::few::Documents;
 use crate::detect::lines::Lines;
+use crate::detect::written::{is_all_capitals, is_in_address};
 use crate::error::{Error, Result};
 use crate::pool::rows;
 use crate::storage::key::Key;
@@ -61,38 +63,6 @@ impl Counts {
             all: self.all.saturating_add(other.all),
             documents,
         }
-    }
-}
-
-/// Documents with a word in small letters, up to 255, and in the other three bytes the number of the last of them: a thread
-/// that counts sees each of its documents once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Documents(u32);
-
-impl Documents {
-    const LAST: u32 = 0xff_ffff;
-
-    /// One document, with a number from 1 on.
-    fn one(number: u32) -> Self {
-        Self((1 << 24) | (number % Self::LAST + 1))
-    }
-
-    fn num(self) -> u32 {
-        self.0 >> 24
-    }
-
-    /// Those of a thread, with the next one of it.
-    #[inline]
-    fn add(self, other: Self) -> Self {
-        // Without a branch, which a processor could not foresee.
-        let is_next = u32::from(other.0 != 0) & u32::from((self.0 ^ other.0) & Self::LAST != 0);
-        let last = if other.0 == 0 { self.0 } else { other.0 } & Self::LAST;
-        Self((self.num() + is_next).min(255) << 24 | last)
-    }
-
-    /// Those of two threads.
-    fn merged(self, other: Self) -> Self {
-        Self((self.num() + other.num()).min(255) << 24)
     }
 }
 
@@ -145,14 +115,6 @@ fn add(counts: &mut Counts, more: Counts) {
 
 fn merge(counts: &mut Counts, more: Counts) {
     *counts = counts.plus(&more, counts.documents.merged(more.documents));
-}
-
-/// Whether the piece is written in capitals alone, as headings and abbreviations are: no sign of a name.
-#[inline]
-pub fn is_all_capitals(view: &View, number: usize) -> bool {
-    let bounds = view.origin_of(number, number);
-    let original = bounds.and_then(|(start, end)| view.original.as_bytes().get(start..end));
-    original.is_some_and(|original| original.len() > 1 && original.iter().all(|byte| byte.is_ascii_uppercase()))
 }
 
 pub struct CommonWords {
@@ -222,8 +184,10 @@ impl CommonWords {
                 let seen = |counts: Counts| Counts { all: 1, ..counts };
                 let has_case = lines.has_case(&view, number);
                 let counts = match cased.then(|| is_capital(&view, number)).flatten() {
-                    Some(false) if has_case => seen(Counts { small: 1, documents: document, ..Counts::default() }),
-                    Some(false) => seen(Counts { typed: 1, documents: document, ..Counts::default() }),
+                    Some(false) if has_case && !is_in_address(text, start, end) => {
+                        seen(Counts { small: 1, documents: document, ..Counts::default() })
+                    }
+                    Some(false) if !has_case => seen(Counts { typed: 1, documents: document, ..Counts::default() }),
                     Some(true) if has_case && !is_all_capitals(&view, number) => {
                         let start = u32::from(starts_sentence(&view, number));
                         seen(Counts { capital: 1 - start, start, ..Counts::default() })
@@ -319,6 +283,25 @@ impl CommonWords {
         self.counts(word).capital > 0
     }
 
+    /// Whether a folded word stands in small letters in a line with case, and more often so in all than with a capital.
+    pub fn is_mostly_small(&self, word: &str) -> bool {
+        let Counts { small, typed, capital, start, .. } = self.counts(word);
+        small > 0 && small.saturating_add(typed) > capital.saturating_add(start)
+    }
+
+    /// Whether a folded word has been seen in small letters in lines without case alone and in one document, and in capitals alone
+    /// nowhere, as an abbreviation is.
+    pub fn is_typed_in_one(&self, word: &str) -> bool {
+        let Counts { small, capital, start, typed, all, documents } = self.counts(word);
+        small == 0 && documents.num() == 1 && all == typed.saturating_add(capital).saturating_add(start)
+    }
+
+    /// Whether documents were counted, and none has a folded word with a capital.
+    pub fn has_no_capital(&self, word: &str) -> bool {
+        let Counts { capital, start, .. } = self.counts(word);
+        self.total.num_documents > 0 && capital == 0 && start == 0
+    }
+
     /// Whether a folded word has been seen in small letters at all.
     pub fn is_word(&self, word: &str) -> bool {
         let counts = self.counts(word);
@@ -384,13 +367,5 @@ mod tests {
         let mut listed = CommonWords::new();
         listed.add_list(&Texts::of(&["Petit"]));
         assert!(listed.is_widespread("petit"));
-    }
-
-    #[test]
-    fn documents_of_threads_add_up() {
-        let thread = |numbers: &[u32]| numbers.iter().fold(Documents::default(), |all, &n| all.add(Documents::one(n)));
-        assert_eq!(thread(&[1, 1, 2, 2, 2, 5]).num(), 3);
-        assert_eq!(thread(&[1, 2]).merged(thread(&[1, 2, 3])).num(), 5);
-        assert_eq!(thread(&(1..400).collect::<Vec<_>>()).num(), 255);
     }
 }

@@ -139,7 +139,10 @@ const EPONYM_HEADS: &[&str] = &[
 /// Behind the name alone.
 const THINGS: &str = "blade drain drains elevator speculum retractor splint splints needle punch gag forceps device scissors \
     suture stent screw plate prosthesis bag mask graft flap incision approach protocol diet oil signs tests \
-    stage grade grado stadium stade node nodes pouch hernia nerve duct gland bodies cells ink law plan";
+    level levels stage grade grado stadium stade node nodes pouch hernia nerve duct gland bodies cells ink law plan";
+
+/// Beside a sign that bears a name.
+const SIGNED: &[&str] = &["negative", "positive", "negatif", "positif", "negativo", "positivo", "negativ", "positiv"];
 
 /// Months in full and as they are cut short.
 const MONTHS: [&[&str]; 12] = [
@@ -169,6 +172,7 @@ const CUE: u8 = 2;
 const PARTICLE: u8 = 4;
 const HEAD: u8 = 8;
 const THING: u8 = 16;
+const SIGN: u8 = 32;
 
 #[derive(Default)]
 struct Kinds {
@@ -185,7 +189,7 @@ fn place(word: &[u8]) -> usize {
 
 static KINDS: LazyLock<Kinds> = LazyLock::new(|| {
     let mut kinds: HashMap<_, Kind, _> = HashMap::default();
-    for (list, words) in [(TITLE, TITLES), (CUE, CUES), (PARTICLE, PARTICLES), (HEAD, EPONYM_HEADS)] {
+    for (list, words) in [(TITLE, TITLES), (CUE, CUES), (PARTICLE, PARTICLES), (HEAD, EPONYM_HEADS), (SIGN, SIGNED)] {
         for word in words {
             kinds.entry(*word).or_default().lists |= list;
         }
@@ -300,12 +304,15 @@ pub fn is_eponym(view: &View, number: usize) -> bool {
     while next < view.len() && view.gap(next - 1) == "-" {
         next += 1;
     }
-    if next < view.len() && view.piece(next) == "s" && view.gap(next - 1) == "'" {
-        next += 1;
-    }
+    let genitive = next < view.len() && view.piece(next) == "s" && matches!(view.gap(next - 1), "'" | "\u{2019}");
+    next += usize::from(genitive);
+    let beside = |number: usize| view.gap(number) == " ";
+    let signed = number >= 1 && beside(number - 1) && is_head(number - 1, SIGN)
+        || genitive && beside(next - 1) && is_head(next, SIGN);
     let of = number >= 2 && matches!(view.piece(number - 1), "de" | "d" | "of" | "del");
     let thing = next < view.len() && view.gap(next - 1) == " " && is_capital(view, next) == Some(false);
     is_head(next, HEAD)
+        || signed
         || thing && is_head(next, THING)
         || of && is_head(number - 2, HEAD)
         || number >= 1 && view.gap(number - 1) == " " && is_head(number - 1, HEAD)
@@ -360,6 +367,10 @@ mod tests {
             ("It is. Young men", "young", false, true, false),
             ("Crohn's disease", "crohn", false, true, true),
             ("a Foley catheter", "foley", false, false, true),
+            ("a Clark level of 4", "clark", false, false, true),
+            ("with negative Roy's", "roy", false, false, true),
+            ("with Roy's negative", "roy", false, false, true),
+            ("was negative. Roy came", "roy", false, true, false),
             ("maladie de Crohn", "crohn", false, false, true),
             ("a Bard-Parker blade", "bard", false, false, true),
             ("a Bard-Parker blade", "parker", false, false, true),

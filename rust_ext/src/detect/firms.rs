@@ -8,10 +8,11 @@ use std::sync::LazyLock;
 
 use rayon::prelude::*;
 
-use crate::detect::context::{has_case, is_capital, is_eponym, is_title, starts_sentence};
+use crate::detect::context::{has_case, is_announced, is_capital, is_eponym, is_title, starts_sentence};
+use crate::detect::lines::Lines;
 use crate::detect::places::{Words, is_head_of_place, is_in_place, words};
 use crate::detect::running::kind_at;
-use crate::detect::running_words::{AND, ARTICLE, COPULA, GREETING, NO_NAME, kind};
+use crate::detect::running_words::{ACT, AND, ARTICLE, COPULA, GREETING, NO_NAME, PLACE, ends_as_no_name, kind};
 use crate::detect::runs::between;
 use crate::pool::rows;
 use crate::text::pieces::View;
@@ -54,14 +55,12 @@ pub fn find_all(texts: &Texts) -> Vec<Found> {
         .flat_map_iter(|row| {
             let view = View::new(texts.get(row), Surface::Fold);
             let count = if has_case(texts.get(row)) { view.len() } else { 0 };
+            let mut lines = Lines::new(texts.get(row));
             let names = (0..count).filter(|&piece| {
-                is_capital(&view, piece) == Some(true)
-                    && !is_title(view.piece(piece))
-                    && (kind(view.piece(piece)) & (NO_NAME | GREETING) != 0
-                        || is_eponym(&view, piece)
-                        || is_in_place(&view, piece, piece)
-                        || is_head_of_place(&view, piece)
-                        || is_in_firm(&view, piece))
+                let capital = is_capital(&view, piece) == Some(true);
+                let small = |lines: &mut Lines| !capital && !lines.has_case(&view, piece);
+                (capital && !is_title(view.piece(piece)) && is_no_name(&view, piece))
+                    || (is_eponym(&view, piece) && small(&mut lines) && !is_announced(&view, piece))
             });
             let found = |piece| {
                 let (start, end) = view.origin_of(piece, piece)?;
@@ -72,6 +71,17 @@ pub fn find_all(texts: &Texts) -> Vec<Found> {
         .collect()
 }
 
+/// Whether a word with a capital is nobody's.
+pub fn is_no_name(view: &View, piece: usize) -> bool {
+    let word = view.piece(piece);
+    kind(word) & (NO_NAME | GREETING | ACT) != 0
+        || ends_as_no_name(word)
+        || is_eponym(view, piece)
+        || is_in_place(view, piece, piece)
+        || is_head_of_place(view, piece)
+        || is_in_firm(view, piece)
+}
+
 /// Whether a piece is a part of the name of a firm.
 pub fn is_in_firm(view: &View, piece: usize) -> bool {
     let (first, last) = name_around(view, piece);
@@ -80,6 +90,7 @@ pub fn is_in_firm(view: &View, piece: usize) -> bool {
         || is_called_firm(view, last)
         || is_one(view, first, last)
         || is_worked_for(view, first)
+        || is_at_place(view, first)
 }
 
 /// The run of capitals around a piece, with the surnames of a list: "Roy, Petit and Weber", "Roy & Petit", "Roy-Petit".
@@ -146,6 +157,16 @@ fn is_worked_for(view: &View, first: usize) -> bool {
         && WORK.contains(view.piece(first - 2))
 }
 
+/// "the infusion center at Roy"
+fn is_at_place(view: &View, first: usize) -> bool {
+    first > 1
+        && view.gap(first - 1) == " "
+        && view.gap(first - 2) == " "
+        && matches!(view.piece(first - 1), "at" | "bei" | "chez")
+        && (kind(view.piece(first - 2)) & PLACE != 0 || matches!(view.piece(first - 2), "room" | "office" | "lab"))
+        && is_capital(view, first - 2) == Some(false)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,6 +186,11 @@ mod tests {
             ("Anna Roy lives on Petit Avenue.", vec!["Petit", "Avenue"]),
             ("vive en la calle Ana Roy, 3", vec!["Ana", "Roy"]),
             ("anna roy inc", vec![]),
+            ("She is at the infusion center at Roy today.", vec!["Roy"]),
+            ("She is in the center of Roy and at Petit today.", vec![]),
+            ("Similarly, Lives alone", vec!["Similarly", "Lives"]),
+            ("roy level 4\nThe Level and ALL THAT", vec!["roy"]),
+            ("dr. roy level 4\nThe Level and ALL THAT", vec![]),
         ] {
             let found = find_all(&Texts::of(&[text]));
             let found: Vec<_> = found.iter().map(|found| &text[found.start..found.end]).collect();

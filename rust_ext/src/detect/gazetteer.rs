@@ -11,10 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::prelude::*;
 
-use crate::detect::common::{Class, CommonWords};
-use crate::detect::context::{
-    has_case, is_announced, is_capital, is_eponym, is_in_date, is_initial, joins_names, starts_sentence,
-};
+use crate::detect::common::CommonWords;
+use crate::detect::context::{has_case, joins_names};
+use crate::detect::listed::{Known, is_name, is_pair_of_names, may_be_name};
 use crate::error::{Error, Result};
 use crate::pool::rows;
 use crate::storage::intern::Interner;
@@ -212,8 +211,10 @@ pub struct Gazetteer {
     surface: Surface,
     /// The one piece of each pattern; empty for those of several.
     words: Vec<Box<str>>,
+    /// Whether each pattern is a name of individuals; empty: none is.
+    are_names: Vec<bool>,
     /// What the words are, for the version of common words that was asked for last.
-    classes: Mutex<(u64, Arc<Vec<Class>>)>,
+    classes: Mutex<(u64, Arc<Vec<Known>>)>,
 }
 
 impl Gazetteer {
@@ -228,18 +229,33 @@ impl Gazetteer {
             sequences.add(&view, 0, view.len() - 1, row as u32);
             words.push(if view.len() == 1 { view.piece(0).into() } else { Box::default() });
         }
-        Ok(Self { sequences, surface, words, classes: Mutex::default() })
+        Ok(Self { sequences, surface, words, are_names: Vec::new(), classes: Mutex::default() })
+    }
+
+    /// Say which patterns are names of individuals, one a pattern: these are not found in a place, a firm or a thing, nor in small
+    /// letters where the corpus has them with a capital nowhere.
+    pub fn with_names(mut self, are_names: Vec<bool>) -> Result<Self> {
+        if are_names.len() != self.words.len() {
+            return Err(Error::Corpus("gazetteer: whether it is a name is needed once for each pattern".into()));
+        }
+        self.are_names = are_names;
+        Ok(self)
+    }
+
+    fn is_of_individuals(&self, pattern: usize) -> bool {
+        self.are_names.get(pattern).copied().unwrap_or(false)
     }
 
     /// The class of each pattern's word: looked up once, not at every hit.
-    fn classes_of(&self, common: &CommonWords) -> Arc<Vec<Class>> {
+    fn classes_of(&self, common: &CommonWords) -> Arc<Vec<Known>> {
         let classes = || self.classes.lock().unwrap_or_else(PoisonError::into_inner);
         let known = classes().clone();
         if known.0 == common.version() && known.1.len() == self.words.len() {
             return known.1;
         }
         // Not under the lock: a thread that waits for the parts of others may take up another batch, and want it itself.
-        let found: Arc<Vec<Class>> = Arc::new(self.words.par_iter().map(|word| common.class(word)).collect());
+        let known = |(number, word): (usize, &Box<str>)| Known::of(word, common, self.is_of_individuals(number));
+        let found: Arc<Vec<Known>> = Arc::new(self.words.par_iter().enumerate().map(known).collect());
         *classes() = (common.version(), found.clone());
         found
     }
@@ -265,7 +281,7 @@ impl Gazetteer {
 
 pub struct Guarded<'a> {
     gazetteer: &'a Gazetteer,
-    classes: Option<Arc<Vec<Class>>>,
+    classes: Option<Arc<Vec<Known>>>,
 }
 
 impl Guarded<'_> {
@@ -293,7 +309,7 @@ impl Guarded<'_> {
 type Hit = (usize, usize, u32);
 
 /// Keep the hits that are names: those of several pieces, those of a word that is not common, and those with evidence.
-fn guard(view: &View, hits: &mut Vec<Hit>, classes: &[Class]) {
+fn guard(view: &View, hits: &mut Vec<Hit>, classes: &[Known]) {
     if hits.is_empty() {
         return;
     }
@@ -308,8 +324,15 @@ fn guard(view: &View, hits: &mut Vec<Hit>, classes: &[Class]) {
         listed.extend(first.max(next)..=last);
     }
     let cased = has_case(view.original);
-    for &(piece, _, number) in hits.iter() {
-        if names[piece] == 1 && is_name(view, piece, classes[number as usize], cased) {
+    let is_other = |&(piece, _, number): &Hit| cased && classes[number as usize].is_other(view, piece);
+    for at_piece in hits.chunk_by(|one, next| one.0 == next.0) {
+        let piece = at_piece[0].0;
+        if names[piece] != 1 {
+            continue;
+        }
+        if at_piece.iter().all(is_other) {
+            names[piece] = 0;
+        } else if at_piece.iter().any(|hit| is_name(view, piece, classes[hit.2 as usize], cased)) {
             names[piece] = 2;
         }
     }
@@ -331,53 +354,4 @@ fn guard(view: &View, hits: &mut Vec<Hit>, classes: &[Class]) {
         spread(&mut names, piece, piece + 1, piece);
     }
     hits.retain(|&(first, last, _)| first < last || names[first] == 2);
-}
-
-/// Whether a piece and the next one are two words with capitals alone among small ones: "seen by Will Brown today".
-fn is_pair_of_names(view: &View, piece: usize) -> bool {
-    let capital = |piece: usize| is_capital(view, piece) == Some(true);
-    view.gap(piece) == " "
-        && capital(piece)
-        && capital(piece + 1)
-        && !starts_sentence(view, piece)
-        && !capital(piece - 1)
-        && !(piece + 2 < view.len() && view.gap(piece + 1) == " " && capital(piece + 2))
-        && may_be_name(view, piece, true)
-        && may_be_name(view, piece + 1, true)
-}
-
-/// A capital where case says something, and neither a month of a date nor what a disease is called after.
-fn may_be_name(view: &View, piece: usize, cased: bool) -> bool {
-    (!cased || is_capital(view, piece) != Some(false)) && !is_in_date(view, piece) && !is_eponym(view, piece)
-}
-
-/// Evidence that a listed word is a name here: it is no word of the language; or it has a capital inside a sentence and is as
-/// often a name as not; or a title, a cue ("Patient:") or an initial stands beside it.
-fn is_name(view: &View, piece: usize, class: Class, cased: bool) -> bool {
-    if is_announced(view, piece) {
-        return !is_in_date(view, piece);
-    }
-    // Most are words in small letters.
-    if class != Class::Name && (!cased || is_capital(view, piece) == Some(false)) {
-        return false;
-    }
-    let initial = |at: usize, between: usize| {
-        cased
-            && at < view.len()
-            && is_initial(view, at)
-            && view.gap(between).starts_with(['.', ' '])
-            && joins_names(view, between)
-    };
-    if is_eponym(view, piece) || is_in_date(view, piece) {
-        return false;
-    }
-    match class {
-        Class::Name => true,
-        Class::Mixed if !starts_sentence(view, piece) => true,
-        _ => {
-            // "J. Young" and "Young J.", but neither "I Will" nor "Will I".
-            piece > 0 && initial(piece - 1, piece - 1) && !matches!(view.piece(piece - 1), "i" | "a")
-                || initial(piece + 1, piece) && view.gap(piece + 1).starts_with('.')
-        }
-    }
 }

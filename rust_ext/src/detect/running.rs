@@ -27,7 +27,8 @@ use crate::detect::context::{has_case, is_capital, is_in_date, is_initial, start
 use crate::detect::own_line::is_own_line;
 use crate::detect::places::is_in_place;
 use crate::detect::running_words::{
-    ACT, AGENT, AND, ARTICLE, CALL, COPULA, GREETING, HUMAN, KIN, NAME, NAMING, OBJECT, OWNER, PLACE, SAY, kind,
+    ACT, AGENT, AND, ARTICLE, CALL, COPULA, ELDER, GREETING, HUMAN, KIN, NAME, NAMING, OBJECT, OFFICE, OWNER, PLACE,
+    SAY, kind,
 };
 use crate::detect::runs::{Run, between, runs};
 use crate::detect::typed_small::find_in_small;
@@ -108,6 +109,14 @@ fn is_said_before(view: &View, run: &Run) -> bool {
     if kind & NAMING != 0 {
         return !comma;
     }
+    // "de nombre Ana", "by the name of Roy", "du nom de Roy"
+    let word_at = |by: usize| last.checked_sub(by).map_or("", |piece| view.piece(piece));
+    if !comma
+        && (kind & NAME != 0 && word_at(1) == "de"
+            || matches!(word_at(0), "of" | "de") && second() & NAME != 0 && matches!(word_at(2), "the" | "du"))
+    {
+        return true;
+    }
     // "call her Anna"
     if !comma && kind & OBJECT != 0 && second() & CALL != 0 {
         return true;
@@ -122,24 +131,60 @@ fn is_said_before(view: &View, run: &Run) -> bool {
     }
     // "his wife Anna", "his wife, Anna,"
     if kind & KIN != 0 {
-        // With a capital it may be of a title ("the Children Convention") or a heading, but for "Seine Frau Anna".
+        // With a capital it may be of a title ("Abduction of Child Conventions") or a heading, but for "Seine Frau Anna".
+        let owned = || second() & OWNER != 0;
         let in_title = is_capital(view, last) == Some(true)
-            && !last.checked_sub(1).is_some_and(|piece| {
-                view.gap(piece) == " " && (is_capital(view, piece) == Some(false) || second() & OWNER != 0)
-            });
-        return !in_title && (!comma || second() & OWNER != 0);
+            && !last
+                .checked_sub(1)
+                .is_some_and(|piece| view.gap(piece) == " " && (owned() || is_german(view.piece(piece))));
+        return !in_title && (!comma || owned());
+    }
+    // "su hermana mayor Ana"
+    if kind & ELDER != 0 && second() & KIN != 0 {
+        return !comma && view.gap(last - 1) == " ";
     }
     kind & GREETING != 0
 }
 
+/// Before kin in German, where nouns have capitals.
+fn is_german(word: &str) -> bool {
+    matches!(
+        word,
+        "mit"
+            | "von"
+            | "bei"
+            | "zur"
+            | "zum"
+            | "sowie"
+            | "die"
+            | "der"
+            | "das"
+            | "den"
+            | "dem"
+            | "des"
+            | "und"
+            | "ihrer"
+            | "seiner"
+            | "seines"
+            | "deren"
+            | "dessen"
+    )
+}
+
 fn is_name(view: &View, run: &Run, common: &CommonWords) -> bool {
+    // "Ambassador A. Roy"
+    let office = run.num_initials > 0
+        && is_initial(view, run.first)
+        && before(view, run.first).is_some_and(|(last, comma)| {
+            !comma && kind(view.piece(last)) & OFFICE != 0 && is_capital(view, last) == Some(true)
+        });
     let initial_within = run.num_initials > 0 && run.num_words > 1 && {
         let is_inner = |piece: usize| piece > run.first && is_initial(view, piece);
         (run.first..run.last).any(is_inner) && is_capital(view, run.last) == Some(true) && !is_initial(view, run.last)
     };
     // One word that begins a sentence has a capital for that; elsewhere the corpus must have one.
     let told = run.num_words > 1 || !starts_sentence(view, run.first) || common.has_capital(view.piece(run.first));
-    initial_within || told && does_as_individuals_do(view, run) || is_doer(view, run) || is_line(view, run)
+    initial_within || office || told && does_as_individuals_do(view, run) || is_doer(view, run) || is_line(view, run)
 }
 
 /// "seen by Anna Roy"; "por" and "von" only behind a participle: they are also "for" and "of".
@@ -167,7 +212,7 @@ fn does_as_individuals_do(view: &View, run: &Run) -> bool {
     match gap {
         " " if small && kind & ACT != 0 => true,
         " " if small && kind & COPULA != 0 => is_individual(view, next + 1),
-        ", " => is_individual(view, next),
+        ", " => is_individual(view, next) || run.num_words > 1 && is_age(view, next),
         "'" | "\u{2019}" => {
             view.piece(next) == "s"
                 && view.gap(next) == " "
@@ -184,6 +229,26 @@ fn is_individual(view: &View, piece: usize) -> bool {
         && (piece + 1..view.len().min(piece + 6))
             .take_while(|&at| !view.gap(at - 1).contains(['.', ';', ':', '\n']))
             .any(|at| kind(view.piece(at)) & HUMAN != 0)
+}
+
+/// "54 y.o.", "54 ans,", "54 years old", "54 años de edad"; not "2 years ago".
+fn is_age(view: &View, piece: usize) -> bool {
+    let number = view.piece(piece);
+    if number.len() > 3 || !number.bytes().all(|byte| byte.is_ascii_digit()) || piece + 1 >= view.len() {
+        return false;
+    }
+    let ends = |at: usize| between(view, at).is_some_and(|gap| gap.starts_with([',', '.', ';', ')']));
+    let word_at = |at: usize| if at < view.len() { view.piece(at) } else { "" };
+    match view.piece(piece + 1) {
+        "y" => view.gap(piece + 1) == "." && word_at(piece + 2) == "o",
+        "yo" => true,
+        "year" | "years" | "ans" | "anos" | "jahre" | "jahren" => {
+            ends(piece + 1)
+                || matches!(word_at(piece + 2), "old" | "alt")
+                || word_at(piece + 2) == "de" && word_at(piece + 3) == "edad"
+        }
+        _ => false,
+    }
 }
 
 /// Two to four words that are a line of their own, as in a letter.
@@ -244,6 +309,17 @@ mod tests {
             ("He lives with his wife Anna and a dog.", &["Anna"]),
             ("He came with his wife, Anna, today.", &["Anna"]),
             ("The wife, Medicare says, pays.", &[]),
+            ("Su hermana mayor Ana acude.", &["Ana"]),
+            ("Una hija de nombre Ana Ruiz vive sola.", &["Ana Ruiz"]),
+            ("It was a man by the name of Roy.", &["Roy"]),
+            ("His wife Anna Roy Code Status at Discharge", &["Anna Roy"]),
+            ("Patient Information Anna Roy, 54 y.o. male", &["Anna Roy"]),
+            ("Then Anna Roy, 54 ans, vient. Boston Town, 2 years ago", &["Anna Roy"]),
+            ("Sus padres Ana Jesús Ruiz y Max vienen.", &["Ana Jesús Ruiz", "Max"]),
+            ("It was seen of Ambassador A. Roy.", &["A. Roy"]),
+            ("The Inspector explained it.", &[]),
+            ("the law of Child Abduction", &[]),
+            ("Die Tochter Anna kommt mit Sohn Max.", &["Anna", "Max"]),
             ("Dear Anna, thanks", &["Anna"]),
             ("Roy denies pain.", &["Roy"]),
             ("Zoe denies pain. Then Zoe denies it.", &["Zoe"]),

@@ -33,6 +33,10 @@ pub const FUNCTION: u32 = 1 << 14;
 /// A name follows an object: "call her Anna".
 pub const CALL: u32 = 1 << 15;
 pub const OBJECT: u32 = 1 << 16;
+/// Behind kin: "su hermana mayor Ana".
+pub const ELDER: u32 = 1 << 18;
+/// Only an individual holds one; with a capital, a name may follow.
+pub const OFFICE: u32 = 1 << 19;
 /// Before who says it: "I am well," says Roy.
 pub const SAY: u32 = 1 << 17;
 
@@ -99,14 +103,24 @@ const LISTS: &[(u32, &str)] = &[
         "mr mrs ms miss dr sir i'm monday tuesday wednesday thursday friday saturday sunday lundi mardi \
          mercredi jeudi vendredi samedi dimanche lunes martes miercoles jueves viernes sabado domingo montag dienstag mittwoch donnerstag \
          freitag samstag sonntag american english french spanish german italian chinese african hispanic caucasian asian european mexican \
-         british irish russian indian japanese christmas easter thanksgiving god jesus medicare medicaid covid \
-         patient patients paciente patientin doctor nurse hospital please thank okay doc everyone everybody folks guys team today yesterday tomorrow",
+         british irish russian indian japanese christmas easter thanksgiving god medicare medicaid covid \
+         patient patients paciente patientin doctor nurse hospital please thank okay doc everyone everybody folks guys team today yesterday tomorrow \
+         information status code summary discharge admission address phone history diagnosis diagnoses medication medications allergies \
+         problem problems procedure procedures assessment examination exam results appointment appointments instructions directive \
+         directives language insurance signature statut adresse telephone antecedents motif diagnostic traitement resultats \
+         informacion codigo direccion telefono diagnostico antecedentes tratamiento motivo exploracion alergias resultados \
+         anamnese diagnose befund therapie aufnahme entlassung adresse telefon allergien",
     ),
     (
         FUNCTION,
         "he she it they we you i this that these those there here who what when where why how no yes not and or but if then so as at in on of \
          for from with to by the his her its \
          ella ellos ellas usted yo nosotros il elle ils elles nous vous je on er sie es wir ihr ich man",
+    ),
+    (ELDER, "mayor mayores menor menores pequeno pequena gemelo gemela aine ainee cadet cadette jumeau jumelle"),
+    (
+        OFFICE,
+        "ambassador inspector attorney embajador embajadora inspectora ambassadeur ambassadrice inspecteur botschafter inspektor",
     ),
     (CALL, "call calls called name names named nickname nicknamed"),
     (OBJECT, "me him her it them us"),
@@ -130,7 +144,8 @@ static KINDS: LazyLock<HashMap<&'static str, u32, FixedState>> = LazyLock::new(|
 /// Words of medicine and adverbs, which a sentence may begin with and a corpus may write with a capital only.
 const ENDINGS: &[&str] = &[
     "logy", "logie", "logia", "graphy", "graphie", "grafia", "iatrics", "iatrie", "iatria", "surgery", "therapy",
-    "mente", "ically", "ously", "ingly", "itis", "osis", "ectomy", "scopy",
+    "mente", "ically", "ously", "ingly", "itis", "osis", "ectomy", "scopy", "larly", "nally", "rally", "tually",
+    "edly", "ently", "antly", "ately", "fully", "ively", "amment", "emment", "ivement", "usement", "ellement",
 ];
 
 /// Whether a folded word ends as names do not.

@@ -4,9 +4,10 @@
 //! or in all of them, as its scope says, and the parts of a name in that individual's. Surfaces that say too little do not
 //! spread: fewer than three letters or digits, numbers of up to three digits, single words that are common (`common`) or stand
 //! more often than in a tenth of as many documents, several words that are all common (a department). In a line with case, a single
-//! word is not found in small letters where the corpus has such a word (`pilar`), nor short and in capitals in documents of others
-//! than its individual (`ANA` is a test there); and a name is not found in that of a place or a
-//! firm (`places`, `firms`). In a line typed small, words of many documents are not found.
+//! word is not found in small letters where the corpus has such a word (`pilar`) or in documents of others than its individual,
+//! nor short and in capitals in those (`ANA` is a test there); and a name is not found in that of a place or a firm (`places`,
+//! `firms`). In a line typed small, words of many documents are not found. In documents of others, what the corpus writes small
+//! is not found there either, nor what goes on as another name (`Santiago de Compostela`).
 //!
 //! Two passes, each a look-up a piece; memory holds the surfaces and the words of the corpus, never its text.
 
@@ -14,12 +15,13 @@ use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 use rayon::prelude::*;
 
-use crate::detect::common::{Class, CommonWords, is_all_capitals};
+use crate::detect::common::{Class, CommonWords};
 use crate::detect::context::{has_case, is_announced, is_capital, is_eponym, is_particle};
 use crate::detect::firms::is_in_firm;
 use crate::detect::gazetteer::{Sequences, gap_form};
 use crate::detect::lines::Lines;
 use crate::detect::places::is_in_place;
+use crate::detect::written::{is_all_capitals, is_in_address};
 use crate::error::{Error, Result};
 use crate::text::pieces::View;
 use crate::text::spans::{Found, char_starts};
@@ -141,11 +143,11 @@ impl Surfaces {
             for (span, form) in forms.into_iter().filter(|(span, _)| scopes[*span] != 0) {
                 let parts = if names[span] != 0 && form.len() > 1 { strong_parts(&form) } else { Vec::new() };
                 let mut put = |form: Form, scope: u8| {
-                    let is_short = form.len() == 1 && form[0].len() <= MAX_ABBREVIATION;
+                    let is_single = form.len() == 1;
                     let number = self.number(form, spans.labels[span], sources[span], names[span] != 0);
                     self.entries[number as usize].everywhere |= scope == CORPUS;
-                    // Where a short word is a name, capitals do not make it an abbreviation.
-                    if scope != CORPUS || is_short {
+                    // Where a single word is a name, neither capitals nor small letters make it another word.
+                    if scope != CORPUS || is_single {
                         self.of_units.insert((number, units[row]));
                     }
                 };
@@ -189,7 +191,8 @@ impl Surfaces {
             return words.all(|word| self.common.class(word) == Class::Common);
         };
         let most = (self.num_documents / 10).max(MIN_FREQUENT);
-        self.common.class(word) == Class::Common || self.common.num_occurrences(word) > most
+        let is_word = self.common.class(word) == Class::Common && !self.common.is_typed_in_one(word);
+        is_word || self.common.num_occurrences(word) > most
     }
 
     /// Where else the surfaces stand, by document, then start; `source` is the number of the entry. What lies within a span of
@@ -207,6 +210,7 @@ impl Surfaces {
                     let entry = &self.entries[source as usize];
                     let spreads = (own || entry.everywhere)
                         && !(entry.is_name && is_of_other(&view, piece, last, &mut lines))
+                        && !(entry.is_name && !own && piece == last && has_epithet(&view, piece))
                         && (last > piece || !cased || self.is_written_so(&view, piece, &mut lines, own));
                     if spreads && let Some((start, end)) = view.origin_of(piece, last) {
                         found.push(Found { document: row as u32, start, end, source });
@@ -237,9 +241,12 @@ impl Surfaces {
         let word = view.piece(piece);
         if is_capital(view, piece) == Some(false) {
             if lines.has_case(view, piece) {
-                self.common.class(word) == Class::Name
+                let (start, end) = view.pieces[piece];
+                own && self.common.class(word) == Class::Name
+                    && !is_in_address(view.text(), start as usize, end as usize)
             } else {
-                is_announced(view, piece) || !self.common.is_widespread(word)
+                is_announced(view, piece)
+                    || !self.common.is_widespread(word) && (own || !self.common.is_mostly_small(word))
             }
         } else {
             own || word.len() > MAX_ABBREVIATION || !is_all_capitals(view, piece) || !lines.has_case(view, piece)
@@ -257,7 +264,20 @@ impl Surfaces {
 
 /// Whether a name is there that of a place, a firm or a thing.
 fn is_of_other(view: &View, first: usize, last: usize, lines: &mut Lines) -> bool {
-    is_in_place(view, first, last) || is_in_firm(view, last) || lines.has_case(view, first) && is_eponym(view, last)
+    let mut thing = || {
+        let typed = is_capital(view, last) == Some(false) && !is_announced(view, first);
+        (lines.has_case(view, first) || typed) && is_eponym(view, last)
+    };
+    is_in_place(view, first, last) || is_in_firm(view, last) || thing()
+}
+
+/// "Santiago de Compostela", "Rosa de Bengala": a name that goes on is another.
+fn has_epithet(view: &View, piece: usize) -> bool {
+    piece + 2 < view.len()
+        && view.piece(piece + 1) == "de"
+        && view.gap(piece) == " "
+        && view.gap(piece + 1) == " "
+        && is_capital(view, piece + 2) == Some(true)
 }
 
 /// The forms of a document's spans, each with the number of its span; those that begin or end inside a piece have none.

@@ -6,7 +6,7 @@ use crate::detect::common::CommonWords;
 use crate::detect::context::{is_capital, is_particle, is_title, month};
 use crate::detect::lines::Lines;
 use crate::detect::running::kind_at;
-use crate::detect::running_words::{CALL, COPULA, GREETING, NAME, OBJECT, ends_as_no_name, kind};
+use crate::detect::running_words::{ARTICLE, CALL, COPULA, GREETING, NAME, OBJECT, ends_as_no_name, kind};
 use crate::text::pieces::View;
 
 /// Before a name in small letters; "m" and "dr" without a point are other things too.
@@ -18,7 +18,7 @@ const TITLES: [&str; 18] = [
 /// Names in lines typed all in small letters, where case says nothing: behind a title, an address or "my name is".
 pub fn find_in_small(view: &View, common: &CommonWords, emit: &mut impl FnMut(usize, usize)) {
     let mut lines = Lines::new(view.original);
-    let mut piece = 1;
+    let mut piece = 0;
     while piece < view.len() {
         if lines.has_case(view, piece) {
             // On to the next line: most texts have no other.
@@ -28,6 +28,15 @@ pub fn find_in_small(view: &View, common: &CommonWords, emit: &mut impl FnMut(us
             continue;
         }
         if is_capital(view, piece) != Some(false) {
+            piece += 1;
+            continue;
+        }
+        if is_described(view, piece) && is_unusual(view.piece(piece), common) {
+            emit(piece, piece);
+            piece += 1;
+            continue;
+        }
+        if piece == 0 {
             piece += 1;
             continue;
         }
@@ -54,6 +63,36 @@ pub fn find_in_small(view: &View, common: &CommonWords, emit: &mut impl FnMut(us
         emit(piece, last);
         piece = last + 1;
     }
+}
+
+/// "anna is a 43 year old", "ana es una mujer": what only an individual is.
+fn is_described(view: &View, piece: usize) -> bool {
+    const PERSONS: [&str; 18] = [
+        "man",
+        "woman",
+        "male",
+        "female",
+        "lady",
+        "gentleman",
+        "boy",
+        "girl",
+        "homme",
+        "femme",
+        "hombre",
+        "mujer",
+        "varon",
+        "mann",
+        "frau",
+        "old",
+        "jahriger",
+        "jahrige",
+    ];
+    let copula = piece + 2 < view.len() && view.gap(piece) == " " && kind(view.piece(piece + 1)) & COPULA != 0;
+    copula
+        && kind(view.piece(piece + 2)) & ARTICLE != 0
+        && (piece + 3..view.len().min(piece + 8))
+            .take_while(|&at| !view.gap(at - 1).contains(['.', ',', ';', ':', '\n']))
+            .any(|at| PERSONS.contains(&view.piece(at)))
 }
 
 /// A word that many documents do not write: nobody's language.
@@ -87,6 +126,10 @@ mod tests {
             ("hi how are you", vec![]),
             ("my name is anna jerković and you", vec!["anna jerković"]),
             ("they call me anna", vec!["anna"]),
+            ("anna is a 34 -year-old female with pain", vec!["anna"]),
+            ("ana es una mujer de 43 años", vec!["ana"]),
+            ("she is a 34 year old female", vec![]),
+            ("gout is a ten year problem", vec![]),
             ("bonjour madame petit", vec!["petit"]),
             ("frau müller said", vec!["müller"]),
             // A word of many documents, and a line with case.

@@ -169,14 +169,24 @@ pub struct PyGazetteer {
 #[pymethods]
 impl PyGazetteer {
     #[new]
-    /// `surface` says which spellings are the same: exact, casefold or fold (neither case nor accents).
-    #[pyo3(signature = (patterns, labels, *, surface="fold"))]
-    fn new(patterns: &Bound<'_, PyAny>, labels: &Bound<'_, PyAny>, surface: &str) -> PyResult<Self> {
+    /// `surface` says which spellings are the same: exact, casefold or fold (neither case nor accents). `are_names`, one a pattern,
+    /// says which are names of individuals.
+    #[pyo3(signature = (patterns, labels, *, surface="fold", are_names=None))]
+    fn new(
+        patterns: &Bound<'_, PyAny>,
+        labels: &Bound<'_, PyAny>,
+        surface: &str,
+        are_names: Option<Vec<bool>>,
+    ) -> PyResult<Self> {
         let patterns = import_texts(patterns, "pattern")?;
         let surface = Surface::parse(surface).map_err(to_py_err)?;
         let labels = import_texts(labels, "label")?;
         check_labels(&labels, patterns.len())?;
-        Ok(Self { gazetteer: Gazetteer::new(&patterns, surface).map_err(to_py_err)?, labels })
+        let gazetteer = Gazetteer::new(&patterns, surface).and_then(|gazetteer| match are_names {
+            Some(are_names) => gazetteer.with_names(are_names),
+            None => Ok(gazetteer),
+        });
+        Ok(Self { gazetteer: gazetteer.map_err(to_py_err)?, labels })
     }
 
     #[pyo3(signature = (texts, *, common=None, num_threads=0))]

@@ -161,7 +161,10 @@ impl Fields {
             let begins = || {
                 let before = text[..start].trim_ascii_end();
                 let line = text[..start].len() > before.len() && text[before.len()..start].contains(&b'\n');
-                line || !before.last().is_some_and(|byte| byte.is_ascii_alphabetic() || !byte.is_ascii())
+                let glued = start == before.len()
+                    && before.last().is_some_and(u8::is_ascii_lowercase)
+                    && text[start].is_ascii_uppercase();
+                line || glued || !before.last().is_some_and(|byte| byte.is_ascii_alphabetic() || !byte.is_ascii())
             };
             let found = self.whole.get(words.key_of(first, words.len)).filter(|row| !row.weak || begins());
             let found = found.or_else(|| {
