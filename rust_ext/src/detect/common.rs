@@ -110,7 +110,7 @@ impl Table {
 
 #[inline]
 fn add(counts: &mut Counts, more: Counts) {
-    *counts = counts.plus(&more, counts.documents.add(more.documents));
+    *counts = counts.plus(&more, counts.documents.then(more.documents));
 }
 
 fn merge(counts: &mut Counts, more: Counts) {

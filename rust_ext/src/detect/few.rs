@@ -19,7 +19,7 @@ impl Documents {
 
     /// Those of a thread, with the next one of it.
     #[inline]
-    pub fn add(self, other: Self) -> Self {
+    pub fn then(self, other: Self) -> Self {
         // Without a branch, which a processor could not foresee.
         let is_next = u32::from(other.0 != 0) & u32::from((self.0 ^ other.0) & Self::LAST != 0);
         let last = if other.0 == 0 { self.0 } else { other.0 } & Self::LAST;
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn documents_of_threads_add_up() {
-        let thread = |numbers: &[u32]| numbers.iter().fold(Documents::default(), |all, &n| all.add(Documents::one(n)));
+        let thread = |numbers: &[u32]| numbers.iter().fold(Documents::default(), |all, &n| all.then(Documents::one(n)));
         assert_eq!(thread(&[1, 1, 2, 2, 2, 5]).num(), 3);
         assert_eq!(thread(&[1, 2]).merged(thread(&[1, 2, 3])).num(), 5);
         assert_eq!(thread(&(1..400).collect::<Vec<_>>()).num(), 255);

@@ -254,8 +254,9 @@ impl Gazetteer {
             return known.1;
         }
         // Not under the lock: a thread that waits for the parts of others may take up another batch, and want it itself.
-        let known = |(number, word): (usize, &Box<str>)| Known::of(word, common, self.is_of_individuals(number));
-        let found: Arc<Vec<Known>> = Arc::new(self.words.par_iter().enumerate().map(known).collect());
+        let words = self.words.par_iter().enumerate();
+        let known = words.map(|(number, word)| Known::of(word, common, self.is_of_individuals(number)));
+        let found: Arc<Vec<Known>> = Arc::new(known.collect());
         *classes() = (common.version(), found.clone());
         found
     }
