@@ -144,8 +144,9 @@ static KINDS: LazyLock<HashMap<&'static str, u32, FixedState>> = LazyLock::new(|
 /// Words of medicine and adverbs, which a sentence may begin with and a corpus may write with a capital only.
 const ENDINGS: &[&str] = &[
     "logy", "logie", "logia", "graphy", "graphie", "grafia", "iatrics", "iatrie", "iatria", "surgery", "therapy",
-    "mente", "ically", "ously", "ingly", "itis", "osis", "ectomy", "scopy", "larly", "nally", "rally", "tually",
-    "edly", "ently", "antly", "ately", "fully", "ively", "amment", "emment", "ivement", "usement", "ellement",
+    "mente", "ically", "ously", "ingly", "itis", "osis", "ectomy", "scopy", "larly", "inally", "ionally", "erally",
+    "tually", "tedly", "kedly", "iently", "rently", "uently", "dently", "cently", "tantly", "cantly", "nantly", "ately",
+    "fully", "tively", "sively", "amment", "emment", "ivement", "usement", "ellement",
 ];
 
 /// Whether a folded word ends as names do not.
