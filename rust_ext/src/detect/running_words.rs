@@ -145,8 +145,8 @@ static KINDS: LazyLock<HashMap<&'static str, u32, FixedState>> = LazyLock::new(|
 const ENDINGS: &[&str] = &[
     "logy", "logie", "logia", "graphy", "graphie", "grafia", "iatrics", "iatrie", "iatria", "surgery", "therapy",
     "mente", "ically", "ously", "ingly", "itis", "osis", "ectomy", "scopy", "larly", "inally", "ionally", "erally",
-    "tually", "tedly", "kedly", "iently", "rently", "uently", "dently", "cently", "tantly", "cantly", "nantly", "ately",
-    "fully", "tively", "sively", "amment", "emment", "ivement", "usement", "ellement",
+    "tually", "tedly", "kedly", "iently", "rently", "uently", "dently", "cently", "tantly", "cantly", "nantly",
+    "ately", "fully", "tively", "sively", "amment", "emment", "ivement", "usement", "ellement",
 ];
 
 /// Whether a folded word ends as names do not.
