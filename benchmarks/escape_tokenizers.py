@@ -15,7 +15,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 
 from benchmarks.record_io import DATA
 
-__all__ = ["KINDS", "TOY_KINDS", "published_tokenizers", "tokenizer_json"]
+__all__ = ["GPT4O", "KINDS", "LLAMA3", "TOY_KINDS", "published_tokenizers", "split_by", "tokenizer_json"]
 
 LINES = [
     "the patient was seen by Dr. Smith on 2021-03-04 and again at 10:45, on the ward of the old hospital",
@@ -60,10 +60,14 @@ def _bytelevel(pre_tokenizer: pre_tokenizers.PreTokenizer) -> Tokenizer:
     return tokenizer
 
 
-def _split(pattern: str) -> Tokenizer:
-    cut = pre_tokenizers.Split(Regex(pattern), behavior="isolated")
+def split_by(pattern: str, behavior: str = "isolated") -> pre_tokenizers.PreTokenizer:
+    """Return the steps of tokenizers that split by an expression of their own, before ByteLevel renames the bytes."""
     level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    return _bytelevel(pre_tokenizers.Sequence([cut, level]))
+    return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), behavior), level])
+
+
+def _split(pattern: str) -> Tokenizer:
+    return _bytelevel(split_by(pattern))
 
 
 def _qwen() -> Tokenizer:

@@ -65,21 +65,21 @@ recipes = {recipes}
 
 def learn_large_bpe(documents: Path, num_characters: int = 100_000_000) -> str:
     """Return the ``tokenizer.json`` of `LARGE_BPE`, learned from so much of the texts."""
-    from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-    from benchmarks.escape_tokenizers import LLAMA3
+    from benchmarks.escape_tokenizers import LLAMA3, split_by
     from reticent.engine.corpus import open_corpus
 
     tokenizer = Tokenizer(models.BPE(ignore_merges=True))
-    level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(LLAMA3), "isolated"), level])
+    tokenizer.pre_tokenizer = split_by(LLAMA3)
 
     def texts() -> Iterator[list[str]]:
         left = num_characters
         for batch in open_corpus(documents).batches(columns=("text",)):
-            if left > 0:
-                yield (part := batch.column("text").to_pylist())
-                left -= sum(map(len, part))
+            yield (part := batch.column("text").to_pylist())
+            left -= sum(map(len, part))
+            if left <= 0:
+                return
 
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     special = ["<|end_of_text|>"]

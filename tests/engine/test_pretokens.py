@@ -23,8 +23,9 @@ from fixtures.tokenizers import Trained, bytelevel, unigram, wordpiece
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from oracles.alignment import check_alignment
-from tokenizers import AddedToken, Regex, Tokenizer, normalizers, pre_tokenizers, processors
+from tokenizers import AddedToken, Tokenizer, normalizers, pre_tokenizers, processors
 
+from benchmarks.escape_tokenizers import GPT4O, LLAMA3, split_by
 from reticent import _rust
 from reticent.core.progress import Progress
 from reticent.engine.vocabularies import bytelevel_tokenizer_json, wordpiece_tokenizer_json
@@ -107,16 +108,7 @@ def with_bytes_left_out(tokenizer_json: str, letters: str) -> str:
     return json.dumps(parsed)
 
 
-#: How Llama 3, Qwen, GPT-4o and Mistral split, before ByteLevel renames the bytes.
-GPT4 = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
-    r"|\s+(?!\S)|\s+"
-)
-GPT4O = (
-    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
-    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
-    r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
+#: Mistral splits as GPT-4o does, but for what is shortened and for digits.
 TEKKEN = GPT4O.replace("(?i:'s|'t|'re|'ve|'m|'ll|'d)?", "").replace("{1,3}", "")
 
 
@@ -132,9 +124,7 @@ def modern(
     if normalizer is not None:
         tokenizer.normalizer = normalizer
     tokenizer.add_tokens([AddedToken(content, special=False, normalized=False) for content in added])
-    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    steps = [pre_tokenizers.Split(Regex(pattern), behavior), byte_level]
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
+    tokenizer.pre_tokenizer = split_by(pattern, behavior)
     parsed = json.loads(tokenizer.to_str())
     parsed["model"]["ignore_merges"] = ignore_merges
     if ignore_merges:  # a piece that no merges make
@@ -158,14 +148,14 @@ TOYS = {
     "roberta": (roberta, "bytelevel"),
     "prefix space": (lambda: gpt2(add_prefix_space=True), "library"),
     "no pattern": (lambda: gpt2(use_regex=False), "library"),
-    "llama 3": (lambda: modern(GPT4, ignore_merges=True), "bytelevel"),
-    "llama 3, by merges": (lambda: modern(GPT4), "bytelevel"),
-    "qwen": (lambda: modern(GPT4.replace("{1,3}", ""), normalizers.NFC(), ("<tool_call>", "é")), "bytelevel"),
+    "llama 3": (lambda: modern(LLAMA3, ignore_merges=True), "bytelevel"),
+    "llama 3, by merges": (lambda: modern(LLAMA3), "bytelevel"),
+    "qwen": (lambda: modern(LLAMA3.replace("{1,3}", ""), normalizers.NFC(), ("<tool_call>", "é")), "bytelevel"),
     "gpt-4o": (lambda: modern(GPT4O), "bytelevel"),
     "mistral": (lambda: modern(TEKKEN), "bytelevel"),
-    "another pattern": (lambda: modern(GPT4.replace("{1,3}", "{1,4}")), "library"),
-    "pattern left out": (lambda: modern(GPT4, behavior="removed"), "library"),
-    "nfkc before a pattern": (lambda: modern(GPT4, normalizers.NFKC()), "library"),
+    "another pattern": (lambda: modern(LLAMA3.replace("{1,3}", "{1,4}")), "library"),
+    "pattern left out": (lambda: modern(LLAMA3, behavior="removed"), "library"),
+    "nfkc before a pattern": (lambda: modern(LLAMA3, normalizers.NFKC()), "library"),
     "digits": (digits, "bytelevel"),
     "digits together": (lambda: digits(individual=False), "library"),
     "spaces added": (lambda: with_spaces_added("  ", "   ", "\n\n", "\t\t\t"), "bytelevel"),
