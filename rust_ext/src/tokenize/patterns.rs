@@ -30,16 +30,16 @@ pub struct Pattern {
     spaces: usize,
 }
 
-const GPT4: [&str; 3] = [
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|",
-    r"\p{N}{1,3}",
-    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-];
-const GPT4O: [&str; 5] = [
+/// Most digits of a pretoken, and how an expression says it.
+const NUMBERS: [(usize, &str); 2] = [(3, r"\p{N}{1,3}"), (1, r"\p{N}")];
+/// What stands around the number.
+const GPT4: [&str; 2] =
+    [r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|", r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"];
+/// Small letters, what may be shortened, capitals, and what stands behind the number.
+const GPT4O: [&str; 4] = [
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+",
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
     r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*",
-    r"\p{N}{1,3}",
     r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 ];
 
@@ -68,9 +68,9 @@ impl Pattern {
     }
 
     fn of_expression(expression: &str) -> Option<Self> {
-        let [words, _, rest] = GPT4;
-        let [small, shortened, capital, _, others] = GPT4O;
-        for (digits, number) in [(3, r"\p{N}{1,3}"), (1, r"\p{N}")] {
+        let [words, rest] = GPT4;
+        let [small, shortened, capital, others] = GPT4O;
+        for (digits, number) in NUMBERS {
             if expression == [words, number, rest].concat() {
                 return Some(Self { kind: Kind::Gpt4, digits, ..Self::ALL });
             }
@@ -274,14 +274,15 @@ pub(super) mod tests {
 
     /// Llama 3's, Qwen's, GPT-4o's, Mistral's, StarCoder's, ModernBERT's.
     pub(in crate::tokenize) fn all() -> [Pattern; 6] {
-        let [words, three, rest] = GPT4;
-        let [small, shortened, capital, _, others] = GPT4O;
+        let [words, rest] = GPT4;
+        let [small, shortened, capital, others] = GPT4O;
+        let [(_, three), (_, one)] = NUMBERS;
         let gpt4o = [small, shortened, capital, shortened, "|", three, others].concat();
         [
             of_expression(&[words, three, rest].concat()).unwrap(),
-            of_expression(&[words, r"\p{N}", rest].concat()).unwrap(),
+            of_expression(&[words, one, rest].concat()).unwrap(),
             of_expression(&gpt4o).unwrap(),
-            of_expression(&[small, capital, "|", r"\p{N}", others].concat()).unwrap(),
+            of_expression(&[small, capital, "|", one, others].concat()).unwrap(),
             of(DIGITS).unwrap(),
             Pattern::with_spaces(2),
         ]
@@ -322,7 +323,7 @@ pub(super) mod tests {
     #[test]
     fn other_patterns_are_not_taken_for_these() {
         assert!(of_expression(r"\p{L}+").is_none());
-        assert!(of_expression(&GPT4.concat().replace("{1,3}", "{1,4}")).is_none());
+        assert!(of_expression(&GPT4.join(r"\p{N}{1,4}")).is_none());
         assert!(of(&DIGITS.replace("true},", "false},")).is_none());
         assert!(of(&DIGITS.replace("false,", "true,")).is_none());
         assert!(of("[]").is_none());
