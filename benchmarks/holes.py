@@ -46,7 +46,7 @@ SIZES: dict[str, dict[str, Any]] = {
               "asking": {"prefix_tokens": 32, "num_tokens": 64, "num_samples": 5}},
     "cpu": {"people": [200], "epochs": [16], "pairs": 3, "characters": 1500, "hidden": 64, "layers": 2, "vocab": 2000,
             "public": 2000, "draws": 1000},
-    # No inversion: it reads sixteen copies of the window of each target, a masked model in every fold. Hours a model.
+    # Inversion only by --invert: it reads sixteen copies of the window of each target, a masked model in every fold.
     "real": {"people": [100], "epochs": [3, 1], "pairs": 2, "characters": 2000, "one_window": True, "window": 128,
              "lora": 8, "draws": 1000, "inversion": False, "bf16": "on", "public": 600,
              "masked": {"lora": None, "learning_rate": 5e-4, "head_epochs": 3}},
@@ -58,7 +58,7 @@ SIZES: dict[str, dict[str, Any]] = {
 CRITERIA = {"gain": (1, 0.97), "inversion": (-1, 0.03), "rare": (-1, 0.6), "threshold": (-1, 0.6)}
 LEAST_TARGETS = 1000
 #: What the command line may choose of a size: a cell of a record says its people and epochs, and an arm its models.
-PARTS = ("people", "epochs", "pairs", "models")
+PARTS = ("people", "epochs", "pairs", "models", "invert")
 
 
 def summary(results: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any]]:
@@ -156,6 +156,9 @@ def main() -> None:
     parser.add_argument("--models", type=int, help="models an arm, instead of pairs")
     parser.add_argument("--objective", choices=["clm", "mlm"], default="clm")
     parser.add_argument("--base", help="NAME=FOLDER of a pre-trained model; sizes real and gpu need one")
+    parser.add_argument(
+        "--invert", type=int, metavar="N", help="inversion of N rare words an individual, the same for all models"
+    )
     parser.add_argument("--record", action="store_true", help="keep the result under benchmarks/record")
     arguments = parser.parse_args()
     if not (DATA / arguments.corpus).exists():
@@ -175,6 +178,9 @@ def main() -> None:
     results = {}
     for grid in iter_grids(size, arguments.out, arguments.objective, base or None, arguments.corpus):
         found = summary({arm: grid.evaluate(arm) for arm in arms if grid.is_possible(arm)})
+        if arguments.invert:
+            for arm, row in found.items():
+                row |= grid.invert(arm)
         print(f"{grid.folder.name}\n\n{table(found)}")
         results[grid.folder.name] = {arm: {**row, "criteria": verdicts(row)} for arm, row in found.items()}
     if arguments.record:

@@ -333,7 +333,7 @@ class Grid:
 
     def evaluate(self, arm: str) -> list[dict[str, Any]]:
         """Attack every model of an arm in turn; cells that are done are read."""
-        numbers = list(range(self.size.get("models") or 2 * self.size["pairs"]))
+        numbers = list(range(self.num_models))
         trained = [self.train(arm, number) for number in numbers]
         results: list[dict[str, Any]] = []
         scored: list[Any] | None = None
@@ -347,6 +347,84 @@ class Grid:
                 print(f"{arm} {number}", file=sys.stderr, flush=True)
             results.append(json.loads(place.read_text()))
         return results
+
+    @cached_property
+    def _questions(self) -> tuple[Any, Any, np.ndarray]:
+        """Windows, rare words to find again there, and the models of each word's individual, as bits of the pairs.
+
+        Every model is asked the same: a decoy is a word of somebody who is on the same side in each of them.
+        """
+        from reticent.audit.inversion.identifiers import draw_targets, runs_of
+        from reticent.engine.schema import MEMBERS
+        from reticent.trainer.models import load_tokenizer, special_ids
+        from reticent.trainer.windows import cut_windows
+
+        auditor = self.auditor(0)
+        special = special_ids(load_tokenizer(self.base_folder), self.objective)
+        windows = cut_windows(auditor.store, self.window, special)
+        runs = runs_of(auditor.store, auditor.words, "indirect", auditor.tokenizer, auditor.table)
+        pairs = range(0, self.num_models, 2)
+        sides = sum(self.sides(number).mask(MEMBERS).astype(np.int64) << (number // 2) for number in pairs)
+        targets = draw_targets(
+            auditor.store, windows, runs, np.asarray(sides)[runs.individuals], num_decoys=15,
+            per_individual=self.size["invert"], seed=0, needs_more=self.objective == "clm",
+        )  # fmt: skip
+        return windows, targets, np.asarray(sides)[targets.individuals]
+
+    def _candidates(self, path: Path, place: Path) -> np.ndarray:
+        """Log-probabilities of the candidates' windows by the model in ``path``; float64, shape (I, C)."""
+        from reticent.audit.inversion.inversion import score_candidates
+        from reticent.core.device import pick_device
+        from reticent.trainer.models import load_model
+
+        windows, targets, _ = self._questions
+        if not place.exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            model: Any = load_model(path, self.objective).to(device=pick_device("auto")).eval()  # type: ignore
+            started, folds = time.perf_counter(), None if self.objective == "clm" else 7
+            sums = score_candidates(model, windows, targets, folds=folds)
+            np.savez(place, candidates=targets.candidates, sums=sums.sum(axis=2))
+            print(
+                f"{place.parent.name} {place.stem}: {time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True
+            )
+        kept = np.load(place)
+        assert np.array_equal(kept["candidates"], targets.candidates), f"{place}: of other identifiers"
+        return np.asarray(kept["sums"])
+
+    def invert(self, arm: str) -> dict[str, Any]:
+        """Inversion of rare words by all models of an arm: how often the true one is first, where its individual is a
+        member less where it is not, over the same words; clustered by individual.
+        """
+        from reticent.audit.inversion.inversion import ranks_of
+        from reticent.audit.stats.statistics import ratio_estimate
+
+        _, targets, sides = self._questions
+        place = self.folder / "inversion"
+        base = self._candidates(self.base_folder, place / "base" / "00.npz")
+        first = {True: np.zeros(len(targets)), False: np.zeros(len(targets))}
+        for number in range(self.num_models):
+            path = self.folder / self.train(arm, number)["checkpoint"]
+            _, share = ranks_of(self._candidates(path, place / arm / f"{number:02}.npz") - base)
+            is_in = (sides >> (number // 2) & 1 > 0) ^ bool(number % 2)
+            for side, found in first.items():
+                found += np.where(is_in == side, share, 0.0)
+        each = self.num_models // 2  # of the models each word's individual is in one of every pair
+        rows, asked = targets.individuals, np.bincount(targets.individuals).astype(np.float64)
+
+        def rate(values: np.ndarray, **about: Any) -> list[float]:
+            found = ratio_estimate(np.bincount(rows, values / each), asked, num_bootstrap=self.size["draws"], **about)
+            assert found.value is not None
+            return [found.value, found.low, found.high]
+
+        return {
+            "inversion": rate(first[True] - first[False], signed=True), "inversion_members": rate(first[True]),
+            "inversion_heldout": rate(first[False]), "inversion_targets": len(targets) * each,
+            "inversion_words": len(targets), "inversion_people": int(np.count_nonzero(asked)),
+        }  # fmt: skip
+
+    @property
+    def num_models(self) -> int:
+        return int(self.size.get("models") or 2 * self.size["pairs"])
 
     def _entry(self, arm: str, about: dict[str, Any]) -> Any:
         from reticent.audit.evaluate import ModelEntry

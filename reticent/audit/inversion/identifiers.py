@@ -135,7 +135,7 @@ def draw_targets(
     store: TokenStore,
     windows: Windows,
     runs: Runs,
-    is_member: np.ndarray,
+    sides: np.ndarray,
     *,
     num_decoys: int,
     per_individual: int,
@@ -149,7 +149,9 @@ def draw_targets(
 
     Parameters
     ----------
-    is_member : bool array, shape (R,), of each run's individual
+    sides : bool or integer array, shape (R,)
+        Of each run's individual whether it is a member, or which of several models it is a member of. A decoy is of
+        the same side.
     needs_more : bool
         The model is causal and predicts the words after an identifier, so the identifier must not end its window.
 
@@ -165,10 +167,10 @@ def draw_targets(
     tried = place < TRIED * per_individual
     spots, window = spots[tried], window[tried]
     candidates = np.full((len(spots), num_decoys), -1, dtype=np.int64)
-    traits = np.stack([is_member, runs.categories, runs.lengths, runs.shapes])
+    traits = np.stack([sides, runs.categories, runs.lengths, runs.shapes])
     _, group = np.unique(traits, axis=1, return_inverse=True)
     group = group.reshape(-1)
-    bands = _bands(runs, is_member)
+    bands = _bands(runs, sides)
     own = _pair(runs, runs.individuals)
     for number in np.unique(group[spots]).tolist():
         mine = np.flatnonzero(group[spots] == number)
@@ -220,9 +222,10 @@ def _place_within(sorted_individuals: np.ndarray) -> np.ndarray:
     return document_ranks(np.zeros(len(sorted_individuals)), bounds)
 
 
-def _bands(runs: Runs, is_member: np.ndarray) -> np.ndarray:
+def _bands(runs: Runs, sides: np.ndarray) -> np.ndarray:
     """Return how often each run's token sequence occurs on its side, as the number of its binary digits."""
-    _, sequence, counts = np.unique(runs.tuples * 2 + is_member, return_inverse=True, return_counts=True)
+    code = runs.tuples * (int(sides.max(initial=0)) + 1) + sides
+    _, sequence, counts = np.unique(code, return_inverse=True, return_counts=True)
     return np.frexp(counts)[1][sequence.reshape(-1)] if len(runs) else np.empty(0, dtype=np.int64)
 
 

@@ -77,12 +77,17 @@ def score_candidates(
             raise TrainingError("inversion of a masked model needs a mask token and the tokenizer has none")
         fold_of, _ = word_folds(windows.store, folds, seed)
     done = 0
-    for chosen in _batches(windows, targets, max(1, batch_size // num_candidates)):
+    # Up to the identifier all candidates of a target are equal: a causal model reads that once.
+    at_once = 1 if fold_of is None else max(1, batch_size // num_candidates)
+    for chosen in _batches(windows, targets, at_once):
         ids, groups, attention, positions = _rows(windows, targets, chosen, causal=folds is None)
         rows = ids.reshape(-1, ids.shape[-1])
         true, flat = rows, np.repeat(groups, num_candidates, axis=0)
         if fold_of is None or mask is None:
-            found = sum_log_probs(model, rows, true, flat, causal=True, num_groups=2)
+            equal = (rows == rows[0]).all(axis=0)
+            shared = int(np.argmin(np.append(equal, False)))
+            shared = min(shared, int(np.argmax(np.append((flat >= 0).any(axis=0), True))))
+            found = sum_log_probs(model, rows, true, flat, causal=True, num_groups=2, shared=shared)
         else:
             found = np.zeros((len(rows), 2))
             seen = np.repeat(attention, num_candidates, axis=0)

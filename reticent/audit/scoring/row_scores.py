@@ -1,19 +1,20 @@
 """Rows of tokens that stand in no store (a text with a candidate put in) -> sums of log-probabilities a row.
 
 Always float32: candidates are ranked by differences that bf16 would round away. The head runs only at the
-scored cells, and one number for each row and group reaches the host.
+scored cells, the tokens that all rows of a causal model begin with are read once, and one number for each row and
+group reaches the host.
 
 Shapes: N rows, T tokens a row, G groups, V vocabulary.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from reticent.trainer.models import logits_at
+from reticent.trainer.models import lm_head
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -36,6 +37,7 @@ def sum_log_probs(
     causal: bool,
     attention: np.ndarray | None = None,
     num_groups: int = 1,
+    shared: int = 0,
 ) -> np.ndarray:
     """Return the summed natural log-probability of the true tokens of each row, by group; float64, shape (N, G).
 
@@ -50,33 +52,83 @@ def sum_log_probs(
         A token is predicted at the cell before it; otherwise at its own.
     attention : bool array, shape (N, T), optional
         None for padding on the right of a causal model, where no token sees it.
+    shared : int
+        The first columns, equal in all rows and not scored, which a causal model reads only once.
 
     Raises
     ------
     ValueError
-        A causal model has to score the first token of a row.
+        A causal model has to score the first token of a row, or a shared one.
 
-    Cost: a forward pass; logits of at most 2^22 numbers at once on a CPU (or of one row).
+    Cost: a forward pass over all rows at once; logits of at most 2^22 numbers at once on a CPU (or of one token).
     """
-    if causal and (groups[:, 0] >= 0).any():
-        raise ValueError("a causal model cannot score the first token of a row")
-    device = model.device
-    kind = "cuda" if device.type == "cuda" else "cpu"
-    most = max(1, int((groups >= 0).sum(axis=1).max(initial=1)))
-    step = max(1, MAX_LOGITS[kind] // (model.config.vocab_size * most))
-    shift = int(causal)
-    sums = np.zeros((len(input_ids), num_groups))
+    if causal and (groups[:, : max(1, shared)] >= 0).any():
+        raise ValueError("a causal model cannot score the first token of a row, nor one that all rows begin with")
+    if len(input_ids) == 0:
+        return np.zeros((0, num_groups))
+    device, head = model.device, lm_head(model)
+    at_once = max(1, MAX_LOGITS["cuda" if device.type == "cuda" else "cpu"] // model.config.vocab_size)
+    step = len(input_ids) if head is not None else max(1, at_once // input_ids.shape[1])
+    parts = []
     for first in range(0, len(input_ids), step):
-        rows = slice(first, first + step)
-        ids, asked = (torch.from_numpy(a[rows]).to(device) for a in (input_ids, true))
-        group = torch.from_numpy(groups[rows]).to(device)
-        wanted = torch.nn.functional.pad(group[:, shift:] >= 0, (0, shift))
-        mask = None if attention is None else torch.from_numpy(attention[rows]).to(device)
-        logits = logits_at(model, ids, mask, wanted).float()
-        log_p = logits.gather(1, asked[group >= 0][:, None])[:, 0] - logits.logsumexp(-1)
-        # Dense, then summed: an index_add would add in another order each time on a GPU.
-        spread = torch.zeros(group.shape, dtype=torch.float64, device=device)
-        spread[group >= 0] = log_p.double()
-        found = torch.stack([torch.where(group == g, spread, 0.0).sum(1) for g in range(num_groups)], dim=1)
-        sums[rows] = found.cpu().numpy()
-    return sums
+        ids, asked, group = (torch.from_numpy(a[first : first + step]).to(device) for a in (input_ids, true, groups))
+        mask = None if attention is None else torch.from_numpy(attention[first : first + step]).to(device)
+        parts.append(
+            _sums(
+                model, head, ids, asked, group, mask,
+                shift=int(causal), num_groups=num_groups, shared=shared, at_once=at_once,
+            )
+        )  # fmt: skip
+    return np.concatenate(parts)
+
+
+def _sums(
+    model: Any,
+    head: Any,
+    ids_NT: torch.Tensor,
+    true_NT: torch.Tensor,
+    group_NT: torch.Tensor,
+    mask_NT: torch.Tensor | None,
+    *,
+    shift: int,
+    num_groups: int,
+    shared: int,
+    at_once: int,
+) -> np.ndarray:
+    first = max(0, shared - 1)  # the last shared cell predicts the token after it
+    scored = group_NT >= 0
+    cells = torch.nn.functional.pad(scored[:, shift:], (0, shift))[:, first:]
+    states = _states(model, head, ids_NT, mask_NT, first)[cells]
+    parts = [
+        _log_probs(state if head is None else head(state), true)
+        for state, true in zip(states.split(at_once), true_NT[scored].split(at_once), strict=True)
+    ]
+    # Dense, then summed: an index_add would add in another order each time on a GPU.
+    spread = torch.zeros(group_NT.shape, dtype=torch.float64, device=ids_NT.device)
+    spread[scored] = torch.cat(parts).double()
+    found = torch.stack([torch.where(group_NT == g, spread, 0.0).sum(1) for g in range(num_groups)], dim=1)
+    return np.asarray(found.cpu().numpy())
+
+
+def _log_probs(logits_NV: torch.Tensor, true_N: torch.Tensor) -> torch.Tensor:
+    logits = logits_NV.float()
+    return logits.gather(1, true_N[:, None])[:, 0] - logits.logsumexp(-1)
+
+
+def _states(model: Any, head: Any, ids_NT: torch.Tensor, mask_NT: torch.Tensor | None, shared: int) -> torch.Tensor:
+    """Return the hidden states from column ``shared`` on, (N, T - shared, D); logits where the model has no head."""
+    from transformers.cache_utils import DynamicLayer
+
+    body = model if head is None else model.base_model
+
+    def values(out: Any) -> torch.Tensor:
+        found: torch.Tensor = out.logits if head is None else out.last_hidden_state
+        return found
+
+    if shared and mask_NT is None and len(ids_NT) > 1:
+        cache: Any = getattr(body(input_ids=ids_NT[:1, :shared], use_cache=True), "past_key_values", None)
+        layers = getattr(cache, "layers", ())
+        if layers and all(type(layer) is DynamicLayer for layer in layers):
+            cache.batch_repeat_interleave(len(ids_NT))
+            return values(body(input_ids=ids_NT[:, shared:], past_key_values=cache, use_cache=True))
+    return values(body(input_ids=ids_NT, attention_mask=mask_NT))[:, shared:]

@@ -170,6 +170,46 @@ def test_row_scores_match_a_softmax_by_hand() -> None:
         sum_log_probs(model, ids, ids, np.zeros((1, 5), np.int8), causal=True)
 
 
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+@pytest.mark.parametrize("shared", [1, 2, 5, 9])
+def test_tokens_that_all_rows_begin_with_are_read_once_and_change_nothing(kind: str, shared: int) -> None:
+    from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    model: Any = (
+        GPT2LMHeadModel(GPT2Config(vocab_size=60, n_positions=16, n_embd=16, n_layer=2, n_head=2))
+        if kind == "gpt2"
+        else LlamaForCausalLM(LlamaConfig(vocab_size=60, hidden_size=16, intermediate_size=32, num_hidden_layers=2,
+                                          num_attention_heads=2, num_key_value_heads=1))
+    ).eval()  # fmt: skip
+    random = np.random.default_rng(shared)
+    ids = random.integers(60, size=(5, 12))
+    ids[:, :shared] = ids[0, :shared]
+    groups = random.integers(-1, 2, size=ids.shape).astype(np.int8)
+    groups[:, :shared] = -1
+    whole = sum_log_probs(model, ids, ids, groups, causal=True, num_groups=2)
+    lengths, forward = [], type(model.base_model).forward
+    model.base_model.forward = lambda **given: (
+        lengths.append(given["input_ids"].numel()) or forward(model.base_model, **given)
+    )
+    again = sum_log_probs(model, ids, ids, groups, causal=True, num_groups=2, shared=shared)
+    np.testing.assert_allclose(again, whole, atol=1e-4)
+    assert sum(lengths) == (shared - 1) + 5 * (12 - shared + 1)
+
+
+def test_decoys_of_several_models_are_of_the_same_side_in_each() -> None:
+    store, _ = hospital()
+    words = tokenizer()
+    runs = runs_of(store, words_of(store), "direct", words, SurfaceTable(words))
+    windows = cut_windows(store, 32, CAUSAL)
+    sides = runs.individuals % 4
+    targets = draw_targets(store, windows, runs, sides, num_decoys=4, per_individual=9, seed=0, needs_more=True)
+    assert len(targets) > PEOPLE
+    owner = dict(zip(runs.starts.tolist(), runs.individuals.tolist(), strict=True))
+    for individual, row in zip(targets.individuals.tolist(), targets.candidates.tolist(), strict=True):
+        assert {owner[start] % 4 for start in row} == {individual % 4}
+
+
 def test_scores_of_candidates_are_those_of_the_texts_with_them_put_in() -> None:
     """Against one text at a time, by plain softmax; the name stands twice, and neither place counts."""
     windows, targets, _ = setting()
