@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from dataclasses import dataclass, field, replace
@@ -363,16 +364,21 @@ class Grid:
         special = special_ids(load_tokenizer(self.base_folder), self.objective)
         windows = cut_windows(auditor.store, self.window, special)
         runs = runs_of(auditor.store, auditor.words, "indirect", auditor.tokenizer, auditor.table)
-        pairs = range(0, self.num_models, 2)
+        pairs, num_words = range(0, self.num_models, 2), self.size["invert"]
         sides = sum(self.sides(number).mask(MEMBERS).astype(np.int64) << (number // 2) for number in pairs)
         targets = draw_targets(
             auditor.store, windows, runs, np.asarray(sides)[runs.individuals], num_decoys=15,
-            per_individual=self.size["invert"], seed=0, needs_more=self.objective == "clm",
+            per_individual=math.ceil(num_words / (2 * self.people)), seed=0, needs_more=self.objective == "clm",
         )  # fmt: skip
+        few = np.sort(np.random.default_rng(0).permutation(len(targets))[:num_words])
+        names = ("windows", "individuals", "starts", "lengths", "candidates")
+        targets = replace(targets, **{name: getattr(targets, name)[few] for name in names})
         return windows, targets, np.asarray(sides)[targets.individuals]
 
     def _candidates(self, path: Path, place: Path) -> np.ndarray:
         """Log-probabilities of the candidates' windows by the model in ``path``; float64, shape (I, C)."""
+        import torch
+
         from reticent.audit.inversion.inversion import score_candidates
         from reticent.core.device import pick_device
         from reticent.trainer.models import load_model
@@ -382,7 +388,10 @@ class Grid:
             place.parent.mkdir(parents=True, exist_ok=True)
             model: Any = load_model(path, self.objective).to(device=pick_device("auto")).eval()  # type: ignore
             started, folds = time.perf_counter(), None if self.objective == "clm" else 7
-            sums = score_candidates(model, windows, targets, folds=folds)
+            # Of a masked model bf16 errs by .06 nats where candidates differ by .96; of a causal one by .26 of .69.
+            halved = folds is not None and self.size.get("bf16") == "on"
+            with torch.autocast(model.device.type, dtype=torch.bfloat16, enabled=halved):
+                sums = score_candidates(model, windows, targets, folds=folds)
             np.savez(place, candidates=targets.candidates, sums=sums.sum(axis=2))
             print(
                 f"{place.parent.name} {place.stem}: {time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True

@@ -100,7 +100,7 @@ def _sums(
     cells = torch.nn.functional.pad(scored[:, shift:], (0, shift))[:, first:]
     states = _states(model, head, ids_NT, mask_NT, first)[cells]
     parts = [
-        _log_probs(state if head is None else head(state), true)
+        _log_probs(state, head, true)
         for state, true in zip(states.split(at_once), true_NT[scored].split(at_once), strict=True)
     ]
     # Dense, then summed: an index_add would add in another order each time on a GPU.
@@ -110,8 +110,11 @@ def _sums(
     return np.asarray(found.cpu().numpy())
 
 
-def _log_probs(logits_NV: torch.Tensor, true_N: torch.Tensor) -> torch.Tensor:
-    logits = logits_NV.float()
+def _log_probs(states_ND: torch.Tensor, head: Any, true_N: torch.Tensor) -> torch.Tensor:
+    """Log-probability of each true token; the states are logits where there is no head. float32 whatever the caller
+    runs the model in."""
+    with torch.autocast(states_ND.device.type, enabled=False):
+        logits = states_ND.float() if head is None else head(states_ND.float()).float()
     return logits.gather(1, true_N[:, None])[:, 0] - logits.logsumexp(-1)
 
 
