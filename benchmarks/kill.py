@@ -8,7 +8,8 @@ interrupted; no temporary file or folder is left; what was up to date was not to
 
 The clock of the evidence is held (SOURCE_DATE_EPOCH), otherwise every byte of every file is compared. The empty
 `.NAME.lock` files stay: to delete the file of a lock that another process may be waiting for would give it to both.
-`.timings.jsonl` is a log of how long things took, which differs from run to run; it is no result, and is not compared.
+`.timings.jsonl` is a log of how long things took and `.verified.json` one of inodes and times; they differ from run to
+run, are no results, and are not compared.
 
     python -m benchmarks.kill [--trials 500] [--part 1/10]
 """
@@ -39,6 +40,7 @@ from typing import Any
 
 from benchmarks.faults import GROWING, Change, Ended, available, run_process, run_unwatched
 from benchmarks.record_io import RECORD, machine, write_record
+from reticent.core.verified import VERIFIED
 from reticent.job.eta import TIMINGS
 
 Files = dict[str, bytes]
@@ -183,13 +185,13 @@ def _compile_patterns() -> None:
 
 
 def content(root: Path) -> Files:
-    """Every file (bytes) and folder (name with a slash) under ``root`` but the empty locks and the log of timings."""
+    """Every file (bytes) and folder (name with a slash) under ``root`` but the empty locks and the two logs."""
     found: Files = {}
     for path in root.rglob("*"):
         name = str(path.relative_to(root))
         if path.is_dir():
             found[name + "/"] = b""
-        elif path.name != TIMINGS and not (path.match(".*.lock") and path.stat().st_size == 0):
+        elif path.name not in (TIMINGS, VERIFIED) and not (path.match(".*.lock") and path.stat().st_size == 0):
             found[name] = path.read_bytes()
     return found
 

@@ -24,7 +24,7 @@ PartOption = Annotated[
 ]
 
 
-def run_part(job: Job, name: str, quiet: bool, as_json: bool) -> None:
+def run_part(job: Job, name: str, quiet: bool, as_json: bool, *, reread: bool = False) -> None:
     """Make a part of a job, and print how much it was."""
     from reticent.cli.show import print_part
     from reticent.job.parts import Part, execute_part
@@ -32,6 +32,6 @@ def run_part(job: Job, name: str, quiet: bool, as_json: bool) -> None:
     from reticent.trainer.distributed import launched
 
     part, is_main = Part.parse(name), launched().is_main
-    counts = execute_part(Run(job, new_progress(quiet or not is_main)), part)
+    counts = execute_part(Run(job, new_progress(quiet or not is_main), reread=reread), part)
     if is_main:
         print_part(name, counts, as_json)

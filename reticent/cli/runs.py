@@ -92,6 +92,14 @@ def run(
         typer.Option(metavar="STAGE", help=f"Stop after this stage: {', '.join(stage.value for stage in Stage)}."),
     ] = Stage.REPORT,
     part: PartOption = None,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify",
+            help="Read every byte of finished results again, also of files that have not changed since they were last "
+            "hashed: what a failing disk changed is made again.",
+        ),
+    ] = False,
     memory_limit: MemoryLimit = None,
     settings: Set = None,
     quiet: Quiet = False,
@@ -110,9 +118,9 @@ def run(
     if part is not None:
         if until is not Stage.REPORT:
             raise PolicyError("--part: a part has its own end; leave --until out")
-        run_part(changed, part, quiet, as_json)
+        run_part(changed, part, quiet, as_json, reread=verify)
         return
-    _execute(changed, until.value, quiet, as_json)
+    _execute(changed, until.value, quiet, as_json, reread=verify)
 
 
 @expanded
@@ -373,11 +381,11 @@ def report(
     _end(job_run, as_json)
 
 
-def _execute(job: Job, until: str, quiet: bool, as_json: bool, *, restart: bool = False) -> None:
+def _execute(job: Job, until: str, quiet: bool, as_json: bool, *, restart: bool = False, reread: bool = False) -> None:
     from reticent.job.run import Run
     from reticent.trainer.distributed import launched
 
-    run = Run(job, new_progress(quiet or not launched().is_main), restart=restart)
+    run = Run(job, new_progress(quiet or not launched().is_main), restart=restart, reread=reread)
     run.execute(until)
     if not launched().is_main:
         return

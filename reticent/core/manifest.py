@@ -129,8 +129,13 @@ def format_of(kind: str) -> int:
 def verify(path: Path, manifest: Manifest) -> None:
     """Raise `ArtifactError` where a file is not as it was written, byte for byte."""
     for name, about in manifest.files.items():
-        if hash_file(path / name) != about["sha256"]:
-            raise ArtifactError(f"{path / name}: changed since it was written; make it again")
+        require_hash(path / name, about["sha256"])
+
+
+def require_hash(file: Path, sha256: str) -> None:
+    """Raise `ArtifactError` where a file is not as it was written."""
+    if hash_file(file) != sha256:
+        raise ArtifactError(f"{file}: changed since it was written; make it again")
 
 
 def reason(error: OSError) -> str:

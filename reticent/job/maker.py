@@ -21,7 +21,7 @@ __all__ = ["is_up_to_date", "look_at", "make"]
 
 
 def make(run: Run, step: Step) -> None:
-    """Build the outputs of a step that are not there with their settings and inputs; the bytes of others are checked.
+    """Build the outputs of a step that are not there with their settings and inputs, or whose bytes are others.
 
     Where torchrun started several processes, the first decides. The others take part in the steps that may be
     resumed, and skip all others.
@@ -40,9 +40,10 @@ def make(run: Run, step: Step) -> None:
 
     def is_stale(output: Artefact) -> bool:
         path = run.folder / output.name
-        return not is_whole(path, kind=output.kind, config=output.settings, inputs=output.inputs)
+        about = {"config": output.settings, "inputs": output.inputs}
+        return not is_whole(path, kind=output.kind, **about, check=run.verified.verify)
 
-    # Every file is hashed: those of several artefacts at once.
+    # Files that changed are hashed: those of several artefacts at once.
     stale = [output for output, found in zip(step.outputs, mapped(is_stale, step.outputs), strict=True) if found]
     if together:
         join_world().broadcast_from_main(bool(stale))
@@ -71,6 +72,7 @@ def _written(run: Run, artefact: Artefact, resume: bool | None) -> Iterator[Outp
             if "corpus" in artefact.inputs:
                 run.require_unchanged()
             run.fingerprints.require_unchanged(artefact.inputs.values())
+        run.verified.made(path)
         counts.update(writer.counts)
     work = run.progress.plan.finish() if run.progress.plan else None
     run.timings.add(artefact.name, time.perf_counter() - started, work)
@@ -92,7 +94,7 @@ def _unfinished(run: Run, artefact: Artefact) -> Path:
 
 def is_up_to_date(run: Run, artefact: Artefact) -> bool:
     """Return whether an artefact was made with these settings and inputs, by its manifest alone: a plan must not read
-    every byte. `make` reads the bytes before it trusts the manifest.
+    every byte. `make` checks the bytes before it trusts the manifest.
     """
     from reticent.core.artifact import require_kind
     from reticent.core.errors import ArtifactError

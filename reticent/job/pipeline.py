@@ -143,6 +143,7 @@ def run_stages(run: Run, stages: Iterable[Stage]) -> None:
     """Make the steps of these stages; the expected end is shown from the first stage of an experiment on."""
     stages = list(stages)
     with ExitStack() as stack:
+        stack.callback(run.verified.save)
         is_shown = False
         for stage in stages:
             if stage.name in EXPERIMENT and not is_shown and any(other.name == "train" for other in stages):

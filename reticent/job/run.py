@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reticent.core.errors import ReticentError
 from reticent.core.progress import Progress
+from reticent.core.verified import VerifiedFiles
 from reticent.job.config.kept import kept_content
 from reticent.job.eta import Timings
 from reticent.job.fingerprints import Fingerprints
@@ -44,9 +46,11 @@ class Run:
         Receives the messages and the progress of the stages; silent by default.
     restart : bool
         Begin unfinished trainings anew instead of going on with them.
+    reread : bool
+        Read every byte of finished results again, also of files that have not changed since they were last hashed.
     """
 
-    def __init__(self, job: Job, progress: Progress | None = None, *, restart: bool = False):
+    def __init__(self, job: Job, progress: Progress | None = None, *, restart: bool = False, reread: bool = False):
         self.job = job
         self.restart = restart
         self.folder = Path(job.out)
@@ -57,6 +61,12 @@ class Run:
         self._recovered = False
         self._told_peak = 0.0
         self.timings = Timings(self.folder)
+        self._reread = reread
+
+    @cached_property
+    def verified(self) -> VerifiedFiles:
+        """Files of finished results that need not be hashed again."""
+        return VerifiedFiles(self.folder, reread=self._reread)
 
     def execute(self, until: str = "report", *, alone: bool = False) -> Path:
         """Run every stage up to and including ``until``; see :func:`reticent.job.pipeline.execute`."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fixtures.audits import filled
-from fixtures.jobs import Recorder, Values, changed, content, make_hospital, run, values_of, write_tokenizer
+from fixtures.jobs import AGAIN, Recorder, Values, changed, content, make_hospital, run, values_of, write_tokenizer
 from pydantic import BaseModel
 
 import reticent
@@ -256,11 +256,11 @@ def test_the_run_folder_keeps_the_whole_job_and_everything_in_it_is_private(hosp
 
 
 def test_a_finished_job_runs_nothing_again_and_touches_no_result(copy: Path, hospital: Path) -> None:
-    before = {path: path.stat().st_mtime_ns for path in copy.rglob("*") if path.name != "job.json"}
+    before = {path: path.stat().st_mtime_ns for path in copy.rglob("*") if path.name not in AGAIN}
     recorder = run(values_of(hospital, copy))
     assert recorder.made == []
     assert tuple(recorder.up_to_date) == (*ENGINE, *TEXT, *TOKENS)
-    after = {path: path.stat().st_mtime_ns for path in copy.rglob("*") if path.name != "job.json"}
+    after = {path: path.stat().st_mtime_ns for path in copy.rglob("*") if path.name not in AGAIN}
     assert after == before
 
 
