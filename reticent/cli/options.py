@@ -31,6 +31,7 @@ __all__ = [
     "Seed",
     "Set",
     "SourceOrJob",
+    "Verify",
     "expanded",
     "is_job",
     "job_from_source",
@@ -55,6 +56,14 @@ MemoryLimit = Annotated[
         help="The most memory of the process while n-grams are counted, e.g. 4GB: what does not fit goes to disk "
         "beside the results, and a limit too small for the vocabulary is refused with the least that is not. Other "
         "stages take what they need, and one that takes more says so.",
+    ),
+]
+Verify = Annotated[
+    bool,
+    typer.Option(
+        "--verify",
+        help="Read every byte of finished results again, also of files that have not changed since they were last "
+        "hashed: what a failing disk changed is made again.",
     ),
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder that an earlier command made.")]

@@ -18,6 +18,7 @@ from reticent.cli.options import (
     Quiet,
     RunFolder,
     Set,
+    Verify,
     expanded,
     is_job,
     job_from_source,
@@ -92,14 +93,7 @@ def run(
         typer.Option(metavar="STAGE", help=f"Stop after this stage: {', '.join(stage.value for stage in Stage)}."),
     ] = Stage.REPORT,
     part: PartOption = None,
-    verify: Annotated[
-        bool,
-        typer.Option(
-            "--verify",
-            help="Read every byte of finished results again, also of files that have not changed since they were last "
-            "hashed: what a failing disk changed is made again.",
-        ),
-    ] = False,
+    verify: Verify = False,
     memory_limit: MemoryLimit = None,
     settings: Set = None,
     quiet: Quiet = False,
