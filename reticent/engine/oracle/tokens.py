@@ -137,12 +137,15 @@ class Comparison:
     def __init__(self, store: TokenStore):
         from tokenizers import Tokenizer
 
+        from reticent.engine.oracle.misplaced import Misplaced
+
         self._store = store
         content = store.tokenizer_path.read_text(encoding="utf-8")
         self._tokenizer, self._charsmaps = Tokenizer.from_str(content), Charsmaps(content)
         self._tokenizer.encode_special_tokens = True  # a document that writes "[MASK]" has written text
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
+        self._misplaced = Misplaced(self._tokenizer, content)
         unknown = self._tokenizer.model.tokenize("\U0010fffe")
         self._unknown = unknown[0].id if len(unknown) == 1 else None
         added = self._tokenizer.get_added_tokens_decoder()
@@ -208,9 +211,8 @@ class Comparison:
         lengths = np.array([len(encoding) for encoding in encodings], dtype=np.int64)
         total = int(lengths.sum())
         ids = np.fromiter(chain(encoding.ids for encoding in encodings), dtype=np.int64, count=total)
-        offsets = np.fromiter(
-            chain(chain(encoding.offsets for encoding in encodings)), dtype=np.int64, count=2 * total
-        ).reshape(-1, 2)
+        places = chain(map(self._places, texts, encodings))
+        offsets = np.fromiter(chain(places), dtype=np.int64, count=2 * total).reshape(-1, 2)
         if self._unknown is not None:
             ids[np.isin(ids, self._special)] = self._unknown
         if self._charsmaps:
@@ -218,6 +220,10 @@ class Comparison:
             offsets[:, 0] = list(map(self._charsmaps.begin, owners, offsets[:, 0].tolist()))
         place = np.repeat(bases[:-1] + deleted, lengths)
         return lengths, ids, offsets[:, 0] + place, offsets[:, 1] + place
+
+    def _places(self, text: str, encoding: Any) -> list[tuple[int, int]]:
+        places = self._misplaced.places(text, encoding.ids) if self._misplaced else None
+        return encoding.offsets if places is None else places  # type: ignore[no-any-return]
 
 
 def _whole_characters(text: str, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -12,14 +12,16 @@ mod align;
 mod chunks;
 mod library;
 mod memory;
+mod misplaced;
 
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use align::{Aligner, Buffer, Document};
 use memory::{Memory, Piece};
+use misplaced::Misplaced;
 use rayon::prelude::*;
-use tokenizers::{Model, ModelWrapper, Tokenizer};
+use tokenizers::{Model, Tokenizer};
 
 use crate::error::{Error, Result};
 use crate::text::spans::check_mask;
@@ -37,8 +39,8 @@ pub struct TokenEncoder {
     /// Ids that no text may come to, whatever it spells, ascending; the unknown token is not one of them.
     special: Vec<u32>,
     unknown: Option<u32>,
-    /// Whether the model is BPE without an unknown token, which leaves out the characters that it does not know.
-    leaves_out: bool,
+    /// Of a model that places some tokens elsewhere than at their characters.
+    misplaced: Option<Misplaced>,
     cutting: Option<Cutting>,
     charsmap: Option<Charsmap>,
     subwords: Option<Subwords>,
@@ -86,7 +88,7 @@ impl TokenEncoder {
             Ok(tokens) if tokens.len() == 1 => Some(tokens[0].id),
             _ => None,
         };
-        let leaves_out = matches!(tokenizer.get_model(), ModelWrapper::BPE(model) if model.get_unk_token().is_none());
+        let misplaced = Misplaced::of(tokenizer.get_model());
         let mut special: Vec<u32> = tokenizer
             .get_added_tokens_decoder()
             .iter()
@@ -108,7 +110,7 @@ impl TokenEncoder {
             tokenizer,
             special,
             unknown,
-            leaves_out,
+            misplaced,
             cutting,
             charsmap,
             subwords,

@@ -83,7 +83,7 @@ impl TokenEncoder {
             (word.to_owned(), 0)
         };
         let tokens = self.tokenizer.get_model().tokenize(&name).map_err(|_| failed())?;
-        for token in self.placed(tokens, name.len()) {
+        for token in self.placed(tokens, &name) {
             let (start, end) = token.offsets;
             let place = |at: usize| at.saturating_sub(longer) as u32;
             push(Piece { id: self.allowed(token.id)?, start: place(start), end: place(end) });
@@ -105,24 +105,22 @@ impl TokenEncoder {
 
     fn encoding_of(&self, text: &str) -> tokenizers::Result<Encoding> {
         let Self { tokenizer, .. } = self;
-        if !self.leaves_out {
+        if self.misplaced.is_none() {
             return tokenizer.encode(text, false);
         }
         let mut parts = tokenizer.get_added_vocabulary().extract_and_normalize(tokenizer.get_normalizer(), text);
         tokenizer.get_pre_tokenizer().map_or(Ok(()), |steps| steps.pre_tokenize(&mut parts))?;
         let model = tokenizer.get_model();
-        parts.tokenize(|part| Ok(self.placed(model.tokenize(part.get())?, part.get().len())))?;
+        parts.tokenize(|part| Ok(self.placed(model.tokenize(part.get())?, part.get())))?;
         tokenizer.post_process(parts.into_encoding(None, 0, OffsetType::Byte)?, None, false)
     }
 
-    /// The tokens of a pretoken of so many bytes. Where characters of it were left out, the library places all tokens behind
-    /// them too early: each token then reaches over all bytes that it may stand for.
-    fn placed(&self, mut tokens: Vec<Token>, len: usize) -> Vec<Token> {
-        let end = tokens.last().map_or(len, |token| token.offsets.1);
-        if self.leaves_out && end < len {
-            tokens.iter_mut().for_each(|token| token.offsets.1 += len - end);
+    /// The tokens of a pretoken at their characters.
+    fn placed(&self, tokens: Vec<Token>, pretoken: &str) -> Vec<Token> {
+        match &self.misplaced {
+            Some(misplaced) => misplaced.placed(self.tokenizer.get_model(), tokens, pretoken),
+            None => tokens,
         }
-        tokens
     }
 
     /// An id that a text may come to: the unknown token in the place of a special one.

@@ -1,0 +1,82 @@
+"""Places of tokens where the library's are wrong: BPE with characters that its vocabulary lacks, the slow way.
+
+The definition is that of `rust_ext/src/tokenize/tokens/misplaced.rs`.
+"""
+
+from __future__ import annotations
+
+import json
+
+from tokenizers import PreTokenizedString, Token, Tokenizer
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import ByteLevel
+
+__all__ = ["Misplaced"]
+
+
+class Misplaced:
+    """Places tokens of a tokenizer again; false where every token stands at its characters."""
+
+    def __init__(self, tokenizer: Tokenizer, content: str):
+        self._tokenizer, model = tokenizer, tokenizer.model
+        self._is_needed = isinstance(model, BPE) and (model.unk_token is None or model.byte_fallback)
+        if not self._is_needed:
+            return
+        self._vocabulary = tokenizer.get_vocab(with_added_tokens=False)
+        self._prefix, self._suffix = model.continuing_subword_prefix or "", model.end_of_word_suffix or ""
+        self._by_bytes, self._unknown = model.byte_fallback, model.unk_token
+        parsed = json.loads(content)
+        renamed = '"ByteLevel"' in json.dumps([parsed["normalizer"], parsed["pre_tokenizer"]])
+        alphabet = ByteLevel.alphabet() if renamed else [f"<0x{byte:02X}>" for byte in range(256)]
+        is_whole = set(alphabet) <= self._vocabulary.keys() and (renamed or self._by_bytes)
+        self._is_needed = bool(self._prefix or self._suffix) or not is_whole
+
+    def __bool__(self) -> bool:
+        return self._is_needed
+
+    def places(self, text: str, ids: list[int]) -> list[tuple[int, int]] | None:
+        """Return the characters of each token; None where there are other tokens (added ones are cut out first)."""
+        parts = PreTokenizedString(text)
+        if self._tokenizer.normalizer is not None:
+            parts.normalize(self._tokenizer.normalizer.normalize)
+        if self._tokenizer.pre_tokenizer is not None:
+            self._tokenizer.pre_tokenizer.pre_tokenize(parts)
+        parts.tokenize(self._placed)
+        encoding = parts.to_encoding()
+        return encoding.offsets if encoding.ids == ids else None
+
+    def _placed(self, pretoken: str) -> list[Token]:
+        symbols, placed = self._symbols(pretoken), []
+        for token in self._tokenizer.model.tokenize(pretoken):
+            start, end = token.offsets
+            met = [place for first, last, place in symbols if max(first, start) < min(last, end)]
+            if len(met) == 0 or token.value == pretoken:
+                met = [(start, end)]
+            placed.append(Token(token.id, token.value, (min(met)[0], max(place[1] for place in met))))
+        return placed
+
+    def _symbols(self, pretoken: str) -> list[tuple[int, int, tuple[int, int]]]:
+        """Where the library counts each character to be, and its bytes, those that overtook each other as one."""
+        found: list[list[int]] = []
+        waiting: list[list[int]] = []
+        counted = byte = 0
+        overtaken = False
+        for at, c in enumerate(pretoken):
+            symbol = f"{self._prefix if at else ''}{c}{self._suffix if at + 1 == len(pretoken) else ''}"
+            size = length = len(c.encode())
+            is_unknown = False
+            if symbol in self._vocabulary:
+                waiting, overtaken = [], False
+            elif self._by_bytes and all(f"<0x{number:02X}>" in self._vocabulary for number in symbol.encode()):
+                length, overtaken = len(symbol.encode()), bool(waiting)
+            elif self._unknown is None:
+                length = 0
+            else:
+                is_unknown = True
+            found.append([counted, counted + length, byte, byte + size])
+            counted, byte = counted + length, byte + size
+            if waiting or is_unknown:
+                waiting.append(found[-1])
+            for each in waiting if overtaken else ():
+                each[:] = [waiting[0][0], counted, waiting[0][2], byte]
+        return [(first, last, (start, end)) for first, last, start, end in found]
