@@ -71,7 +71,7 @@ FORMATS = {
     "audit": 2,
     "report": 1,
     "dossier": 1,
-    "guard": 2,
+    "guard": 3,
     "tagger": 1,
 }
 PACKAGES = ("numpy", "pyarrow", "tokenizers", "torch", "transformers")

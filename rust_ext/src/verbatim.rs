@@ -177,9 +177,9 @@ impl Folder {
             return;
         }
         let folded = self.memo.entry(c).or_insert_with(|| match c {
-            '\u{2018}' | '\u{2019}' | '\u{2bc}' => "'".into(),
-            '\u{201c}' | '\u{201d}' => "\"".into(),
-            '\u{2010}'..='\u{2015}' => "-".into(),
+            '\u{b4}' | '\u{2bc}' | '\u{2018}'..='\u{201b}' | '\u{2032}' | '\u{2039}' | '\u{203a}' => "'".into(),
+            '\u{ab}' | '\u{bb}' | '\u{201c}'..='\u{201f}' | '\u{2033}' => "\"".into(),
+            '\u{2010}'..='\u{2015}' | '\u{2043}' | '\u{2212}' | '\u{fe58}' => "-".into(),
             _ => Surface::Fold.apply(c.encode_utf8(&mut [0; 4])).into(),
         });
         // What folds to nothing does not part two white spaces.

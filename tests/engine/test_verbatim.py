@@ -23,7 +23,9 @@ from reticent.engine.corpus import open_corpus
 from reticent.engine.verbatim import build_verbatim, open_verbatim, write_verbatim
 
 LENGTH = 18  # a match is eight hits of eleven characters
-ALPHABET = "aAbé\u0301 \n\t\u00a0\u00ad\0\x1f\ufffdßﬁ田😀’'"
+SIGNS = {"'": "´ʼ‘’‚‛′‹›", '"': "«»“”„‟″", "-": "‐‑‒–—―⁃−﹘"}
+PLAIN = {sign: plain for plain, signs in SIGNS.items() for sign in signs}
+ALPHABET = "aAbé\u0301 \n\t\u00a0\u00ad\0\x1f\ufffdßﬁ田😀’'„−-"
 
 
 def index_of(training: list[str], *, length: int = LENGTH, num_bytes: int = 1 << 16, key: int = 1) -> Any:
@@ -49,7 +51,7 @@ def folded(text: str) -> list[tuple[str, int]]:
     for at, c in enumerate(text):
         if c == "\ufffd" or (unicodedata.category(c) == "Cc" and c not in "\t\n\v\f\r\x85"):
             continue
-        c = {"\u2018": "'", "\u2019": "'"}.get(c, c)
+        c = PLAIN.get(c, c)
         for part in unicodedata.normalize("NFKC", c).upper().lower():
             for letter in unicodedata.normalize("NFD", part):
                 if unicodedata.category(letter).startswith("M") or letter in "\u00ad\u200b":
@@ -121,6 +123,14 @@ def test_text_before_pending_never_comes_to_lie_in_a_match(training: list[str], 
         last = pending
         assert all(end <= pending or start >= pending for start, end in spans)
         assert [span for span in spans if span[1] < pending and span not in closed] in ([], [stream.open])
+
+
+@pytest.mark.parametrize("plain", SIGNS)
+def test_every_quote_and_dash_counts_as_its_plain_sign(plain: str) -> None:
+    text = f"Frau Weber sagt{plain} sie kommt"
+    for sign in SIGNS[plain]:
+        written = text.replace(plain, sign)
+        assert found(index_of([text]), written) == found(index_of([written]), text) == [[(0, len(text))]]
 
 
 def planted(seed: int, length: int, num: int) -> tuple[list[str], list[str]]:
