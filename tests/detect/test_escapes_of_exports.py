@@ -127,6 +127,21 @@ def test_soft_line_breaks_of_full_lines_are_undone() -> None:
     assert ("NAME", "Hern=\r\nandez") in rules(text)
 
 
+@pytest.mark.parametrize("name", ["M=C3=BCller", "M=FCller"])
+@pytest.mark.parametrize("end", ["=\n", "=\r\n"])
+def test_soft_line_breaks_beside_and_within_an_escape_are_undone(name: str, end: str) -> None:
+    for place in (1, 4, 7)[: name.count("=") + 1]:
+        broken = name[:place] + end + name[place:]
+        text = f"{'x' * 50} was seen by Dr. {broken} today"
+        assert ("NAME", broken) in rules(text)
+        assert _rust.unescape(text)[0] == unescape(text)[0]
+
+
+@pytest.mark.parametrize("name", ["O\\u0027Brien", "\\u004d\\u00fcller"])
+def test_signs_of_ascii_that_json_escapes_are_read(name: str) -> None:
+    assert rules(f"seen by Dr. {name} today") == [("NAME", name)]
+
+
 PIECES = [
     *SPELLINGS.values(),
     *[
@@ -151,6 +166,10 @@ PIECES = [
         "%2C",
         "\\'e9",
         "\\u00e9",
+        "\\u0027",
+        "\\u004d",
+        f"{'x' * 61}=C3=\n",
+        f"{'x' * 60}M=\r\n=FC",
         "\\u233?",
         "\\ud83d",
         "\\ude00",

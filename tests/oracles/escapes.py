@@ -155,6 +155,12 @@ def soft_break(text: str, at: int) -> Read:
     return ("", found.end()) if found and 60 <= len(line.encode()) <= 80 else None
 
 
+def over_break(text: str, at: int) -> int:
+    """Return where the text goes on behind a soft break that is here."""
+    found = soft_break(text, at)
+    return found[1] if found else at
+
+
 def pairs(text: str, at: int) -> Read:
     sign = text[at]
     digits = "0-9A-F" if sign == "=" else "0-9A-Fa-f"
@@ -164,14 +170,19 @@ def pairs(text: str, at: int) -> Read:
         return None
     first = int(found[1], 16)
     width = 2 if 0xC2 <= first <= 0xDF else 3 if 0xE0 <= first <= 0xEF else 4 if 0xF0 <= first <= 0xF4 else 1
-    several = re.compile(rf"(?:{sign}[{digits}]{{2}}){{{width}}}").match(text, at)
-    if width > 1 and several:
+    several, end = found[1], at + 3
+    while len(several) < 2 * width and (more := one.match(text, over_break(text, end))):
+        several, end = several + more[1], more.end()
+    if width > 1 and len(several) == 2 * width:
         try:
-            return bytes.fromhex(several[0].replace(sign, "")).decode(), several.end()
+            return bytes.fromhex(several).decode(), end
         except UnicodeDecodeError:
             pass
-    before, after = text[at - 1 : at] or " ", text[at + 3 : at + 4] or " "
-    word = before in LETTERS or (at >= 3 and one.match(text, at - 3) is not None)
+    broken = re.search(r"=\r?\n\Z", text[:at])
+    start = broken.start() if broken and soft_break(text, broken.start()) else at
+    goes_on = over_break(text, at + 3)
+    before, after = text[start - 1 : start] or " ", text[goes_on : goes_on + 1] or " "
+    word = before in LETTERS or (start >= 3 and one.match(text, start - 3) is not None)
     if first >= 0xC0:
         reads = word and (after in LOW or (before in LOW and after not in LETTERS + DIGITS))
     else:
@@ -193,5 +204,6 @@ def backslash(text: str, at: int) -> Read:
         return chr(0x10000 + ((int(found[1], 16) - 0xD800) << 10) + int(found[2], 16) - 0xDC00), found.end()
     if found := re.compile(r"\\u([0-9a-fA-F]{4})").match(text, at):
         number = int(found[1], 16)
-        return (chr(number), found.end()) if number >= 0xA0 and not 0xD800 <= number <= 0xDFFF else None
+        shown = 0x20 <= number < 0x7F or number >= 0xA0
+        return (chr(number), found.end()) if shown and not 0xD800 <= number <= 0xDFFF else None
     return None

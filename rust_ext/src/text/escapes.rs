@@ -6,8 +6,6 @@
 //!
 //! A text without escapes costs one search for all that an escape may begin with; nothing is copied.
 
-use std::iter::once;
-
 use memchr::{memchr, memchr3};
 
 use crate::text::fold::Folded;
@@ -192,6 +190,21 @@ fn soft_break(bytes: &[u8], start: usize) -> Found {
     SOFT_LINES.contains(&line).then_some((start + 1 + length, None))
 }
 
+/// Where a line goes on that is softly broken here.
+fn after_break(bytes: &[u8], at: usize) -> usize {
+    match bytes.get(at) {
+        Some(b'=') => soft_break(bytes, at).map_or(at, |(end, _)| end),
+        _ => at,
+    }
+}
+
+/// Where the line before was softly broken that goes on here.
+fn before_break(bytes: &[u8], at: usize) -> usize {
+    let breaks = [b"=\n".as_slice(), b"=\r\n"];
+    let start = breaks.into_iter().find_map(|ending| bytes[..at].ends_with(ending).then(|| at - ending.len()));
+    start.filter(|&start| soft_break(bytes, start).is_some()).unwrap_or(at)
+}
+
 /// `=C3=BC`, `=FC`, `%C3%BC`, `%FC`, `%20`: bytes in UTF-8, else one of Windows-1252.
 fn pairs(bytes: &[u8], start: usize) -> Found {
     let sign = bytes[start];
@@ -212,15 +225,22 @@ fn pairs(bytes: &[u8], start: usize) -> Found {
         _ => 1,
     };
     if width > 1 {
-        let more: Vec<u8> = once(first).chain((1..width).map_while(|number| pair(start + 3 * number))).collect();
+        let (mut more, mut end) = (vec![first], start + 3);
+        while let Some((at, byte)) =
+            (more.len() < width).then(|| after_break(bytes, end)).and_then(|at| Some((at, pair(at)?)))
+        {
+            more.push(byte);
+            end = at + 3;
+        }
         let char = std::str::from_utf8(&more).ok().and_then(|text| text.chars().next());
         if more.len() == width && char.is_some() {
-            return Some((start + 3 * width, char));
+            return Some((end, char));
         }
     }
-    let before = bytes[..start].last().copied().unwrap_or(b' ');
-    let after = bytes.get(start + 3).copied().unwrap_or(b' ');
-    let word = before.is_ascii_alphabetic() || start >= 3 && pair(start - 3).is_some();
+    let from = before_break(bytes, start);
+    let before = bytes[..from].last().copied().unwrap_or(b' ');
+    let after = bytes.get(after_break(bytes, start + 3)).copied().unwrap_or(b' ');
+    let word = before.is_ascii_alphabetic() || from >= 3 && pair(from - 3).is_some();
     let reads = if first >= 0xc0 {
         // A letter: within a word, or at its end. "name=FABIEN" and "SEX=FEMALE" hold none.
         word && (after.is_ascii_lowercase() || before.is_ascii_lowercase() && !after.is_ascii_alphanumeric())
@@ -272,7 +292,7 @@ fn backslash(bytes: &[u8], start: usize) -> Found {
                 let low = number(bytes.get(end + 2..end + 6)?, 16).filter(|low| (0xdc00..0xe000).contains(low))?;
                 return Some((end + 6, char::from_u32(0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00))));
             }
-            char::from_u32(unit).filter(|&char| char >= '\u{a0}').map(|char| (end, Some(char)))
+            char::from_u32(unit).filter(|char| matches!(char, ' '..='~' | '\u{a0}'..)).map(|char| (end, Some(char)))
         }
         _ => None,
     }
