@@ -218,6 +218,13 @@ KEPT_BY_MISTAKE = [
     ("An Le 3 May 2019", [(0, 16, "DATE"), (0, 5, "NAME")], "An Le"),
     ("Le, Anh", [(0, 7, "NAME")], "Le,"),
     ("May 3 - 5, 2019", [(0, 15, "DATE")], " - 5"),
+    ("Le Anh", [(0, 6, "NAME")], "Le"),
+    ("LE Anh", [(0, 6, "NAME")], "LE"),
+    ("May 13 - 15", [(0, 11, "DATE")], "15"),
+    ("13-15 May", [(0, 9, "DATE")], "15"),
+    ("13 May until 15", [(0, 15, "DATE")], "15"),
+    ("5/3-17", [(0, 6, "DATE")], "17"),
+    ("3.5. - 7. 2019", [(0, 14, "DATE")], "- 7."),
 ]
 
 
@@ -237,6 +244,12 @@ def test_spans_that_lie_in_each_other_cost_no_more_than_their_number() -> None:
     began = time.process_time()
     assert scrubbed([text], [spans], "tag").texts[0].as_py() == "[ID]"
     assert time.process_time() - began < 2  # 3 s and more, were each walked from its start
+
+
+def test_a_time_of_four_digits_is_no_year() -> None:
+    new = [values("{TIME:1459h}", f"p{number}")[0] for number in range(20)]
+    assert all(re.fullmatch(r"(1\d|2[0-4])[0-5]\dh", value) for value in new)
+    assert len({value[:2] for value in new}) > 3
 
 
 def test_ages_of_an_individual_keep_their_distance() -> None:

@@ -16,9 +16,9 @@ pub enum Scope {
 }
 
 /// Particles of names, which stay unless they end the name: there they are the name.
-const PARTICLES: &str = "de della der des di dos da el la las le los of st von und the y ibn";
+const PARTICLES: &str = "de della der des di dos da el la las los of st von und y ibn";
 /// Particles and titles that are a name when they have a capital.
-const SMALL_PARTICLES: &str = "al ben bin das del do don dona du van";
+const SMALL_PARTICLES: &str = "al ben bin das del do don dona du le the van";
 const TITLES: &str = "mr mrs ms miss dr dra prof professor sr sra srta jr ii iii iv md phd rn np dds msc bsc mme mlle \
     monsieur madame docteur professeur doctor doctora herr frau";
 const OF_PLACES: &str = "and at of the de del der des di do dos da du el en la las le les los l d y et und von am an im \

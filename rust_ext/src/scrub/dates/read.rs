@@ -80,8 +80,8 @@ pub fn period<'a>(text: &'a str, context: &Context, order: Order) -> Option<(Dat
         let at = text.find(between)?;
         let second = &text[at + between.len()..];
         let (first, last) = (parse(&text[..at], context, order)?, parse(second, context, order)?);
-        // "May 3 - 5, 2019": the second number is a day, although alone it reads as the fifth month.
-        let is_day = last.day.is_none() && first.day.is_some() && first.in_words() && !last.in_words();
+        // "May 3 - 5, 2019", "3.5. - 7. 2019": the number after the sign is a day, although alone it reads as a month.
+        let is_day = last.day.is_none() && first.day.is_some() && !last.in_words();
         (!(is_day && last.month.is_some())).then_some((first, &text[at..at + between.len()], second))
     })
 }
@@ -103,7 +103,45 @@ fn read_clock(text: &str, found: &[Token], mut i: usize, parts: &mut Vec<(Range<
     i
 }
 
+/// What makes a time of the four digits before it ("1430h"), given what stands between.
+fn says_hours(word: &str, between: &str) -> bool {
+    match word {
+        "h" | "hs" | "hr" | "hrs" | "hours" | "uhr" => between.trim().is_empty(),
+        "z" => between.is_empty(),
+        _ => false,
+    }
+}
+
+/// Hours and minutes in four digits.
+fn is_time(digits: &str) -> bool {
+    digits.parse::<u32>().is_ok_and(|number| number <= 2400 && number % 100 < 60)
+}
+
+/// Whether two digits behind a day and a month in numbers are the year: in "5/3-17" they are another day.
+fn is_year_of_numbers(text: &str, numbers: &[Range<usize>]) -> bool {
+    let [between, before] = [1, 2].map(|i| text[numbers[i - 1].end..numbers[i].start].trim());
+    before == between || before.ends_with(['\'', '\u{2019}'])
+}
+
+/// Whether what stands before two digits says that they are a year: "until" and " - " say that they are another day.
+fn leads_to_year(text: &str) -> bool {
+    text.split(|c: char| !c.is_alphabetic())
+        .all(|word| matches!(folded(word).as_ref(), "" | "de" | "del" | "of" | "st" | "nd" | "rd" | "th" | "er" | "o"))
+        && text.chars().all(|c| c.is_alphabetic() || c.is_whitespace() || ",./'\u{2019}".contains(c))
+}
+
 impl Date {
+    /// Whether the number behind a day and a month in words is their year.
+    fn ends_in_year(&self, text: &str, day: &Range<usize>, year: &Range<usize>, month_at: usize) -> bool {
+        let Some((month, _)) = self.parts.iter().find(|(at, _)| at.start == month_at) else { return false };
+        if year.start < month_at {
+            return false;
+        }
+        let (first, second) = if day.start < month_at { (day, month) } else { (month, day) };
+        let (between, before) = (&text[first.end..second.start], &text[second.end..year.start]);
+        year.len() == 4 || before == "-" && between == "-" || leads_to_year(before)
+    }
+
     /// Give words and times of day their roles; the other numbers, and where the month's name stands. None where a word is of
     /// no date.
     fn take_words(&mut self, text: &str, context: &Context) -> Option<(Vec<Range<usize>>, Option<usize>)> {
@@ -129,7 +167,16 @@ impl Date {
                     i = read_clock(text, &found, i, &mut self.parts);
                     continue;
                 }
-                numbers.push(at);
+                if let Some(next) = found.get(i + 1).filter(|next| !next.number)
+                    && at.len() == 4
+                    && says_hours(&word(next), between(i))
+                    && is_time(&text[at.clone()])
+                {
+                    self.parts.push((at.start..at.start + 2, Role::Hour));
+                    self.parts.push((at.start + 2..at.end, Role::Minute));
+                } else {
+                    numbers.push(at);
+                }
             } else {
                 let folded = word(token);
                 if month_at.is_none()
@@ -179,7 +226,7 @@ impl Date {
             (2, Some(at)) => {
                 let year_first = digits(0) == 4;
                 let (day, year) = if year_first { (1, 0) } else { (0, 1) };
-                if numbers[day].start > at && numbers[year].start < at && !year_first {
+                if !year_first && !self.ends_in_year(text, &numbers[day], &numbers[year], at) {
                     return None;
                 }
                 self.set_day(text, &numbers[day])?;
@@ -190,7 +237,7 @@ impl Date {
                 self.set_month(text, &numbers[1])?;
                 self.set_day(text, &numbers[2])?;
             }
-            (3, None) if digits(2) == 4 || digits(2) == 2 => {
+            (3, None) if digits(2) == 4 || digits(2) == 2 && is_year_of_numbers(text, numbers) => {
                 self.set_day_and_month(text, [&numbers[0], &numbers[1]], order)?;
                 self.set_year(text, &numbers[2])?;
             }
