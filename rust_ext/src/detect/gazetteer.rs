@@ -100,9 +100,9 @@ impl Sequences {
     }
 
     /// Add pieces and gaps, in turn.
-    pub fn add_form(&mut self, form: &[Box<str>], number: u32) {
+    pub fn add_form(&mut self, form: &[&str], number: u32) {
         let (pairs, _) = form[1..].as_chunks::<2>();
-        self.add_pieces(&form[0], pairs.iter().map(|[gap, piece]| (&**gap, &**piece)), number);
+        self.add_pieces(form[0], pairs.iter().map(|&[gap, piece]| (gap, piece)), number);
     }
 
     fn add_pieces<'a>(&mut self, head: &str, rest: impl Iterator<Item = (&'a str, &'a str)>, number: u32) {

@@ -11,8 +11,10 @@
 //!
 //! Two passes, each a look-up a piece; memory holds the surfaces and the words of the corpus, never its text.
 
+use std::hash::{BuildHasher, Hash, Hasher};
+
 use foldhash::fast::FixedState;
-use hashbrown::{HashMap, HashSet};
+use hashbrown::{HashSet, HashTable};
 use rayon::prelude::*;
 
 use crate::detect::common::{Class, CommonWords};
@@ -23,6 +25,7 @@ use crate::detect::lines::Lines;
 use crate::detect::places::is_in_place;
 use crate::detect::written::{is_all_capitals, is_in_address};
 use crate::error::{Error, Result};
+use crate::storage::strings::Strings;
 use crate::text::pieces::View;
 use crate::text::spans::{Found, char_starts};
 use crate::text::surface::Surface;
@@ -87,7 +90,6 @@ type Form = Box<[Box<str>]>;
 
 /// A surface under one label.
 struct Entry {
-    form: Form,
     label: u32,
     /// Who found it first.
     source: u32,
@@ -95,10 +97,39 @@ struct Entry {
     is_name: bool,
 }
 
+/// Many forms in two allocations.
+#[derive(Default)]
+struct Forms {
+    parts: Strings,
+    /// The parts of each form end here.
+    ends: Vec<usize>,
+}
+
+impl Forms {
+    fn push(&mut self, form: &Form) {
+        form.iter().for_each(|part| self.parts.push(part));
+        self.ends.push(self.parts.len());
+    }
+
+    fn of(&self, number: u32) -> impl Iterator<Item = &str> {
+        let first = number.checked_sub(1).map_or(0, |before| self.ends[before as usize]);
+        (first..self.ends[number as usize]).map(|part| self.parts.get(part))
+    }
+}
+
+fn hash_of<'a>(label: u32, form: impl Iterator<Item = &'a str>) -> u64 {
+    let mut hasher = FixedState::default().build_hasher();
+    hasher.write_u32(label);
+    form.for_each(|part| part.hash(&mut hasher));
+    hasher.finish()
+}
+
 #[derive(Default)]
 pub struct Surfaces {
     entries: Vec<Entry>,
-    numbers: HashMap<(u32, Form), u32, FixedState>,
+    /// Of each entry, until all are added.
+    forms: Forms,
+    numbers: HashTable<u32>,
     /// (entry, unit): spreads over the documents of that unit.
     of_units: HashSet<(u32, u32), FixedState>,
     common: CommonWords,
@@ -144,7 +175,7 @@ impl Surfaces {
                 let parts = if names[span] != 0 && form.len() > 1 { strong_parts(&form) } else { Vec::new() };
                 let mut put = |form: Form, scope: u8| {
                     let is_single = form.len() == 1;
-                    let number = self.number(form, spans.labels[span], sources[span], names[span] != 0);
+                    let number = self.number(&form, spans.labels[span], sources[span], names[span] != 0);
                     self.entries[number as usize].everywhere |= scope == CORPUS;
                     // Where a single word is a name, neither capitals nor small letters make it another word.
                     if scope != CORPUS || is_single {
@@ -158,35 +189,44 @@ impl Surfaces {
         Ok(())
     }
 
-    fn number(&mut self, form: Form, label: u32, source: u32, is_name: bool) -> u32 {
-        let next = self.entries.len() as u32;
-        let number = *self.numbers.entry((label, form.clone())).or_insert(next);
-        if number == next {
-            self.entries.push(Entry { form, label, source, everywhere: false, is_name });
+    fn number(&mut self, form: &Form, label: u32, source: u32, is_name: bool) -> u32 {
+        let Self { entries, forms, numbers, .. } = self;
+        let hash = hash_of(label, form.iter().map(|part| &**part));
+        let is_same = |&number: &u32| {
+            entries[number as usize].label == label && forms.of(number).eq(form.iter().map(|part| &**part))
+        };
+        if let Some(&known) = numbers.find(hash, is_same) {
+            return known;
         }
-        number
+        let next = entries.len() as u32;
+        entries.push(Entry { label, source, everywhere: false, is_name });
+        forms.push(form);
+        numbers.insert_unique(hash, next, |&number| hash_of(entries[number as usize].label, forms.of(number)));
+        next
     }
 
     /// Make ready what may spread; nothing is added afterwards.
     pub fn finish(&mut self) -> Counts {
         self.common.merge();
-        self.numbers = HashMap::default();
+        self.numbers = HashTable::new();
+        let forms = std::mem::take(&mut self.forms);
         let mut counts = Counts::default();
-        for (number, entry) in self.entries.iter().enumerate() {
-            if is_short(&entry.form) {
+        for number in 0..self.entries.len() as u32 {
+            let form: Vec<&str> = forms.of(number).collect();
+            if is_short(&form) {
                 counts.short += 1;
-            } else if self.is_common(&entry.form) {
+            } else if self.is_common(&form) {
                 counts.common += 1;
             } else {
                 counts.surfaces += 1;
-                self.sequences.add_form(&entry.form, number as u32);
+                self.sequences.add_form(&form, number);
             }
         }
         counts
     }
 
-    fn is_common(&self, form: &Form) -> bool {
-        let [word] = &**form else {
+    fn is_common(&self, form: &[&str]) -> bool {
+        let [word] = form else {
             let mut words = form.iter().step_by(2).filter(|piece| !is_particle(piece));
             return words.all(|word| self.common.class(word) == Class::Common);
         };
@@ -320,7 +360,7 @@ fn strong_parts(form: &Form) -> Vec<Form> {
     form.iter().step_by(2).filter(|piece| strong(piece)).map(|piece| [piece.clone()].into()).collect()
 }
 
-fn is_short(form: &Form) -> bool {
+fn is_short(form: &[&str]) -> bool {
     let num_chars: usize = form.iter().step_by(2).map(|piece| piece.chars().count()).sum();
     let is_number = form.iter().step_by(2).all(|piece| piece.chars().all(char::is_numeric));
     num_chars < if is_number { 4 } else { 3 }
