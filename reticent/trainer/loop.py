@@ -37,7 +37,7 @@ from reticent.trainer.plain_step import PlainStep
 from reticent.trainer.privacy import Guarantee, PrivacyConfig
 from reticent.trainer.private_step import PrivateStep
 from reticent.trainer.recipes import Recipe
-from reticent.trainer.resume import State, delete_state, identity_of, read_state, restore, save_state
+from reticent.trainer.resume import State, delete_state, delete_training, identity_of, read_state, restore, save_state
 from reticent.trainer.step import MakeTargets, Step
 from reticent.trainer.stopping import Stop, graceful_stop
 from reticent.trainer.verify import write_ledger
@@ -86,8 +86,9 @@ def train(
     folders.
 
     On SIGTERM or Ctrl-C a training finishes its step, saves its state and ends as the signal would have ended it.
-    After a stop or a kill, the same call continues from the last saved state. Under torchrun every process calls it
-    with the same arguments; each process gets ``batch_size`` windows, and only the first writes.
+    After a stop or a kill, the same call continues from the last saved state; a training that begins anew deletes the
+    checkpoints and the ledger of an earlier one in ``out``. Under torchrun every process calls it with the same
+    arguments; each process gets ``batch_size`` windows, and only the first writes.
 
     Parameters
     ----------
@@ -148,7 +149,7 @@ def train(
     if found:
         restore(out, model, optimizer)
     elif world.is_main:
-        delete_state(out)
+        delete_training(out)
 
     with (
         torch.random.fork_rng(devices=[device] if device.type == "cuda" else []),

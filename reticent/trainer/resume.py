@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from reticent.trainer.config import TrainConfig
 from reticent.trainer.labels import Ledger
 from reticent.trainer.recipes import Recipe
 
-__all__ = ["STATE", "State", "delete_state", "identity_of", "read_state", "restore", "save_state"]
+__all__ = ["STATE", "State", "delete_state", "delete_training", "identity_of", "read_state", "restore", "save_state"]
 
 #: Settings of monitoring and of the place of a run, which do not change its results.
 UNBOUND = ("device", "save_steps", "logging_steps", "report_to", "gradient_accumulation_steps")
@@ -147,6 +148,15 @@ def delete_state(folder: Path) -> None:
     """Delete the state of a training that is finished or that starts again."""
     for name in (STATE, f".{STATE}.tmp"):
         (folder / name).unlink(missing_ok=True)
+
+
+def delete_training(folder: Path) -> None:
+    """Delete the ledger, state and checkpoints of an earlier training, whose epochs would pass for the next one's."""
+    (folder / "ledger.json").unlink(missing_ok=True)
+    delete_state(folder)
+    for checkpoint in folder.glob("epoch-[0-9]*"):
+        if checkpoint.is_dir() and not checkpoint.is_symlink():
+            shutil.rmtree(checkpoint)
 
 
 def _trained(model: torch.nn.Module) -> list[tuple[str, torch.nn.Parameter]]:

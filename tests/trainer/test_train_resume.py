@@ -96,6 +96,15 @@ def test_a_run_that_falls_over_goes_on_from_its_last_state(save_steps: int, goes
     assert results(tmp_path / "cut", resumed) == results(tmp_path / "whole", whole)
 
 
+def test_a_training_in_the_folder_of_another_leaves_none_of_its_checkpoints(tmp_path: Path) -> None:
+    run("gpt2", "ppclm", tmp_path, num_epochs=3, checkpoint_epochs=(1, 2))
+    with pytest.raises(ZeroDivisionError):
+        run("gpt2", "ppclm", tmp_path, progress=stopping_at(1, fall_over), num_epochs=1)
+    assert not (tmp_path / "ledger.json").exists()
+    again = run("gpt2", "ppclm", tmp_path, num_epochs=1)
+    assert list(tmp_path.glob("epoch-*")) == list(again.checkpoints.values()) == [tmp_path / "epoch-0001"]
+
+
 def test_a_second_signal_is_not_kept(tmp_path: Path) -> None:
     def twice() -> None:
         control_c()
