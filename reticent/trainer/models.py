@@ -253,8 +253,14 @@ def num_rows(model: PreTrainedModel) -> int:
 
 
 def max_positions(model: PreTrainedModel) -> int:
-    """Return the largest number of tokens that a model reads at once; a huge number if the model has no limit."""
-    return int(getattr(model.config, "max_position_embeddings", None) or 1 << 30)
+    """Return the largest number of tokens that a model reads at once; a huge number if the model has no limit.
+
+    RoBERTa and its kin count positions from past the number of the padding token: of 514 they use 512.
+    """
+    limit = int(getattr(model.config, "max_position_embeddings", None) or 1 << 30)
+    tables = (module for name, module in model.named_modules() if name.endswith("position_embeddings"))
+    paddings = [getattr(table, "padding_idx", None) for table in tables]
+    return limit - max((1 + padding for padding in paddings if padding is not None), default=0)
 
 
 def freeze_embeddings(model: PreTrainedModel) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 
+from reticent.engine.detect.transformers import longest_input
 from reticent.engine.randomness import generator
-from reticent.trainer.models import lm_head, logits_at
+from reticent.trainer.models import lm_head, logits_at, max_positions
 
 SMALL: dict[str, Any] = {
     "vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16,
@@ -48,6 +50,27 @@ def test_a_model_in_training_stays_in_training() -> None:
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model("llama", **SMALL)).train()
     logits_at(model, torch.ones(1, 2, dtype=torch.long), None, torch.ones(1, 2, dtype=torch.bool))
     assert model.training
+
+
+PAST_THE_PADDING = [
+    *("roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "camembert", "longformer", "mpnet"),
+    *("data2vec-text", "esm", "ibert", "luke"),
+]
+
+
+@pytest.mark.parametrize("kind", [*PAST_THE_PADDING, "bert", "electra", "nystromformer", "opt", "biogpt"])
+def test_a_model_reads_as_many_tokens_as_it_is_said_to_and_not_one_more(kind: str) -> None:
+    auto: Any = AutoModelForCausalLM if kind in ("opt", "biogpt") else AutoModelForMaskedLM
+    given = {**SMALL, "pad_token_id": 1, "eos_token_id": 2, "attention_window": 8, "word_embed_proj_dim": 16}
+    known = {name: value for name, value in given.items() if hasattr(AutoConfig.for_model(kind), name)}
+    model = auto.from_config(AutoConfig.for_model(kind, **known)).eval()
+    longest = max_positions(model)
+    assert longest == (30 if kind in PAST_THE_PADDING else 32)
+    with torch.no_grad():
+        model(input_ids=torch.full((1, longest), 5))
+        with pytest.raises((IndexError, RuntimeError)):
+            model(input_ids=torch.full((1, longest + 1), 5))
+    assert longest_input(SimpleNamespace(model_max_length=512), model.config) == longest
 
 
 @pytest.mark.parametrize("seed", [-1, 0, 2**63, 2**64 - 1, 2**64 + 5])

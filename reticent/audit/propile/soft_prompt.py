@@ -158,9 +158,11 @@ def train_soft_prompt(
 
 def _pairs(tokenizer: PreTrainedTokenizerFast, prompts: Prompts, model: Any, num_soft: int) -> Pairs:
     """Return the pairs of one template that fit into the model with its soft tokens."""
+    from reticent.trainer.models import max_positions
+
     asked = [(text, item) for text, item in zip(prompts.texts[0], prompts.items, strict=True) if text is not None]
     pairs = encode_pairs(tokenizer, [text for text, _ in asked], [item for _, item in asked], "clm")
-    room = getattr(model.config, "max_position_embeddings", None) or 1 << 30
+    room = max_positions(model)
     rows = zip(pairs.prompts, pairs.targets, strict=True)
     fitting = [(p, t) for p, t in rows if t and num_soft + len(p) + len(t) <= room]
     if not fitting:

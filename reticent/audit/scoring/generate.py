@@ -18,7 +18,7 @@ import torch
 
 from reticent.core.device import pick_device
 from reticent.core.errors import PolicyError, TrainingError
-from reticent.trainer.models import logits_at, without_own_settings
+from reticent.trainer.models import logits_at, max_positions, without_own_settings
 from reticent.trainer.windows import SpecialIds
 
 if TYPE_CHECKING:
@@ -193,9 +193,9 @@ def _check(model: Any, lengths: np.ndarray, num_tokens: int, num_samples: int, b
         raise PolicyError("generation: num_tokens, num_samples and batch_size are 1 or more")
     if len(lengths) and lengths.min() < 1:
         raise PolicyError("generation: a prompt is empty, and the model has no token to begin with")
-    positions = getattr(model.config, "max_position_embeddings", None)
+    positions = max_positions(model)
     longest = int(lengths.max(initial=0)) + num_tokens
-    if positions is not None and longest > positions:
+    if longest > positions:
         raise TrainingError(f"generation: {longest} tokens are more than the model's {positions} positions")
 
 

@@ -293,9 +293,16 @@ def load_tagger(model: str, device: Any, dtype: Any, *, who: str = "detector tra
     return tokenizer, loaded.to(device).eval()
 
 
+#: Kinds of models that count positions from past the number of the padding token.
+_PAST_THE_PADDING = (
+    *("roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "camembert", "longformer", "mpnet"),
+    *("data2vec-text", "esm", "ibert", "luke", "xmod"),
+)
+
+
 def longest_input(tokenizer: Any, config: Any) -> int:
     """Tokens that the model takes at once; models of the RoBERTa family count positions from past the padding."""
     positions = getattr(config, "max_position_embeddings", None) or 1 << 30
-    if config.model_type in ("roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "longformer", "mpnet"):
+    if config.model_type in _PAST_THE_PADDING:
         positions -= (config.pad_token_id or 0) + 1
     return int(min(tokenizer.model_max_length, positions, 1 << 30))
