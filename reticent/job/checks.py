@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from reticent.core.errors import PolicyError
 from reticent.core.json_toml import parse_json, read_json
+from reticent.trainer.config import TrainConfig
 
 if TYPE_CHECKING:
     from reticent.job.config import Job
@@ -100,12 +101,21 @@ def _require_extras(run: Run) -> None:
 
 
 def _check_private(run: Run) -> None:
-    """Raise `PolicyError` for a private recipe that its training would refuse, maybe hours later."""
+    """Raise `PolicyError` for a private recipe that its training would refuse, maybe hours later, and for settings of
+    DP-SGD, or of plain training, that no recipe looks at.
+    """
     from reticent.job.dependencies import unaccounted_stages
     from reticent.trainer.privacy import refuse_conflicts, refuse_promise, unaccounted_steps
 
+    is_private = {model.name: [run.job.recipe(name).private for name in model.recipes] for model in run.job.model}
+    if not any(map(any, is_private.values())) and any(run.job.training(model).dp for model in run.job.model):
+        raise PolicyError("train.dp: no recipe of the job is trained by DP-SGD; add dp-mlm or dp-clm, or leave it out")
+    if all(map(all, is_private.values())):
+        _refuse_plain_clip(run.job.train, "train")
     for model in run.job.model:
         settings = run.job.training(model)
+        if model.train is not None and all(is_private[model.name]):
+            _refuse_plain_clip(model.train, f"model {model.name}: train")
         for recipe in map(run.job.recipe, model.recipes):
             if not recipe.private:
                 continue
@@ -114,6 +124,14 @@ def _check_private(run: Run) -> None:
                 raise PolicyError(f"recipe {recipe.name}: text that changes each epoch does not go with DP-SGD")
             refuse_conflicts(settings, settings.dp)
             refuse_promise(settings.dp, (*unaccounted_stages(run.job, settings.dp), *unaccounted_steps(recipe)))
+
+
+def _refuse_plain_clip(settings: TrainConfig, table: str) -> None:
+    if settings.max_grad_norm != TrainConfig.model_fields["max_grad_norm"].default:
+        raise PolicyError(
+            f"{table}.max_grad_norm: every recipe is DP-SGD, which clips the gradient of each unit to "
+            "train.dp.max_grad_norm"
+        )
 
 
 def _require_devices(run: Run) -> None:

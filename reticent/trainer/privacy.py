@@ -164,7 +164,7 @@ def plan_privacy(
 
 
 def refuse_conflicts(config: TrainConfig, privacy: PrivacyConfig) -> None:
-    """Raise `PolicyError` for a setting of a training that does not go with DP-SGD."""
+    """Raise `PolicyError` for a setting of a training that does not go with DP-SGD, or has no effect there."""
     for name, reason in (
         ("packing", "a packed row is of several units"),
         ("torch_compile", "hooks need plain modules"),
@@ -176,6 +176,10 @@ def refuse_conflicts(config: TrainConfig, privacy: PrivacyConfig) -> None:
             'train.bf16: ghost clipping bounds a gradient only as exactly as it is computed twice; use "auto" (float32 '
             'under DP-SGD) or train.dp.clipping = "hooks"'
         )
+    if privacy.unit == "record" and privacy.max_documents != PrivacyConfig.model_fields["max_documents"].default:
+        raise PolicyError('train.dp.max_documents: is of an individual, and train.dp.unit is "record"')
+    if privacy.budget_delta is not None and privacy.budget_epsilon is None:
+        raise PolicyError("train.dp.budget_delta: limits nothing without train.dp.budget_epsilon")
 
 
 def refuse_promise(config: PrivacyConfig, unaccounted: tuple[str, ...]) -> None:

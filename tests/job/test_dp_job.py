@@ -12,6 +12,7 @@ from fixtures.models import toy_model, toy_tokenizer
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import PolicyError
 from reticent.engine.synthetic import SynthConfig, synthesize
+from reticent.job.checks import check_run
 from reticent.job.config import Job, parse_job
 from reticent.job.dependencies import privacy_of
 from reticent.job.run import Run
@@ -85,6 +86,9 @@ def test_job_trains_privately_notes_the_cost_and_refuses_beyond_the_budget(hospi
         ({"canaries": {"num": 2}}, {"target_epsilon": 8.0}, "since the planting of canaries"),
         ({"never_target": ["direct"]}, {"target_epsilon": 8.0}, "since the choice of protected words"),
         ({"context": "surrogate"}, DP, "recipe mine: text that changes"),
+        ({}, {**DP, "unit": "record"}, "max_documents: is of an individual"),
+        ({}, {**DP, "budget_delta": 1e-6}, "budget_delta: limits nothing without train.dp.budget_epsilon"),
+        ({"private": False}, DP, "train.dp: no recipe of the job is trained by DP-SGD"),
     ],
 )
 def test_private_recipe_that_cannot_be_trained_is_refused_before_those_before_it(
@@ -98,6 +102,24 @@ def test_private_recipe_that_cannot_be_trained_is_refused_before_those_before_it
     with pytest.raises(PolicyError, match=said):
         Run(parse_job(job | {"recipes": {"mine": mine}})).execute("train")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_clip_that_no_recipe_uses_is_refused(hospital: Path, tmp_path: Path) -> None:
+    job = values(hospital, tmp_path / "run", ["dp-clm"], DP)
+    job["train"]["max_grad_norm"] = 0.5
+    with pytest.raises(PolicyError, match=r"^train\.max_grad_norm: every recipe is DP-SGD"):
+        Run(parse_job(job)).execute("train")
+    plain = {**job["model"][0], "name": "plain", "recipes": ["clm"]}
+    check_run(
+        Run(parse_job({**job, "model": [*job["model"], plain]})),
+        counts=False,
+        models=True,
+        classifies=False,
+        audits=False,
+    )
+    own = {**job["model"][0], "train": {"max_grad_norm": 0.5}}
+    with pytest.raises(PolicyError, match=r"model toy: train\.max_grad_norm"):
+        Run(parse_job({**job, "model": [own, plain]})).execute("train")
 
 
 @pytest.mark.parametrize(
