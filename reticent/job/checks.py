@@ -53,14 +53,15 @@ def check_run(run: Run, *, counts: bool, models: bool, classifies: bool, audits:
 def require_same_documents(job: Job) -> None:
     """Raise `PolicyError` if the run folder holds tokens of other documents, which an index would make useless."""
     from reticent.core.manifest import JOB
-    from reticent.job.config import load_kept_job
+    from reticent.job.config import load_kept_job, parse_job
     from reticent.job.config.kept import kept_content
 
     folder = Path(job.out)
     if not (folder / "tokens").exists() or not (folder / JOB).exists():
         return
-    before, now = load_kept_job(folder / JOB).corpus, parse_json(kept_content(job))["corpus"]
-    if before.source != now["source"]:
+    before = load_kept_job(folder / JOB).corpus.sources
+    now = parse_job(parse_json(kept_content(job))).corpus.sources
+    if before != now:
         raise PolicyError(
             f"{folder}: is a run over other documents and holds their tokens; choose another --out, "
             "or remove the folder"

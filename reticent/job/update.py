@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.job.artefact import Output
 from reticent.job.carry import Carry
+from reticent.job.checks import require_same_documents
 from reticent.job.maker import is_up_to_date
 from reticent.job.pipeline import Stage, run_stages
 from reticent.job.run import Run
@@ -81,8 +82,8 @@ def update_run(
     Raises
     ------
     PolicyError
-        Nothing is to change, ``out`` is the run itself, its index cannot be updated, or it has canaries or
-        a holdout of user inference.
+        Nothing is to change, ``out`` is the run itself or one over other documents that has tokens, the index of
+        ``before`` cannot be updated, or it has canaries or a holdout of user inference.
     ArtifactError
         The indexes are missing, or are not those of the run's documents as they are now.
     CorpusError
@@ -119,6 +120,7 @@ def update_run(
     run = Run(type(job).model_validate(values), progress)
     _require_known(before, withdrawn)
     _require_new_files(before, run, added)
+    require_same_documents(run.job)
     run.recover()
     run.prepare_folder()
     again = Refresh(before)

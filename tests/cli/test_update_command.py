@@ -269,6 +269,18 @@ def test_nothing_to_do_and_the_run_itself_are_refused(
     assert files_of(monday) == before
 
 
+def test_a_run_over_other_documents_is_not_replaced(
+    monday: Path, withdrawn: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    other = write(tmp_path / "other" / "a.parquet", ROWS).parent
+    assert command("index", other, "--out", tmp_path / "run", "--max-n", 3, "--updatable", "-q") == 0
+    (tmp_path / "run" / "tokens").mkdir()
+    before = files_of(tmp_path / "run")
+    assert command("update", monday, "--remove", withdrawn, "--out", tmp_path / "run", "-q") == 2
+    assert "is a run over other documents and holds their tokens" in capfd.readouterr().err
+    assert files_of(tmp_path / "run") == before
+
+
 def test_models_and_dossiers_that_an_update_touches_are_named(
     monday: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
