@@ -26,7 +26,7 @@ from reticent.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from reticent.job.config import Job
+    from reticent.job.run import Run
 
 __all__ = ["guard_app"]
 
@@ -72,6 +72,7 @@ def build(
     from reticent.engine.detect import make_detectors
     from reticent.engine.verbatim import build_verbatim, write_verbatim
     from reticent.guard import guard_detectors, refuse_detectors
+    from reticent.job.run import Run
 
     found = DetectOptions(detector=detector)
     job = job_from_source(source, None, columns, found, settings=settings, used=("corpus", "detect"))
@@ -79,7 +80,8 @@ def build(
         refuse_detectors(detector)
     detectors = guard_detectors(job.detect.detectors, job.detect.options)
     make_detectors(list(detectors), detectors)  # a missing package or file is an error now
-    corpus, keep, inputs = _training(job, of_run=is_job(source))
+    run = Run(job)
+    corpus, keep, inputs = _training(run, of_run=is_job(source))
     config = {"length": length, "key": seed, "detect": detectors}
     with (
         new_progress(quiet).task("guard", corpus.num_documents, "documents") as advance,
@@ -90,6 +92,7 @@ def build(
         counts = {"documents": int(keep.sum()) if keep is not None else corpus.num_documents, **writer.counts}
         counts.update(corpus.reading.skipped())
         writer.counts.update(counts)
+        run.require_unchanged()
     if as_json:
         print(json.dumps({"folder": str(out), **counts}))
     else:
@@ -142,16 +145,20 @@ def _detectors(guard: Path, names: list[str] | None, settings: list[str] | None)
     return make_detectors(job.detect.detectors, job.detect.options, num_threads=1)
 
 
-def _training(job: Job, *, of_run: bool) -> tuple[Any, Any, dict[str, str]]:
+def _training(run: Run, *, of_run: bool) -> tuple[Any, Any, dict[str, str]]:
     """Documents, which of them were trained on (None: all), and fingerprints."""
     from reticent.core.artifact import fingerprint, require_kind
+    from reticent.core.errors import CorpusError
     from reticent.engine.schema import MEMBERS
-    from reticent.job.run import Run
 
-    run = Run(job)
     if not of_run:
         return run.whole_corpus, None, {"corpus": run.whole_corpus.fingerprint()}
-    require_kind(run.folder / "split", "split")
+    split = require_kind(run.folder / "split", "split")
+    if split.inputs.get("corpus") != run.deduplicated.fingerprint():
+        raise CorpusError(
+            f"{run.folder}: its documents have changed since they were split, so its models were not trained on them; "
+            "run the job again"
+        )
     codes = run.individuals.individual_codes(run.corpus.scan().column("individual_id").combine_chunks())
     inputs = {"corpus": run.corpus.fingerprint(), "split": fingerprint(run.folder / "split")}
     return run.corpus, run.individuals.mask(MEMBERS)[codes], inputs

@@ -52,6 +52,8 @@ def export_files(run: Run, out: Path) -> dict[str, int]:
     ------
     ArtifactError
         ``out`` holds something else, or cannot be written; what was there stays then.
+    CorpusError
+        A document changes meanwhile.
     """
     from reticent.engine.sinks.partitioned import write_partitioned
 
@@ -66,6 +68,7 @@ def export_files(run: Run, out: Path) -> dict[str, int]:
         for name in made:
             (writer.path / name).mkdir()
             writer.counts[name] = write_partitioned(_open(run, name), writer.path / name, run.corpus)
+        run.require_unchanged()
     return writer.counts
 
 

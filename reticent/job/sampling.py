@@ -39,7 +39,7 @@ def sample_documents(
     """Write documents of a run for annotators into ``out``; returns counts.
 
     The spans are brought up to date first. Parameters and errors as in :func:`draw_sample` and
-    :func:`write_annotation`.
+    :func:`write_annotation`; `CorpusError` also where a document changes meanwhile.
     """
     run = _detected(job, progress)
     with progress.task("sample", None, "documents"):
@@ -58,6 +58,7 @@ def sample_documents(
         for span in _spans_of(run, rows).to_pylist():
             if span["end"] <= len(texts[span["document"]]):
                 found[span["document"]].append((span["start"], span["end"], span["label"]))
+        run.require_unchanged()  # the spans are those of the text that was read first
         write_annotation(out, sample, texts, found)
     return {"documents": len(rows), "of": sum(sample.strata), "strata": len(sample.strata)}
 

@@ -23,6 +23,7 @@ from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.detect import make_detectors
 from reticent.engine.detect.rules import RulesDetector
 from reticent.engine.schema import MEMBERS
+from reticent.engine.verbatim import build_verbatim
 from reticent.guard import NOTICE, POLICIES, Guard, GuardedModel, open_guard
 from reticent.job.config import parse_job
 from reticent.job.run import Run
@@ -285,8 +286,8 @@ def test_an_error_of_the_model_is_raised_by_the_stream(parrot: tuple[Any, Any]) 
 # -------------------------------------------------------------------------------------------------------- commands
 
 
-def documents(path: Path) -> Path:
-    rng = random.Random(0)
+def documents(path: Path, *, seed: int = 0) -> Path:
+    rng = random.Random(seed)
     texts = [" ".join(f"w{rng.randrange(999)}" for _ in range(40)) for _ in range(30)]
     table = pa.table({"doc_id": range(30), "individual_id": [i // 2 for i in range(30)], "text": texts})
     pq.write_table(table, path)
@@ -348,3 +349,31 @@ def test_a_guard_of_a_run_knows_the_members_only(tmp_path: Path) -> None:
     ]
     found = guard.find(pq.read_table(source).column("text").to_pylist())
     assert [bool(findings) for findings in found] == members.tolist()
+
+
+def test_a_guard_of_a_run_is_not_built_of_documents_that_its_models_never_saw(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    source = documents(tmp_path / "documents.parquet")
+    Run(parse_job({"out": str(tmp_path / "run"), "corpus": {"source": str(source)}})).execute("split")
+    table = pq.read_table(source)
+    texts = [f"{text} more" for text in table.column("text").to_pylist()]
+    pq.write_table(table.set_column(2, "text", pa.array(texts)), source)
+    assert command("guard", "build", tmp_path / "run", "--out", tmp_path / "guard", "--quiet") == 1
+    assert "its documents have changed since they were split" in capfd.readouterr().err
+    assert not (tmp_path / "guard").exists()
+
+
+def test_a_guard_is_not_built_of_documents_that_change_meanwhile(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = documents(tmp_path / "documents.parquet")
+
+    def build(*arguments: Any, **options: Any) -> Any:
+        documents(source, seed=1)
+        return build_verbatim(*arguments, **options)
+
+    monkeypatch.setattr("reticent.engine.verbatim.build_verbatim", build)
+    assert command("guard", "build", source, "--out", tmp_path / "guard", "--quiet") == 1
+    assert "have changed since" in capfd.readouterr().err
+    assert not (tmp_path / "guard").exists()

@@ -16,8 +16,10 @@ from fixtures.jobs import Recorder
 from reticent.core.errors import ArtifactError, CorpusError
 from reticent.engine.corpus import open_corpus
 from reticent.engine.scrub import ScrubConfig
+from reticent.job import export
 from reticent.job.config import Job, parse_job
 from reticent.job.run import Run
+from reticent.job.sampling import sample_documents
 from reticent.job.scrub import scrub_documents
 
 CHANGED = "have changed since"
@@ -99,3 +101,25 @@ def test_documents_are_not_scrubbed_by_the_spans_of_another_text(file: Path, tmp
     with pytest.raises(CorpusError, match=CHANGED):
         scrub_documents(job_of(file), tmp_path / "out", ScrubConfig(), in_run_folder=False, progress=progress)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_sample_and_an_export_are_not_made_of_documents_that_change_meanwhile(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def open_spans(run: Run, name: str) -> Any:
+        rewrite(file)
+        return opened(run, name)
+
+    opened = export._open
+    monkeypatch.setattr(export, "_open", open_spans)
+    with pytest.raises(CorpusError, match=CHANGED):
+        export.export_files(Run(job_of(file)), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(CorpusError, match=CHANGED):
+        sample_documents(job_of(file), tmp_path / "out", 5, seed=0, by_disagreement=False, progress=changing(file))
+    assert not (tmp_path / "out").exists()
+
+
+def changing(file: Path) -> Doing:
+    """Changes the documents once their spans are there, with text that the spans are not of."""
+    return Doing("spans", lambda: write(file, "call 06 12 34 56 78 now, seen by Dr. Smith"))
