@@ -87,11 +87,12 @@ class Carry:
         """Return the spans that are taken; None, and a line that says why, where all documents are searched again."""
         from reticent.engine.carry import CarriedSpans
         from reticent.engine.detect.span_cache import take_cache
+        from reticent.job.stages.detect import NER_CACHE
 
         if why := self._why_not_spans():
             self._run.progress.say_once(f"identifiers are searched for in all documents again: {why}")
             if self._run.job.detect.cache:
-                take_cache(self._run.folder / "ner-cache", self._before.folder / "ner-cache")
+                take_cache(self._run.folder / NER_CACHE, self._before.folder / NER_CACHE)
             return None
         return CarriedSpans(self._before.folder / "spans", self._carried)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +19,9 @@ from reticent.engine.detect.passages import cut_passages, find_in_pieces
 from reticent.engine.detect.span_cache import SpanCache, cached, take_cache
 from reticent.engine.detect.windows import Found, join_spans
 from reticent.engine.detect.workers import Workers
+from reticent.job.config import parse_job
+from reticent.job.run import Run
+from reticent.job.status import job_status
 from tests.detect.test_detectors import corpus_of
 
 
@@ -239,3 +243,19 @@ def test_processes_that_fail_or_end_are_errors_without_text() -> None:
     assert not error.value.args, "the message of an error may quote a text"
     with pytest.raises(CorpusError, match="a process of the detector finder has ended"):
         workers.find(["end"] * 3, 1)
+
+
+def test_what_an_earlier_run_kept_goes_where_nothing_is_to_be_kept(tmp_path: Path) -> None:
+    ids = ["1", "2"]
+    pq.write_table(
+        pa.table({"doc_id": ids, "individual_id": ids, "text": ["Ann is here", "Bob"]}), tmp_path / "notes.parquet"
+    )
+    values = {"out": str(tmp_path / "run"), "corpus": {"source": str(tmp_path / "notes.parquet")}}
+    for detect, is_kept in (({}, True), ({"cache": False}, False)):  # the spans are up to date
+        Run(parse_job({**values, "detect": detect})).execute("detect")
+        with cached(tmp_path / "run" / "ner-cache", [find := Finder()]):
+            find_in_pieces(["Ann is here"], find, find.cache)
+        job_status(Run(parse_job({**values, "detect": detect})))
+        assert (tmp_path / "run" / "ner-cache").exists()
+        Run(parse_job({**values, "detect": detect})).execute("detect")
+        assert (tmp_path / "run" / "ner-cache").exists() is is_kept

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +25,7 @@ import pyarrow as pa
 from reticent.core.artifact import make_private_folder, write_private
 from reticent.engine.detect.windows import Found
 
-__all__ = ["SpanCache", "cached", "take_cache"]
+__all__ = ["SpanCache", "cached", "delete_cache", "take_cache"]
 
 KEY: Final = "key"
 #: In a part's metadata: digest of the model and its options.
@@ -180,6 +181,15 @@ def cached(folder: Path, detectors: Sequence[Any]) -> Iterator[None]:
         raise
     for detector in caching:
         detector.cache.close()
+
+
+def delete_cache(folder: Path) -> None:
+    """Delete the caches that an earlier run kept under ``folder``. The keys go first: without them the rest says
+    nothing."""
+    for key in folder.glob(f"*/{KEY}"):
+        key.unlink(missing_ok=True)
+    if folder.is_dir() and not folder.is_symlink():
+        shutil.rmtree(folder)
 
 
 def take_cache(folder: Path, before: Path) -> None:

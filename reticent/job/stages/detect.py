@@ -19,14 +19,26 @@ if TYPE_CHECKING:
 __all__ = ["Carried", "detect_steps", "spans_artefact"]
 
 
+#: Folder of the run that keeps what a trained NER found.
+NER_CACHE = "ner-cache"
 #: Takes nothing; returns the spans that are taken from another run, or None where all documents are searched.
 Carried = Callable[[], "CarriedSpans | None"]
 
 
 def detect_steps(run: Run, carried: Carried | None = None) -> Iterator[Step]:
     """Yield the step of the artefact ``spans``; an update takes spans from another run (``carried``)."""
-    yield Step.of(spans_artefact(run), partial(_build, run, carried))
+    yield Step.of(
+        spans_artefact(run),
+        partial(_build, run, carried),
+        prepare=None if run.job.detect.cache else partial(_forget, run),
+    )
     run.invalidate("corpus")
+
+
+def _forget(run: Run) -> None:
+    from reticent.engine.detect.span_cache import delete_cache
+
+    delete_cache(run.folder / NER_CACHE)
 
 
 def spans_artefact(run: Run) -> Artefact:
@@ -80,7 +92,7 @@ def _find_identifiers(
         if detector.name == "records":
             _check_records(run, detector, counts)
     with (
-        cached(run.folder / "ner-cache", detectors if settings.cache else ()),
+        cached(run.folder / NER_CACHE, detectors if settings.cache else ()),
         run.progress.task("detect", run.documents.num_documents, "documents") as advance,
     ):
         counts.update(
