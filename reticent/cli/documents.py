@@ -294,7 +294,7 @@ def scrub(
     mapped columns are kept; columns that are not mapped are left out. OUT/offsets.parquet maps characters back.
     """
     from reticent.core.errors import PolicyError
-    from reticent.engine.names import SurrogateNames
+    from reticent.engine.names import SYLLABLES, SurrogateNames
     from reticent.engine.pseudonymize import DateOptions
     from reticent.engine.scrub import ScrubConfig, key_of_seed, read_key
     from reticent.job.scrub import scrub_documents
@@ -303,12 +303,15 @@ def scrub(
         raise PolicyError("--key and --seed: give one of them")
     if renew_key and not overwrite:
         raise PolicyError("--new-key: belongs to --overwrite")
+    _refuse_idle(style, names, language, date_order, draw, keeps_key=(keep_key or key is not None) and not new_ids)
     if is_job(source) and (found.detector or label):
         raise PolicyError("--detector, --label: a run or a job has its own; change them with --set")
     sections = {"corpus": {"label": label}} if label else {}
     job = job_from_source(
         source, None, columns, found, marked=True, sections=sections, settings=settings, used=SEARCHED
     )
+    if language is not None and (names or job.surrogates.names) == SYLLABLES:
+        raise PolicyError("--language: of realistic names; those of syllables have none")
     config = ScrubConfig(
         style=style.value,
         names=SurrogateNames(source=names or job.surrogates.names, language=language or job.surrogates.language),
@@ -323,6 +326,28 @@ def scrub(
         overwrite=overwrite, renew_key=renew_key,
     )  # fmt: skip
     print_counts(counts, out, as_json)
+
+
+def _refuse_idle(
+    style: ScrubStyle, names: str | None, language: str | None, date_order: DateOrder, draw: int, *, keeps_key: bool
+) -> None:
+    """Refuse options that this style does not look at."""
+    from reticent.core.errors import PolicyError
+
+    if style in (ScrubStyle.X, ScrubStyle.TAG):
+        of_surrogates = {
+            "--names": names is not None,
+            "--language": language is not None,
+            "--date-order": date_order != DateOrder.AUTO,
+        }
+        if given := [option for option, is_given in of_surrogates.items() if is_given]:
+            raise PolicyError(f"{', '.join(given)}: about surrogates; --style {style.value} puts none in")
+        if keeps_key:
+            raise PolicyError(
+                f"--key, --keep-key: nothing depends on the key in --style {style.value} without --new-ids"
+            )
+    if draw and style != ScrubStyle.ROTATE:
+        raise PolicyError(f"--draw: belongs to --style rotate; --style {style.value} has one draw")
 
 
 def stats(

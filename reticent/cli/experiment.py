@@ -46,13 +46,14 @@ def new_job(
         ),
     ] = None,
     size: Annotated[
-        SizeName,
+        SizeName | None,
         typer.Option(
             metavar="SIZE",
             help="toy: a minute. cpu: one to two hours on 2 cores, small models pre-trained first. small: one GPU, "
-            "DistilBERT and DistilGPT-2. base: one large GPU, BERT-base and GPT-2, the published settings.",
+            "DistilBERT and DistilGPT-2. base: one large GPU, BERT-base and GPT-2, the published settings "
+            "(default: cpu).",
         ),
-    ] = SizeName.CPU,
+    ] = None,
     out: Annotated[str, typer.Option("--out", "-o", help="Run folder that the job will write.")] = "run",
     mlm: Annotated[
         str | None,
@@ -77,6 +78,8 @@ def new_job(
     from reticent.core.errors import PolicyError
     from reticent.job.experiment import experiment_job, minimal_job
 
+    if minimal and size is not None:
+        raise PolicyError("--size: has no effect with --minimal")
     corpus = detect = None
     if source is not None:
         job = job_from_source(source, Path(out), columns, found, marked=True)
@@ -92,7 +95,7 @@ def new_job(
     if minimal:
         print(minimal_job(out=out, corpus=corpus, detect=detect, bases=bases), end="")
     else:
-        print(experiment_job(size.value, out=out, corpus=corpus, detect=detect, bases=bases), end="")
+        print(experiment_job((size or SizeName.CPU).value, out=out, corpus=corpus, detect=detect, bases=bases), end="")
 
 
 def _says_something(columns: ColumnOptions) -> bool:

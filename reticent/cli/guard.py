@@ -119,10 +119,13 @@ def check(
     """Print what is found in a text as JSON: where and of what category, never what. Exit status 3 if anything is."""
     from dataclasses import asdict
 
+    from reticent.core.errors import PolicyError
     from reticent.guard import open_guard
 
+    if not identifiers and (detector or settings):
+        raise PolicyError("--detector, --set: about identifiers, which --verbatim-only does not look for")
     detectors: Any = None if identifiers else ()
-    if identifiers and (detector or settings):
+    if detector or settings:
         detectors = _detectors(guard, detector, settings)
     opened, text = open_guard(guard, detectors), _read(file)
     (findings,) = opened.find([text])

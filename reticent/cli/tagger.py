@@ -103,6 +103,7 @@ def attack(
         raise PolicyError(f"--bf16: expected auto, on or off, got {bf16!r}")
     if run is not None:
         refuse_given(context, "has no effect with --run: its names come from no file", "encoding")
+        refuse_given(context, "has no effect with --run: as many pairs are attacked as there are", "fewer")
     check_device(device)
     secret, asked, labels = _key(key), _prompts(prompts), label or ["PER"]
     if (known := _labels_of(model)) is not None:

@@ -99,6 +99,42 @@ def test_version_is_that_of_the_package(capfd: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--style", "x", "--names", "syllables"), "--names: about surrogates; --style x puts none in"),
+        (("--style", "tag", "--language", "en", "--date-order", "dmy"), "--language, --date-order: about surrogates"),
+        (("--style", "tag", "--keep-key"), "nothing depends on the key"),
+        (("--draw", 3), "--draw: belongs to --style rotate"),
+        (("--names", "syllables", "--language", "en"), "those of syllables have none"),
+    ],
+)
+def test_an_option_that_a_style_of_scrub_would_ignore_is_refused(
+    source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], options: tuple[object, ...], said: str
+) -> None:
+    assert command("scrub", source, "--out", tmp_path / "out", *options, "-q") == 2
+    assert said in " ".join(capfd.readouterr().err.split())
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("new-job", "--minimal", "--size", "base"), "--size: has no effect with --minimal"),
+        (
+            ("guard", "check", "GUARD", "FILE", "--verbatim-only", "--detector", "rules"),
+            "--verbatim-only does not look",
+        ),
+        (("tagger", "attack", "M", "--out", "OUT", "--run", "RUN", "--fewer"), "--fewer has no effect with --run"),
+    ],
+)
+def test_an_option_that_another_makes_idle_is_refused(
+    capfd: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str
+) -> None:
+    assert command(*arguments) == 2
+    assert said in " ".join(capfd.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
     ("verb", "arguments", "message"),
     [
         (("detect",), ("--text", "note"), "--text: a run or a job has its own; change it with --set corpus.text=VALUE"),
