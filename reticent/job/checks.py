@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import glob
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reticent.core.errors import PolicyError
+from reticent.core.errors import ArtifactError, PolicyError
 from reticent.core.json_toml import parse_json, read_json
+from reticent.engine.config import ThresholdConfig
 from reticent.trainer.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ def check_run(run: Run, *, counts: bool, models: bool, classifies: bool, audits:
         check_memory_limit(run.job.memory_limit, run.job.num_threads)
     if models:
         require_models(run)
+        _require_noise(run)
         _require_extras(run)
         _check_private(run)
         _require_devices(run)
@@ -80,6 +83,13 @@ def require_models(run: Run) -> None:
     """Raise `PolicyError` for a job without models: every stage after the index works on a model's tokens."""
     if not run.job.model:
         raise PolicyError("the job names no model; add a [[model]] section, or --model NAME=PATH and --recipe")
+
+
+def _require_noise(run: Run) -> None:
+    """Raise `PolicyError` for a noisy threshold that is half given: nothing would be drawn."""
+    threshold = run.job.threshold
+    if threshold.epsilon is None and threshold.delta != ThresholdConfig.model_fields["delta"].default:
+        raise PolicyError("threshold.delta: has no effect without threshold.epsilon; give both, or leave it out")
 
 
 def _require_extras(run: Run) -> None:
@@ -150,10 +160,18 @@ def _require_devices(run: Run) -> None:
 def _require_bases(run: Run) -> None:
     """Raise `ArtifactError` for a base model that is not there, before hours are spent on earlier stages."""
     for model in run.job.model:
+        if model.foundation is not None:
+            _require_there(model.foundation.text, f"model {model.name}: foundation.text", beside=("reference",))
+            _require_there(model.foundation.vocabulary, f"model {model.name}: foundation.vocabulary")
         if model.base is not None:
             from reticent.trainer.base_files import check_base
 
             check_base(model.base, tokenizer=run.tokenizer_of(model))
+
+
+def _require_there(path: str | None, setting: str, beside: tuple[str, ...] = ()) -> None:
+    if path is not None and path not in beside and "://" not in path and not glob.glob(path, recursive=True):
+        raise ArtifactError(f"{setting}: {path}: no such file or folder")
 
 
 def _require_pool(run: Run) -> None:

@@ -36,14 +36,20 @@ class FoundationConfig(Section):
         description="tokenizer.json, or a folder with vocab.txt or vocab.json and merges.txt; default: trained on text",
     )
     vocab_size: int = Field(default=4000, ge=300)
-    hidden_size: int = 128
-    num_layers: int = 2
-    num_heads: int = 4
-    num_epochs: int = 4
-    learning_rate: float = 2e-3
-    warmup_steps: int = 100
-    mask_share: float = 0.3
-    batch_size: int = 16
+    hidden_size: int = Field(default=128, ge=1)
+    num_layers: int = Field(default=2, ge=1)
+    num_heads: int = Field(default=4, ge=1)
+    num_epochs: int = Field(default=4, ge=1)
+    learning_rate: float = Field(default=2e-3, gt=0)
+    warmup_steps: int = Field(default=100, ge=0)
+    mask_share: float = Field(default=0.3, gt=0, lt=1)
+    batch_size: int = Field(default=16, ge=1)
+
+    @model_validator(mode="after")
+    def _heads_part_the_width(self) -> FoundationConfig:
+        if self.hidden_size % self.num_heads:
+            raise ValueError(f"hidden_size {self.hidden_size} is no multiple of num_heads {self.num_heads}")
+        return self
 
 
 class LoraSettings(Section):

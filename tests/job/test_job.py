@@ -190,6 +190,35 @@ def test_what_is_not_installed_is_found_out_before_anything_is_spent(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"hidden_size": 10, "num_heads": 3}, "hidden_size 10 is no multiple of num_heads 3"),
+        ({"hidden_size": 0}, r"foundation\.hidden_size"),
+        ({"num_heads": 0}, r"foundation\.num_heads"),
+        ({"num_layers": 0}, r"foundation\.num_layers"),
+        ({"learning_rate": -1.0}, r"foundation\.learning_rate"),
+        ({"mask_share": 2.0}, r"foundation\.mask_share"),
+        ({"text": "nowhere"}, r"model toy: foundation\.text: nowhere: no such file"),
+        ({"vocabulary": "nowhere"}, r"model toy: foundation\.vocabulary: nowhere: no such file"),
+    ],
+)
+def test_a_foundation_that_cannot_be_made_is_refused_before_anything_is_spent(
+    tmp_path: Path, wrong: Values, said: str
+) -> None:
+    foundation = {"kind": "bert", "text": "reference", **wrong}
+    model = {"name": "toy", "foundation": foundation, "objective": "mlm", "recipes": ["mlm"]}
+    with pytest.raises((PolicyError, ArtifactError), match=said):
+        Run(parse_job({**VALID, "out": str(tmp_path / "run"), "model": [model]})).execute("train")
+    assert not (tmp_path / "run").exists()
+
+
+def test_half_a_noisy_threshold_is_refused(tmp_path: Path) -> None:
+    job = parse_job({**VALID, "out": str(tmp_path / "run"), "model": [MODEL], "threshold": {"delta": 0.05}})
+    with pytest.raises(PolicyError, match=r"threshold\.delta: has no effect without threshold\.epsilon"):
+        Run(job).execute("protect")
+
+
 def test_every_recipe_can_stand_in_a_job() -> None:
     for name, recipe in RECIPES.items():
         train = {"dp": {"target_epsilon": 8.0}} if recipe.private else {}
