@@ -177,8 +177,10 @@ def main() -> None:
     for grid in iter_grids(size, arguments.out, arguments.objective, base or None, arguments.corpus):
         found = summary({arm: grid.evaluate(arm) for arm in arms if grid.is_possible(arm)})
         if arguments.invert:
-            for arm, row in found.items():
-                row |= grid.invert(arm)
+            for arm, _, models in (
+                name.partition(":") for name in (arguments.invert_arms or ",".join(found)).split(",")
+            ):
+                found[arm] |= grid.invert(arm, int(models) if models else None)
         print(f"{grid.folder.name}\n\n{table(found)}")
         results[grid.folder.name] = {arm: {**row, "criteria": verdicts(row)} for arm, row in found.items()}
     if arguments.record:

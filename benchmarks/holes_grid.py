@@ -400,35 +400,34 @@ class Grid:
         assert np.array_equal(kept["candidates"], targets.candidates), f"{place}: of other identifiers"
         return np.asarray(kept["sums"])
 
-    def invert(self, arm: str) -> dict[str, Any]:
-        """Inversion of rare words by all models of an arm: how often the true one is first, where its individual is a
-        member less where it is not, over the same words; clustered by individual.
+    def invert(self, arm: str, num_models: int | None = None) -> dict[str, Any]:
+        """Inversion of rare words by the first models of an arm, all by default: how often the true word is first where
+        its individual is a member, and where not. Individuals are resampled with all that each model says of them.
         """
         from reticent.audit.inversion.inversion import ranks_of
-        from reticent.audit.stats.statistics import ratio_estimate
+        from reticent.audit.stats.statistics import TAILS, ratio_estimates, square_and_add
 
         _, targets, sides = self._questions
-        place = self.folder / "inversion"
+        place, rows = self.folder / "inversion", targets.individuals
         base = self._candidates(self.base_folder, place / "base" / "00.npz")
-        first = {True: np.zeros(len(targets)), False: np.zeros(len(targets))}
-        for number in range(self.num_models):
+        size = (2, int(rows.max()) + 1)  # members, then the others
+        first, asked = np.zeros(size), np.zeros(size)
+        for number in range(num_models or self.num_models):
             path = self.folder / self.train(arm, number)["checkpoint"]
             _, share = ranks_of(self._candidates(path, place / arm / f"{number:02}.npz") - base)
-            is_in = (sides >> (number // 2) & 1 > 0) ^ bool(number % 2)
-            for side, found in first.items():
-                found += np.where(is_in == side, share, 0.0)
-        each = self.num_models // 2  # of the models each word's individual is in one of every pair
-        rows, asked = targets.individuals, np.bincount(targets.individuals).astype(np.float64)
-
-        def rate(values: np.ndarray, **about: Any) -> list[float]:
-            found = ratio_estimate(np.bincount(rows, values / each), asked, num_bootstrap=self.size["draws"], **about)
-            assert found.value is not None
-            return [found.value, found.low, found.high]
-
+            is_out = 1 - (sides >> (number // 2) & 1 ^ number % 2)
+            np.add.at(first, (is_out, rows), share)
+            np.add.at(asked, (is_out, rows), 1.0)
+        rates, draws = ratio_estimates(first, asked, num_bootstrap=self.size["draws"])
+        low, high = np.nanquantile(draws[:, 0] - draws[:, 1], TAILS)
+        if low == high:  # nothing varies in a bootstrap
+            low, high = square_and_add(*rates)
+        found = [[rate.value, rate.low, rate.high] for rate in rates]
         return {
-            "inversion": rate(first[True] - first[False], signed=True), "inversion_members": rate(first[True]),
-            "inversion_heldout": rate(first[False]), "inversion_targets": len(targets) * each,
-            "inversion_words": len(targets), "inversion_people": int(np.count_nonzero(asked)),
+            "inversion": [found[0][0] - found[1][0], float(low), float(high)],
+            "inversion_sides": found, "inversion_targets": int(asked.sum(axis=1).min()),
+            "inversion_models": num_models or self.num_models, "inversion_words": len(targets),
+            "inversion_people": len(np.unique(rows)),
         }  # fmt: skip
 
     @property
