@@ -86,7 +86,8 @@ def export_tables(
     Raises
     ------
     PolicyError, CorpusError
-        As :func:`reticent.engine.sinks.postgres.write_tables`; or the run has no such result.
+        As :func:`reticent.engine.sinks.postgres.write_tables`; or the run has no such result, or a document changes
+        meanwhile.
     """
     from reticent.engine.sinks.postgres import write_tables
 
@@ -99,9 +100,8 @@ def export_tables(
         raise PolicyError("--into: say which results go where: --table RESULT=SCHEMA.TABLE, or --note-nlp TABLE")
     _made(run)
     omop = None if note_nlp is None else (_documents(run), _open(run, SPANS), note_nlp)
-    return write_tables(
-        address, [(_open(run, name), table) for name, table in chosen.items()], note_nlp=omop, overwrite=overwrite
-    )
+    results = [(_open(run, name), table) for name, table in chosen.items()]
+    return write_tables(address, results, note_nlp=omop, overwrite=overwrite, check=run.require_unchanged)
 
 
 def _documents(run: Run) -> ResultTable:

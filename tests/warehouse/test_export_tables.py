@@ -205,6 +205,20 @@ def test_a_table_that_is_there_is_replaced_only_if_an_export_wrote_it(protected:
 
 
 @needs_server
+def test_documents_that_change_meanwhile_leave_no_table(
+    protected: Run, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise CorpusError("documents changed")
+
+    run = Run(protected.job)
+    monkeypatch.setattr(run, "require_unchanged", fail)
+    with pytest.raises(CorpusError, match="documents changed"):
+        export_tables(run, database.address(), {"spans": "changed_spans"})
+    assert database.execute("SELECT to_regclass('changed_spans')::text") == [(None,)]
+
+
+@needs_server
 @pytest.mark.parametrize("kill", ["session", "process"])
 def test_a_writing_that_is_killed_leaves_what_was_there(
     protected: Run, database: Database, monkeypatch: pytest.MonkeyPatch, kill: str

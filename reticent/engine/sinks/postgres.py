@@ -8,7 +8,7 @@ stands for the text of a span, never the text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
@@ -61,6 +61,7 @@ def write_tables(
     *,
     note_nlp: tuple[ResultTable, ResultTable, str] | None = None,
     overwrite: bool = False,
+    check: Callable[[], object] = lambda: None,
 ) -> dict[str, int]:
     """Write results into tables of a database; returns the number of rows of each.
 
@@ -70,6 +71,7 @@ def write_tables(
     tables : results, and the names of their tables
     note_nlp : documents (a column ``doc_id``), their spans, and the name of the warehouse's table of OMOP
     overwrite : replace tables that an earlier export wrote, and its rows of these documents in note_nlp
+    check : called before what was written is kept; its error is raised, and nothing is written then
 
     Raises
     ------
@@ -93,6 +95,7 @@ def write_tables(
         if note_nlp is not None:
             documents, spans, table = note_nlp
             counts["note_nlp"] = transaction.add_note_nlp(documents, spans, parse_name(table), overwrite)
+        check()
     return counts
 
 
