@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["check_classification", "check_run", "require_audit", "require_models", "require_same_documents"]
 
 
-def check_run(run: Run, *, counts: bool, models: bool, classifies: bool, audits: bool) -> None:
-    """Check the requirements of a run's stages: of those that count n-grams, need models, classify, and audit.
+def check_run(run: Run, *, counts: bool, models: bool, trains: bool, classifies: bool, audits: bool) -> None:
+    """Check the requirements of a run's stages: of those that count n-grams, need models, train, classify, and audit.
 
     Raises
     ------
@@ -28,6 +28,8 @@ def check_run(run: Run, *, counts: bool, models: bool, classifies: bool, audits:
         A setting cannot be used, or a library or a device that it needs is not there.
     ArtifactError
         A base model is not there.
+    TrainingError
+        A base model reads no windows of the wanted length.
     CorpusError
         The labels cannot be read.
     """
@@ -41,7 +43,7 @@ def check_run(run: Run, *, counts: bool, models: bool, classifies: bool, audits:
         _require_extras(run)
         _check_private(run)
         _require_devices(run)
-        _require_bases(run)
+        _require_bases(run, trains=trains)
         _require_pool(run)
     if run.job.classify is not None and classifies:
         from reticent.job.classification import check_starts, read_labels
@@ -157,8 +159,10 @@ def _require_devices(run: Run) -> None:
             pick_device(device)
 
 
-def _require_bases(run: Run) -> None:
-    """Raise `ArtifactError` for a base model that is not there, before hours are spent on earlier stages."""
+def _require_bases(run: Run, *, trains: bool) -> None:
+    """Raise `ArtifactError` for a base model that is not there, and `TrainingError` for one that reads no such windows,
+    before hours are spent on earlier stages.
+    """
     for model in run.job.model:
         if model.foundation is not None:
             _require_there(model.foundation.text, f"model {model.name}: foundation.text", beside=("reference",))
@@ -166,7 +170,8 @@ def _require_bases(run: Run) -> None:
         if model.base is not None:
             from reticent.trainer.base_files import check_base
 
-            check_base(model.base, tokenizer=run.tokenizer_of(model))
+            window_length = run.job.training(model).window_length if trains else 0
+            check_base(model.base, tokenizer=run.tokenizer_of(model), window_length=window_length)
 
 
 def _require_there(path: str | None, setting: str, beside: tuple[str, ...] = ()) -> None:

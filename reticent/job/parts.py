@@ -71,7 +71,7 @@ def execute_part(run: Run, part: Part) -> dict[str, int]:
     if not launched().is_main:
         return _train(run, part)
     run.recover()
-    check_run(run, counts=True, models=True, classifies=True, audits=True)
+    check_run(run, counts=True, models=True, trains=True, classifies=True, audits=True)
     run.prepare_folder()
     before = [*stages_until("protect"), *stages_named("base models")]
     if part.number:

@@ -124,6 +124,7 @@ def execute(run: Run, until: str = "report", *, alone: bool = False) -> Path:
         run,
         counts=reaches["index"],
         models=reaches["foundation"],
+        trains=reaches["train"],
         classifies=reaches["classify"],
         audits=reaches["audit"],
     )

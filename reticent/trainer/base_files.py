@@ -12,7 +12,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from reticent.core.errors import ArtifactError
+from reticent.core.errors import ArtifactError, TrainingError
 from reticent.core.json_toml import parse_json, read_json
 
 __all__ = ["FOREIGN_KEYS", "check_base", "without_foreign_keys"]
@@ -35,14 +35,16 @@ FOREIGN_KEYS = frozenset(
 )  # fmt: skip
 
 
-def check_base(folder: Path | str, *, tokenizer: str | None = None) -> None:
-    """Raise `ArtifactError` unless the files of a model folder can be read and agree on the size of the vocabulary.
+def check_base(folder: Path | str, *, tokenizer: str | None = None, window_length: int = 0) -> None:
+    """Raise `ArtifactError` unless the files of a model folder can be read and agree on the size of the vocabulary, and
+    `TrainingError` where a window has more tokens than the model has positions.
 
     A folder without ``config.json`` is left to its loader. Cost: reads the headers of the weights and no weight.
 
     Parameters
     ----------
     tokenizer : text of the model's ``tokenizer.json``; each of its ids must have a row in the embeddings
+    window_length : tokens of a window, special ones included
     """
     folder = Path(folder)
     for name in READ:
@@ -54,6 +56,12 @@ def check_base(folder: Path | str, *, tokenizer: str | None = None) -> None:
     for section in (config, config.get("text_config")):
         if isinstance(section, dict) and "vocab_size" in section:
             _check_vocabulary(folder, section["vocab_size"], "quantization_config" in config, tokenizer)
+        for name in ("max_position_embeddings", "n_positions") if isinstance(section, dict) else ():
+            positions = section.get(name)
+            if isinstance(positions, int) and 0 < positions < window_length:
+                raise TrainingError(
+                    f"train.window_length: {window_length} tokens are more than the {positions} positions of {folder}"
+                )
 
 
 def _check_vocabulary(folder: Path, size: Any, quantised: bool, tokenizer: str | None) -> None:

@@ -12,7 +12,7 @@ import pytest
 from fixtures.models import PUBLIC_TEXT, toy_model, toy_tokenizer
 
 from reticent import _rust
-from reticent.core.errors import ArtifactError
+from reticent.core.errors import ArtifactError, TrainingError
 from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.job.config import parse_job
 from reticent.job.run import Run
@@ -107,6 +107,16 @@ def test_the_largest_id_is_found_in_every_kind_of_vocabulary(
 
 
 @pytest.mark.parametrize("kind", ["bert", "gpt2"])
+def test_a_window_that_the_base_cannot_read_is_refused_before_anything_is_made(tmp_path: Path, kind: str) -> None:
+    model = toy_model(kind)
+    model.save_pretrained(tmp_path)
+    positions = model.config.max_position_embeddings
+    check_base(tmp_path, window_length=positions)
+    with pytest.raises(TrainingError, match=f"window_length: {positions + 1} tokens are more than the {positions} "):
+        check_base(tmp_path, window_length=positions + 1)
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2"])
 def test_a_base_that_agrees_with_itself_is_taken(tmp_path: Path, kind: str) -> None:
     toy_model(kind).save_pretrained(tmp_path)
     (tmp_path / "tokenizer.json").write_text(toy_tokenizer(kind))
@@ -192,7 +202,7 @@ PANICS_LATER = """
 import json, sys
 import pyarrow as pa, numpy as np
 from reticent import _rust
-from reticent.core.errors import ArtifactError
+from reticent.core.errors import ArtifactError, TrainingError
 try:
     encoder = _rust.TokenEncoder(sys.argv[1])
     texts = pa.array(["seen at noon"])
