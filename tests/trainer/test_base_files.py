@@ -202,7 +202,7 @@ PANICS_LATER = """
 import json, sys
 import pyarrow as pa, numpy as np
 from reticent import _rust
-from reticent.core.errors import ArtifactError, TrainingError
+from reticent.core.errors import ArtifactError
 try:
     encoder = _rust.TokenEncoder(sys.argv[1])
     texts = pa.array(["seen at noon"])
