@@ -114,6 +114,7 @@ def test_a_clip_that_no_recipe_uses_is_refused(hospital: Path, tmp_path: Path) -
         Run(parse_job({**job, "model": [*job["model"], plain]})),
         counts=False,
         models=True,
+        trains=False,
         classifies=False,
         audits=False,
     )
