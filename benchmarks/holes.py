@@ -157,6 +157,7 @@ def main() -> None:
     parser.add_argument("--objective", choices=["clm", "mlm"], default="clm")
     parser.add_argument("--base", help="NAME=FOLDER of a pre-trained model; sizes real and gpu need one")
     parser.add_argument("--invert", type=int, metavar="N", help="inversion of N rare words, the same for all models")
+    parser.add_argument("--invert-arms", metavar="ARM[:MODELS],…", help="instead of all arms, and all of their models")
     parser.add_argument("--record", action="store_true", help="keep the result under benchmarks/record")
     arguments = parser.parse_args()
     if not (DATA / arguments.corpus).exists():
