@@ -355,6 +355,7 @@ class Grid:
 
         Every model is asked the same: a decoy is a word of somebody who is on the same side in each of them.
         """
+        from reticent.audit.config import InversionConfig
         from reticent.audit.inversion.identifiers import draw_targets, runs_of
         from reticent.engine.schema import MEMBERS
         from reticent.trainer.models import load_tokenizer, special_ids
@@ -367,7 +368,7 @@ class Grid:
         pairs, num_words = range(0, self.num_models, 2), self.size["invert"]
         sides = sum(self.sides(number).mask(MEMBERS).astype(np.int64) << (number // 2) for number in pairs)
         targets = draw_targets(
-            auditor.store, windows, runs, np.asarray(sides)[runs.individuals], num_decoys=15,
+            auditor.store, windows, runs, np.asarray(sides)[runs.individuals], num_decoys=InversionConfig().num_decoys,
             per_individual=math.ceil(num_words / (2 * self.people)), seed=0, needs_more=self.objective == "clm",
         )  # fmt: skip
         few = np.sort(np.random.default_rng(0).permutation(len(targets))[:num_words])
@@ -387,7 +388,7 @@ class Grid:
         if not place.exists():
             place.parent.mkdir(parents=True, exist_ok=True)
             model: Any = load_model(path, self.objective).to(device=pick_device("auto")).eval()  # type: ignore
-            started, folds = time.perf_counter(), None if self.objective == "clm" else 7
+            started, folds = time.perf_counter(), None if self.objective == "clm" else self.auditor(0).config.folds
             # Of a masked model bf16 errs by .06 nats where candidates differ by .96; of a causal one by .26 of .69.
             halved = folds is not None and self.size.get("bf16") == "on"
             with torch.autocast(model.device.type, dtype=torch.bfloat16, enabled=halved):

@@ -23,6 +23,7 @@ import torch
 import torch.nn.functional as F
 
 from reticent.audit.config import Masking
+from reticent.audit.scoring.shared_prefix import is_shareable, states_of
 from reticent.core.errors import PolicyError, TrainingError
 from reticent.trainer.models import lm_head, logits_at, max_positions, special_ids, without_own_settings
 
@@ -178,14 +179,7 @@ def _target_states(
 ) -> tuple[torch.Tensor, Callable[[torch.Tensor], torch.Tensor]]:
     """Return the hidden states that predict the tokens of the targets (R, L, D), and the head that turns them into
     logits. Padding stands on the right, where a causal model does not look."""
-    from transformers.cache_utils import DynamicLayer
-
     head = lm_head(model)
-    body = model if head is None else model.base_model
-
-    def states(**inputs: Any) -> tuple[torch.Tensor, Any]:
-        out = body(**inputs)
-        return (out.logits if head is None else out.last_hidden_state), out.get("past_key_values")
 
     def dressed(ids: torch.Tensor) -> dict[str, torch.Tensor]:
         return {"input_ids": ids} if soft is None else {"inputs_embeds": with_soft_prompt(model, ids, soft)}
@@ -193,19 +187,16 @@ def _target_states(
     make_logits = head if head is not None else (lambda logits: logits)
     cache: Any = None
     if share_prefix and len(prompt_PL) < len(target_RL):
-        state, cache = states(**dressed(prompt_PL), use_cache=True)
-    layers = getattr(cache, "layers", ())
-    if not layers or any(
-        type(layer) is not DynamicLayer for layer in layers
-    ):  # no shared prompts, or a model whose keys and values cannot be passed on
+        state, cache = states_of(model, head, **dressed(prompt_PL), use_cache=True)
+    if not is_shareable(cache):  # no shared prompts, or a model whose keys and values cannot be passed on
         whole = torch.cat([prompt_PL[of_prompt_R], target_RL[:, :-1]], dim=1)
-        state, _ = states(**dressed(whole), use_cache=False)
+        state, _ = states_of(model, head, **dressed(whole), use_cache=False)
         return state[:, state.shape[1] - target_RL.shape[1] :], make_logits
     first = state[of_prompt_R, -1:]
     if target_RL.shape[1] == 1:
         return first, make_logits
     cache.batch_select_indices(of_prompt_R)
-    rest, _ = states(input_ids=target_RL[:, :-1], past_key_values=cache, use_cache=True)
+    rest, _ = states_of(model, head, input_ids=target_RL[:, :-1], past_key_values=cache, use_cache=True)
     return torch.cat([first, rest], dim=1), make_logits
 
 

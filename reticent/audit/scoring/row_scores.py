@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from reticent.audit.scoring.shared_prefix import is_shareable, states_of
 from reticent.trainer.models import lm_head
 
 if TYPE_CHECKING:
@@ -120,18 +121,9 @@ def _log_probs(states_ND: torch.Tensor, head: Any, true_N: torch.Tensor) -> torc
 
 def _states(model: Any, head: Any, ids_NT: torch.Tensor, mask_NT: torch.Tensor | None, shared: int) -> torch.Tensor:
     """Return the hidden states from column ``shared`` on, (N, T - shared, D); logits where the model has no head."""
-    from transformers.cache_utils import DynamicLayer
-
-    body = model if head is None else model.base_model
-
-    def values(out: Any) -> torch.Tensor:
-        found: torch.Tensor = out.logits if head is None else out.last_hidden_state
-        return found
-
     if shared and mask_NT is None and len(ids_NT) > 1:
-        cache: Any = getattr(body(input_ids=ids_NT[:1, :shared], use_cache=True), "past_key_values", None)
-        layers = getattr(cache, "layers", ())
-        if layers and all(type(layer) is DynamicLayer for layer in layers):
+        _, cache = states_of(model, head, input_ids=ids_NT[:1, :shared], use_cache=True)
+        if is_shareable(cache):
             cache.batch_repeat_interleave(len(ids_NT))
-            return values(body(input_ids=ids_NT[:, shared:], past_key_values=cache, use_cache=True))
-    return values(body(input_ids=ids_NT, attention_mask=mask_NT))[:, shared:]
+            return states_of(model, head, input_ids=ids_NT[:, shared:], past_key_values=cache, use_cache=True)[0]
+    return states_of(model, head, input_ids=ids_NT, attention_mask=mask_NT)[0][:, shared:]
