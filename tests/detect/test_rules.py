@@ -397,6 +397,9 @@ CASES: dict[str, tuple[list[tuple[str, str]], list[str]]] = {
             ("D. Juan Pérez, de 45 años", "Juan Pérez"),
             ("Dña. Carmen Ruiz", "Carmen Ruiz"),
             ("Mrs. Ann Lee Suite 541", "Ann Lee"),
+            ("that Mr J.S. (first and family name)", "J.S."),
+            ("sent by Mr K.-H. Christoph", "K.-H. Christoph"),
+            ("the son of Mme A.B and", "A.B"),
         ],
         [
             "D. Past Medical History",
