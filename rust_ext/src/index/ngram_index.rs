@@ -11,13 +11,13 @@
 //!
 //! `build` makes an index from documents, `update` from another index.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::index::lookup::Lookup;
-use crate::index::pairs::Pairs;
+use crate::index::pairs::{Least, Pairs, Size};
 use crate::storage::spool::{Spool, Store};
 use crate::storage::strings::Strings;
 use crate::text::characters::is_word_by_itself;
@@ -74,21 +74,37 @@ impl Level {
 }
 
 impl Level {
-    /// The n-grams with support >= `min_support`; ranks count among them.
-    pub fn pairs(&self, min_support: u32) -> Result<Pairs> {
-        let mut num_kept = 0;
-        self.for_each(|_, support| {
-            num_kept += support.iter().filter(|&&support| support >= min_support).count();
-            Ok(())
-        })?;
-        let mut pairs = Pairs::with_room(num_kept);
+    /// The n-grams with support >= `k`, with their ranks among those with support >= `min_support`.
+    fn pairs(&self, min_support: u32, k: u32) -> Result<Pairs> {
+        let mut size = Size::default();
         self.for_each(|keys, support| {
-            pairs.extend(keys, support, min_support);
+            for (&key, &support) in keys.iter().zip(support) {
+                size.num_ranked += usize::from(support >= min_support);
+                size.num_held += usize::from(support >= k);
+                size.last_id = size.last_id.max((key >> 32) as u32).max(key as u32);
+            }
             Ok(())
         })?;
-        Ok(pairs)
+        let least = Least { of_ranked: min_support, of_held: k };
+        let fill = |mut pairs: Pairs| -> Result<Option<Pairs>> {
+            let mut fits = true;
+            self.for_each(|keys, support| {
+                fits = fits && pairs.extend(keys, support, least);
+                Ok(())
+            })?;
+            Ok(fits.then_some(pairs))
+        };
+        if let Some(pairs) = Pairs::narrow(size)
+            && let Some(pairs) = fill(pairs)?
+        {
+            return Ok(pairs);
+        }
+        fill(Pairs::wide(size))?.ok_or_else(|| Error::Artifact("index tables: more n-grams than were counted".into()))
     }
 }
+
+/// A k, and the table of the n-grams with that support or more.
+type OfK = (u32, Arc<Pairs>);
 
 /// The tables, and lookups made on first use.
 pub struct NgramIndex {
@@ -108,8 +124,8 @@ pub struct NgramIndex {
     /// The most bytes that building it had on disk at once.
     pub spilled_bytes: u64,
     lookup: OnceLock<Lookup>,
-    /// `pairs[n - 2]` finds n-grams.
-    pairs: [OnceLock<Pairs>; MAX_N - 1],
+    /// `pairs[n - 2]` finds n-grams used by so many units or more; of the k that was asked for last.
+    pairs: [Mutex<Option<OfK>>; MAX_N - 1],
 }
 
 impl NgramIndex {
@@ -127,7 +143,7 @@ impl NgramIndex {
             levels: Vec::new(),
             spilled_bytes: 0,
             lookup: OnceLock::new(),
-            pairs: [const { OnceLock::new() }; MAX_N - 1],
+            pairs: [const { Mutex::new(None) }; MAX_N - 1],
         }
     }
 
@@ -136,16 +152,20 @@ impl NgramIndex {
         self.lookup.get_or_init(|| Lookup::new(self.surface, &self.words, &self.support))
     }
 
-    /// The tables that find the kept n-grams of 2 to `n` words, made on first use: they take far more memory than that of words.
-    pub fn pairs(&self, n: usize) -> Result<Vec<&Pairs>> {
+    /// The tables that find the n-grams of 2 to `n` words with support >= `k`, made on first use: they take far more memory than that
+    /// of words.
+    pub fn pairs(&self, n: usize, k: u32) -> Result<Vec<Arc<Pairs>>> {
         let levels = self.levels[..n - 1].par_iter().zip(&self.pairs);
         levels
             .map(|(level, known)| {
-                if let Some(pairs) = known.get() {
-                    return Ok(pairs);
+                let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some((_, pairs)) = known.as_ref().filter(|(of, _)| *of == k) {
+                    return Ok(pairs.clone());
                 }
-                let made = level.pairs(self.min_support)?;
-                Ok(known.get_or_init(|| made))
+                *known = None; // before there are two
+                let made = Arc::new(level.pairs(self.min_support, k)?);
+                *known = Some((k, made.clone()));
+                Ok(made)
             })
             .collect()
     }

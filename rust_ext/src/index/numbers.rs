@@ -3,6 +3,8 @@
 //! A number takes three bytes, four where the index has more words than three count. A word that the index does not hold
 //! has the largest number of all.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
@@ -52,6 +54,20 @@ impl<'a> Numbers<'a> {
         } else {
             let bytes = &self.bytes[at..at + 4];
             u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+        }
+    }
+
+    /// The numbers of some words, as [`Numbers::get`] gives them, in place of what is in `to`.
+    pub fn read(&self, words: Range<usize>, to: &mut Vec<u32>) {
+        let bytes = &self.bytes[words.start * self.width..words.end * self.width];
+        to.clear();
+        if self.width == 3 {
+            to.extend(bytes.chunks_exact(3).map(|bytes| {
+                let number = u32::from(bytes[0]) | u32::from(bytes[1]) << 8 | u32::from(bytes[2]) << 16;
+                if number == (1 << 24) - 1 { UNKNOWN } else { number }
+            }));
+        } else {
+            to.extend(bytes.chunks_exact(4).map(|bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])));
         }
     }
 }

@@ -1,139 +1,278 @@
-//! Pairs: from two (n-1)-grams to the n-gram they make, with its rank and support.
+//! Pairs: from two (n-1)-grams to the rank of the n-gram they make, for the n-grams that are used by k units or more.
 //!
-//! A table with open addressing that holds of each n-gram the right half of its key, its rank and its support up to 255, in
-//! nine bytes. The left half is not stored: n-grams are ranked in the order of their keys, so those of one left half have
-//! ranks that follow each other, and where they begin is known. What a look-up reads can be fetched ahead ([`Pairs::fetch`]).
+//! A table with open addressing that reads one line of memory for most keys. Keys are mixed by a function that loses nothing, and the
+//! upper bits of the result say where a key belongs. So a slot need not hold the key: the lower bits tell it from all others that belong
+//! to the same slot, and how far the entry lies from that slot is stored too. With the rank that makes a slot of eight bytes, where
+//! ids are small enough (`Size::layout`); else a slot holds the key.
+//!
+//! What a look-up reads can be fetched ahead ([`Pairs::seek`]).
 
 use crate::storage::buffer::{Buffer, prefetch};
 
-/// Rank and support of n-grams, by the numbers of the two (n-1)-grams that each is made of (`left << 32 | right`).
+/// Ranks of n-grams, by the numbers of the two (n-1)-grams that each is made of.
 pub struct Pairs {
-    /// `right << 32 | rank + 1`; zero is a free slot.
-    slots: Buffer<u64>,
-    /// By slot: the support, 255 where it is more.
-    support: Buffer<u8>,
-    /// The ranks of the n-grams of a left half are `firsts[left]..firsts[left + 1]`.
-    firsts: Vec<u32>,
-    len: u32,
+    slots: Slots,
+    /// Slots that keys belong to.
+    num_homes: u64,
+    /// Bits of the number of an (n-1)-gram.
+    id_bits: u32,
+    /// n-grams with the support that gives them a rank, so far.
+    num_ranked: u32,
+}
+
+/// Zero is a free slot.
+enum Slots {
+    /// Lower bits of the mixed key, distance from where it belongs, rank + 1.
+    Narrow(Buffer<u64>, Layout),
+    /// The key, then rank + 1.
+    Wide(Buffer<[u64; 2]>),
+}
+
+#[derive(Clone, Copy)]
+struct Layout {
+    low_bits: u32,
+    distance_bits: u32,
+    rank_bits: u32,
+}
+
+/// What a table is to hold.
+#[derive(Clone, Copy, Default)]
+pub struct Size {
+    /// n-grams that it holds, and n-grams that have a rank.
+    pub num_held: usize,
+    pub num_ranked: usize,
+    /// The largest number of an (n-1)-gram.
+    pub last_id: u32,
+}
+
+/// The least support of n-grams that have a rank, and of those that the table holds.
+#[derive(Clone, Copy)]
+pub struct Least {
+    pub of_ranked: u32,
+    pub of_held: u32,
+}
+
+/// A look-up under way.
+#[derive(Clone, Copy, Default)]
+pub struct Seek {
+    home: usize,
+    tag: u64,
 }
 
 /// N-grams that are fetched, then added.
 const AHEAD: usize = 32;
+/// Bits of the distance of an entry from where it belongs: with a third of the slots free none is known to need more.
+const DISTANCE_BITS: u32 = 10;
+
+impl Size {
+    fn id_bits(self) -> u32 {
+        (u32::BITS - self.last_id.leading_zeros()).max(1)
+    }
+
+    fn num_homes(self) -> u64 {
+        (self.num_held + self.num_held / 2 + 1) as u64
+    }
+
+    /// How a slot of eight bytes is laid out; None where one is too small.
+    fn layout(self) -> Option<Layout> {
+        let key_bits = 2 * self.id_bits();
+        // Of keys that belong to one slot the lowest of so many bits differ: they follow each other.
+        let low_bits = (key_bits + 1).saturating_sub(self.num_homes().ilog2()).min(key_bits);
+        let rank_bits = usize::BITS - self.num_ranked.leading_zeros();
+        let layout = Layout { low_bits, distance_bits: DISTANCE_BITS, rank_bits };
+        (low_bits + DISTANCE_BITS + rank_bits <= u64::BITS).then_some(layout)
+    }
+}
 
 impl Pairs {
-    /// A table with room for so many n-grams.
-    pub fn with_room(num_ngrams: usize) -> Self {
-        let num_slots = num_ngrams + num_ngrams / 2 + 1;
-        Self { slots: Buffer::table(num_slots), support: Buffer::table(num_slots), firsts: Vec::new(), len: 0 }
+    /// A table with slots of eight bytes; None where ids are too large for it.
+    pub fn narrow(size: Size) -> Option<Self> {
+        let layout = size.layout()?;
+        let num_slots = size.num_homes() as usize + (1 << layout.distance_bits);
+        Some(Self::new(size, Slots::Narrow(Buffer::table(num_slots), layout)))
     }
 
-    /// Add the n-grams with a support of `min_support` or more; keys ascend, from call to call too, and no support is 0.
-    pub fn extend(&mut self, keys: &[u64], support: &[u32], min_support: u32) {
-        let mut kept = keys.iter().zip(support).filter(|pair| *pair.1 >= min_support);
+    pub fn wide(size: Size) -> Self {
+        Self::new(size, Slots::Wide(Buffer::table(size.num_homes() as usize)))
+    }
+
+    fn new(size: Size, slots: Slots) -> Self {
+        Self { slots, num_homes: size.num_homes(), id_bits: size.id_bits(), num_ranked: 0 }
+    }
+
+    /// Add n-grams (`left << 32 | right`, ascending, from call to call too) with their supports. Returns whether all that are to be
+    /// held found a place; a wide table has one for each.
+    pub fn extend(&mut self, keys: &[u64], support: &[u32], least: Least) -> bool {
+        let mut ranked = keys.iter().zip(support).filter(|pair| *pair.1 >= least.of_ranked);
         loop {
-            let mut taken = [(0u64, 0u32); AHEAD];
-            let mut num_taken = 0;
-            for (slot, (&key, &support)) in taken.iter_mut().zip(kept.by_ref()) {
-                prefetch(&self.slots[self.first_place(key)]);
-                *slot = (key, support);
-                num_taken += 1;
-            }
-            for &(key, support) in &taken[..num_taken] {
-                self.insert(key, support);
-            }
-            if num_taken < AHEAD {
-                break;
-            }
-        }
-    }
-
-    fn insert(&mut self, key: u64, support: u32) {
-        let left = (key >> 32) as usize;
-        debug_assert!(support > 0 && left + 1 >= self.firsts.len());
-        if self.firsts.len() <= left {
-            self.firsts.resize(left + 1, self.len);
-        }
-        self.len += 1;
-        let mut place = self.first_place(key);
-        while self.slots[place] != 0 {
-            place = self.next_place(place);
-        }
-        self.slots[place] = key << 32 | u64::from(self.len);
-        self.support[place] = support.min(u32::from(u8::MAX)) as u8;
-    }
-
-    /// Have what a look-up of a key reads in the cache soon.
-    #[inline(always)]
-    pub fn fetch(&self, key: u64) {
-        let place = self.first_place(key);
-        prefetch(&self.slots[place]);
-        prefetch(&self.support[place]);
-        if let Some(first) = self.firsts.get((key >> 32) as usize) {
-            prefetch(first);
-        }
-    }
-
-    /// Rank, and support up to 255.
-    #[inline(always)]
-    pub fn get(&self, key: u64) -> Option<(u32, u32)> {
-        let (left, right) = ((key >> 32) as usize, key as u32);
-        let mut place = self.first_place(key);
-        loop {
-            let slot = self.slots[place];
-            if slot == 0 {
-                return None;
-            }
-            if (slot >> 32) as u32 == right {
-                let rank = slot as u32 - 1;
-                let first = *self.firsts.get(left)?;
-                let end = self.firsts.get(left + 1).copied().unwrap_or(self.len);
-                if (first..end).contains(&rank) {
-                    return Some((rank, u32::from(self.support[place])));
+            let mut taken = [(Seek::default(), 0u64); AHEAD];
+            let (mut num_taken, mut num_seen) = (0, 0);
+            for (&key, &support) in ranked.by_ref().take(AHEAD) {
+                num_seen += 1;
+                self.num_ranked += 1;
+                if support >= least.of_held {
+                    taken[num_taken] = (self.seek((key >> 32) as u32, key as u32), self.num_ranked.into());
+                    num_taken += 1;
                 }
             }
-            place = self.next_place(place);
+            if !taken[..num_taken].iter().all(|&(seek, rank)| self.insert(seek, rank)) {
+                return false;
+            }
+            if num_seen < AHEAD {
+                return true;
+            }
         }
     }
 
-    #[inline(always)]
-    fn first_place(&self, key: u64) -> usize {
-        let mixed = (key ^ (key >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        ((u128::from(mixed) * self.slots.len() as u128) >> 64) as usize
+    fn insert(&mut self, Seek { home, tag }: Seek, rank: u64) -> bool {
+        match &mut self.slots {
+            Slots::Narrow(slots, layout) => {
+                let last = (1 << layout.distance_bits) - 1;
+                let Some(distance) = (0..=last).find(|distance| slots[home + distance] == 0) else {
+                    return false;
+                };
+                slots[home + distance] = (tag + distance as u64) << layout.rank_bits | rank;
+            }
+            Slots::Wide(slots) => {
+                let mut place = home;
+                while slots[place][1] != 0 {
+                    place = next(place, slots.len());
+                }
+                slots[place] = [tag, rank];
+            }
+        }
+        true
     }
 
+    /// Begin to look for an n-gram, whose slot is in the cache soon.
     #[inline(always)]
-    fn next_place(&self, place: usize) -> usize {
-        if place + 1 == self.slots.len() { 0 } else { place + 1 }
+    pub fn seek(&self, left: u32, right: u32) -> Seek {
+        debug_assert!(u64::from(left | right) < 1 << self.id_bits);
+        let key_bits = 2 * self.id_bits;
+        let key = u64::from(left) << self.id_bits | u64::from(right);
+        // One to one: a shift by half of the bits can be undone, and so can an odd factor.
+        let mixed = (key ^ (key >> self.id_bits)).wrapping_mul(0x9e37_79b9_7f4a_7c15) << (u64::BITS - key_bits);
+        let home = ((u128::from(mixed) * u128::from(self.num_homes)) >> 64) as usize;
+        match &self.slots {
+            Slots::Narrow(slots, layout) => {
+                prefetch(&slots[home]);
+                let low = mixed >> (u64::BITS - key_bits) & ((1u128 << layout.low_bits) - 1) as u64;
+                Seek { home, tag: low << layout.distance_bits }
+            }
+            Slots::Wide(slots) => {
+                prefetch(&slots[home]);
+                Seek { home, tag: key }
+            }
+        }
     }
+
+    /// The rank of the n-gram that is looked for.
+    #[inline(always)]
+    pub fn find(&self, Seek { home, tag }: Seek) -> Option<u32> {
+        match &self.slots {
+            Slots::Narrow(slots, layout) => {
+                let near = &slots[home..home + (1 << layout.distance_bits)];
+                for (distance, &slot) in near.iter().enumerate() {
+                    if slot >> layout.rank_bits == tag + distance as u64 && slot != 0 {
+                        return Some((slot & ((1 << layout.rank_bits) - 1)) as u32 - 1);
+                    }
+                    if slot == 0 {
+                        return None;
+                    }
+                }
+                None
+            }
+            Slots::Wide(slots) => {
+                let mut place = home;
+                loop {
+                    match slots[place] {
+                        [_, 0] => return None,
+                        [key, rank] if key == tag => return Some(rank as u32 - 1),
+                        _ => place = next(place, slots.len()),
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn next(place: usize, num_slots: usize) -> usize {
+    if place + 1 == num_slots { 0 } else { place + 1 }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
 
+    fn check(mut pairs: Pairs, keys: &[u64], support: &[u32], least: Least) {
+        let half = keys.len() / 2;
+        assert!(pairs.extend(&keys[..half], &support[..half], least));
+        assert!(pairs.extend(&keys[half..], &support[half..], least));
+        let find = |key: u64| pairs.find(pairs.seek((key >> 32) as u32, key as u32));
+        let ranked = || keys.iter().zip(support).filter(|pair| *pair.1 >= least.of_ranked);
+        let held: HashMap<u64, u32> = (0..)
+            .zip(ranked())
+            .filter(|(_, pair)| *pair.1 >= least.of_held)
+            .map(|(rank, (&key, _))| (key, rank))
+            .collect();
+        let last = 1u64 << pairs.id_bits;
+        for &key in keys {
+            assert_eq!(find(key), held.get(&key).copied());
+            for other in [key ^ 1, key ^ (1 << 32), key >> 32 | (key & (last - 1)) << 32] {
+                assert_eq!(find(other), held.get(&other).copied());
+            }
+        }
+    }
+
+    fn size_of(keys: &[u64], support: &[u32], least: Least) -> Size {
+        let num_with = |least: u32| support.iter().filter(|&&support| support >= least).count();
+        let last_id = keys.iter().map(|key| ((key >> 32) as u32).max(*key as u32)).max().unwrap_or(0);
+        Size { num_held: num_with(least.of_held), num_ranked: num_with(least.of_ranked), last_id }
+    }
+
     #[test]
-    fn pairs_are_found_with_their_rank_and_support_and_no_others() {
+    fn pairs_are_found_with_their_rank_and_no_others() {
         for num in [0u64, 1, 2, 5, 31, 32, 33, 1000, 40_000] {
-            // Few right halves: many slots hold that of another left half.
-            let mut keys: Vec<u64> = (0..num).map(|i| ((i / 7 * 3) << 32) | ((i * i) % 101)).collect();
-            keys.sort_unstable();
-            keys.dedup();
-            let support: Vec<u32> = (0..keys.len() as u32).map(|number| number % 400 + 1).collect();
-            let kept = || keys.iter().zip(&support).filter(|pair| *pair.1 >= 2);
-            let mut pairs = Pairs::with_room(kept().count());
-            let half = keys.len() / 2;
-            pairs.extend(&keys[..half], &support[..half], 2);
-            pairs.extend(&keys[half..], &support[half..], 2);
-            for (rank, (&key, &support)) in kept().enumerate() {
-                pairs.fetch(key);
-                assert_eq!(pairs.get(key), Some((rank as u32, support.min(255))));
-                for other in [key + 1, key + (1 << 32), key ^ (1 << 63)] {
-                    pairs.fetch(other);
-                    assert!(kept().any(|pair| *pair.0 == other) || pairs.get(other).is_none());
+            for step in [1, 3, 1 << 10, 90_000] {
+                // Few right halves: many keys belong near each other.
+                let mut keys: Vec<u64> = (0..num).map(|i| ((i / 7 * step) << 32) | ((i * i) % 101)).collect();
+                keys.retain(|key| key >> 32 <= u64::from(u32::MAX));
+                keys.sort_unstable();
+                keys.dedup();
+                let support: Vec<u32> = (0..keys.len() as u32).map(|number| number % 400 + 1).collect();
+                for least in [(1, 1), (2, 2), (2, 5), (1, 255)] {
+                    let least = Least { of_ranked: least.0, of_held: least.1 };
+                    let size = size_of(&keys, &support, least);
+                    check(Pairs::wide(size), &keys, &support, least);
+                    if let Some(narrow) = Pairs::narrow(size) {
+                        check(narrow, &keys, &support, least);
+                    }
                 }
             }
-            assert!(keys.iter().zip(&support).all(|(&key, &support)| support > 1 || pairs.get(key).is_none()));
-            assert!(pairs.get(u64::MAX).is_none());
         }
+    }
+
+    #[test]
+    fn slots_are_narrow_while_ids_are_small() {
+        let of = |last_id, num| Size { num_held: num, num_ranked: num, last_id }.layout().is_some();
+        assert!(of(1, 1) && of(1 << 24, 1 << 25) && of(1 << 25, 1 << 26));
+        assert!(!of(u32::MAX, 1 << 20));
+        // Two ids of 26 bits and a rank of 27 still fit, whatever share of them is held.
+        let few = Size { num_held: 10, num_ranked: 1 << 26, last_id: 1 << 25 };
+        assert!(few.layout().is_none() && Pairs::narrow(few).is_none());
+    }
+
+    #[test]
+    fn a_narrow_table_without_a_place_says_so() {
+        let num = 40_000u32;
+        let keys: Vec<u64> = (0..num).map(|i| u64::from(i) << 32 | 7).collect();
+        let support = vec![1; keys.len()];
+        let least = Least { of_ranked: 1, of_held: 1 };
+        // Room for far fewer than come.
+        let mut pairs = Pairs::narrow(Size { num_held: 10, num_ranked: keys.len(), last_id: num }).unwrap();
+        assert!(!pairs.extend(&keys, &support, least));
     }
 }

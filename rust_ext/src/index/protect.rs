@@ -5,14 +5,14 @@
 //! functions of the minimal occurrences, which are intervals of words.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::index::lookup::{AHEAD, Found};
 use crate::index::ngram_index::{MAX_K, NgramIndex};
-use crate::index::pairs::Pairs;
+use crate::index::pairs::{Pairs, Seek};
 use crate::storage::memo::Memo;
 use crate::text::texts::Texts;
 use crate::text::words::Words;
@@ -57,6 +57,11 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Whether it matters which words are rare.
+    fn tells_rare(&self) -> bool {
+        self.max_word_support.is_some() || self.policy == Policy::Paper
+    }
+
     pub fn check(&self, index: &NgramIndex) -> Result<()> {
         if self.k < index.min_support.max(1) || self.k > MAX_K {
             return Err(Error::Policy(format!(
@@ -78,7 +83,7 @@ impl Settings {
 pub fn protect(index: &NgramIndex, texts: &Texts, words: &Words, settings: Settings) -> Result<(Vec<u8>, Vec<u8>)> {
     settings.check(index)?;
     words.check(texts.len())?;
-    let (lookup, pairs) = (index.lookup(), index.pairs(settings.n)?);
+    let (lookup, pairs) = (index.lookup(), index.pairs(settings.n, settings.k)?);
     let (mut flags, mut starts) = (vec![0u8; words.starts.len()], vec![0u8; words.starts.len()]);
     // One memo a thread, not one a share: rows are shared out finely, so that a slow thread delays no other.
     let scratch = Mutex::new(Vec::new());
@@ -130,7 +135,7 @@ fn shares<'a>(words: &Words, mut flags: &'a mut [u8], mut starts: &'a mut [u8]) 
 /// Finds where minimal identifying n-grams start; holds what lasts from document to document.
 pub(super) struct Finder<'a> {
     /// By n - 2, up to the n of the settings.
-    pairs: &'a [&'a Pairs],
+    pairs: &'a [Arc<Pairs>],
     settings: Settings,
     /// Compact id + 1 of the n-gram at each word if its support is >= k, else 0.
     ids: Vec<u32>,
@@ -139,7 +144,7 @@ pub(super) struct Finder<'a> {
 }
 
 impl<'a> Finder<'a> {
-    pub(super) fn new(pairs: &'a [&'a Pairs], settings: Settings) -> Self {
+    pub(super) fn new(pairs: &'a [Arc<Pairs>], settings: Settings) -> Self {
         Self { pairs, settings, ids: Vec::new(), rare: Vec::new() }
     }
 
@@ -184,26 +189,25 @@ impl<'a> Finder<'a> {
 
     /// From the words of a document to its longer n-grams.
     fn extend(&mut self, Take { mut ids, rare, .. }: Take, starts: &mut [u8]) {
-        let (num_words, k) = (ids.len(), self.settings.k);
+        let num_words = ids.len();
         let is_limited = self.settings.max_word_support.is_some();
         for n in 2..=self.settings.n.min(num_words) {
-            let (pairs, num_starts) = (self.pairs[n - 2], num_words - n + 1);
-            let mut keys = [None; AHEAD];
+            let (pairs, num_starts) = (&*self.pairs[n - 2], num_words - n + 1);
+            let mut seeks = [None::<Seek>; AHEAD];
             for first in (0..num_starts).step_by(AHEAD) {
                 let places = first..num_starts.min(first + AHEAD);
-                for (i, key) in places.clone().zip(&mut keys) {
+                for (i, seek) in places.clone().zip(&mut seeks) {
                     let (left, right) = (ids[i], ids[i + 1]);
-                    *key = (left > 0 && right > 0 && (!is_limited || rare[i..i + n].iter().all(|&rare| rare)))
-                        .then(|| u64::from(left - 1) << 32 | u64::from(right - 1));
-                    key.iter().for_each(|&key| pairs.fetch(key));
+                    *seek = (left > 0 && right > 0 && (!is_limited || rare[i..i + n].iter().all(|&rare| rare)))
+                        .then(|| pairs.seek(left - 1, right - 1));
                 }
-                for (i, key) in places.zip(keys) {
+                for (i, seek) in places.zip(seeks) {
                     // The next places have read it.
                     ids[i] = 0;
-                    let Some(key) = key else { continue };
-                    match pairs.get(key) {
-                        Some((rank, support)) if support >= k => ids[i] = rank + 1,
-                        _ => starts[i] |= 1 << (n - 1),
+                    let Some(seek) = seek else { continue };
+                    match pairs.find(seek) {
+                        Some(rank) => ids[i] = rank + 1,
+                        None => starts[i] |= 1 << (n - 1),
                     }
                 }
             }
@@ -228,7 +232,9 @@ impl Take {
         *start = u8::from(!is_kept);
         if n > 1 {
             self.ids.push(if is_kept { found.id + 1 } else { 0 });
-            self.rare.push(max_word_support.is_none_or(|limit| found.support < limit));
+            if self.settings.tells_rare() {
+                self.rare.push(max_word_support.is_none_or(|limit| found.support < limit));
+            }
         }
     }
 }

@@ -192,7 +192,7 @@ pub fn flag_words(
     documents.check()?;
     let Supports { index, found, settings } = supports;
     settings.check(index)?;
-    let (pairs, reaches) = (index.pairs(settings.n)?, blacklist.reaches());
+    let (pairs, reaches) = (index.pairs(settings.n, settings.k)?, blacklist.reaches());
     let num_words = documents.numbers.len();
     let (mut flags, mut starts) = (vec![0u8; num_words], vec![0u8; num_words]);
     let mut shares = Vec::new();
@@ -206,7 +206,7 @@ pub fn flag_words(
         shares.push((rows, own_flags, own_starts));
     }
     shares.into_par_iter().for_each(|(rows, flags, starts)| {
-        let mut finder = Finder::new(&pairs, *settings);
+        let (mut finder, mut numbers) = (Finder::new(&pairs, *settings), Vec::new());
         let mut at = 0;
         for document in rows {
             let own = documents.offsets[document] as usize..documents.offsets[document + 1] as usize;
@@ -217,14 +217,14 @@ pub fn flag_words(
             }
             let (flags, starts) = (&mut flags[range.clone()], &mut starts[range]);
             let unit = documents.units[document];
-            let numbers = own.map(|word| documents.numbers.get(word));
-            let found = |number: u32| found.get(number as usize).copied().unwrap_or_default();
-            finder.minimal_starts_of(numbers.clone().map(found), starts);
+            documents.numbers.read(own, &mut numbers);
+            let found = |&number: &u32| found.get(number as usize).copied().unwrap_or_default();
+            finder.minimal_starts_of(numbers.iter().map(found), starts);
             finder.apply(starts, flags);
             for (words, _) in documents.spans_of(document) {
                 flags[words.start as usize..words.end as usize].iter_mut().for_each(|flag| *flag |= DIRECT);
             }
-            for (flag, number) in flags.iter_mut().zip(numbers) {
+            for (flag, &number) in flags.iter_mut().zip(&numbers) {
                 let reach = reaches.get(number as usize).copied().unwrap_or(OCCURRENCE);
                 if reach == CORPUS || reach == INDIVIDUAL && blacklist.is_of_unit(number, unit) {
                     *flag |= DIRECT;

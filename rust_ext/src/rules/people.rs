@@ -30,7 +30,10 @@ pub const PARTS: &[(&str, &str)] = &[
         r"(?:%SERIES%|Mr|MR|Mrs|MRS|Ms|MS|Miss|Mme|MME|Mlle|MLLE|Mx|Pr|Sr[aA]?|SRA?|Srta|Dn|Dna|Don|Dona|Doctora?|Docteure?|Madame|Monsieur|Mademoiselle|Herrn?|Hr|Frau|Senora?|Maitre|Rev|Sir|Dame|Sister)",
     ),
     ("%NAME%", r"%NAMEWORD%(?:(?: |-)%PARTICLES%{0,2}%NAMEWORD%){0,4}"),
-    ("%NAMEWORD%", r"(?:[A-Z\x80-\xff][A-Za-z\x80-\xff'-]*[A-Za-z\x80-\xff]|M\.a|[A-Z]\.(?:-?[A-Z]\.){0,3}(?:-?[A-Z]\b)?|[A-Z]\b)"),
+    (
+        "%NAMEWORD%",
+        r"(?:[A-Z\x80-\xff][A-Za-z\x80-\xff'-]*[A-Za-z\x80-\xff]|M\.a|[A-Z]\.(?:-?[A-Z]\.){0,3}(?:-?[A-Z]\b)?|[A-Z]\b)",
+    ),
 ];
 
 pub const RULES: &[Rule] = &[
