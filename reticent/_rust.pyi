@@ -193,6 +193,18 @@ class NgramIndex:
         surface: str,
     ) -> NgramIndex:
         """Return the index of these tables; `ArtifactError` when they do not fit together."""
+    @staticmethod
+    def from_files(
+        words: _ArrowArray,
+        levels: Sequence[Path],
+        *,
+        max_n: int,
+        num_units: int,
+        num_documents: int,
+        min_support: int,
+        surface: str,
+    ) -> NgramIndex:
+        """The same of levels that stay in their files, which are read when they are asked for."""
     def merge(self, other: NgramIndex) -> NgramIndex:
         """Return the index of the union of two sets of documents that share no unit (both with ``min_support`` 1)."""
     def prune(self, min_support: int) -> NgramIndex:

@@ -256,7 +256,7 @@ def _write(path: Path, schema: pa.Schema, num_rows: int, read: Callable[[int, in
 
 
 def open_index(path: Path | str) -> NgramIndex:
-    """Read an index that :func:`write_index` wrote.
+    """Open an index that :func:`write_index` wrote: words are read, n-grams stay in their files.
 
     Raises
     ------
@@ -274,8 +274,8 @@ def open_index(path: Path | str) -> NgramIndex:
     if not all(value.isascii() and value.isdigit() for value in about.values()):
         raise ArtifactError(f"{folder / 'words.parquet'}: not an index (its metadata are not numbers)")
     numbers = {key: int(value) for key, value in about.items()}
-    levels = [_read(folder / f"ngrams_{n}.parquet") for n in range(2, numbers["max_n"] + 1)]
-    return NgramIndex.from_tables(_batch(words), [_batch(level) for level in levels], surface=surface, **numbers)
+    levels = [folder / f"ngrams_{n}.parquet" for n in range(2, numbers["max_n"] + 1)]
+    return NgramIndex.from_files(_batch(words), levels, surface=surface, **numbers)
 
 
 _ABOUT = ("max_n", "num_units", "num_documents", "min_support", "surface")

@@ -17,6 +17,8 @@ import pyarrow as pa
 from reticent.core.errors import PolicyError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
     from reticent import _rust
@@ -201,6 +203,14 @@ class NgramIndex:
         from reticent import _rust
 
         return cls(_rust.NgramIndex.from_tables(words, levels, **about))
+
+    @classmethod
+    def from_files(cls, words: pa.RecordBatch, levels: list[Path], **about: Any) -> NgramIndex:
+        """The same of levels that stay in their Parquet files: each is read once here, a row group at a time, and again
+        where it is asked for."""
+        from reticent import _rust
+
+        return cls(_rust.NgramIndex.from_files(words, levels, **about))
 
     # ------------------------------------------------------------------ sums and protection
 

@@ -346,7 +346,7 @@ impl IndexBuilder {
             if let Some(subset) = &mut subset {
                 subset.add_level(&counted.level, &counted.support_of_subset, store)?;
             }
-            index.levels.push(counted.level);
+            index.levels.push(counted.level.into());
             // The streams of the level before have given their pages back while they were read.
             (next, weights) = (counted.streams, counted.weights);
             self.release_memory();

@@ -9,6 +9,8 @@ pub mod counts;
 mod design;
 pub mod dictionary;
 pub mod joined;
+pub mod level_file;
+pub mod level_table;
 pub mod levels;
 pub mod limit;
 pub mod lookup;

@@ -16,8 +16,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
+use crate::index::level_table::{LevelTable, Summary};
 use crate::index::lookup::Lookup;
-use crate::index::pairs::{Least, Pairs, Size};
+use crate::index::pairs::Pairs;
 use crate::storage::spool::{Spool, Store};
 use crate::storage::strings::Strings;
 use crate::text::characters::is_word_by_itself;
@@ -33,7 +34,7 @@ pub fn check_min_support(min_support: u32) -> Result<()> {
     Ok(())
 }
 
-/// The distinct n-grams of one n >= 2 and how many units use each.
+/// The distinct n-grams of one n >= 2 and how many units use each, as they are counted.
 pub struct Level {
     /// `left << 32 | right`, ascending.
     pub keys: Spool<u64>,
@@ -58,48 +59,24 @@ impl Level {
         self.len() == 0
     }
 
-    /// Call `visit(keys, supports)` for stretches of the level, in order.
-    pub fn for_each(&self, mut visit: impl FnMut(&[u64], &[u32]) -> Result<()>) -> Result<()> {
+    /// Call `visit(keys, supports)` for stretches of `len` rows from `start` on, of those that there are, in order.
+    pub fn for_each(
+        &self,
+        start: usize,
+        len: usize,
+        mut visit: impl FnMut(&[u64], &[u32]) -> Result<()>,
+    ) -> Result<()> {
+        let end = start.saturating_add(len).min(self.len());
         let (mut keys, mut support) = (Vec::new(), Vec::new());
-        for start in (0..self.len()).step_by(1 << 16) {
-            let len = (self.len() - start).min(1 << 16);
+        for first in (start..end).step_by(1 << 16) {
+            let len = (end - first).min(1 << 16);
             keys.clear();
             support.clear();
-            self.keys.read(start, len, &mut keys, false)?;
-            self.support.read(start, len, &mut support, false)?;
+            self.keys.read(first, len, &mut keys, false)?;
+            self.support.read(first, len, &mut support, false)?;
             visit(&keys, &support)?;
         }
         Ok(())
-    }
-}
-
-impl Level {
-    /// The n-grams with support >= `k`, with their ranks among those with support >= `min_support`.
-    fn pairs(&self, min_support: u32, k: u32) -> Result<Pairs> {
-        let mut size = Size::default();
-        self.for_each(|keys, support| {
-            for (&key, &support) in keys.iter().zip(support) {
-                size.num_ranked += usize::from(support >= min_support);
-                size.num_held += usize::from(support >= k);
-                size.last_id = size.last_id.max((key >> 32) as u32).max(key as u32);
-            }
-            Ok(())
-        })?;
-        let least = Least { of_ranked: min_support, of_held: k };
-        let fill = |mut pairs: Pairs| -> Result<Option<Pairs>> {
-            let mut fits = true;
-            self.for_each(|keys, support| {
-                fits = fits && pairs.extend(keys, support, least);
-                Ok(())
-            })?;
-            Ok(fits.then_some(pairs))
-        };
-        if let Some(pairs) = Pairs::narrow(size)
-            && let Some(pairs) = fill(pairs)?
-        {
-            return Ok(pairs);
-        }
-        fill(Pairs::wide(size))?.ok_or_else(|| Error::Artifact("index tables: more n-grams than were counted".into()))
     }
 }
 
@@ -120,7 +97,7 @@ pub struct NgramIndex {
     /// How often each word stands in the documents; as long as `words`.
     pub occurrences: Vec<u64>,
     /// `levels[n - 2]` holds the n-grams.
-    pub levels: Vec<Level>,
+    pub levels: Vec<LevelTable>,
     /// The most bytes that building it had on disk at once.
     pub spilled_bytes: u64,
     lookup: OnceLock<Lookup>,
@@ -193,25 +170,17 @@ impl NgramIndex {
         if self.levels.len() + 1 != self.max_n {
             return bad("the number of levels is not max_n - 1");
         }
+        let summaries: Vec<&Summary> = self.levels.par_iter().map(LevelTable::summary).collect::<Result<_>>()?;
         // Numbers of what an n-gram is made of: words, then those of its kept (n-1)-grams.
-        let mut num_ids = self.words.len() as u64;
-        for level in &self.levels {
-            if level.support.len() != level.keys.len() {
-                return bad("the columns of a level differ in length");
+        let mut num_ids = self.words.len();
+        for (level, summary) in self.levels.iter().zip(summaries) {
+            if !summary.is_sorted {
+                return bad("a level is not sorted, or not distinct");
             }
-            let (mut last, mut num_kept) = (None, 0);
-            level.for_each(|keys, support| {
-                if last.is_some_and(|last| last >= keys[0]) || !keys.is_sorted_by(|a, b| a < b) {
-                    return bad("a level is not sorted, or not distinct");
-                }
-                if keys.iter().any(|key| key >> 32 >= num_ids || key & u64::from(u32::MAX) >= num_ids) {
-                    return bad("a level names a word or an n-gram that is not there");
-                }
-                last = keys.last().copied();
-                num_kept += support.iter().filter(|&&support| support >= self.min_support).count() as u64;
-                Ok(())
-            })?;
-            num_ids = num_kept;
+            if !level.is_empty() && summary.last_id as usize >= num_ids {
+                return bad("a level names a word or an n-gram that is not there");
+            }
+            num_ids = summary.num_from(self.min_support);
         }
         Ok(())
     }

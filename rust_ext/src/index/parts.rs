@@ -243,7 +243,7 @@ impl Part {
             let store = Store::in_memory();
             let mut level = Level::new(&store);
             level.extend(&keys, &support)?;
-            index.levels.push(level);
+            index.levels.push(level.into());
         }
         Ok(index)
     }

@@ -102,7 +102,7 @@ impl Subset {
         // memory.
         let (mut keys, mut found, mut counts, mut at) = (Vec::new(), Vec::new(), Vec::new(), 0);
         let min_support = self.index.min_support;
-        whole.for_each(|some, support| {
+        whole.for_each(0, whole.len(), |some, support| {
             keys.clear();
             found.clear();
             counts.clear();
@@ -126,7 +126,7 @@ impl Subset {
             }
             level.extend(&keys, &found)
         })?;
-        self.index.levels.push(level);
+        self.index.levels.push(level.into());
         // From level 2 on ids are ranks among the kept n-grams, in both indexes; only words have two kinds of number.
         (self.kept, self.names) = (next, Vec::new());
         Ok(())

@@ -8,6 +8,7 @@
 use std::cmp::Ordering;
 
 use crate::error::{Error, Result};
+use crate::index::level_table::LevelTable;
 use crate::index::ngram_index::{Level, NgramIndex, check_min_support};
 use crate::storage::spool::Store;
 use crate::storage::strings::Strings;
@@ -55,7 +56,7 @@ impl NgramIndex {
         let (mut index, mut numbers) = update_words(parts, k, &mut moved[0])?;
         for (n, moved) in (2..).zip(&mut moved[1..]) {
             let (level, next) = update_level(parts.map(|part| &part.levels[n - 2]), &numbers, k, moved)?;
-            index.levels.push(level);
+            index.levels.push(level.into());
             numbers = next;
         }
         Ok((index, moved))
@@ -68,7 +69,7 @@ impl NgramIndex {
 
     fn empty(&self) -> Self {
         let mut index = Self::new(self.max_n, self.surface, self.min_support, Strings::new());
-        index.levels = (2..=self.max_n).map(|_| Level::new(&Store::in_memory())).collect();
+        index.levels = (2..=self.max_n).map(|_| Level::new(&Store::in_memory()).into()).collect();
         index
     }
 
@@ -110,7 +111,7 @@ impl NgramIndex {
                 }
                 Ok(())
             })?;
-            index.levels.push(pruned);
+            index.levels.push(pruned.into());
             numbers = next;
         }
         Ok(index)
@@ -166,10 +167,10 @@ fn update_words(parts: [&NgramIndex; 3], k: u32, moved: &mut Moved) -> Result<(N
 }
 
 /// A level of the result, given the numbers of the (n-1)-grams; and the numbers of its own n-grams.
-fn update_level(levels: [&Level; 3], numbers: &Numbers, k: u32, moved: &mut Moved) -> Result<(Level, Numbers)> {
+fn update_level(levels: [&LevelTable; 3], numbers: &Numbers, k: u32, moved: &mut Moved) -> Result<(Level, Numbers)> {
     let mut columns = Vec::new();
     for level in levels {
-        columns.push((level.keys.to_vec()?, level.support.to_vec()?));
+        columns.push(level.read(0, level.len())?);
     }
     let mut level = Level::new(&Store::in_memory());
     let mut next = Numbers::new();

@@ -3,20 +3,22 @@
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use arrow_array::{Array, LargeStringArray, RecordBatch, UInt32Array, UInt64Array, cast::AsArray, types};
-use arrow_schema::{DataType, Field, Schema};
+use arrow_array::{Array, LargeStringArray, RecordBatch, UInt32Array, UInt64Array};
+use arrow_schema::{Field, Schema};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
+use super::index_tables::{About, held_level, index_of};
 use super::words::PyWords;
-use super::{ArrowBatch, import_array, import_texts, to_py_err};
-use crate::error::Error;
+use super::{ArrowBatch, import_texts, to_py_err};
+use crate::error::{Error, Result};
 use crate::index::build::{IndexBuilder, LEFT_OUT};
+use crate::index::level_file::LevelFile;
+use crate::index::level_table::LevelTable;
 use crate::index::limit::Limit;
-use crate::index::ngram_index::{Level, NgramIndex};
+use crate::index::ngram_index::NgramIndex;
 use crate::index::protect::{Policy, Settings, protect};
 use crate::pool::{pool, resolve};
-use crate::storage::spool::Spool;
 use crate::text::surface::Surface;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -193,13 +195,7 @@ impl PyNgramIndex {
     fn level(&self, py: Python<'_>, n: usize, start: usize, length: Option<usize>) -> PyResult<ArrowBatch> {
         let level = self.level_of(n)?;
         let rows = rows(start, length, level.len());
-        let (start, length) = (rows.start, rows.len());
-        let (mut keys, mut support) = (Vec::with_capacity(length), Vec::with_capacity(length));
-        py.detach(|| {
-            level.keys.read(start, length, &mut keys, false)?;
-            level.support.read(start, length, &mut support, false)
-        })
-        .map_err(to_py_err)?;
+        let (keys, support) = py.detach(|| level.read(rows.start, rows.len())).map_err(to_py_err)?;
         let left = UInt32Array::from_iter_values(keys.iter().map(|key| (key >> 32) as u32));
         let right = UInt32Array::from_iter_values(keys.iter().map(|&key| key as u32));
         batch(vec![
@@ -214,6 +210,7 @@ impl PyNgramIndex {
     #[pyo3(signature = (words, levels, *, max_n, num_units, num_documents, min_support, surface))]
     #[allow(clippy::too_many_arguments)]
     fn from_tables(
+        py: Python<'_>,
         words: &Bound<'_, PyAny>,
         levels: Vec<Bound<'_, PyAny>>,
         max_n: usize,
@@ -222,32 +219,29 @@ impl PyNgramIndex {
         min_support: u32,
         surface: &str,
     ) -> PyResult<Self> {
-        let words = import_struct(words)?;
-        let levels = levels
-            .iter()
-            .map(|level| {
-                let level = import_struct(level)?;
-                let left = column::<types::UInt32Type>(&level, "left")?;
-                let right = column::<types::UInt32Type>(&level, "right")?;
-                let keys = left.iter().zip(&right).map(|(&a, &b)| u64::from(a) << 32 | u64::from(b));
-                let keys: Vec<u64> = keys.collect();
-                let support = column::<types::UInt32Type>(&level, "support")?;
-                let spools = Spool::from_slice(&keys).and_then(|keys| Ok((keys, Spool::from_slice(&support)?)));
-                let (keys, support) = spools.map_err(to_py_err)?;
-                Ok(Level { keys, support })
-            })
-            .collect::<PyResult<Vec<_>>>()?;
-        let surfaces = words.column_by_name("word").ok_or_else(|| missing("word"))?.clone();
-        let surfaces = crate::text::texts::Texts::new(&surfaces, "word").map_err(to_py_err)?;
-        let surface = Surface::parse(surface).map_err(to_py_err)?;
-        let surfaces = (0..surfaces.len()).map(|row| surfaces.get(row)).collect();
-        let mut index = NgramIndex::new(max_n, surface, min_support, surfaces);
-        (index.num_units, index.num_documents) = (num_units, num_documents);
-        index.support = column::<types::UInt32Type>(&words, "support")?;
-        index.occurrences = column::<types::UInt64Type>(&words, "occurrences")?;
-        index.levels = levels;
-        index.check().map_err(to_py_err)?;
-        Ok(Self(Arc::new(index)))
+        let levels = levels.iter().map(held_level).collect::<PyResult<_>>()?;
+        let about = About { max_n, num_units, num_documents, min_support, surface };
+        Ok(Self(Arc::new(index_of(py, about, words, levels)?)))
+    }
+
+    /// The same of levels that stay where they are on disk, one file each, and are read when they are asked for.
+    #[staticmethod]
+    #[pyo3(signature = (words, levels, *, max_n, num_units, num_documents, min_support, surface))]
+    #[allow(clippy::too_many_arguments)]
+    fn from_files(
+        py: Python<'_>,
+        words: &Bound<'_, PyAny>,
+        levels: Vec<PathBuf>,
+        max_n: usize,
+        num_units: u64,
+        num_documents: u64,
+        min_support: u32,
+        surface: &str,
+    ) -> PyResult<Self> {
+        let levels = levels.iter().map(|path| LevelFile::open(path).map(LevelTable::from));
+        let levels = levels.collect::<Result<_>>().map_err(to_py_err)?;
+        let about = About { max_n, num_units, num_documents, min_support, surface };
+        Ok(Self(Arc::new(index_of(py, about, words, levels)?)))
     }
 
     /// The index of the union of two sets of documents that share no unit.
@@ -337,7 +331,7 @@ impl PyNgramIndex {
         })
     }
 
-    fn level_of(&self, n: usize) -> PyResult<&Level> {
+    fn level_of(&self, n: usize) -> PyResult<&LevelTable> {
         if n < 2 || n > self.0.max_n {
             let message = format!("level: expected 2 to {}, got {n}", self.0.max_n);
             return Err(to_py_err(Error::Policy(message)));
@@ -354,27 +348,4 @@ pub fn batch(columns: Vec<(&str, Arc<dyn Array>)>) -> PyResult<ArrowBatch> {
     RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
         .map(ArrowBatch)
         .map_err(|error| to_py_err(Error::Artifact(error.to_string())))
-}
-
-fn import_struct(object: &Bound<'_, PyAny>) -> PyResult<RecordBatch> {
-    let array = import_array(object)?;
-    match array.data_type() {
-        DataType::Struct(_) => Ok(RecordBatch::from(array.as_struct())),
-        other => Err(to_py_err(Error::Artifact(format!("expected a record batch, got {other}")))),
-    }
-}
-
-fn column<T: types::ArrowPrimitiveType>(batch: &RecordBatch, name: &str) -> PyResult<Vec<T::Native>> {
-    let array = batch.column_by_name(name).ok_or_else(|| missing(name))?;
-    let array = array.as_primitive_opt::<T>().ok_or_else(|| {
-        to_py_err(Error::Artifact(format!("index tables: column {name} has type {}", array.data_type())))
-    })?;
-    if array.null_count() > 0 {
-        return Err(to_py_err(Error::Artifact(format!("index tables: column {name} has nulls"))));
-    }
-    Ok(array.values().to_vec())
-}
-
-fn missing(name: &str) -> PyErr {
-    to_py_err(Error::Artifact(format!("index tables: column {name} is missing")))
 }

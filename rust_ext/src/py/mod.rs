@@ -7,6 +7,7 @@ pub mod columns;
 pub mod copies;
 pub mod detect;
 pub mod index;
+pub mod index_tables;
 pub mod panic;
 pub mod parts;
 pub mod read_words;
