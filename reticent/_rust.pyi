@@ -181,6 +181,8 @@ class NgramIndex:
         """Distinct n-grams of the level, n >= 2."""
     def level(self, n: int, start: int = 0, length: int | None = None) -> ArrowBatch:
         """Return columns left, right, support of the n-grams, n >= 2, sorted by (left, right): all, or these rows."""
+    def table_bytes(self, *, k: int, n: int) -> int:
+        """Memory of the tables that protection by this k and n makes of the n-grams."""
     @staticmethod
     def from_tables(
         words: _ArrowArray,

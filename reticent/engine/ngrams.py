@@ -194,6 +194,10 @@ class NgramIndex:
         before."""
         return pa.record_batch(self._core.level(n, start, length))
 
+    def table_bytes(self, *, k: int, n: int) -> int:
+        """Return the memory of the tables of n-grams that protection by this k and n looks up."""
+        return self._core.table_bytes(k=k, n=n)
+
     @classmethod
     def from_tables(cls, words: pa.RecordBatch, levels: list[pa.RecordBatch], **about: Any) -> NgramIndex:
         """Return the index of the tables that `words` and `level` gave; `ArtifactError` when they do not fit together.

@@ -5,8 +5,11 @@ from __future__ import annotations
 import errno
 import subprocess
 import sys
+import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from fixtures.command import command
@@ -140,12 +143,36 @@ def test_a_limit_under_what_the_process_takes_is_refused_before_anything_is_made
 def test_a_stage_that_goes_over_the_limit_says_so_once(
     documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    peaks = iter([3.9e9, 5e9, 5.1e9, 6e9])
-    monkeypatch.setattr(memory, "peak_bytes", lambda: next(peaks))
+    peaks = iter([4.3e9, 5e9, 5.1e9, 6e9])
+
+    class Told(AbstractContextManager["Told"]):
+        peak = property(lambda _: next(peaks))
+
+        def __exit__(self, *_: object) -> None: ...
+
+    monkeypatch.setattr(memory, "OwnMemory", Told)
     assert command("index", documents, "--out", tmp_path / "run", "--memory-limit", "4GB") == 0
     said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("warning: ")]
-    over = "over the memory limit of 4,000 MB, which holds for the count of n-grams alone"
+    over = "over the memory limit of 4,000 MB"
     assert said == [
-        f"warning: spans took the process to 5,000 MB (files that it maps among them), {over}",
-        f"warning: index-joint took the process to 6,000 MB (files that it maps among them), {over}",
+        f"warning: spans took the process to 5,000 MB (files that it maps aside), {over}",
+        f"warning: index-joint took the process to 6,000 MB (files that it maps aside), {over}",
     ]
+
+
+@linux
+def test_own_memory_leaves_out_what_is_mapped_and_sees_a_peak_that_is_over(tmp_path: Path) -> None:
+    size = 64 << 20
+    (tmp_path / "file").write_bytes(bytes(size))
+    before, resident = memory.own_bytes(), memory.resident_bytes()
+    with memory.OwnMemory() as watched:
+        mapped = np.memmap(tmp_path / "file", mode="r")
+        assert mapped.sum() == 0
+        assert memory.resident_bytes() > resident + size // 2
+        time.sleep(0.1)
+        assert watched.peak < before + size // 2
+        own = np.ones(size, dtype=np.uint8)
+        time.sleep(0.1)
+        del own
+    assert watched.peak > before + size // 2
+    assert memory.own_bytes() < before + size // 2

@@ -11,7 +11,7 @@ The first two lines are one pass over the text (:mod:`reticent.engine.text_pass`
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reticent.audit.membership.names import USER_INFERENCE
+from reticent.core.errors import PolicyError
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.job.artefact import Artefact, Outputs, Step
 from reticent.job.noise import noise_settings, protecting
@@ -146,6 +147,8 @@ def _read_text(
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.text_pass import Encoding, TextPass
 
+    planned = [variant for model in run.job.model for variant in _variants(run, model)]
+    _require_room(run, (variant for variant in planned if variant.style != "lower"), ROOM_OF_TEXT)
     with ExitStack() as stack:
         # The last that is opened is whole first.
         made = {name: stack.enter_context(outputs[name]()) for name in reversed(list(outputs))}
@@ -244,6 +247,26 @@ def write_view_of(
     return {**written, "pretokens": read_manifest(ids).counts["pretokens"]}
 
 
+#: Memory that tokens and views take beside the tables of n-grams, whatever the size of the corpus.
+ROOM_OF_TEXT, ROOM_OF_VIEW = 256 << 20, 64 << 20
+
+
+def _require_room(run: Run, variants: Iterable[_Variant], room: int) -> None:
+    """Raise `PolicyError` where the n-grams that protect one of these do not fit into the memory limit."""
+    from reticent.core.memory import own_bytes
+
+    limit = run.job.memory_limit
+    if limit is None:
+        return
+    policies = [(variant.index, variant.policy or run.policy) for variant in variants]
+    tables = max((run.index(name).table_bytes(k=policy.k, n=policy.n) for name, policy in policies), default=0)
+    if (least := own_bytes() + tables + room) > limit:
+        raise PolicyError(
+            f"memory limit of {limit // 10**6}MB cannot be held: n-grams that protect tokens take "
+            f"{tables // 10**6}MB of it; allow at least {-(-least // 10**7)}0MB, or set a larger k or a smaller n"
+        )
+
+
 def _build_view(
     run: Run, model: ModelSection, variant: _Variant, folder: Path, counts: dict[str, Any], *, samples: _Samples
 ) -> None:
@@ -255,6 +278,7 @@ def _build_view(
     if variant.index != "index" and run.job.memory_limit is not None:
         run.invalidate("index")  # its tables of n-grams; those of the other are made now
     policy = variant.policy or run.policy
+    _require_room(run, [variant], ROOM_OF_VIEW)
     index = _index_of(run, variant, policy)
 
     def expected() -> ExpectedTokens:

@@ -147,6 +147,11 @@ impl NgramIndex {
             .collect()
     }
 
+    /// Memory of [`NgramIndex::pairs`].
+    pub fn num_bytes_of_pairs(&self, n: usize, k: u32) -> Result<u64> {
+        self.levels[..n - 1].iter().map(|level| Ok(level.summary()?.size(self.min_support, k).num_bytes())).sum()
+    }
+
     pub fn num_occurrences(&self) -> u64 {
         self.occurrences.iter().sum()
     }

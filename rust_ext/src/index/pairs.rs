@@ -73,6 +73,14 @@ impl Size {
         (self.num_held + self.num_held / 2 + 1) as u64
     }
 
+    /// Memory of the table.
+    pub fn num_bytes(self) -> u64 {
+        match self.layout() {
+            Some(layout) => 8 * (self.num_homes() + (1 << layout.distance_bits)),
+            None => 16 * self.num_homes(),
+        }
+    }
+
     /// How a slot of eight bytes is laid out; None where one is too small.
     fn layout(self) -> Option<Layout> {
         let key_bits = 2 * self.id_bits();

@@ -205,6 +205,14 @@ impl PyNgramIndex {
         ])
     }
 
+    /// Memory of the tables that protection by this k and n makes of the n-grams.
+    #[pyo3(signature = (*, k, n))]
+    fn table_bytes(&self, py: Python<'_>, k: u32, n: usize) -> PyResult<u64> {
+        let settings = self.settings(k, n, "all", None).map_err(to_py_err)?;
+        settings.check(&self.0).map_err(to_py_err)?;
+        py.detach(|| self.0.num_bytes_of_pairs(n, k)).map_err(to_py_err)
+    }
+
     /// An index from its tables; `ArtifactError` when they do not fit together.
     #[staticmethod]
     #[pyo3(signature = (words, levels, *, max_n, num_units, num_documents, min_support, surface))]
