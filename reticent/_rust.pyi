@@ -712,6 +712,14 @@ def sorted_codes(ids: _ArrowArray) -> tuple[ArrowBatch, NDArray[np.uint32]]:
 def index_in(ids: _ArrowArray, names: _ArrowArray) -> NDArray[np.uint32]:
     """Return the row of ``names`` (distinct) that holds each id, or `MISSING`."""
 
+@final
+class IdRows:
+    """Distinct ids, whose rows are looked up batch after batch."""
+
+    def __new__(cls, names: _ArrowArray) -> IdRows: ...
+    def rows(self, ids: _ArrowArray) -> NDArray[np.uint32]:
+        """Return the row that holds each id, or `MISSING`."""
+
 def fold_ids(ids: _ArrowArray) -> ArrowBatch:
     """Return the form of each id that ids are compared by (column ``id``); nulls stay."""
 

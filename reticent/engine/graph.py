@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 import numba
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.kernels import _hash, _mix
@@ -53,9 +52,11 @@ class WordIds:
     """The ids that words have in an index."""
 
     def __init__(self, index: NgramIndex):
+        from reticent import _rust
+
         table = pa.record_batch(index.words())
         self._surface = index.surface
-        self._known = table.column("word")
+        self._rows = _rust.IdRows(table.column("word"))
 
     def of(self, texts: pa.Array, words: Words) -> np.ndarray:
         """Return the id of each word, uint32 (W,).
@@ -69,10 +70,10 @@ class WordIds:
 
         encoded = pa.record_batch(words.surfaces(texts)).column("word").dictionary_encode()
         surfaces = pa.record_batch(_rust.apply_surface(encoded.dictionary, surface=self._surface)).column("word")
-        found = pc.index_in(surfaces, value_set=self._known)
-        if found.null_count:
-            raise CorpusError(f"{found.null_count} words are not in the index; the documents changed, run index again")
-        return found.to_numpy().astype(np.uint32)[encoded.indices.to_numpy()]
+        found = self._rows.rows(surfaces)
+        if num_missing := int(np.count_nonzero(found == _rust.MISSING)):
+            raise CorpusError(f"{num_missing} words are not in the index; the documents changed, run index again")
+        return found[encoded.indices.to_numpy()]
 
 
 # ------------------------------------------------------------------ supports along the stream

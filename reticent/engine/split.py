@@ -7,7 +7,7 @@ influence. The same rule draws the user-inference holdout on both sides.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from reticent.engine.schema import INDIVIDUALS, SPLITS
 from reticent.engine.sources.columns import sorted_codes
 
 if TYPE_CHECKING:
+    from reticent import _rust
     from reticent.engine.corpus import Corpus, Documents
 
 __all__ = [
@@ -37,6 +38,11 @@ class Individuals:
     """The individuals of a corpus in the order of their ids, with their unit and side (`schema.INDIVIDUALS`)."""
 
     table: pa.Table
+    #: The rows of ids, once they were asked for: batches come one by one.
+    _rows: list[_rust.IdRows] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[type[Individuals], tuple[pa.Table]]:
+        return Individuals, (self.table,)
 
     def individual_codes(self, ids: pa.Array) -> np.ndarray:
         """Codes (uint32, shape (len(ids),)) of individual ids; `CorpusError` for one that is not in the split."""
@@ -44,7 +50,9 @@ class Individuals:
 
         ids = ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else ids
         ids = ids.cast(pa.string()) if pa.types.is_dictionary(ids.type) or pa.types.is_integer(ids.type) else ids
-        codes = _rust.index_in(ids, self.table.column("individual_id").combine_chunks())
+        if not self._rows:
+            self._rows.append(_rust.IdRows(self.table.column("individual_id").combine_chunks()))
+        codes = self._rows[0].rows(ids)
         missing = np.flatnonzero(codes == _rust.MISSING)
         if len(missing):
             raise CorpusError(

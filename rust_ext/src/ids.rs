@@ -5,6 +5,8 @@ use arrow_schema::DataType;
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 
+use crate::error::{Error, Result};
+use crate::storage::intern::Interner;
 use crate::text::characters::is_default_ignorable;
 use crate::text::texts::Texts;
 
@@ -63,6 +65,27 @@ pub fn index_in(ids: &Texts, names: &Texts) -> Vec<u32> {
     (0..ids.len()).map(|row| rows.get(ids.get(row)).copied().unwrap_or(MISSING)).collect()
 }
 
+/// Distinct ids, each with its row, for look-ups batch after batch: making the table takes longer than a batch.
+pub struct IdRows(Interner);
+
+impl IdRows {
+    pub fn new(names: &Texts) -> Result<Self> {
+        let mut known = Interner::new();
+        for row in 0..names.len() {
+            known.intern(names.get(row));
+        }
+        if known.len() != names.len() {
+            return Err(Error::Corpus("an id is twice among those that shall be distinct".into()));
+        }
+        Ok(Self(known))
+    }
+
+    /// The row that holds each id; [`MISSING`] where there is none.
+    pub fn rows(&self, ids: &Texts) -> Vec<u32> {
+        (0..ids.len()).map(|row| self.0.find(ids.get(row)).unwrap_or(MISSING)).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -76,7 +99,10 @@ mod tests {
         let ids = Texts::of(&["b", "a", "ä", "b", "aa"]);
         assert_eq!(sorted_codes(&ids), (vec!["a", "aa", "b", "ä"], vec![2, 0, 3, 2, 1]));
         assert_eq!(count_distinct(&ids), 4);
-        assert_eq!(index_in(&ids, &Texts::of(&["b", "ä"])), [0, MISSING, 1, 0, MISSING]);
+        let names = Texts::of(&["b", "ä"]);
+        assert_eq!(index_in(&ids, &names), [0, MISSING, 1, 0, MISSING]);
+        assert_eq!(IdRows::new(&names).unwrap().rows(&ids), [0, MISSING, 1, 0, MISSING]);
+        assert!(IdRows::new(&ids).is_err());
     }
 
     #[test]

@@ -27,6 +27,7 @@ from reticent.engine.schema import type_name
 from reticent.engine.sources.columns import SOURCE_COLUMN
 
 if TYPE_CHECKING:
+    from reticent import _rust
     from reticent._rust import CommonWords, Records
     from reticent.engine.corpus import Corpus
 
@@ -212,6 +213,8 @@ class RecordsDetector:
         ids: Ids = "stop",
         num_threads: int = 0,
     ):
+        from reticent import _rust
+
         check_choice(ids)
         if table is None and not columns:
             raise PolicyError('detector records needs detect.records.table = "records.parquet", or columns')
@@ -226,13 +229,14 @@ class RecordsDetector:
         #: Fields of the table that held nothing.
         self.num_skipped = 0
         self._ids: pa.Array | None = None
+        self._id_rows: _rust.IdRows | None = None
         self._names: pa.Table | None = None
         if table is not None:
             values = read_records(table, fields, fold=ids == "fold")
             self.num_skipped = values.num_skipped
             self._rows = values.ids
             encoded = values.table.column("individual_id").combine_chunks().dictionary_encode()
-            self._ids = encoded.dictionary
+            self._ids, self._id_rows = encoded.dictionary, _rust.IdRows(encoded.dictionary)
             self._names = _names(values.table)
             self._records = _compiled(values.table, encoded.indices)
 
@@ -277,8 +281,8 @@ class RecordsDetector:
         return self._records, self._units(batch), self.common_words, self.initials
 
     def _units(self, batch: pa.RecordBatch) -> np.ndarray:
-        codes = pc.index_in(batch.column("individual_id").cast(pa.string()), value_set=self._ids)
-        return pc.fill_null(codes, -1).to_numpy().astype(np.int64).astype(np.uint32)  # no record: no unit
+        assert self._id_rows is not None
+        return self._id_rows.rows(batch.column("individual_id").cast(pa.string()))  # no record: no unit
 
     def _find(self, records: Records, batch: pa.RecordBatch, units: np.ndarray) -> pa.Table:
         found = records.find(

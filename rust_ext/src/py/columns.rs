@@ -20,6 +20,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyParquetFile>()?;
     module.add_class::<PyParquetRows>()?;
     module.add_class::<PyCsvCheck>()?;
+    module.add_class::<PyIdRows>()?;
     module.add("MISSING", ids::MISSING)?;
     module.add_function(wrap_pyfunction!(json_too_deep, module)?)?;
     module.add_function(wrap_pyfunction!(check_utf8, module)?)?;
@@ -178,6 +179,25 @@ fn index_in<'py>(
 ) -> PyResult<Bound<'py, PyArray1<u32>>> {
     let (ids, names) = (import_texts(ids, "id")?, import_texts(names, "name")?);
     Ok(py.detach(|| ids::index_in(&ids, &names)).into_pyarray(py))
+}
+
+/// Distinct ids, whose rows are looked up.
+#[pyclass(module = "reticent._rust", name = "IdRows", frozen)]
+struct PyIdRows(ids::IdRows);
+
+#[pymethods]
+impl PyIdRows {
+    #[new]
+    fn new(py: Python<'_>, names: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let names = import_texts(names, "name")?;
+        py.detach(|| ids::IdRows::new(&names)).map(Self).map_err(to_py_err)
+    }
+
+    /// The row that holds each id, uint32; `MISSING` where there is none.
+    fn rows<'py>(&self, py: Python<'py>, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray1<u32>>> {
+        let ids = import_texts(ids, "id")?;
+        Ok(py.detach(|| self.0.rows(&ids)).into_pyarray(py))
+    }
 }
 
 /// The form of each id that ids are compared by (a batch of one column, `id`); nulls stay.
