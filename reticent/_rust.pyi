@@ -183,6 +183,8 @@ class NgramIndex:
         """Return columns left, right, support of the n-grams, n >= 2, sorted by (left, right): all, or these rows."""
     def table_bytes(self, *, k: int, n: int) -> int:
         """Memory of the tables that protection by this k and n makes of the n-grams."""
+    def forget_tables(self) -> None:
+        """Give the memory of those tables back."""
     @staticmethod
     def from_tables(
         words: _ArrowArray,

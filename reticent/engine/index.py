@@ -20,7 +20,7 @@ from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.core.memory import resident_bytes
 from reticent.engine.config import IndexConfig
 from reticent.engine.ngrams import NgramIndex
-from reticent.engine.schema import MEMBERS, with_version
+from reticent.engine.schema import MAX_N, MEMBERS, with_version
 from reticent.engine.threads import mapped
 
 if TYPE_CHECKING:
@@ -249,10 +249,14 @@ def _write(path: Path, schema: pa.Schema, num_rows: int, read: Callable[[int, in
 
     # Sorted words and numbers: their differences take half the room and the time of a dictionary.
     encoding = {name: "DELTA_BYTE_ARRAY" if name == "word" else "DELTA_BINARY_PACKED" for name in schema.names}
-    with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=False, column_encoding=encoding) as writer:
+    # Beside its place: the rows may come from the file that is there.
+    made = path.with_name(f".{path.name}.unfinished")
+    options = {"compression": "zstd", "use_dictionary": False, "write_page_checksum": True}
+    with pq.ParquetWriter(made, schema, column_encoding=encoding, **options) as writer:
         for start in range(0, max(num_rows, 1), ROWS_PER_GROUP):
             rows = pa.record_batch(read(start, ROWS_PER_GROUP))
             writer.write_batch(rows.replace_schema_metadata(schema.metadata))
+    made.replace(path)
 
 
 def open_index(path: Path | str) -> NgramIndex:
@@ -274,8 +278,15 @@ def open_index(path: Path | str) -> NgramIndex:
     if not all(value.isascii() and value.isdigit() for value in about.values()):
         raise ArtifactError(f"{folder / 'words.parquet'}: not an index (its metadata are not numbers)")
     numbers = {key: int(value) for key, value in about.items()}
+    if not 1 <= numbers["max_n"] <= MAX_N or max(numbers.values()) >= 1 << 63:
+        raise ArtifactError(f"{folder / 'words.parquet'}: not an index (its metadata are out of range)")
     levels = [folder / f"ngrams_{n}.parquet" for n in range(2, numbers["max_n"] + 1)]
-    return NgramIndex.from_files(_batch(words), levels, surface=surface, **numbers)
+    try:
+        return NgramIndex.from_files(_batch(words), levels, surface=surface, **numbers)
+    except ArtifactError as error:
+        if str(folder) in str(error):
+            raise
+        raise ArtifactError(f"{folder}: {error}") from None
 
 
 _ABOUT = ("max_n", "num_units", "num_documents", "min_support", "surface")

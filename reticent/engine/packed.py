@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from reticent.core.errors import ArtifactError
+from reticent.engine.packed_tables import NgramStarts, ascends, read_table, tokens_of
 from reticent.engine.schema import DIRECT, ID_TABLES, INDIRECT, VIEW_TABLES
 
 __all__ = [
@@ -38,7 +37,6 @@ __all__ = [
     "bits_at",
     "ids_of",
     "mapped_column",
-    "read_table",
 ]
 
 #: Files of ids, of their bits, and of the planes of a view.
@@ -75,7 +73,7 @@ class TokenArrays:
         self.is_wide = (folder / "ids_high.bin").exists()
         self.high = mapped_column(folder / "ids_high.bin", np.dtype("u1"), num_tokens if self.is_wide else 0)
         self.begins, self.outside = (_bits(folder, name, num_tokens) for name in ID_BITS)
-        self.exceptions = _tokens_of(folder, exceptions, num_tokens)
+        self.exceptions = tokens_of(folder, exceptions, num_tokens)
         self.skipped, self.more = (exceptions.column(name).to_numpy() for name in ("skipped", "more"))
         self.passed = np.concatenate([[0], np.cumsum(self.skipped, dtype=np.int64)])
 
@@ -130,16 +128,14 @@ class ViewTokens(ABC):
         self.stored = stored
         self.documents = np.ascontiguousarray(view.column("document").to_numpy())
         self.individual = view.column("individual").to_numpy()
-        if not _ascends(self.documents, len(stored.doc_offsets) - 1):
+        if not ascends(self.documents, len(stored.doc_offsets) - 1):
             raise ArtifactError(f"{folder / 'view.parquet'}: names documents that are not there; damaged")
 
     def _read_planes(self, folder: Path) -> None:
         """Read what depends on the number of tokens, which ``doc_offsets`` says."""
         num_tokens = int(self.doc_offsets[-1])
-        ngram_starts = read_table(folder, "ngram_starts", VIEW_TABLES["ngram_starts"])
         self.direct, self.indirect = (_bits(folder, name, num_tokens) for name in PLANES)
-        self._ngram_tokens = _tokens_of(folder, ngram_starts, num_tokens)
-        self._ngram_lengths = ngram_starts.column("lengths").to_numpy()
+        self._ngram_starts = NgramStarts(folder, num_tokens)
 
     @abstractmethod
     def gather(
@@ -198,8 +194,9 @@ class ViewTokens(ABC):
 
     def ngrams(self, first: int, end: int) -> tuple[np.ndarray, np.ndarray]:
         """Return where n-grams start in these documents, counted from their first token, and their lengths."""
-        own = slice(*np.searchsorted(self._ngram_tokens, self.doc_offsets[[first, end]]))
-        return self._ngram_tokens[own] - self.doc_offsets[first], self._ngram_lengths[own]
+        start, stop = (int(at) for at in self.doc_offsets[[first, end]])
+        tokens, lengths = self._ngram_starts.between(start, stop)
+        return tokens - start, lengths
 
     def has_flag(self, flags: int) -> bool:
         """Whether some token has one of these flags."""
@@ -321,29 +318,3 @@ def _unpacked(bits: np.ndarray, first: int, end: int) -> np.ndarray:
 
 def _bits(folder: Path, name: str, num_bits: int) -> np.ndarray:
     return mapped_column(folder / f"{name}.bits", np.dtype("<u8"), -(-num_bits // 64))
-
-
-def _tokens_of(folder: Path, table: pa.Table, num_tokens: int) -> np.ndarray:
-    tokens = np.ascontiguousarray(table.column("token").to_numpy(), dtype=np.int64)
-    if not _ascends(tokens, num_tokens):
-        raise ArtifactError(f"{folder}: a table names tokens that are not there; damaged, run protect again")
-    return tokens
-
-
-def _ascends(numbers: np.ndarray, end: int) -> bool:
-    """Whether these are numbers from 0 to ``end``, exclusive, each greater than the one before."""
-    return not len(numbers) or bool(numbers[0] >= 0 and numbers[-1] < end and (np.diff(numbers) > 0).all())
-
-
-def read_table(folder: Path, name: str, schema: pa.Schema) -> pa.Table:
-    """Return a table of a folder; `ArtifactError` where it cannot be read or is of another version."""
-    path = folder / f"{name}.parquet"
-    try:
-        with pq.ParquetFile(path) as file:
-            found, table = file.schema_arrow, file.read(use_threads=False)
-            table.validate(full=True)
-    except (OSError, pa.ArrowException) as error:
-        raise ArtifactError(f"{path}: not a readable table of protected tokens ({type(error).__name__})") from None
-    if not found.equals(schema, check_metadata=True):
-        raise ArtifactError(f"{path}: not a table of protected tokens of this version; run protect again")
-    return table.combine_chunks()

@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from reticent.core.errors import ArtifactError
-from reticent.engine.packed import StoredIds, TokenArrays, ViewTokens, read_table
+from reticent.engine.packed import StoredIds, TokenArrays, ViewTokens
+from reticent.engine.packed_tables import read_table
 from reticent.engine.patched_kernels import (
     Columns,
     columns_of,

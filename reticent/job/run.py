@@ -196,6 +196,11 @@ class Run:
             self._opened[name] = open_index(self.folder / name)
         return self._opened[name]
 
+    def forget_tables(self, *names: str) -> None:
+        """Free the tables of n-grams that protection made of these indexes, where they are open."""
+        for name in set(names) & set(self._opened):
+            self._opened[name].forget_tables()
+
     @property
     def numbered(self) -> NumberedCorpus:
         """The documents as numbers, opened once; the step over the text must be done."""

@@ -90,6 +90,11 @@ impl ParquetFile {
         self.metadata().row_groups().iter().map(|group| group.num_rows()).collect()
     }
 
+    /// Number of rows, as the file says it of the whole.
+    pub fn num_rows_of_all(&self) -> i64 {
+        self.metadata().file_metadata().num_rows()
+    }
+
     /// Where the columns of these names stand; None where one is missing, twice there, or not read here.
     fn find(&self, columns: &[String]) -> Option<Vec<usize>> {
         let schema = self.metadata().file_metadata().schema_descr();
@@ -136,7 +141,15 @@ impl ParquetFile {
         let mut read = [const { Vec::new() }; N];
         for (name, numbers) in columns.iter().zip(&mut read) {
             let leaf = schema.columns().iter().position(|column| column.path().parts() == [*name])?;
-            let about = schema.column(leaf);
+            let (about, chunk) = (schema.column(leaf), rows.metadata().column(leaf));
+            // The library takes these for granted.
+            let is_sound = chunk.num_values() == rows.metadata().num_rows()
+                && chunk.compressed_size() >= 0
+                && chunk.data_page_offset() >= 0
+                && chunk.dictionary_page_offset().is_none_or(|at| at >= 0);
+            if !is_sound {
+                return None;
+            }
             if about.max_def_level() > 0 || about.converted_type() != ConvertedType::UINT_32 {
                 return None;
             }

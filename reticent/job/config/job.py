@@ -38,9 +38,9 @@ class Job(Section):
     out: str
     seed: int = Field(default=0, ge=0, lt=2**63)
     num_threads: int = Field(default=0, ge=0, le=MAX_THREADS)
-    #: Memory of the process while n-grams are counted, such as "4GB". Counts that do not fit are written beside the
-    #: results; a limit under the memory that cannot be written out is refused. The limit does not bind other stages: a
-    #: stage that takes more says so.
+    #: Memory of the process, files that it maps aside, such as "4GB". Counts of n-grams that do not fit are written
+    #: beside the results; a limit under the memory that cannot be written out is refused. A stage that takes a tenth
+    #: more says so.
     memory_limit: ByteSize | None = None
     corpus: CorpusConfig
     dedup: DedupConfig = DedupConfig()

@@ -147,8 +147,11 @@ def _read_text(
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.text_pass import Encoding, TextPass
 
-    planned = [variant for model in run.job.model for variant in _variants(run, model)]
-    _require_room(run, (variant for variant in planned if variant.style != "lower"), ROOM_OF_TEXT)
+    if samples:  # views follow
+        planned = [variant for model in run.job.model for variant in _variants(run, model)]
+        _require_room(run, (variant for variant in planned if variant.style != "lower"), ROOM_OF_TEXT)
+        if run.job.memory_limit is not None:
+            run.invalidate("index")  # its words, until a view needs them
     with ExitStack() as stack:
         # The last that is opened is whole first.
         made = {name: stack.enter_context(outputs[name]()) for name in reversed(list(outputs))}
@@ -258,8 +261,9 @@ def _require_room(run: Run, variants: Iterable[_Variant], room: int) -> None:
     limit = run.job.memory_limit
     if limit is None:
         return
-    policies = [(variant.index, variant.policy or run.policy) for variant in variants]
-    tables = max((run.index(name).table_bytes(k=policy.k, n=policy.n) for name, policy in policies), default=0)
+    policies = [(run.index(variant.index), variant.policy or run.policy) for variant in variants]
+    run.forget_tables(*INDEXES)  # of the view before
+    tables = max((index.table_bytes(k=policy.k, n=policy.n) for index, policy in policies), default=0)
     if (least := own_bytes() + tables + room) > limit:
         raise PolicyError(
             f"memory limit of {limit // 10**6}MB cannot be held: n-grams that protect tokens take "

@@ -23,10 +23,13 @@ impl LevelFile {
     pub fn open(path: &Path) -> Result<Self> {
         let unreadable = || unreadable(path);
         let file = ParquetFile::open(path).ok_or_else(unreadable)?;
-        let mut firsts = vec![0];
+        let mut firsts = vec![0usize];
         for num_rows in file.num_rows() {
             let num_rows = usize::try_from(num_rows).map_err(|_| unreadable())?;
-            firsts.push(firsts[firsts.len() - 1] + num_rows);
+            firsts.push(firsts[firsts.len() - 1].checked_add(num_rows).ok_or_else(unreadable)?);
+        }
+        if file.num_rows_of_all() != firsts[firsts.len() - 1] as i64 {
+            return Err(unreadable());
         }
         Ok(Self { path: path.to_owned(), file, firsts })
     }

@@ -32,11 +32,11 @@ pub struct Summary {
 impl Summary {
     /// N-grams with so large a support or a larger one, of at most `MAX_K`.
     pub fn num_from(&self, support: u32) -> usize {
-        self.num_with[support as usize..].iter().sum()
+        self.num_with.get(support as usize..).unwrap_or_default().iter().sum()
     }
 
-    pub fn size(&self, min_support: u32, k: u32) -> Size {
-        Size { num_held: self.num_from(k), num_ranked: self.num_from(min_support), last_id: self.last_id }
+    pub fn size(&self, num_ids: usize, min_support: u32, k: u32) -> Size {
+        Size { num_held: self.num_from(k), num_ranked: self.num_from(min_support), num_ids }
     }
 }
 
@@ -106,9 +106,10 @@ impl LevelTable {
         Ok(self.summary.get_or_init(|| found))
     }
 
-    /// The n-grams with support >= `k`, with their ranks among those with support >= `min_support`; both at most `MAX_K`.
-    pub fn pairs(&self, min_support: u32, k: u32) -> Result<Pairs> {
-        let size = self.summary()?.size(min_support, k);
+    /// The n-grams with support >= `k`, with their ranks among those with support >= `min_support`; both at most `MAX_K`. So many
+    /// (n-1)-grams have numbers.
+    pub fn pairs(&self, num_ids: usize, min_support: u32, k: u32) -> Result<Pairs> {
+        let size = self.summary()?.size(num_ids, min_support, k);
         let least = Least { of_ranked: min_support, of_held: k };
         let fill = |mut pairs: Pairs| -> Result<Option<Pairs>> {
             let mut fits = true;

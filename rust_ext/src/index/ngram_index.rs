@@ -132,24 +132,37 @@ impl NgramIndex {
     /// The tables that find the n-grams of 2 to `n` words with support >= `k`, made on first use: they take far more memory than that
     /// of words.
     pub fn pairs(&self, n: usize, k: u32) -> Result<Vec<Arc<Pairs>>> {
-        let levels = self.levels[..n - 1].par_iter().zip(&self.pairs);
-        levels
-            .map(|(level, known)| {
-                let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        (2..n + 1)
+            .into_par_iter()
+            .map(|n| {
+                let mut known = self.pairs[n - 2].lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some((_, pairs)) = known.as_ref().filter(|(of, _)| *of == k) {
                     return Ok(pairs.clone());
                 }
                 *known = None; // before there are two
-                let made = Arc::new(level.pairs(self.min_support, k)?);
+                let made = Arc::new(self.levels[n - 2].pairs(self.num_ids(n)?, self.min_support, k)?);
                 *known = Some((k, made.clone()));
                 Ok(made)
             })
             .collect()
     }
 
+    /// Numbers of what an n-gram of level n is made of: of words, then of kept (n-1)-grams.
+    fn num_ids(&self, n: usize) -> Result<usize> {
+        match n {
+            2 => Ok(self.words.len()),
+            _ => Ok(self.levels[n - 3].summary()?.num_from(self.min_support)),
+        }
+    }
+
     /// Memory of [`NgramIndex::pairs`].
     pub fn num_bytes_of_pairs(&self, n: usize, k: u32) -> Result<u64> {
-        self.levels[..n - 1].iter().map(|level| Ok(level.summary()?.size(self.min_support, k).num_bytes())).sum()
+        (2..=n).map(|n| Ok(self.levels[n - 2].summary()?.size(self.num_ids(n)?, self.min_support, k).num_bytes())).sum()
+    }
+
+    /// Give the memory of [`NgramIndex::pairs`] back; they are made again where they are asked for.
+    pub fn forget_pairs(&self) {
+        self.pairs.iter().for_each(|known| *known.lock().unwrap_or_else(PoisonError::into_inner) = None);
     }
 
     pub fn num_occurrences(&self) -> u64 {
@@ -166,6 +179,9 @@ impl NgramIndex {
     /// Check tables that come from a file.
     pub fn check(&self) -> Result<()> {
         let bad = |what: &str| Err(Error::Artifact(format!("index tables: {what}")));
+        if self.min_support > MAX_K {
+            return bad("min_support is beyond 255");
+        }
         if self.support.len() != self.words.len() || self.occurrences.len() != self.words.len() {
             return bad("the word columns differ in length");
         }

@@ -16,8 +16,9 @@ pub struct Pairs {
     num_homes: u64,
     /// Bits of the number of an (n-1)-gram.
     id_bits: u32,
-    /// n-grams with the support that gives them a rank, so far.
+    /// n-grams with the support that gives them a rank, so far, and how many more there may be.
     num_ranked: u32,
+    left: Size,
 }
 
 /// Zero is a free slot.
@@ -41,8 +42,8 @@ pub struct Size {
     /// n-grams that it holds, and n-grams that have a rank.
     pub num_held: usize,
     pub num_ranked: usize,
-    /// The largest number of an (n-1)-gram.
-    pub last_id: u32,
+    /// (n-1)-grams that have a number, whether an n-gram of the level names them or not: any of them may be asked for.
+    pub num_ids: usize,
 }
 
 /// The least support of n-grams that have a rank, and of those that the table holds.
@@ -59,6 +60,9 @@ pub struct Seek {
     tag: u64,
 }
 
+/// A tag that no entry has, at whatever distance: ids that are known have at most 31 bits where another is not, and a narrow tag is
+/// short by the bits of a rank.
+const NO_TAG: u64 = u64::MAX - (1 << DISTANCE_BITS);
 /// N-grams that are fetched, then added.
 const AHEAD: usize = 32;
 /// Bits of the distance of an entry from where it belongs: with a third of the slots free none is known to need more.
@@ -66,7 +70,7 @@ const DISTANCE_BITS: u32 = 10;
 
 impl Size {
     fn id_bits(self) -> u32 {
-        (u32::BITS - self.last_id.leading_zeros()).max(1)
+        (usize::BITS - self.num_ids.saturating_sub(1).leading_zeros()).clamp(1, u32::BITS)
     }
 
     fn num_homes(self) -> u64 {
@@ -105,20 +109,26 @@ impl Pairs {
     }
 
     fn new(size: Size, slots: Slots) -> Self {
-        Self { slots, num_homes: size.num_homes(), id_bits: size.id_bits(), num_ranked: 0 }
+        Self { slots, num_homes: size.num_homes(), id_bits: size.id_bits(), num_ranked: 0, left: size }
     }
 
     /// Add n-grams (`left << 32 | right`, ascending, from call to call too) with their supports. Returns whether all that are to be
-    /// held found a place; a wide table has one for each.
+    /// held found a place; a wide table has one for each, and no table for more than its size says.
     pub fn extend(&mut self, keys: &[u64], support: &[u32], least: Least) -> bool {
         let mut ranked = keys.iter().zip(support).filter(|pair| *pair.1 >= least.of_ranked);
         loop {
             let mut taken = [(Seek::default(), 0u64); AHEAD];
             let (mut num_taken, mut num_seen) = (0, 0);
             for (&key, &support) in ranked.by_ref().take(AHEAD) {
+                let is_held = support >= least.of_held;
+                if self.left.num_ranked == 0 || is_held && self.left.num_held == 0 {
+                    return false;
+                }
+                self.left.num_ranked -= 1;
+                self.left.num_held -= usize::from(is_held);
                 num_seen += 1;
                 self.num_ranked += 1;
-                if support >= least.of_held {
+                if is_held {
                     taken[num_taken] = (self.seek((key >> 32) as u32, key as u32), self.num_ranked.into());
                     num_taken += 1;
                 }
@@ -152,26 +162,27 @@ impl Pairs {
         true
     }
 
-    /// Begin to look for an n-gram, whose slot is in the cache soon.
+    /// Begin to look for an n-gram, whose slot is in the cache soon. One of numbers that no (n-1)-gram has is not found.
     #[inline(always)]
     pub fn seek(&self, left: u32, right: u32) -> Seek {
-        debug_assert!(u64::from(left | right) < 1 << self.id_bits);
         let key_bits = 2 * self.id_bits;
+        let is_known = u64::from(left | right) >> self.id_bits == 0;
         let key = u64::from(left) << self.id_bits | u64::from(right);
         // One to one: a shift by half of the bits can be undone, and so can an odd factor.
         let mixed = (key ^ (key >> self.id_bits)).wrapping_mul(0x9e37_79b9_7f4a_7c15) << (u64::BITS - key_bits);
         let home = ((u128::from(mixed) * u128::from(self.num_homes)) >> 64) as usize;
-        match &self.slots {
+        let tag = match &self.slots {
             Slots::Narrow(slots, layout) => {
                 prefetch(&slots[home]);
                 let low = mixed >> (u64::BITS - key_bits) & ((1u128 << layout.low_bits) - 1) as u64;
-                Seek { home, tag: low << layout.distance_bits }
+                low << layout.distance_bits
             }
             Slots::Wide(slots) => {
                 prefetch(&slots[home]);
-                Seek { home, tag: key }
+                key
             }
-        }
+        };
+        Seek { home, tag: if is_known { tag } else { NO_TAG } }
     }
 
     /// The rank of the n-gram that is looked for.
@@ -226,10 +237,11 @@ mod tests {
             .filter(|(_, pair)| *pair.1 >= least.of_held)
             .map(|(rank, (&key, _))| (key, rank))
             .collect();
-        let last = 1u64 << pairs.id_bits;
         for &key in keys {
             assert_eq!(find(key), held.get(&key).copied());
-            for other in [key ^ 1, key ^ (1 << 32), key >> 32 | (key & (last - 1)) << 32] {
+            // Also ids that no key names, and some beyond those that the table is for.
+            let beyond = [1, 2, 1 << 7, 1 << 20, 1 << 31].map(|more| [key + (more << 32), key ^ more]);
+            for other in [key ^ 1, key ^ (1 << 32), key.rotate_left(32)].into_iter().chain(beyond.concat()) {
                 assert_eq!(find(other), held.get(&other).copied());
             }
         }
@@ -238,7 +250,7 @@ mod tests {
     fn size_of(keys: &[u64], support: &[u32], least: Least) -> Size {
         let num_with = |least: u32| support.iter().filter(|&&support| support >= least).count();
         let last_id = keys.iter().map(|key| ((key >> 32) as u32).max(*key as u32)).max().unwrap_or(0);
-        Size { num_held: num_with(least.of_held), num_ranked: num_with(least.of_ranked), last_id }
+        Size { num_held: num_with(least.of_held), num_ranked: num_with(least.of_ranked), num_ids: last_id as usize + 1 }
     }
 
     #[test]
@@ -265,11 +277,11 @@ mod tests {
 
     #[test]
     fn slots_are_narrow_while_ids_are_small() {
-        let of = |last_id, num| Size { num_held: num, num_ranked: num, last_id }.layout().is_some();
+        let of = |num_ids, num| Size { num_held: num, num_ranked: num, num_ids }.layout().is_some();
         assert!(of(1, 1) && of(1 << 24, 1 << 25) && of(1 << 25, 1 << 26));
-        assert!(!of(u32::MAX, 1 << 20));
+        assert!(!of(u32::MAX as usize, 1 << 20));
         // Two ids of 26 bits and a rank of 27 still fit, whatever share of them is held.
-        let few = Size { num_held: 10, num_ranked: 1 << 26, last_id: 1 << 25 };
+        let few = Size { num_held: 10, num_ranked: 1 << 26, num_ids: 1 << 26 };
         assert!(few.layout().is_none() && Pairs::narrow(few).is_none());
     }
 
@@ -280,7 +292,11 @@ mod tests {
         let support = vec![1; keys.len()];
         let least = Least { of_ranked: 1, of_held: 1 };
         // Room for far fewer than come.
-        let mut pairs = Pairs::narrow(Size { num_held: 10, num_ranked: keys.len(), last_id: num }).unwrap();
+        let few = Size { num_held: 10, num_ranked: keys.len(), num_ids: keys.len() };
+        assert!(!Pairs::narrow(few).unwrap().extend(&keys, &support, least));
+        assert!(!Pairs::wide(few).extend(&keys, &support, least));
+        let mut pairs = Pairs::narrow(few).unwrap();
+        pairs.left.num_held = keys.len(); // more than there is room for
         assert!(!pairs.extend(&keys, &support, least));
     }
 }

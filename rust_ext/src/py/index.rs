@@ -213,6 +213,11 @@ impl PyNgramIndex {
         py.detach(|| self.0.num_bytes_of_pairs(n, k)).map_err(to_py_err)
     }
 
+    /// Give the memory of those tables back.
+    fn forget_tables(&self, py: Python<'_>) {
+        py.detach(|| self.0.forget_pairs());
+    }
+
     /// An index from its tables; `ArtifactError` when they do not fit together.
     #[staticmethod]
     #[pyo3(signature = (words, levels, *, max_n, num_units, num_documents, min_support, surface))]
