@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::TokenEncoder;
 use super::align::{Aligner, Buffer, Document, Met};
-use super::memory::{Block, Chunk, MAX_PIECES, Memory, Part, Piece, Seen};
+use super::memory::{Block, Chunk, MAX_BLOCKS, Memory, Part, Piece, Seen};
 use crate::error::Result;
 use crate::storage::buffer::prefetch;
 use crate::storage::key::Key;
@@ -23,7 +23,7 @@ impl TokenEncoder {
         memory: &mut Memory,
         tokens: &mut Buffer,
     ) -> Result<bool> {
-        if memory.parts.len() + memory.blocks.len() > MAX_PIECES {
+        if memory.parts.len() + memory.blocks.len() > MAX_BLOCKS {
             memory.blocks.clear();
             memory.parts.clear();
             memory.chunks.clear();

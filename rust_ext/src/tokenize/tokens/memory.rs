@@ -76,8 +76,11 @@ pub(super) struct Part {
 
 /// Longer pretokens are not remembered: they hardly come back.
 pub(super) const MAX_REMEMBERED: usize = 64;
-/// A memory with more pieces or parts than this is emptied: what a corpus of identifiers could grow without end.
-pub(super) const MAX_PIECES: usize = 1 << 24;
+/// A memory with more pieces than this is emptied, as a corpus of identifiers could make it grow without end; so is one with more
+/// blocks and parts: a chunk that is forgotten leaves its block behind, of 64 bytes.
+pub(super) const MAX_PIECES: usize = 1 << 22;
+pub(super) const MAX_BLOCKS: usize = 1 << 20;
+
 impl Memory {
     pub(super) fn new() -> Self {
         Self {
