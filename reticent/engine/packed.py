@@ -135,7 +135,7 @@ class ViewTokens(ABC):
         """Read what depends on the number of tokens, which ``doc_offsets`` says."""
         num_tokens = int(self.doc_offsets[-1])
         self.direct, self.indirect = (_bits(folder, name, num_tokens) for name in PLANES)
-        self._ngram_starts = NgramStarts(folder, num_tokens)
+        self._ngram_starts = NgramStarts(folder, VIEW_TABLES["ngram_starts"], num_tokens)
 
     @abstractmethod
     def gather(

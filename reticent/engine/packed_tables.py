@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from reticent.core.errors import ArtifactError
-from reticent.engine.schema import VIEW_TABLES
+if TYPE_CHECKING:
+    from reticent.core.errors import ArtifactError
 
 __all__ = ["NgramStarts", "ascends", "read_table", "tokens_of"]
 
@@ -43,10 +44,10 @@ class _Table:
             raise self._unreadable(error) from None
         if not self._file.schema_arrow.equals(schema, check_metadata=True):
             self._file.close()
-            raise ArtifactError(f"{self.path}: not a table of protected tokens of this version; run protect again")
+            raise _damaged(f"{self.path}: not a table of protected tokens of this version; run protect again")
 
     def _unreadable(self, error: Exception) -> ArtifactError:
-        return ArtifactError(f"{self.path}: not a readable table of protected tokens ({type(error).__name__})")
+        return _damaged(f"{self.path}: not a readable table of protected tokens ({type(error).__name__})")
 
     def read(self, groups: list[int] | None = None) -> pa.Table:
         """Return these row groups, or all; `ArtifactError` where they are damaged."""
@@ -64,7 +65,7 @@ class _Table:
         groups = ((number, self._file.metadata.row_group(number)) for number in range(self._file.num_row_groups))
         known = [(group.column(0).statistics, number) for number, group in groups if group.num_rows]
         if any(statistics is None or not statistics.has_min_max for statistics, _ in known):
-            raise ArtifactError(f"{self.path}: not a table of protected tokens of this version; run protect again")
+            raise _damaged(f"{self.path}: not a table of protected tokens of this version; run protect again")
         rows = [(statistics.min, statistics.max, number) for statistics, number in known]
         return np.array(rows, dtype=np.int64).reshape(-1, 3)
 
@@ -75,9 +76,9 @@ class _Table:
 class NgramStarts:
     """Tokens where n-grams start, and their lengths: many, and read where they are asked for."""
 
-    def __init__(self, folder: Path, num_tokens: int):
+    def __init__(self, folder: Path, schema: pa.Schema, num_tokens: int):
         self._folder, self._num_tokens = folder, num_tokens
-        self._table = _Table(folder, "ngram_starts", VIEW_TABLES["ngram_starts"])
+        self._table = _Table(folder, "ngram_starts", schema)
         bounds = self._table.bounds()
         self._firsts, self._lasts, self._groups = bounds.T
         if not ascends(bounds[:, :2].reshape(-1)[_kept(bounds)], num_tokens):
@@ -104,7 +105,13 @@ def _kept(bounds: np.ndarray) -> np.ndarray:
 
 
 def _not_there(folder: Path) -> ArtifactError:
-    return ArtifactError(f"{folder}: a table names tokens that are not there; damaged, run protect again")
+    return _damaged(f"{folder}: a table names tokens that are not there; damaged, run protect again")
+
+
+def _damaged(message: str) -> ArtifactError:
+    from reticent.core.errors import ArtifactError
+
+    return ArtifactError(message)
 
 
 def read_table(folder: Path, name: str, schema: pa.Schema) -> pa.Table:
