@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -83,6 +84,7 @@ class NgramStarts:
         self._firsts, self._lasts, self._groups = bounds.T
         if not ascends(bounds[:, :2].reshape(-1)[_kept(bounds)], num_tokens):
             raise _not_there(folder)
+        self._lock = Lock()  # one file, and what was read of it last
         self._known: tuple[list[int], np.ndarray, np.ndarray] = [], np.empty(0, np.int64), np.empty(0, np.uint8)
 
     def between(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
@@ -90,11 +92,12 @@ class NgramStarts:
         groups = self._groups[(self._lasts >= start) & (self._firsts < stop)].tolist()
         if not groups:
             return np.empty(0, np.int64), np.empty(0, np.uint8)
-        if self._known[0] != groups:
-            table = self._table.read(groups)
-            tokens = tokens_of(self._folder, table, self._num_tokens)
-            self._known = groups, tokens, table.column("lengths").to_numpy()
-        _, tokens, lengths = self._known
+        with self._lock:
+            if self._known[0] != groups:
+                table = self._table.read(groups)
+                tokens = tokens_of(self._folder, table, self._num_tokens)
+                self._known = groups, tokens, table.column("lengths").to_numpy()
+            _, tokens, lengths = self._known
         own = slice(*np.searchsorted(tokens, [start, stop]))
         return tokens[own], lengths[own]
 

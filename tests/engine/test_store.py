@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -348,6 +349,21 @@ def test_bytes_changed_anywhere_are_refused_or_read_and_never_crash(tmp_path: Pa
             refused += 1
         (tmp_path / name).write_bytes(sound[name])
     assert refused > 30
+
+
+@pytest.mark.parametrize("rows_per_group", [1, 2, 7])
+def test_ngram_starts_are_the_same_wherever_row_groups_begin(
+    rows_per_group: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_writer, "ROWS_PER_GROUP", rows_per_group)
+    store = store_of([3, 0, 9, 1, 30, 2])
+    write_store(store, tmp_path, 1000)
+    opened = open_tokens(tmp_path)
+    chosen = [np.array(rows) for rows in ([4], [0, 5], [1], [5, 0, 2], [0, 1, 2, 3, 4, 5])]
+    with ThreadPoolExecutor(4) as pool:  # of one file, which knows what was read last
+        found = list(pool.map(lambda number: opened.select(chosen[number % len(chosen)]), range(40)))
+    for number, selected in enumerate(found):
+        assert_equal(selected, store.select(chosen[number % len(chosen)]))
 
 
 def test_fingerprint_of_a_tokenizer_is_of_its_bytes(tmp_path: Path) -> None:
