@@ -18,7 +18,7 @@ LEFT_OUT: int
 ID_DIFFERENCES: list[str]
 """In what ids may differ that fold to one another."""
 MISSING: int
-"""What `index_in` returns for an id that is not there."""
+"""What `IdRows.rows` returns for an id that is not there."""
 
 _Surface = Literal["exact", "casefold", "fold"]
 _Policy = Literal["all", "last", "cover", "paper"]
@@ -188,7 +188,7 @@ class NgramIndex:
     @staticmethod
     def from_tables(
         words: _ArrowArray,
-        levels: Sequence[_ArrowArray],
+        levels: Sequence[_ArrowArray | Path],
         *,
         max_n: int,
         num_units: int,
@@ -196,19 +196,8 @@ class NgramIndex:
         min_support: int,
         surface: str,
     ) -> NgramIndex:
-        """Return the index of these tables; `ArtifactError` when they do not fit together."""
-    @staticmethod
-    def from_files(
-        words: _ArrowArray,
-        levels: Sequence[Path],
-        *,
-        max_n: int,
-        num_units: int,
-        num_documents: int,
-        min_support: int,
-        surface: str,
-    ) -> NgramIndex:
-        """The same of levels that stay in their files, which are read when they are asked for."""
+        """Return the index of these tables; `ArtifactError` when they do not fit together. A level that is a path
+        stays in its file, which is read where it is asked for."""
     def merge(self, other: NgramIndex) -> NgramIndex:
         """Return the index of the union of two sets of documents that share no unit (both with ``min_support`` 1)."""
     def prune(self, min_support: int) -> NgramIndex:
@@ -710,9 +699,6 @@ def read_answers(answers: Sequence[bytes], firsts: Sequence[int]) -> tuple[NDArr
 
 def sorted_codes(ids: _ArrowArray) -> tuple[ArrowBatch, NDArray[np.uint32]]:
     """Return the distinct strings in byte order (column ``name``), and which of them each row holds."""
-
-def index_in(ids: _ArrowArray, names: _ArrowArray) -> NDArray[np.uint32]:
-    """Return the row of ``names`` (distinct) that holds each id, or `MISSING`."""
 
 @final
 class IdRows:

@@ -40,20 +40,23 @@ LEAST_ADDRESS_SPACE = 350 << 20
 
 def resident_bytes() -> int:
     """Memory of this process that is resident now (Linux; elsewhere the most it ever was)."""
-    try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError):
-        return _peak_by_the_system()
+    return _resident()[0]
 
 
 def own_bytes() -> int:
     """Resident memory of this process without the files that it maps, which the system can drop (Linux; elsewhere the
     most it ever was)."""
+    resident, shared = _resident()
+    return resident - shared
+
+
+def _resident() -> tuple[int, int]:
+    """Resident bytes, and those of them that are of files or shared."""
     try:
         _, resident, shared, *_ = map(int, Path("/proc/self/statm").read_text().split())
-        return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):
-        return _peak_by_the_system()
+        return _peak_by_the_system(), 0
+    return resident * os.sysconf("SC_PAGE_SIZE"), shared * os.sysconf("SC_PAGE_SIZE")
 
 
 class OwnMemory:

@@ -98,7 +98,7 @@ class CarriedWords:
 
         self._numbered = NumberedWords(folder)
         self._bytes = self._numbered.of(0, self._numbered.num_documents)
-        self._rows = _rust.index_in(before, after)
+        self._rows = _rust.IdRows(after).rows(before)
         assert _rust.MISSING == UNKNOWN
         self._has_new = int(np.count_nonzero(self._rows != UNKNOWN)) < len(after)
         self.width = 3 if len(after) < (1 << 24) - 1 else 4

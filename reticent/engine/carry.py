@@ -30,7 +30,7 @@ def rows_before(before: Corpus, after: Corpus) -> np.ndarray:
     from reticent import _rust
 
     old, new = (corpus.scan().column("doc_id").combine_chunks() for corpus in (before, after))
-    rows = _rust.index_in(new, old)
+    rows = _rust.IdRows(old).rows(new)
     return np.where(rows == _rust.MISSING, -1, rows.astype(np.int64))
 
 

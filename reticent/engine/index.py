@@ -282,7 +282,7 @@ def open_index(path: Path | str) -> NgramIndex:
         raise ArtifactError(f"{folder / 'words.parquet'}: not an index (its metadata are out of range)")
     levels = [folder / f"ngrams_{n}.parquet" for n in range(2, numbers["max_n"] + 1)]
     try:
-        return NgramIndex.from_files(_batch(words), levels, surface=surface, **numbers)
+        return NgramIndex.from_tables(_batch(words), levels, surface=surface, **numbers)
     except ArtifactError as error:
         if str(folder) in str(error):
             raise

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -204,22 +204,15 @@ class NgramIndex:
         self._core.forget_tables()
 
     @classmethod
-    def from_tables(cls, words: pa.RecordBatch, levels: list[pa.RecordBatch], **about: Any) -> NgramIndex:
+    def from_tables(cls, words: pa.RecordBatch, levels: Sequence[pa.RecordBatch | Path], **about: Any) -> NgramIndex:
         """Return the index of the tables that `words` and `level` gave; `ArtifactError` when they do not fit together.
 
-        ``about``: max_n, num_units, num_documents, min_support, surface.
+        A level that is a path stays in its Parquet file: it is read once here, a row group at a time, and again where
+        it is asked for. ``about``: max_n, num_units, num_documents, min_support, surface.
         """
         from reticent import _rust
 
         return cls(_rust.NgramIndex.from_tables(words, levels, **about))
-
-    @classmethod
-    def from_files(cls, words: pa.RecordBatch, levels: list[Path], **about: Any) -> NgramIndex:
-        """The same of levels that stay in their Parquet files: each is read once here, a row group at a time, and again
-        where it is asked for."""
-        from reticent import _rust
-
-        return cls(_rust.NgramIndex.from_files(words, levels, **about))
 
     # ------------------------------------------------------------------ sums and protection
 

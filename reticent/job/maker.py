@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,11 +62,13 @@ def make(run: Run, step: Step) -> None:
 @contextmanager
 def _written(run: Run, artefact: Artefact, resume: bool | None) -> Iterator[Output]:
     from reticent.core.artifact import write_artifact
+    from reticent.core.memory import OwnMemory
 
     started = time.perf_counter()
     counts: dict[str, Any] = {}
     path, about = run.folder / artefact.name, {"config": artefact.settings, "inputs": artefact.inputs}
-    with run.progress.stage(artefact.name, counts):
+    limited = run.job.memory_limit is not None
+    with run.progress.stage(artefact.name, counts), OwnMemory() if limited else nullcontext() as memory:
         with write_artifact(path, kind=artefact.kind, **about, resume=resume) as writer:
             yield Output(writer.path, writer.counts)
             if "corpus" in artefact.inputs:
@@ -76,7 +78,8 @@ def _written(run: Run, artefact: Artefact, resume: bool | None) -> Iterator[Outp
         counts.update(writer.counts)
     work = run.progress.plan.finish() if run.progress.plan else None
     run.timings.add(artefact.name, time.perf_counter() - started, work)
-    run.warn_of_memory(artefact.name)
+    if memory:
+        run.warn_of_memory(artefact.name, memory.peak)
     run.keep_job()
 
 

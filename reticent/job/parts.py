@@ -81,11 +81,10 @@ def execute_part(run: Run, part: Part) -> dict[str, int]:
                     f"{run.folder}: {look.stage.name} is not done, or was of another job; run part 0/{part.total} first"
                 )
     run_stages(run, before)
-    with run.within_memory():
-        counts = _train(run, part)
-        if part.number:
-            for stage in stages_named(*SHARED):
-                _add(counts, _make(run, stage.steps(run), part))
+    counts = _train(run, part)
+    if part.number:
+        for stage in stages_named(*SHARED):
+            _add(counts, _make(run, stage.steps(run), part))
     run.keep_job()
     if counts["waiting"]:
         run.progress.say(

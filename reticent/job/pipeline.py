@@ -145,7 +145,6 @@ def run_stages(run: Run, stages: Iterable[Stage]) -> None:
     stages = list(stages)
     with ExitStack() as stack:
         stack.callback(run.verified.save)
-        stack.enter_context(run.within_memory())
         is_shown = False
         for stage in stages:
             if stage.name in EXPERIMENT and not is_shown and any(other.name == "train" for other in stages):

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from reticent.audit.evidence.audit import AuditEvidence
-    from reticent.core.memory import OwnMemory
     from reticent.engine.corpus import Corpus
     from reticent.engine.ngrams import NgramIndex
     from reticent.engine.protect import Policy
@@ -61,7 +60,6 @@ class Run:
         self._job_kept = False
         self._recovered = False
         self._told_peak = 0.0
-        self._memory: OwnMemory | None = None
         self.timings = Timings(self.folder)
         self._reread = reread
 
@@ -330,20 +328,9 @@ class Run:
             recover_folder(self.folder)
         self._recovered = True
 
-    @contextmanager
-    def within_memory(self) -> Iterator[None]:
-        """Watch the memory that the run takes, where the job limits it."""
-        from reticent.core.memory import OwnMemory
-
-        if self.job.memory_limit is None:
-            yield
-            return
-        with OwnMemory() as self._memory:
-            yield
-
-    def warn_of_memory(self, name: str) -> None:
-        """Warn if the run has taken a tenth more than the memory limit, and again if a later stage takes still more."""
-        limit, peak = self.job.memory_limit, self._memory.peak if self._memory else 0
+    def warn_of_memory(self, name: str, peak: int) -> None:
+        """Warn if a stage has taken a tenth more than the memory limit, and again if a later one takes still more."""
+        limit = self.job.memory_limit
         if limit is not None and peak > 1.1 * max(limit, self._told_peak):
             self._told_peak = peak
             self.progress.warn(

@@ -10,7 +10,7 @@ use crate::storage::intern::Interner;
 use crate::text::characters::is_default_ignorable;
 use crate::text::texts::Texts;
 
-/// What [`index_in`] says of an id that is not there.
+/// What [`IdRows::rows`] says of an id that is not there.
 pub const MISSING: u32 = u32::MAX;
 
 /// Rows without a letter, digit or sign: empty, or of characters alone that print nothing. Nulls are not blank.
@@ -58,13 +58,6 @@ pub fn sorted_codes(ids: &Texts) -> (Vec<&str>, Vec<u32>) {
     (order.iter().map(|&number| names[number as usize]).collect(), codes)
 }
 
-/// The row of `names` (distinct) that holds each id, or [`MISSING`].
-pub fn index_in(ids: &Texts, names: &Texts) -> Vec<u32> {
-    let mut rows = HashMap::with_capacity_and_hasher(names.len(), FixedState::default());
-    rows.extend((0..names.len()).map(|row| (names.get(row), row as u32)));
-    (0..ids.len()).map(|row| rows.get(ids.get(row)).copied().unwrap_or(MISSING)).collect()
-}
-
 /// Distinct ids, each with its row, for look-ups batch after batch: making the table takes longer than a batch.
 pub struct IdRows(Interner);
 
@@ -100,7 +93,6 @@ mod tests {
         assert_eq!(sorted_codes(&ids), (vec!["a", "aa", "b", "ä"], vec![2, 0, 3, 2, 1]));
         assert_eq!(count_distinct(&ids), 4);
         let names = Texts::of(&["b", "ä"]);
-        assert_eq!(index_in(&ids, &names), [0, MISSING, 1, 0, MISSING]);
         assert_eq!(IdRows::new(&names).unwrap().rows(&ids), [0, MISSING, 1, 0, MISSING]);
         assert!(IdRows::new(&ids).is_err());
     }

@@ -95,6 +95,12 @@ impl ParquetFile {
         self.metadata().file_metadata().num_rows()
     }
 
+    /// Where the column of this name stands, if it is not nested.
+    fn leaf(&self, name: &str) -> Option<usize> {
+        let columns = self.metadata().file_metadata().schema_descr().columns();
+        columns.iter().position(|column| column.path().parts() == [name])
+    }
+
     /// Where the columns of these names stand; None where one is missing, twice there, or not read here.
     fn find(&self, columns: &[String]) -> Option<Vec<usize>> {
         let schema = self.metadata().file_metadata().schema_descr();
@@ -104,7 +110,7 @@ impl ParquetFile {
             .map(|name| {
                 let mut named = roots.iter().filter(|field| field.name() == name);
                 let (field, None) = (named.next()?, named.next()) else { return None };
-                let leaf = schema.columns().iter().position(|column| column.path().parts() == [name.as_str()])?;
+                let leaf = self.leaf(name)?;
                 let mut chunks = self.metadata().row_groups().iter().map(|group| group.column(leaf));
                 (is_string(field) && chunks.all(is_known)).then_some(leaf)
             })
@@ -129,9 +135,7 @@ impl ParquetFile {
         let columns = leaves.into_iter().zip(large).map(column).collect();
         Some(Rows { file: self.clone(), groups: groups.into_iter(), columns, num_left: 0 })
     }
-}
 
-impl ParquetFile {
     /// All rows of a row group of columns of unsigned numbers of 32 bits, each as long as the others; None where one is missing, has
     /// another type or nulls, or cannot be read.
     pub fn read_numbers<const N: usize>(&self, columns: [&str; N], group: usize) -> Option<[Vec<u32>; N]> {
@@ -140,7 +144,7 @@ impl ParquetFile {
         let schema = self.metadata().file_metadata().schema_descr();
         let mut read = [const { Vec::new() }; N];
         for (name, numbers) in columns.iter().zip(&mut read) {
-            let leaf = schema.columns().iter().position(|column| column.path().parts() == [*name])?;
+            let leaf = self.leaf(name)?;
             let (about, chunk) = (schema.column(leaf), rows.metadata().column(leaf));
             // The library takes these for granted.
             let is_sound = chunk.num_values() == rows.metadata().num_rows()

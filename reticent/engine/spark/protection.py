@@ -128,7 +128,7 @@ class _ListedTables:
         own = Protection(self.how.policy, self.how.splits, self.how.surface, None)
         blacklist = own.flagged(data, b"", spans, {})._blacklists[""]
         listed, everywhere = blacklist.surfaces()
-        rows = _rust.index_in(pa.record_batch(listed).column("word").cast(pa.string()), surfaces.cast(pa.string()))
+        rows = _rust.IdRows(surfaces.cast(pa.string())).rows(pa.record_batch(listed).column("word").cast(pa.string()))
         if (rows == _rust.MISSING).any():
             raise CorpusError("a surface of an identifier is none of its documents' words")
         support, occurrences = np.zeros(len(surfaces), np.uint32), np.zeros(len(surfaces), np.uint64)

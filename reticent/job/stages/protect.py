@@ -280,7 +280,7 @@ def _build_view(
     from reticent.engine.store import open_tokens
 
     if variant.index != "index" and run.job.memory_limit is not None:
-        run.invalidate("index")  # its tables of n-grams; those of the other are made now
+        run.invalidate("index")  # its words
     policy = variant.policy or run.policy
     _require_room(run, [variant], ROOM_OF_VIEW)
     index = _index_of(run, variant, policy)

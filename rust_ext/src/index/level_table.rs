@@ -19,7 +19,6 @@ pub struct LevelTable {
 }
 
 /// What one pass over a level says of it.
-#[derive(Clone)]
 pub struct Summary {
     /// Whether its keys ascend, and none is there twice.
     pub is_sorted: bool,

@@ -47,14 +47,7 @@ impl<'a> Numbers<'a> {
     #[inline(always)]
     pub fn get(&self, word: usize) -> u32 {
         let at = word * self.width;
-        if self.width == 3 {
-            let bytes = &self.bytes[at..at + 3];
-            let number = u32::from(bytes[0]) | u32::from(bytes[1]) << 8 | u32::from(bytes[2]) << 16;
-            if number == (1 << 24) - 1 { UNKNOWN } else { number }
-        } else {
-            let bytes = &self.bytes[at..at + 4];
-            u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
-        }
+        if self.width == 3 { of_three(&self.bytes[at..at + 3]) } else { of_four(&self.bytes[at..at + 4]) }
     }
 
     /// The numbers of some words, as [`Numbers::get`] gives them, in place of what is in `to`.
@@ -62,14 +55,22 @@ impl<'a> Numbers<'a> {
         let bytes = &self.bytes[words.start * self.width..words.end * self.width];
         to.clear();
         if self.width == 3 {
-            to.extend(bytes.chunks_exact(3).map(|bytes| {
-                let number = u32::from(bytes[0]) | u32::from(bytes[1]) << 8 | u32::from(bytes[2]) << 16;
-                if number == (1 << 24) - 1 { UNKNOWN } else { number }
-            }));
+            to.extend(bytes.chunks_exact(3).map(of_three));
         } else {
-            to.extend(bytes.chunks_exact(4).map(|bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])));
+            to.extend(bytes.chunks_exact(4).map(of_four));
         }
     }
+}
+
+#[inline(always)]
+fn of_three(bytes: &[u8]) -> u32 {
+    let number = u32::from(bytes[0]) | u32::from(bytes[1]) << 8 | u32::from(bytes[2]) << 16;
+    if number == (1 << 24) - 1 { UNKNOWN } else { number }
+}
+
+#[inline(always)]
+fn of_four(bytes: &[u8]) -> u32 {
+    u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
 
 /// Documents that one thread takes at a time.

@@ -27,7 +27,6 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(blank_rows, module)?)?;
     module.add_function(wrap_pyfunction!(count_distinct, module)?)?;
     module.add_function(wrap_pyfunction!(sorted_codes, module)?)?;
-    module.add_function(wrap_pyfunction!(index_in, module)?)?;
     module.add("ID_DIFFERENCES", identity::DIFFERENCES.to_vec())?;
     module.add_function(wrap_pyfunction!(fold_ids, module)?)?;
     module.add_function(wrap_pyfunction!(id_groups, module)?)?;
@@ -168,17 +167,6 @@ fn sorted_codes<'py>(py: Python<'py>, ids: &Bound<'py, PyAny>) -> PyResult<(Arro
         (Arc::new(StringArray::from_iter_values(names)) as ArrayRef, codes)
     });
     Ok((super::index::batch(vec![("name", names)])?, codes.into_pyarray(py)))
-}
-
-/// The row of `names` (distinct) that holds each id, uint32; `MISSING` where there is none.
-#[pyfunction]
-fn index_in<'py>(
-    py: Python<'py>,
-    ids: &Bound<'py, PyAny>,
-    names: &Bound<'py, PyAny>,
-) -> PyResult<Bound<'py, PyArray1<u32>>> {
-    let (ids, names) = (import_texts(ids, "id")?, import_texts(names, "name")?);
-    Ok(py.detach(|| ids::index_in(&ids, &names)).into_pyarray(py))
 }
 
 /// Distinct ids, whose rows are looked up.

@@ -8,12 +8,11 @@ use arrow_schema::{Field, Schema};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
-use super::index_tables::{About, held_level, index_of};
+use super::index_tables::{About, index_of, level_of};
 use super::words::PyWords;
 use super::{ArrowBatch, import_texts, to_py_err};
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::index::build::{IndexBuilder, LEFT_OUT};
-use crate::index::level_file::LevelFile;
 use crate::index::level_table::LevelTable;
 use crate::index::limit::Limit;
 use crate::index::ngram_index::NgramIndex;
@@ -218,7 +217,8 @@ impl PyNgramIndex {
         py.detach(|| self.0.forget_pairs());
     }
 
-    /// An index from its tables; `ArtifactError` when they do not fit together.
+    /// An index from its tables; `ArtifactError` when they do not fit together. A level that is a path stays where it is on disk, and is read
+    /// when it is asked for.
     #[staticmethod]
     #[pyo3(signature = (words, levels, *, max_n, num_units, num_documents, min_support, surface))]
     #[allow(clippy::too_many_arguments)]
@@ -232,27 +232,7 @@ impl PyNgramIndex {
         min_support: u32,
         surface: &str,
     ) -> PyResult<Self> {
-        let levels = levels.iter().map(held_level).collect::<PyResult<_>>()?;
-        let about = About { max_n, num_units, num_documents, min_support, surface };
-        Ok(Self(Arc::new(index_of(py, about, words, levels)?)))
-    }
-
-    /// The same of levels that stay where they are on disk, one file each, and are read when they are asked for.
-    #[staticmethod]
-    #[pyo3(signature = (words, levels, *, max_n, num_units, num_documents, min_support, surface))]
-    #[allow(clippy::too_many_arguments)]
-    fn from_files(
-        py: Python<'_>,
-        words: &Bound<'_, PyAny>,
-        levels: Vec<PathBuf>,
-        max_n: usize,
-        num_units: u64,
-        num_documents: u64,
-        min_support: u32,
-        surface: &str,
-    ) -> PyResult<Self> {
-        let levels = levels.iter().map(|path| LevelFile::open(path).map(LevelTable::from));
-        let levels = levels.collect::<Result<_>>().map_err(to_py_err)?;
+        let levels = levels.iter().map(level_of).collect::<PyResult<_>>()?;
         let about = About { max_n, num_units, num_documents, min_support, surface };
         Ok(Self(Arc::new(index_of(py, about, words, levels)?)))
     }

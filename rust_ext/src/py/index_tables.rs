@@ -1,11 +1,14 @@
 //! Tables of an index from Python: record batches of words and n-grams -> an index that was seen to hold together.
 
+use std::path::PathBuf;
+
 use arrow_array::{Array, RecordBatch, cast::AsArray, types};
 use arrow_schema::DataType;
 use pyo3::prelude::*;
 
 use super::{import_array, to_py_err};
 use crate::error::Error;
+use crate::index::level_file::LevelFile;
 use crate::index::level_table::LevelTable;
 use crate::index::ngram_index::{Level, NgramIndex};
 use crate::pool::pool;
@@ -44,8 +47,11 @@ pub fn index_of(
     Ok(index)
 }
 
-/// A level that is held in memory, from its table.
-pub fn held_level(level: &Bound<'_, PyAny>) -> PyResult<LevelTable> {
+/// A level from its table, which is held in memory, or from the path of its file.
+pub fn level_of(level: &Bound<'_, PyAny>) -> PyResult<LevelTable> {
+    if let Ok(path) = level.extract::<PathBuf>() {
+        return LevelFile::open(&path).map(LevelTable::from).map_err(to_py_err);
+    }
     let level = import_struct(level)?;
     let left = column::<types::UInt32Type>(&level, "left")?;
     let right = column::<types::UInt32Type>(&level, "right")?;
