@@ -1,18 +1,20 @@
 //! Pairs: from two (n-1)-grams to the rank of the n-gram they make, for the n-grams that are used by k units or more.
 //!
 //! A table with open addressing that reads one line of memory for most keys. Keys are mixed by a function that loses nothing, and the
-//! upper bits of the result say where a key belongs. So a slot need not hold the key: the lower bits tell it from all others that belong
-//! to the same slot, and how far the entry lies from that slot is stored too. With the rank that makes a slot of eight bytes, where
-//! ids are small enough (`Size::layout`); else a slot holds the key.
+//! upper bits of the result say in which line a key belongs. So a slot need not hold the key: the lower bits tell it from all others
+//! that belong to the same line, and how many lines away from it the entry lies is stored too. With the rank that makes a slot of eight
+//! bytes, where ids are small enough (`Size::layout`); else a slot holds the key.
 //!
-//! What a look-up reads can be fetched ahead ([`Pairs::seek`]).
+//! What a look-up reads can be fetched ahead ([`Pairs::seek`]). The slots of a line are compared at once, without a branch that a
+//! processor would have to guess; with AVX2 where it has it.
 
 use crate::storage::buffer::{Buffer, prefetch};
+use crate::text::classes::InstructionSet;
 
 /// Ranks of n-grams, by the numbers of the two (n-1)-grams that each is made of.
 pub struct Pairs {
     slots: Slots,
-    /// Slots that keys belong to.
+    /// Places where keys belong: lines of a narrow table, slots of a wide one.
     num_homes: u64,
     /// Bits of the number of an (n-1)-gram.
     id_bits: u32,
@@ -23,16 +25,18 @@ pub struct Pairs {
 
 /// Zero is a free slot.
 enum Slots {
-    /// Lower bits of the mixed key, distance from where it belongs, rank + 1.
-    Narrow(Buffer<u64>, Layout),
+    /// Lower bits of the mixed key, lines between it and where it belongs, rank + 1.
+    Narrow(Buffer<Line>, Layout),
     /// The key, then rank + 1.
     Wide(Buffer<[u64; 2]>),
 }
 
+/// What is read from memory at once.
+type Line = [u64; 8];
+
 #[derive(Clone, Copy)]
 struct Layout {
     low_bits: u32,
-    distance_bits: u32,
     rank_bits: u32,
 }
 
@@ -65,33 +69,41 @@ pub struct Seek {
 const NO_TAG: u64 = u64::MAX - (1 << DISTANCE_BITS);
 /// N-grams that are fetched, then added.
 const AHEAD: usize = 32;
-/// Bits of the distance of an entry from where it belongs: with a third of the slots free none is known to need more.
-const DISTANCE_BITS: u32 = 10;
+/// Bits of the lines between an entry and where it belongs: with a third of the slots free none is known to need more.
+const DISTANCE_BITS: u32 = 7;
+/// Lines in which an entry may lie.
+const REACH: usize = 1 << DISTANCE_BITS;
 
 impl Size {
     fn id_bits(self) -> u32 {
         (usize::BITS - self.num_ids.saturating_sub(1).leading_zeros()).clamp(1, u32::BITS)
     }
 
-    fn num_homes(self) -> u64 {
-        (self.num_held + self.num_held / 2 + 1) as u64
+    /// Slots, of which a third stays free.
+    fn num_slots(self) -> usize {
+        self.num_held + self.num_held / 2 + 1
+    }
+
+    /// Lines where keys belong, without those behind them.
+    fn num_lines(self) -> usize {
+        self.num_slots().div_ceil(size_of::<Line>() / size_of::<u64>())
     }
 
     /// Memory of the table.
     pub fn num_bytes(self) -> u64 {
         match self.layout() {
-            Some(layout) => 8 * (self.num_homes() + (1 << layout.distance_bits)),
-            None => 16 * self.num_homes(),
+            Some(_) => (size_of::<Line>() * (self.num_lines() + REACH)) as u64,
+            None => 16 * self.num_slots() as u64,
         }
     }
 
     /// How a slot of eight bytes is laid out; None where one is too small.
     fn layout(self) -> Option<Layout> {
         let key_bits = 2 * self.id_bits();
-        // Of keys that belong to one slot the lowest of so many bits differ: they follow each other.
-        let low_bits = (key_bits + 1).saturating_sub(self.num_homes().ilog2()).min(key_bits);
+        // Of keys that belong in one line the lowest of so many bits differ: they follow each other.
+        let low_bits = (key_bits + 1).saturating_sub(self.num_lines().ilog2()).min(key_bits);
         let rank_bits = usize::BITS - self.num_ranked.leading_zeros();
-        let layout = Layout { low_bits, distance_bits: DISTANCE_BITS, rank_bits };
+        let layout = Layout { low_bits, rank_bits };
         (low_bits + DISTANCE_BITS + rank_bits <= u64::BITS).then_some(layout)
     }
 }
@@ -99,17 +111,16 @@ impl Size {
 impl Pairs {
     /// A table with slots of eight bytes; None where ids are too large for it.
     pub fn narrow(size: Size) -> Option<Self> {
-        let layout = size.layout()?;
-        let num_slots = size.num_homes() as usize + (1 << layout.distance_bits);
-        Some(Self::new(size, Slots::Narrow(Buffer::table(num_slots), layout)))
+        let lines = Buffer::table(size.num_lines() + REACH);
+        Some(Self::new(size, size.num_lines(), Slots::Narrow(lines, size.layout()?)))
     }
 
     pub fn wide(size: Size) -> Self {
-        Self::new(size, Slots::Wide(Buffer::table(size.num_homes() as usize)))
+        Self::new(size, size.num_slots(), Slots::Wide(Buffer::table(size.num_slots())))
     }
 
-    fn new(size: Size, slots: Slots) -> Self {
-        Self { slots, num_homes: size.num_homes(), id_bits: size.id_bits(), num_ranked: 0, left: size }
+    fn new(size: Size, num_homes: usize, slots: Slots) -> Self {
+        Self { slots, num_homes: num_homes as u64, id_bits: size.id_bits(), num_ranked: 0, left: size }
     }
 
     /// Add n-grams (`left << 32 | right`, ascending, from call to call too) with their supports. Returns whether all that are to be
@@ -144,12 +155,13 @@ impl Pairs {
 
     fn insert(&mut self, Seek { home, tag }: Seek, rank: u64) -> bool {
         match &mut self.slots {
-            Slots::Narrow(slots, layout) => {
-                let last = (1 << layout.distance_bits) - 1;
-                let Some(distance) = (0..=last).find(|distance| slots[home + distance] == 0) else {
+            Slots::Narrow(lines, layout) => {
+                let mut near = lines[home..home + REACH].iter_mut().zip(tag..);
+                let free = near.find_map(|(line, tag)| Some((line.iter_mut().find(|slot| **slot == 0)?, tag)));
+                let Some((slot, tag)) = free else {
                     return false;
                 };
-                slots[home + distance] = (tag + distance as u64) << layout.rank_bits | rank;
+                *slot = tag << layout.rank_bits | rank;
             }
             Slots::Wide(slots) => {
                 let mut place = home;
@@ -172,10 +184,10 @@ impl Pairs {
         let mixed = (key ^ (key >> self.id_bits)).wrapping_mul(0x9e37_79b9_7f4a_7c15) << (u64::BITS - key_bits);
         let home = ((u128::from(mixed) * u128::from(self.num_homes)) >> 64) as usize;
         let tag = match &self.slots {
-            Slots::Narrow(slots, layout) => {
-                prefetch(&slots[home]);
+            Slots::Narrow(lines, layout) => {
+                prefetch(&lines[home]);
                 let low = mixed >> (u64::BITS - key_bits) & ((1u128 << layout.low_bits) - 1) as u64;
-                low << layout.distance_bits
+                low << DISTANCE_BITS
             }
             Slots::Wide(slots) => {
                 prefetch(&slots[home]);
@@ -185,32 +197,59 @@ impl Pairs {
         Seek { home, tag: if is_known { tag } else { NO_TAG } }
     }
 
-    /// The rank of the n-gram that is looked for.
-    #[inline(always)]
-    pub fn find(&self, Seek { home, tag }: Seek) -> Option<u32> {
-        match &self.slots {
-            Slots::Narrow(slots, layout) => {
-                let near = &slots[home..home + (1 << layout.distance_bits)];
-                for (distance, &slot) in near.iter().enumerate() {
-                    if slot >> layout.rank_bits == tag + distance as u64 && slot != 0 {
-                        return Some((slot & ((1 << layout.rank_bits) - 1)) as u32 - 1);
-                    }
-                    if slot == 0 {
-                        return None;
-                    }
-                }
-                None
+    /// Of each n-gram that is looked for its rank + 1, or 0 where the table has it not.
+    pub fn find(&self, seeks: &[Seek], found: &mut [u32]) {
+        self.find_with(seeks, found, InstructionSet::detect());
+    }
+
+    fn find_with(&self, seeks: &[Seek], found: &mut [u32], set: InstructionSet) {
+        match (&self.slots, set) {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the function asks for a processor with AVX2, and only `detect` makes this value, after asking it.
+            (Slots::Narrow(lines, layout), InstructionSet::Avx2) => unsafe {
+                find_with_avx2(lines, layout.rank_bits, seeks, found);
+            },
+            (Slots::Narrow(lines, layout), _) => find_in_lines(lines, layout.rank_bits, seeks, found),
+            (Slots::Wide(slots), _) => {
+                seeks.iter().zip(found).for_each(|(&seek, found)| *found = find_in_slots(slots, seek));
             }
-            Slots::Wide(slots) => {
-                let mut place = home;
-                loop {
-                    match slots[place] {
-                        [_, 0] => return None,
-                        [key, rank] if key == tag => return Some(rank as u32 - 1),
-                        _ => place = next(place, slots.len()),
-                    }
-                }
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn find_with_avx2(lines: &[Line], rank_bits: u32, seeks: &[Seek], found: &mut [u32]) {
+    find_in_lines(lines, rank_bits, seeks, found);
+}
+
+#[inline(always)]
+fn find_in_lines(lines: &[Line], rank_bits: u32, seeks: &[Seek], found: &mut [u32]) {
+    let rank = (1u64 << rank_bits) - 1;
+    for (&Seek { home, tag }, found) in seeks.iter().zip(found) {
+        *found = 0;
+        for (line, tag) in lines[home..home + REACH].iter().zip(tag..) {
+            let (mut entry, mut is_full) = (0, true);
+            for &slot in line {
+                // Zero, and so no entry, where a free slot has the tag.
+                entry |= if slot >> rank_bits == tag { slot } else { 0 };
+                is_full &= slot != 0;
             }
+            if entry != 0 || !is_full {
+                *found = (entry & rank) as u32;
+                break;
+            }
+        }
+    }
+}
+
+fn find_in_slots(slots: &[[u64; 2]], Seek { home, tag }: Seek) -> u32 {
+    let mut place = home;
+    loop {
+        match slots[place] {
+            [_, 0] => return 0,
+            [key, rank] if key == tag => return rank as u32,
+            _ => place = next(place, slots.len()),
         }
     }
 }
@@ -230,7 +269,16 @@ mod tests {
         let half = keys.len() / 2;
         assert!(pairs.extend(&keys[..half], &support[..half], least));
         assert!(pairs.extend(&keys[half..], &support[half..], least));
-        let find = |key: u64| pairs.find(pairs.seek((key >> 32) as u32, key as u32));
+        let find = |key: u64| {
+            let seeks = [pairs.seek((key >> 32) as u32, key as u32)];
+            let found = [InstructionSet::Table, InstructionSet::detect()].map(|set| {
+                let mut found = [7];
+                pairs.find_with(&seeks, &mut found, set);
+                found[0]
+            });
+            assert_eq!(found[0], found[1]);
+            found[0].checked_sub(1)
+        };
         let ranked = || keys.iter().zip(support).filter(|pair| *pair.1 >= least.of_ranked);
         let held: HashMap<u64, u32> = (0..)
             .zip(ranked())

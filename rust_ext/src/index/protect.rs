@@ -193,22 +193,24 @@ impl<'a> Finder<'a> {
         let is_limited = self.settings.max_word_support.is_some();
         for n in 2..=self.settings.n.min(num_words) {
             let (pairs, num_starts) = (&*self.pairs[n - 2], num_words - n + 1);
-            let mut seeks = [None::<Seek>; AHEAD];
+            let (mut seeks, mut asked, mut found) = ([Seek::default(); AHEAD], [0; AHEAD], [0; AHEAD]);
             for first in (0..num_starts).step_by(AHEAD) {
                 let places = first..num_starts.min(first + AHEAD);
-                for (i, seek) in places.clone().zip(&mut seeks) {
+                let mut num_asked = 0;
+                for i in places.clone() {
                     let (left, right) = (ids[i], ids[i + 1]);
-                    *seek = (left > 0 && right > 0 && (!is_limited || rare[i..i + n].iter().all(|&rare| rare)))
-                        .then(|| pairs.seek(left - 1, right - 1));
+                    let counts = left > 0 && right > 0 && (!is_limited || rare[i..i + n].iter().all(|&rare| rare));
+                    // Without a branch: whether one counts is hard to guess. What does not is overwritten by the next.
+                    let (left, right) = if counts { (left - 1, right - 1) } else { (0, 0) };
+                    (seeks[num_asked], asked[num_asked]) = (pairs.seek(left, right), i);
+                    num_asked += usize::from(counts);
                 }
-                for (i, seek) in places.zip(seeks) {
-                    // The next places have read it.
-                    ids[i] = 0;
-                    let Some(seek) = seek else { continue };
-                    match pairs.find(seek) {
-                        Some(rank) => ids[i] = rank + 1,
-                        None => starts[i] |= 1 << (n - 1),
-                    }
+                // The next places have read them.
+                ids[places].fill(0);
+                pairs.find(&seeks[..num_asked], &mut found);
+                for (&i, &found) in asked[..num_asked].iter().zip(&found) {
+                    ids[i] = found;
+                    starts[i] |= u8::from(found == 0) << (n - 1);
                 }
             }
             ids[num_starts..].fill(0);
