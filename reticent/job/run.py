@@ -240,10 +240,19 @@ class Run:
         return {"base": self.fingerprints.at(Path(base)) if Path(base).exists() else base}
 
     def tokenizer_of(self, model: ModelSection) -> str:
-        """Return the tokenizer of the base model, as JSON. One that made the model's ids is not tested again."""
+        """Return the tokenizer of the base model, as JSON; of a given base it is read once, as it can have 10 MB.
+
+        One that made the model's ids is not tested again.
+        """
         from reticent.trainer.tokenizer_of_model import tokenizer_json_of
 
-        return tokenizer_json_of(self.base_of(model), tested=self.tokenizer_of_ids(model))
+        name = f"tokenizer of {model.name}"
+        if name not in self._opened:
+            text = tokenizer_json_of(self.base_of(model), tested=self.tokenizer_of_ids(model))
+            if model.base is None:  # the run makes it
+                return text
+            self._opened[name] = text
+        return str(self._opened[name])
 
     def tokenizer_of_ids(self, model: ModelSection) -> str | None:
         """Return the SHA-256 of the tokenizer that made the ids of a model; None if there are none."""

@@ -14,7 +14,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -175,6 +175,7 @@ def _read_text(
             output.counts.update(counts.get(output.folder, {}))
 
 
+@lru_cache(maxsize=4)
 def digest_of(tokenizer: str) -> str:
     """Return the fingerprint of a tokenizer."""
     return hashlib.sha256(tokenizer.encode()).hexdigest()
