@@ -207,8 +207,8 @@ class NgramIndex:
     ) -> tuple[NgramIndex, list[tuple[int, int, int, int]]]:
         """Return this index less the documents of ``removed``, with those of ``added``; and for each n how many n-grams
         are new, gone, identifying now and were not, shared now and were not. All with ``min_support`` 1."""
-    def number_words(self, texts: _ArrowArray, words: Words, *, num_threads: int = 0) -> NDArray[np.uint8]:
-        """Return the row of each word in the table of words: three bytes each, or four."""
+    def number_words(self, texts: _ArrowArray, words: Words, *, num_threads: int = 0) -> NDArray[np.uint32]:
+        """Return the row of each word in the table of words; `MISSING` for a word that is none of them."""
     def protect(
         self,
         texts: _ArrowArray,
@@ -432,7 +432,8 @@ class MarkedSpans:
     def gaps(self) -> Words: ...
 
 _NumberedDocuments = tuple[
-    NDArray[np.uint8],
+    tuple[NDArray[np.uint8], int],
+    NDArray[np.int64],
     NDArray[np.int64],
     NDArray[np.uint32],
     NDArray[np.bool_],
@@ -733,6 +734,18 @@ def cover_spans(
     num_threads: int = 0,
 ) -> NDArray[np.uint8]:
     """Return 1 for each word that meets a span of its document in at least one character."""
+
+def pack_numbers(numbers: NDArray[np.uint32], offsets: NDArray[np.int64], num_words: int) -> NDArray[np.uint8]:
+    """Return the numbers of the words of documents in as many bits as ``num_words`` need; see `unpack_numbers`."""
+
+def unpack_numbers(
+    packed: NDArray[np.uint8],
+    bits: int,
+    firsts: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+) -> NDArray[np.uint32]:
+    """Return the numbers of documents, given the first byte of each and how many words it has; `ArtifactError` where
+    they do not fit."""
 
 def planes(
     begins: NDArray[np.uint8],

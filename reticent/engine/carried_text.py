@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from reticent.engine.carry import spans_of
-from reticent.engine.carry_kernels import UNKNOWN, copy_bits, copy_bytes, have_unknown, renumber
+from reticent.engine.carry_kernels import copy_bits, copy_bytes
 from reticent.engine.numbered import NumberedWords, WordSpans
 from reticent.engine.packed import StoredIds, mapped_column
 from reticent.engine.text_pass import GAPS
@@ -97,36 +97,30 @@ class CarriedWords:
         from reticent import _rust
 
         self._numbered = NumberedWords(folder)
-        self._bytes = self._numbered.of(0, self._numbered.num_documents)
-        self._rows = _rust.IdRows(after).rows(before)
-        assert _rust.MISSING == UNKNOWN
-        self._has_new = int(np.count_nonzero(self._rows != UNKNOWN)) < len(after)
-        self.width = 3 if len(after) < (1 << 24) - 1 else 4
+        rows = _rust.IdRows(after).rows(before)
+        self._has_new = int(np.count_nonzero(rows != _rust.MISSING)) < len(after)
+        #: By number, and behind the last for a word that had none.
+        self._rows = np.append(rows, np.uint32(_rust.MISSING))
 
     def known(self, rows: np.ndarray) -> np.ndarray:
         """Return ``rows`` with -1 for documents with a word that had no row before and may have one now."""
         kept, offsets = rows.copy(), self._numbered.doc_offsets
-        if self._has_new:
-            documents = np.flatnonzero(rows >= 0)
-            starts, found = offsets[rows[documents]], np.zeros(len(documents), dtype=np.bool_)
-            have_unknown(self._bytes, self._numbered.width, starts, offsets[rows[documents] + 1] - starts, found)
-            kept[documents[found]] = -1
+        documents = np.flatnonzero(rows >= 0) if self._has_new else np.empty(0, dtype=np.int64)
+        for first in range(0, len(documents), AT_ONCE):
+            own = documents[first : first + AT_ONCE]
+            ends = np.cumsum(offsets[rows[own] + 1] - offsets[rows[own]])
+            is_unknown = self._numbered.of(rows[own]) >= len(self._rows) - 1
+            num_before = np.concatenate([[0], np.cumsum(is_unknown)])
+            kept[own[np.diff(num_before[ends], prepend=0) > 0]] = -1
         return kept
 
     def joined(self, layout: _Layout, fresh: np.ndarray | None, offsets: np.ndarray | None) -> tuple[Any, np.ndarray]:
-        """Return the numbers of documents as bytes, and the number of words before each document."""
+        """Return the numbers of documents, and the number of words before each document."""
+        old = self._numbered.of(layout.numbers[layout.is_old])
         words = layout.column(self._numbered.doc_offsets, offsets)
-        out = np.empty(int(words.offsets[-1]) * self.width, dtype=np.uint8)
-        old, width = layout.is_old, self.width
-        renumber(
-            self._bytes, self._numbered.width, words.starts[old], words.lengths[old], self._rows, out, width,
-            words.places[old],
-        )  # fmt: skip
-        if fresh is not None:
-            ranges = (column[~old] * width for column in (words.starts, words.lengths, words.places))
-            starts, lengths, places = ranges
-            copy_bytes(fresh, starts, lengths, out, places)
-        return out, words.offsets
+        lengths = words.lengths[layout.is_old]
+        words.starts[layout.is_old] = np.cumsum(lengths) - lengths  # in ``old``
+        return words.values(self._rows[np.minimum(old, len(self._rows) - 1)], fresh), words.offsets
 
 
 @dataclass(slots=True)

@@ -254,8 +254,8 @@ class NgramIndex:
             num_threads=num_threads,
         )
 
-    def number_words(self, texts: pa.Array, words: _rust.Words, *, num_threads: int = 0) -> NDArray[np.uint8]:
-        """Return the row of each word in the table of words, as bytes (:mod:`reticent.engine.numbered`)."""
+    def number_words(self, texts: pa.Array, words: _rust.Words, *, num_threads: int = 0) -> NDArray[np.uint32]:
+        """Return the row of each word in the table of words; all bits are set for a word that is none of them."""
         return self._core.number_words(texts, words, num_threads=num_threads)
 
     def numbering(

@@ -1,7 +1,8 @@
 """Words and spans as numbers: what protection needs of a text, so that another k, n or policy reads none.
 
-*Words* (``words.bin``, ``word_ends.bin``) are the rows that the words of each document have in an index: three bytes
-each, four where the index has more words than three count, all bits set for a word that it does not hold. *Word spans*
+*Words* (``words.bin``, ``word_ends.bin``) are the rows that the words of each document have in an index: as many bits
+each as its rows need, all set for a word that it does not hold. The first byte of the file says how many, and each
+document begins with a byte of its own. *Word spans*
 (``span_firsts.bin``, ``span_ends.bin``) are the words of its document that each span meets, by the rows of the table
 of spans, with the label of each (``span_labels.bin``, two bytes, by place in ``labels.json``) and how many there are up
 to the end of each document (``span_counts.bin``). Files are raw little-endian numbers, mapped when they are read.
@@ -28,15 +29,18 @@ LABEL_NAMES = "labels.json"
 
 
 class WordWriter:
-    """Appends the numbers of the words of documents to a folder."""
+    """Appends the numbers of the words of documents to a folder; ``num_listed`` are the words of the index."""
 
-    def __init__(self, folder: Path):
-        self.num_words = 0
+    def __init__(self, folder: Path, num_listed: int):
+        self.num_words, self._num_listed = 0, num_listed
         self._words, self._ends = HashedFile(folder / WORDS), HashedFile(folder / WORD_ENDS)
+        self._words.write(np.array([max(num_listed.bit_length(), 1)], dtype=np.uint8))
 
     def write(self, numbers: np.ndarray, doc_offsets: np.ndarray) -> None:
-        """Append documents: the bytes of all numbers, uint8, and words before each document, int64 (D + 1,)."""
-        self._words.write(numbers)
+        """Append documents: the numbers of all words, uint32, and words before each document, int64 (D + 1,)."""
+        from reticent import _rust
+
+        self._words.write(_rust.pack_numbers(numbers, doc_offsets, self._num_listed))
         self._ends.write(np.ascontiguousarray(doc_offsets[1:] + self.num_words, dtype="<i8"))
         self.num_words += int(doc_offsets[-1])
 
@@ -51,7 +55,10 @@ class NumberedWords:
     Attributes
     ----------
     doc_offsets : int64 array, shape (num_documents + 1,)
-    width : int, bytes a number
+        Words before each document.
+    first_bytes : int64 array, shape (num_documents + 1,)
+        The first byte of each document in ``stored``, and the end.
+    stored : the bytes of the file, uint8, and the bits of a number
     """
 
     def __init__(self, folder: Path):
@@ -62,20 +69,23 @@ class NumberedWords:
             raise ArtifactError(f"{folder}: word numbers that cannot be read ({type(error).__name__})") from None
         ends = mapped_column(folder / WORD_ENDS, np.dtype("<i8"), num_documents)
         self.doc_offsets = np.concatenate([[0], ends]).astype(np.int64)
-        num_words = int(self.doc_offsets[-1])
-        self.width = num_bytes // num_words if num_words > 0 else 3
-        if self.width not in (3, 4) or (np.diff(self.doc_offsets) < 0).any():
+        packed = mapped_column(folder / WORDS, np.dtype("u1"), num_bytes)
+        bits, lengths = int(packed[0]) if num_bytes else 0, np.diff(self.doc_offsets)
+        self.first_bytes = 1 + np.concatenate([[0], np.cumsum(-(-lengths * bits // 8))]).astype(np.int64)
+        if not 1 <= bits <= 32 or (lengths < 0).any() or self.first_bytes[-1] != num_bytes:
             raise ArtifactError(f"{folder}: word numbers do not fit their documents; damaged, run protect again")
-        self._bytes = mapped_column(folder / WORDS, np.dtype("u1"), num_words * self.width)
+        self.stored = packed, bits
 
     @property
     def num_documents(self) -> int:
         return len(self.doc_offsets) - 1
 
-    def of(self, first: int, end: int) -> np.ndarray:
-        """Return the bytes of the numbers of the documents from ``first`` to ``end``."""
-        start, stop = self.doc_offsets[[first, end]] * self.width
-        return self._bytes[start:stop]
+    def of(self, documents: np.ndarray) -> np.ndarray:
+        """Return the numbers of the words of these documents, one document after the other, uint32."""
+        from reticent import _rust
+
+        lengths = self.doc_offsets[documents + 1] - self.doc_offsets[documents]
+        return _rust.unpack_numbers(*self.stored, self.first_bytes[documents], lengths)
 
 
 class SpanWriter:

@@ -195,7 +195,8 @@ class _Files:
         self.counts: dict[Path, dict[str, Any]] = defaultdict(lambda: defaultdict(int))
         self._writers: list[Callable[[pa.Array, _Made], None]] = []
         if text.words is not None:
-            self._add_words(text.words, stack)
+            assert text.index is not None
+            self._add_words(text.words, text.index.num_words, stack)
         if text.word_spans is not None:
             self._add_spans(text.word_spans, stack)
         for number, (own, encoder) in enumerate(zip(text.encodings, encoders, strict=True)):
@@ -209,8 +210,8 @@ class _Files:
         for write in self._writers:
             write(doc_ids, made)
 
-    def _add_words(self, folder: Path, stack: ExitStack) -> None:
-        writer, counts = WordWriter(folder), self.counts[folder]
+    def _add_words(self, folder: Path, num_listed: int, stack: ExitStack) -> None:
+        writer, counts = WordWriter(folder, num_listed), self.counts[folder]
         stack.callback(writer.close)
 
         def write(_: pa.Array, made: _Made) -> None:

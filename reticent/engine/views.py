@@ -208,7 +208,8 @@ class _View:
                 word_offsets,
                 self._token_offsets[first : end + 1],
                 (
-                    self._numbered.words.of(first, end),
+                    self._numbered.words.stored,
+                    self._numbered.words.first_bytes[block],
                     word_offsets,
                     self._units[block],
                     self._kept[block],

@@ -19,7 +19,7 @@ from benchmarks.escape_tokenizers import KINDS, tokenizer_json
 from reticent.engine import carried_text
 from reticent.engine.carried_text import CarriedText, CarriedTokens, CarriedWords, same_spans
 from reticent.engine.carry import CarriedSpans, differing_texts, rows_before, with_same_individual
-from reticent.engine.carry_kernels import copy_bits, have_unknown, renumber
+from reticent.engine.carry_kernels import copy_bits
 from reticent.engine.corpus import Columns, Corpus, open_corpus
 from reticent.engine.detect import alignment, detect_spans, quarantined_rows, span_file
 from reticent.engine.detect.detector import spans_batch
@@ -327,21 +327,3 @@ def test_copy_bits_matches_oracle(bits: list[bool], spans: list[tuple[int, int]]
     expected = [bit for start, length in spans for bit in bits[start : start + length]]
     assert np.unpackbits(out.view(np.uint8), bitorder="little")[: len(expected)].tolist() == expected
     assert not np.unpackbits(out.view(np.uint8), bitorder="little")[len(expected) :].any()
-
-
-@pytest.mark.parametrize("width", [3, 4])
-@pytest.mark.parametrize("out_width", [3, 4])
-def test_renumber_matches_oracle(width: int, out_width: int) -> None:
-    """From three bytes to four and back, as where an index grows past 2 ** 24 words or shrinks; by hand."""
-    old = [0, 2, (1 << 8 * width) - 1, 1, 2]
-    data = np.frombuffer(b"".join(number.to_bytes(width, "little") for number in old), dtype=np.uint8)
-    rows = np.array([5, 0xFFFFFFFF, 70_000], dtype=np.uint32)
-    starts, lengths = np.array([3, 0]), np.array([2, 3])
-    out = np.zeros(6 * out_width, dtype=np.uint8)
-    renumber(data, width, starts, lengths, rows, out, out_width, np.array([0, 3]))
-    unknown = (1 << 8 * out_width) - 1
-    numbers = [int.from_bytes(out[at : at + out_width].tobytes(), "little") for at in range(0, len(out), out_width)]
-    assert numbers == [unknown, 70_000, 0, 5, 70_000, unknown]
-    found = np.zeros(2, dtype=np.bool_)
-    have_unknown(data, width, starts, lengths, found)
-    assert found.tolist() == [False, True]

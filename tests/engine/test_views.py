@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from reticent.engine import packed as packed_module
 from reticent.engine import views as views_module
 from reticent.engine.detect import alignment
 from reticent.engine.index import IndexConfig, build_index
-from reticent.engine.numbered import NumberedWords, WordSpans
+from reticent.engine.numbered import NumberedWords, WordSpans, WordWriter
 from reticent.engine.packed import StoredIds
 from reticent.engine.protect import POLICIES, Policy
 from reticent.engine.schema import HELDOUT, MEMBERS
@@ -263,6 +264,41 @@ def test_parts_that_do_not_fit_each_other_are_refused(tmp_path: Path) -> None:
             path.unlink()
         with pytest.raises(ArtifactError, match=says):
             NumberedWords(other.folders["words"])
+
+
+@given(
+    st.sampled_from([1, 2, 3, 255, 256, 1 << 19, (1 << 24) - 1, 1 << 24, (1 << 32) - 1]),
+    st.lists(st.lists(st.floats(0, 1), max_size=20), max_size=6),
+    st.data(),
+)
+def test_stored_numbers_are_those_that_were_written(num_listed: int, drawn: list[list[float]], data: Any) -> None:
+    """By a sum of powers of two; documents in any order, a fifth of the words in no index."""
+    documents = [[int(x * num_listed * 1.25) for x in document] for document in drawn]
+    documents = [[number if number < num_listed else 0xFFFFFFFF for number in document] for document in documents]
+    offsets = np.cumsum([0, *map(len, documents)]).astype(np.int64)
+    with tempfile.TemporaryDirectory() as folder:
+        writer, half = WordWriter(Path(folder), num_listed), len(documents) // 2
+        for first, end in ((0, half), (half, len(documents))):
+            numbers = np.array([number for document in documents[first:end] for number in document], dtype=np.uint32)
+            writer.write(numbers, offsets[first : end + 1] - offsets[first])
+        writer.close()
+        stored = (Path(folder) / "words.bin").read_bytes()
+        words = NumberedWords(Path(folder))
+        order = np.array(data.draw(st.permutations(range(len(documents)))), dtype=np.int64)
+        found = words.of(order).tolist()
+        assert words.of(np.arange(half, len(documents))).tolist() == [
+            n for document in documents[half:] for n in document
+        ]
+    assert words.doc_offsets.tolist() == offsets.tolist()
+    assert found == [number for row in order for number in documents[row]]
+    bits, place = stored[0], 1
+    assert 2**bits > num_listed >= 2 ** (bits - 1)
+    for document in documents:
+        number_of_all = sum((number & (2**bits - 1)) << (bits * at) for at, number in enumerate(document))
+        length = -(-len(document) * bits // 8)
+        assert stored[place : place + length] == number_of_all.to_bytes(length, "little")
+        place += length
+    assert place == len(stored)
 
 
 def test_words_of_people_who_are_in_no_index_protect_nothing(tmp_path: Path) -> None:

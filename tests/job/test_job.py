@@ -444,7 +444,7 @@ HELD = {
     "split": (1, ["individuals.parquet: individual_id, individual, unit, split, num_documents"]),
     "spans": (1, ["spans.parquet: document, doc_id, start, end, label, detector, score"]),
     "index": (3, ["ngrams_2.parquet: left, right, support", "words.parquet: word, support, occurrences"]),
-    "words": (1, ["word_ends.bin", "words.bin"]),
+    "words": (2, ["word_ends.bin", "words.bin"]),
     "word-spans": (2, ["labels.json", "span_counts.bin", "span_ends.bin", "span_firsts.bin", "span_labels.bin"]),
     "token-ids": (
         1,

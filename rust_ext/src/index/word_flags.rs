@@ -12,13 +12,13 @@ use crate::detect::blacklist::is_small_number;
 use crate::error::{Error, Result};
 use crate::index::lookup::Found;
 use crate::index::ngram_index::NgramIndex;
-use crate::index::numbers::{Numbers, UNKNOWN};
+use crate::index::numbers::{Stored, UNKNOWN};
 use crate::index::protect::{DIRECT, Finder, Settings};
 
 /// Words by number, and what marks them, of some documents.
 #[derive(Clone, Copy)]
 pub struct NumberedDocuments<'a> {
-    pub numbers: Numbers<'a>,
+    pub numbers: Stored<'a>,
     /// Words of document d are `offsets[d]..offsets[d + 1]`.
     pub offsets: &'a [i64],
     /// The unit of each document.
@@ -59,7 +59,7 @@ impl NumberedDocuments<'_> {
         };
         let spans = self.spans;
         if self.units.len() != num_documents
-            || !fits(self.offsets, self.numbers.len())
+            || !fits(self.offsets, self.num_words())
             || !fits(spans.offsets, spans.firsts.len())
             || spans.firsts.len() != spans.ends.len()
             || spans.firsts.len() != spans.scopes.len()
@@ -73,6 +73,10 @@ impl NumberedDocuments<'_> {
             }
         }
         Ok(())
+    }
+
+    fn num_words(&self) -> usize {
+        self.offsets.last().map_or(0, |&end| end.max(0) as usize)
     }
 
     /// Words of a document that each of its spans meets, and the span's scope.
@@ -130,10 +134,9 @@ impl NumberBlacklist {
     pub fn add(&mut self, documents: NumberedDocuments<'_>) -> Result<()> {
         documents.check()?;
         for document in (0..documents.kept.len()).filter(|&document| documents.kept[document]) {
-            let first = documents.offsets[document] as usize;
             for (words, scope) in documents.spans_of(document).filter(|&(_, scope)| scope != OCCURRENCE) {
                 for word in words {
-                    let number = documents.numbers.get(first + word as usize);
+                    let number = documents.numbers.get(document, word as usize);
                     let alike = self.alike.get(number as usize).copied().unwrap_or(UNKNOWN);
                     if alike == UNKNOWN {
                         if number == UNKNOWN {
@@ -193,7 +196,7 @@ pub fn flag_words(
     let Supports { index, found, settings } = supports;
     settings.check(index)?;
     let (pairs, reaches) = (index.pairs(settings.n, settings.k)?, blacklist.reaches());
-    let num_words = documents.numbers.len();
+    let num_words = documents.num_words();
     let (mut flags, mut starts) = (vec![0u8; num_words], vec![0u8; num_words]);
     let mut shares = Vec::new();
     let (mut flags_left, mut starts_left) = (&mut flags[..], &mut starts[..]);
@@ -217,7 +220,8 @@ pub fn flag_words(
             }
             let (flags, starts) = (&mut flags[range.clone()], &mut starts[range]);
             let unit = documents.units[document];
-            documents.numbers.read(own, &mut numbers);
+            numbers.resize(own.len(), 0);
+            documents.numbers.read(document, &mut numbers);
             let found = |&number: &u32| found.get(number as usize).copied().unwrap_or_default();
             finder.minimal_starts_of(numbers.iter().map(found), starts);
             finder.apply(starts, flags);

@@ -286,7 +286,7 @@ impl PyNgramIndex {
         Ok((PyArray1::from_vec(py, flags), PyArray1::from_vec(py, starts)))
     }
 
-    /// The row of each word of the texts among this index's words, three bytes each, or four.
+    /// The row of each word of the texts among this index's words; all bits set for a word that it does not hold.
     #[pyo3(signature = (texts, words, *, num_threads=0))]
     fn number_words<'py>(
         &self,
@@ -294,7 +294,7 @@ impl PyNgramIndex {
         texts: &Bound<'py, PyAny>,
         words: &PyWords,
         num_threads: usize,
-    ) -> PyResult<Bound<'py, PyArray1<u8>>> {
+    ) -> PyResult<Bound<'py, PyArray1<u32>>> {
         let texts = words.import_texts(texts)?;
         let threads = pool(num_threads).map_err(to_py_err)?;
         let numbers = py.detach(|| threads.install(|| self.0.number_words(&texts, &words.0))).map_err(to_py_err)?;

@@ -11,7 +11,7 @@ use super::words::PyWords;
 use crate::error::Error;
 use crate::index::lookup::Found;
 use crate::index::ngram_index::NgramIndex;
-use crate::index::numbers::{Numbers, width_of};
+use crate::index::numbers::{Stored, bits_of, pack, unpack};
 use crate::index::protect::Settings;
 use crate::index::word_flags::{NumberBlacklist, NumberedDocuments, Supports, WordSpans, flag_words};
 use crate::pool::pool;
@@ -26,7 +26,9 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyPlanes>()?;
     module.add_class::<PyNumbering>()?;
     module.add_function(wrap_pyfunction!(py_mark_spans, module)?)?;
-    module.add_function(wrap_pyfunction!(py_planes, module)?)
+    module.add_function(wrap_pyfunction!(py_planes, module)?)?;
+    module.add_function(wrap_pyfunction!(py_pack_numbers, module)?)?;
+    module.add_function(wrap_pyfunction!(py_unpack_numbers, module)?)
 }
 
 type Column<T> = Py<PyArray1<T>>;
@@ -186,10 +188,40 @@ fn py_planes(
     })
 }
 
-/// Documents as numbers: the bytes of their words' numbers, word offsets, units, which of them count, span offsets, and of
-/// each span the first word, one past the last, and the scope.
+/// Numbers of words as bytes, by as many bits as so many words need.
+#[pyfunction]
+#[pyo3(name = "pack_numbers")]
+fn py_pack_numbers<'py>(
+    py: Python<'py>,
+    numbers: Read<'py, u32>,
+    offsets: Read<'py, i64>,
+    num_words: usize,
+) -> PyResult<Bound<'py, PyArray1<u8>>> {
+    let (numbers, offsets) = (numbers.as_slice()?, offsets.as_slice()?);
+    let packed = py.detach(|| pack(numbers, offsets, bits_of(num_words))).map_err(to_py_err)?;
+    Ok(PyArray1::from_vec(py, packed))
+}
+
+/// The numbers of documents, from the first byte of each and how many words it has.
+#[pyfunction]
+#[pyo3(name = "unpack_numbers")]
+fn py_unpack_numbers<'py>(
+    py: Python<'py>,
+    packed: Read<'py, u8>,
+    bits: u32,
+    firsts: Read<'py, i64>,
+    lengths: Read<'py, i64>,
+) -> PyResult<Bound<'py, PyArray1<u32>>> {
+    let (packed, firsts, lengths) = (packed.as_slice()?, firsts.as_slice()?, lengths.as_slice()?);
+    let numbers = py.detach(|| unpack(packed, bits, firsts, lengths)).map_err(to_py_err)?;
+    Ok(PyArray1::from_vec(py, numbers))
+}
+
+/// Documents as numbers: those of their words as they are stored, and the bits of each; the first byte of each document, word
+/// offsets, units, which of them count, span offsets, and of each span the first word, one past the last, and the scope.
 type Documents<'py> = (
-    Read<'py, u8>,
+    (Read<'py, u8>, u32),
+    Read<'py, i64>,
     Read<'py, i64>,
     Read<'py, u32>,
     Read<'py, bool>,
@@ -203,7 +235,6 @@ type Documents<'py> = (
 /// surface (`by`).
 #[pyclass(module = "reticent._rust", name = "Numbering")]
 pub struct PyNumbering {
-    width: usize,
     by: Arc<NgramIndex>,
     /// By number, what `by` says of the word.
     found: Vec<Found>,
@@ -233,8 +264,7 @@ impl PyNumbering {
         let settings = by.settings(k, n, policy, max_document_frequency).map_err(to_py_err)?;
         settings.check(&by.0).map_err(to_py_err)?;
         let (found, blacklist) = py.detach(|| (by.0.found_by_number(&numbered.0), NumberBlacklist::new(&numbered.0)));
-        let width = width_of(numbered.0.words.len());
-        Ok(Self { width, by: by.0.clone(), found, settings, blacklist, num_threads })
+        Ok(Self { by: by.0.clone(), found, settings, blacklist, num_threads })
     }
 
     /// Different surfaces that are protected beyond the span that showed them.
@@ -245,7 +275,7 @@ impl PyNumbering {
 
     /// Add what the spans of documents protect beyond themselves.
     fn add(&mut self, documents: Documents<'_>) -> PyResult<()> {
-        let documents = self.read(&documents)?;
+        let documents = read(&documents)?;
         self.blacklist.add(documents).map_err(to_py_err)
     }
 
@@ -256,7 +286,7 @@ impl PyNumbering {
         py: Python<'py>,
         documents: Documents<'py>,
     ) -> PyResult<(Bound<'py, PyArray1<u8>>, Bound<'py, PyArray1<u8>>)> {
-        let documents = self.read(&documents)?;
+        let documents = read(&documents)?;
         let supports = Supports { index: &self.by, found: &self.found, settings: self.settings };
         let threads = pool(self.num_threads).map_err(to_py_err)?;
         let blacklist = &self.blacklist;
@@ -266,20 +296,20 @@ impl PyNumbering {
     }
 }
 
-impl PyNumbering {
-    fn read<'a>(&self, documents: &'a Documents<'_>) -> PyResult<NumberedDocuments<'a>> {
-        let (numbers, offsets, units, kept, span_offsets, firsts, ends, scopes) = documents;
-        Ok(NumberedDocuments {
-            numbers: Numbers::new(numbers.as_slice()?, self.width).map_err(to_py_err)?,
-            offsets: offsets.as_slice()?,
-            units: units.as_slice()?,
-            kept: kept.as_slice()?,
-            spans: WordSpans {
-                offsets: span_offsets.as_slice()?,
-                firsts: firsts.as_slice()?,
-                ends: ends.as_slice()?,
-                scopes: scopes.as_slice()?,
-            },
-        })
-    }
+fn read<'a>(documents: &'a Documents<'_>) -> PyResult<NumberedDocuments<'a>> {
+    let ((packed, bits), first_bytes, offsets, units, kept, span_offsets, firsts, ends, scopes) = documents;
+    let offsets = offsets.as_slice()?;
+    let lengths = offsets.windows(2).map(|ends| ends[1] - ends[0]);
+    Ok(NumberedDocuments {
+        numbers: Stored::new(packed.as_slice()?, *bits, first_bytes.as_slice()?, lengths).map_err(to_py_err)?,
+        offsets,
+        units: units.as_slice()?,
+        kept: kept.as_slice()?,
+        spans: WordSpans {
+            offsets: span_offsets.as_slice()?,
+            firsts: firsts.as_slice()?,
+            ends: ends.as_slice()?,
+            scopes: scopes.as_slice()?,
+        },
+    })
 }
