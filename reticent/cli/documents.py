@@ -187,6 +187,7 @@ def dedup(
     """
     from reticent.core.artifact import write_artifact
     from reticent.engine.dedup import find_copies, write_left_out
+    from reticent.job.idle import refuse_idle_scope
     from reticent.job.run import Run
 
     given = {"mode": mode, "scope": scope, "threshold": threshold, "passage_words": passage_words}
@@ -195,6 +196,7 @@ def dedup(
     progress = new_progress(quiet)
     used = ("corpus", "dedup", "protect.k", "index.surface", "num_threads")
     run = Run(job_from_source(source, None, columns, sections=sections, settings=settings, used=used), progress)
+    refuse_idle_scope(run.job.dedup)
     with progress.task("dedup", run.whole_corpus.num_documents, "documents") as advance:
         found = find_copies(run.whole_corpus, run.job.dedup, progress=advance)
     if out is not None:

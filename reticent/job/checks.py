@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.core.json_toml import parse_json, read_json
-from reticent.engine.config import ThresholdConfig
+from reticent.job.idle import refuse_idle
 from reticent.trainer.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ def check_run(run: Run, *, counts: bool, models: bool, trains: bool, classifies:
         check_memory_limit(run.job.memory_limit, run.job.num_threads)
     if models:
         require_models(run)
-        _require_noise(run)
+    refuse_idle(run.job, models=models, trains=trains, audits=audits)
+    if models:
         _require_extras(run)
         _check_private(run)
         _require_devices(run)
@@ -85,13 +86,6 @@ def require_models(run: Run) -> None:
     """Raise `PolicyError` for a job without models: every stage after the index works on a model's tokens."""
     if not run.job.model:
         raise PolicyError("the job names no model; add a [[model]] section, or --model NAME=PATH and --recipe")
-
-
-def _require_noise(run: Run) -> None:
-    """Raise `PolicyError` for a noisy threshold that is half given: nothing would be drawn."""
-    threshold = run.job.threshold
-    if threshold.epsilon is None and threshold.delta != ThresholdConfig.model_fields["delta"].default:
-        raise PolicyError("threshold.delta: has no effect without threshold.epsilon; give both, or leave it out")
 
 
 def _require_extras(run: Run) -> None:
