@@ -321,6 +321,8 @@ class ProbeConfig(Section):
         values = dict(values)
         table = {"num_subjects": values.pop("soft_subjects", None), "num_epochs": values.pop("soft_epochs", None)}
         given = {name: value for name, value in table.items() if value is not None}
+        if given and not values.get("soft_prompt"):
+            raise ValueError("soft_subjects, soft_epochs: have no effect without soft_prompt = true; give it too")
         values["soft_prompt"] = given if values.get("soft_prompt") else None
         return values
 

@@ -74,6 +74,12 @@ def test_a_setting_that_no_model_of_the_job_looks_at_is_refused(
     assert "; audit" not in str(caught.value)  # nothing else is
 
 
+@pytest.mark.parametrize("probe", [{"soft_subjects": 10}, {"soft_prompt": False, "soft_epochs": 10}])
+def test_settings_of_soft_prompts_need_soft_prompts(probe: dict[str, Any]) -> None:
+    with pytest.raises(PolicyError, match="soft_subjects, soft_epochs: have no effect without soft_prompt = true"):
+        job_of(CAUSAL, probe=probe)
+
+
 def test_a_setting_that_some_model_of_the_job_looks_at_is_taken() -> None:
     refuse(
         MASKED,
