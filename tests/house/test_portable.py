@@ -226,6 +226,17 @@ def test_files_that_surrogates_are_drawn_from_are_found_from_any_directory(
         assert (kept.pool, kept.names) == (f"{where}{pool}", f"{where}{names}")
 
 
+def test_a_key_under_the_home_folder_is_kept_as_the_file_that_signs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    Path("run").mkdir()
+    values = {"out": "run", "corpus": {"source": "notes"}, "dossier": {"key": "~/.ssh/id"}}
+    Path("run", JOB).write_bytes(kept_content(parse_job(values)))
+    assert load_kept_job(tmp_path / "run" / JOB).dossier.key == f"{tmp_path}/home/.ssh/id"
+
+
 def test_every_field_that_is_kept_absolute_is_a_field_of_a_job() -> None:
     found = 0
     for field, _ in _fields():

@@ -34,7 +34,7 @@ def kept_content(job: Job) -> bytes:
 
     def absolute(path: str, certain: bool) -> str:
         is_name = not path or "://" in path or not (certain or _is_there(path))
-        return path if is_name else os.path.abspath(path)
+        return path if is_name else os.path.abspath(path if _is_there(path) else os.path.expanduser(path))
 
     values = _changed(job.model_dump(mode="json"), absolute)
     return json.dumps({**values, "out": os.path.abspath(job.out)}, indent=1).encode()
