@@ -15,19 +15,23 @@ if TYPE_CHECKING:
     from reticent.job.config import Job
     from reticent.job.config.model import ModelSection
     from reticent.job.run import Run
+    from reticent.trainer.config import FoundationConfig
 
 __all__ = ["check_classification", "check_run", "require_audit", "require_models", "require_same_documents"]
 
 
-def check_run(run: Run, *, counts: bool, models: bool, trains: bool, classifies: bool, audits: bool) -> None:
-    """Check the requirements of a run's stages: of those that count n-grams, need models, train, classify, and audit.
+def check_run(
+    run: Run, *, counts: bool, models: bool, trains: bool, classifies: bool, audits: bool, reports: bool = False
+) -> None:
+    """Check the requirements of a run's stages: of those that count n-grams, need models, train, classify, audit, and
+    report.
 
     Raises
     ------
     PolicyError
         A setting cannot be used, or a library or a device that it needs is not there.
     ArtifactError
-        A base model is not there.
+        A base model, or the key that signs the dossier, is not there.
     TrainingError
         A base model reads no windows of the wanted length.
     CorpusError
@@ -54,6 +58,8 @@ def check_run(run: Run, *, counts: bool, models: bool, trains: bool, classifies:
             read_labels(run.whole_corpus, run.job)
     if audits:
         require_audit(run)
+    if reports:
+        _require_dossier(run.job)
 
 
 def require_same_documents(job: Job) -> None:
@@ -159,6 +165,7 @@ def _require_bases(run: Run, *, trains: bool) -> None:
     """
     for model in run.job.model:
         if model.foundation is not None:
+            _require_kind(model, model.foundation)
             _require_there(model.foundation.text, f"model {model.name}: foundation.text", beside=("reference",))
             _require_there(model.foundation.vocabulary, f"model {model.name}: foundation.vocabulary")
         if model.base is not None:
@@ -166,6 +173,14 @@ def _require_bases(run: Run, *, trains: bool) -> None:
 
             window_length = run.job.training(model).window_length if trains else 0
             check_base(model.base, tokenizer=run.tokenizer_of(model), window_length=window_length)
+
+
+def _require_kind(model: ModelSection, foundation: FoundationConfig) -> None:
+    if (wanted := {"mlm": "bert", "clm": "gpt2"}[model.objective]) != foundation.kind:
+        raise PolicyError(
+            f'model {model.name}: foundation.kind: the objective {model.objective} needs "{wanted}", got '
+            f'"{foundation.kind}"'
+        )
 
 
 def _require_there(path: str | None, setting: str, beside: tuple[str, ...] = ()) -> None:
@@ -223,3 +238,15 @@ def _positions(run: Run, model: ModelSection) -> int | None:
         [config.get(name) for name in ("max_position_embeddings", "n_positions")] if isinstance(config, dict) else []
     )
     return next((number for number in named if isinstance(number, int)), None)
+
+
+def _require_dossier(job: Job) -> None:
+    """Raise `ArtifactError` for a key that cannot sign, and `PolicyError` for PDF that cannot be written."""
+    from reticent.audit.dossier.pdf import writes_pdf
+    from reticent.audit.dossier.seal import fingerprint_of_key
+
+    writes_pdf(job.dossier.pdf)
+    if job.dossier.key is not None:
+        if not Path(job.dossier.key).expanduser().is_file():
+            raise ArtifactError(f"dossier.key: {job.dossier.key}: no such file")
+        fingerprint_of_key(job.dossier.key)

@@ -127,6 +127,7 @@ def execute(run: Run, until: str = "report", *, alone: bool = False) -> Path:
         trains=reaches["train"],
         classifies=reaches["classify"],
         audits=reaches["audit"],
+        reports=reaches["report"],
     )
     run.prepare_folder()
     alone = alone and run.job.canaries is None

@@ -193,6 +193,7 @@ def test_what_is_not_installed_is_found_out_before_anything_is_spent(
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
+        ({"kind": "gpt2"}, r'model toy: foundation\.kind: the objective mlm needs "bert", got "gpt2"'),
         ({"hidden_size": 10, "num_heads": 3}, "hidden_size 10 is no multiple of num_heads 3"),
         ({"hidden_size": 0}, r"foundation\.hidden_size"),
         ({"num_heads": 0}, r"foundation\.num_heads"),
@@ -211,6 +212,29 @@ def test_a_foundation_that_cannot_be_made_is_refused_before_anything_is_spent(
     with pytest.raises((PolicyError, ArtifactError), match=said):
         Run(parse_job({**VALID, "out": str(tmp_path / "run"), "model": [model]})).execute("train")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_dossier_that_cannot_be_made_is_refused_before_anything_is_spent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tokenizer(tmp_path / "base", ["the"])
+    (tmp_path / "key").write_text("no key")
+    model = {**MODEL, "base": str(tmp_path / "base")}
+
+    def refused(dossier: Values, said: str) -> None:
+        job = parse_job({**VALID, "out": str(tmp_path / "run"), "model": [model], "dossier": dossier})
+        with pytest.raises((ArtifactError, PolicyError), match=said):
+            Run(job).execute("report")
+        assert not (tmp_path / "run").exists()
+        with pytest.raises(CorpusError):  # the documents are not there; the key is not asked for
+            Run(job).execute("audit")
+        shutil.rmtree(tmp_path / "run")
+
+    refused({"key": str(tmp_path / "nowhere")}, r"^dossier\.key: .*nowhere: no such file$")
+    if shutil.which("ssh-keygen"):
+        refused({"key": str(tmp_path / "key")}, "^ssh-keygen: ")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    refused({"pdf": "on"}, r"^dossier\.pdf: WeasyPrint is not installed")
 
 
 def test_half_a_noisy_threshold_is_refused(tmp_path: Path) -> None:
