@@ -151,9 +151,14 @@ def delete_state(folder: Path) -> None:
 
 
 def delete_training(folder: Path) -> None:
-    """Delete the ledger, state and checkpoints of an earlier training, whose epochs would pass for the next one's."""
+    """Delete the ledger, state, checkpoints and TensorBoard events of an earlier training, which would pass for the
+    next one's.
+    """
     (folder / "ledger.json").unlink(missing_ok=True)
     delete_state(folder)
+    board = folder / "tensorboard"
+    for events in [] if board.is_symlink() else board.glob("events.out.tfevents.*"):
+        events.unlink()
     for checkpoint in folder.glob("epoch-[0-9]*"):
         if checkpoint.is_dir() and not checkpoint.is_symlink():
             shutil.rmtree(checkpoint)

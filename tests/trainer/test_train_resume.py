@@ -194,6 +194,16 @@ def test_steps_are_logged_at_the_interval(tmp_path: Path) -> None:
     assert all(line["loss"] > 0 and line["targets"] > 0 for line in steps)
 
 
+def test_the_curves_of_a_training_have_no_point_of_an_earlier_one(tmp_path: Path) -> None:
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    run("gpt2", "ppclm", tmp_path, report_to=("tensorboard",), logging_steps=1, num_epochs=2)
+    again = run("gpt2", "ppclm", tmp_path, report_to=("tensorboard",), logging_steps=1, num_epochs=1)
+    written = events.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert [event.step for event in written.Scalars("step/loss")] == list(range(1, again.num_steps + 1))
+    run("gpt2", "ppclm", tmp_path, num_epochs=1)
+    assert list((tmp_path / "tensorboard").iterdir()) == []
+
+
 def test_tensorboard_gets_what_the_metrics_get(tmp_path: Path) -> None:
     events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     result = run("gpt2", "ppclm", tmp_path, report_to=("tensorboard",), **SETTINGS)
