@@ -84,6 +84,15 @@ def test_surface_says_which_spellings_are_the_same(tmp_path: Path, surface: str,
     assert [text for _, text in found(detector, ["Zoé ZOÉ Zoe\u0301 Zoe"])[0]] == expected
 
 
+@pytest.mark.parametrize("surface", ["casefold", "fold"])
+def test_a_name_in_capitals_with_a_capital_sharp_s_is_found(tmp_path: Path, surface: str) -> None:
+    spellings = ["Groß", "GROẞ", "GROSS"]
+    for listed in spellings:
+        (tmp_path / "names.txt").write_text(listed, encoding="utf-8")
+        detector = GazetteerDetector({"NAME": tmp_path / "names.txt"}, surface=surface)
+        assert [text for _, text in found(detector, [", ".join(spellings)])[0]] == spellings
+
+
 def pieces(text: str) -> list[tuple[int, int]]:
     """Runs of letters, digits and marks, one character at a time."""
     inside = [c.isalnum() or unicodedata.combining(c) > 0 for c in text] + [False]

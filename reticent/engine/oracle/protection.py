@@ -57,8 +57,8 @@ def _normalised(words: list[str], form: Literal["NFC", "NFKC", "NFD"]) -> list[s
 
 
 def _casefold(word: str) -> str:
-    """Each character by itself: the sigma that ends a word is no other letter."""
-    return "".join(c.lower() for c in word.upper())
+    """Each character by itself: the sigma that ends a word is no other letter. ẞ is ß, and so SS."""
+    return "".join(c.lower() for c in word.replace("ẞ", "ß").upper())
 
 
 def _numbers(words: list[str]) -> np.ndarray:

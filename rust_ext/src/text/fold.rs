@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 use unicode_normalization::char::{decompose_canonical, decompose_compatible, is_combining_mark};
 
 use crate::text::characters::is_default_ignorable;
-use crate::text::surface::{Surface, capital_look_alike, look_alike};
+use crate::text::surface::{Surface, capital_look_alike, casefold, look_alike};
 
 /// Text as it is compared, and where its bytes stood.
 #[derive(Default)]
@@ -105,10 +105,6 @@ fn push_folded(to: &mut String, c: char, surface: Surface) {
             }),
         }),
     }
-}
-
-fn casefold(c: char) -> impl Iterator<Item = char> {
-    c.to_uppercase().flat_map(char::to_lowercase)
 }
 
 /// Hyphens, apostrophes and slashes of all sorts.

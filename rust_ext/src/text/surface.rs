@@ -14,7 +14,7 @@ use crate::text::characters::is_default_ignorable;
 pub enum Surface {
     /// NFC only.
     Exact,
-    /// NFC, then each character upper- and lower-cased (`ß` and `SS` meet, as do `ς` and `Σ`).
+    /// NFC, then each character upper- and lower-cased (`ß`, `ẞ` and `SS` meet, as do `ς` and `Σ`).
     Casefold,
     /// NFKC, case folded, without diacritics, zero-width characters and soft hyphens, common look-alikes as Latin.
     Fold,
@@ -44,12 +44,10 @@ impl Surface {
         match self {
             Self::Exact if word.is_ascii() || is_nfc(word) => Cow::Borrowed(word),
             Self::Exact => Cow::Owned(word.nfc().collect()),
-            Self::Casefold => Cow::Owned(casefold(&word.nfc().collect::<String>())),
+            Self::Casefold => Cow::Owned(word.nfc().flat_map(casefold).collect()),
             Self::Fold => {
-                let compatible: String = word.nfkc().filter(|&c| !is_default_ignorable(c)).collect();
-                let folded = casefold(&compatible);
-                let bare: String = folded.nfd().filter(|&c| !is_combining_mark(c)).map(look_alike).collect();
-                Cow::Owned(bare)
+                let folded = word.nfkc().filter(|&c| !is_default_ignorable(c)).flat_map(casefold);
+                Cow::Owned(folded.nfd().filter(|&c| !is_combining_mark(c)).map(look_alike).collect())
             }
         }
     }
@@ -70,8 +68,10 @@ impl Surface {
     }
 }
 
-fn casefold(text: &str) -> String {
-    text.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
+/// One character, upper- and lower-cased; the capital `ẞ`, which is its own upper case, as `ß`.
+pub fn casefold(c: char) -> impl Iterator<Item = char> {
+    let c = if c == 'ẞ' { 'ß' } else { c };
+    c.to_uppercase().flat_map(char::to_lowercase)
 }
 
 /// Cyrillic and Greek letters that print like a Latin one (lower case, after folding).
@@ -129,7 +129,10 @@ mod tests {
     fn surfaces_of_hand_worked_words() {
         assert_eq!(Surface::Exact.apply("e\u{301}"), "é");
         assert_eq!(Surface::Exact.apply("Été"), "Été");
-        assert_eq!(Surface::Casefold.apply("STRASSE"), Surface::Casefold.apply("straße"));
+        for spelling in ["STRASSE", "straße", "STRAẞE"] {
+            assert_eq!(Surface::Casefold.apply(spelling), "strasse");
+            assert_eq!(Surface::Fold.apply(spelling), "strasse");
+        }
         assert_eq!(Surface::Fold.apply("Du\u{ad}po\u{200b}nt"), "dupont");
         assert_eq!(Surface::Fold.apply("Ｄｕｐｏｎｔ"), "dupont");
         assert_eq!(Surface::Fold.apply("Élodie"), "elodie");
