@@ -65,6 +65,27 @@ def test_policies_match_the_oracle(corpus: list[tuple[str, int]], k: int, n: int
             assert flagged == expected
 
 
+@pytest.mark.parametrize("surface", ["casefold", "fold"])
+@pytest.mark.parametrize(
+    ("spelling", "other", "is_same"),
+    [
+        ("STRAẞE", "straße", True),  # the capital is its own upper case, and ß its lower case
+        ("\u1ffc\u0308", "\u03c9\u03b9\u0308", False),  # folded, the first is the second, whose last two compose
+    ],
+)
+def test_a_spelling_is_not_taken_for_the_surface_of_another(
+    surface: str, spelling: str, other: str, is_same: bool
+) -> None:
+    """One individual uses a word that others do not: it is protected though their word is folded to how it is spelt."""
+    texts = [spelling, spelling, spelling, other]
+    builder = _rust.IndexBuilder(max_n=1, surface=surface)
+    builder.add(pa.array(texts), np.arange(4, dtype=np.uint32))
+    words = pa.record_batch(_rust.apply_surface(pa.array(texts), surface=surface)).column("word").to_pylist()
+    assert (len(set(words)) == 1) == (is_same or surface == "fold")
+    alone = set() if len(set(words)) == 1 else {0}
+    assert protected(builder.finish(), texts, k=2, n=1) == [set(), set(), set(), alone]
+
+
 @settings(max_examples=examples(60), deadline=None)
 @given(corpora, st.integers(2, 4))
 def test_starts_mark_exactly_the_minimal_ngrams(corpus: list[tuple[str, int]], k: int) -> None:

@@ -3,6 +3,9 @@
 //! All threads share one table of the index's words, by key (`key`). Slots are fetched into the cache many words ahead. A word that
 //! is in the table as it is spelled is its own surface. Any other word is looked up by its surface, and the result is stored. With
 //! the exact surface only non-ASCII words can have a different surface.
+//!
+//! A surface may have another surface itself: `ῼ` and a diaeresis are folded to three characters, of which the last two compose in
+//! the next turn. Such a word of the index is found by a surface alone, never by a spelling.
 
 use std::hash::BuildHasher;
 use std::sync::{Mutex, PoisonError};
@@ -44,10 +47,10 @@ pub const AHEAD: usize = 32;
 
 pub struct Lookup {
     surface: Surface,
-    /// Words of up to 15 bytes.
+    /// Words of up to 15 bytes that are their own surface.
     slots: Buffer<Slot>,
-    /// Numbers of longer words.
-    long: HashTable<u32>,
+    /// Numbers of the other words.
+    others: HashTable<u32>,
     /// Of threads at rest: what words came to by their surface.
     memos: Mutex<Vec<Memo<Found>>>,
 }
@@ -56,7 +59,9 @@ impl Lookup {
     pub fn new(surface: Surface, words: &Strings, support: &[u32]) -> Self {
         let num_slots = (words.len() * 4 / 3 + 1).next_power_of_two().max(64);
         let mut slots: Buffer<Slot> = Buffer::table(num_slots);
-        let mut long = HashTable::new();
+        let mut others = HashTable::new();
+        // Of ASCII a surface is in small letters, and stays.
+        let is_own = |word: &str| surface == Surface::Exact || word.is_ascii() || surface.apply(word) == word;
         let mut entries = words.iter().zip(support).enumerate();
         loop {
             let mut keyed = [(Key::default(), Found::default()); AHEAD];
@@ -64,7 +69,7 @@ impl Lookup {
             for (id, (word, &support)) in entries.by_ref().take(AHEAD) {
                 num_taken += 1;
                 let found = Found { id: id as u32, support };
-                match Key::of(word.as_bytes(), 0, word.len()) {
+                match Key::of(word.as_bytes(), 0, word.len()).filter(|_| is_own(word)) {
                     Some(key) => {
                         prefetch(&slots[first_place(num_slots, key)]);
                         keyed[num_keyed] = (key, found);
@@ -72,7 +77,7 @@ impl Lookup {
                     }
                     None => {
                         let hash_of = |word: &str| FixedState::default().hash_one(word);
-                        long.insert_unique(hash_of(word), found.id, |&id| hash_of(words.get(id as usize)));
+                        others.insert_unique(hash_of(word), found.id, |&id| hash_of(words.get(id as usize)));
                     }
                 }
             }
@@ -87,7 +92,7 @@ impl Lookup {
                 break;
             }
         }
-        Self { surface, slots, long, memos: Mutex::default() }
+        Self { surface, slots, others, memos: Mutex::default() }
     }
 
     /// A memo for [`Lookup::find_all`]; give it back with [`Lookup::put_back`].
@@ -155,14 +160,11 @@ impl Lookup {
             }
         }
         let surface = self.surface.apply(word);
-        let found = match Key::of(surface.as_bytes(), 0, surface.len()) {
-            Some(key) => self.by_key(key),
-            None => {
-                let hash = FixedState::default().hash_one(&*surface);
-                let found = self.long.find(hash, |&id| words.get(id as usize) == surface);
-                found.map(|&id| Found { id, support: support[id as usize] })
-            }
-        };
+        let found = Key::of(surface.as_bytes(), 0, surface.len()).and_then(|key| self.by_key(key)).or_else(|| {
+            let hash = FixedState::default().hash_one(&*surface);
+            let found = self.others.find(hash, |&id| words.get(id as usize) == surface);
+            found.map(|&id| Found { id, support: support[id as usize] })
+        });
         let found = found.unwrap_or_default();
         if key != Key::default() {
             memo.insert(key, found);
@@ -206,6 +208,22 @@ mod tests {
                 assert_eq!(found, expected);
                 lookup.put_back(memo);
             }
+        }
+    }
+
+    #[test]
+    fn a_word_is_not_taken_for_the_surface_of_another() {
+        // The surface of the first is the second of these words, whose own surface is the first.
+        let (spelled, composed) = ("\u{1ffc}\u{308}", "\u{3c9}\u{3b9}\u{308}");
+        let words: Strings = [composed, "\u{3c9}\u{3ca}"].into_iter().collect();
+        assert_eq!(Surface::Casefold.apply(spelled), composed);
+        assert_eq!(Surface::Casefold.apply(composed), words.get(1));
+        let lookup = Lookup::new(Surface::Casefold, &words, &[7, 1]);
+        for (word, support) in [(spelled, 7), (composed, 1), (words.get(1), 1)] {
+            let mut found = Found::default();
+            let bounds = (&[0][..], &[word.len() as u32][..]);
+            lookup.find_all((&words, &[7, 1]), word, bounds, &mut lookup.memo(), |_, of| found = of);
+            assert_eq!(found.support, support, "{word:?}");
         }
     }
 
