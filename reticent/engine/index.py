@@ -11,14 +11,14 @@ import functools
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
 
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.core.memory import resident_bytes
-from reticent.engine.config import IndexConfig
+from reticent.engine.config import IndexConfig, Surface
 from reticent.engine.ngrams import NgramIndex
 from reticent.engine.schema import MAX_N, MEMBERS, with_version
 from reticent.engine.threads import mapped
@@ -275,6 +275,8 @@ def open_index(path: Path | str) -> NgramIndex:
     except KeyError as error:
         raise ArtifactError(f"{folder / 'words.parquet'}: not an index (no metadata {error})") from None
     surface = about.pop("surface")
+    if surface not in get_args(Surface):
+        raise ArtifactError(f"{folder / 'words.parquet'}: not an index (its surface is none)")
     if not all(value.isascii() and value.isdigit() for value in about.values()):
         raise ArtifactError(f"{folder / 'words.parquet'}: not an index (its metadata are not numbers)")
     numbers = {key: int(value) for key, value in about.items()}
@@ -301,7 +303,7 @@ def _read(path: Path) -> pa.Table:
 
     try:
         # Threads of pyarrow's wait for ever for one that could not be started.
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
             return file.read(use_threads=False)
     except (OSError, pa.ArrowException) as error:
         raise ArtifactError(f"{path}: not a readable table of an index ({type(error).__name__})") from None

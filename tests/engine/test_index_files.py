@@ -112,6 +112,22 @@ def test_damage_of_a_level_ends_in_an_error_that_names_the_folder(tmp_path: Path
     assert all(str(tmp_path) in message for message in messages)
 
 
+def test_damage_of_words_is_told_or_changes_none(tmp_path: Path) -> None:
+    """A support that is one too large would let a word of one individual be a target."""
+    write_index(index := build(drawn(1)), tmp_path)
+    content = (path := tmp_path / "words.parquet").read_bytes()
+    whole, num_told = pa.record_batch(index.words()), 0
+    for at in range(len(content)):
+        path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+        try:
+            found = open_index(tmp_path).words()
+        except ArtifactError:
+            num_told += 1
+        else:
+            assert found.equals(whole), at
+    assert num_told > 200
+
+
 def test_room_is_asked_for_once_whatever_tables_are_held(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     texts = [" ".join(map("w{}".format, rng.integers(0, 3000, 20_000))) for _ in range(20)]
