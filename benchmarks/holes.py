@@ -76,7 +76,8 @@ def summary(results: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any
             "inversion_targets": sum(row["inversion_targets"] or 0 for row in rows),
         }
         asked = [*ASKING, *(f"base_{name}" for name in ASKING)]
-        for name in ("threshold", "above", "base_threshold", "membership", "all", "ordinary", "rare", "inversion",
+        for name in ("threshold", "above", "base_threshold", "likelihood",
+                     "base_likelihood", "membership", "all", "ordinary", "rare", "inversion",
                      "reference, ordinary", "reference, rare", *asked):  # fmt: skip
             values = [row[name] for row in rows if row.get(name)]
             # The mean of the ends is no interval of the mean, but wider than one: models share their individuals.
@@ -122,7 +123,8 @@ def table(found: dict[str, dict[str, Any]]) -> str:
     def cell(value: Any) -> str:
         return "–" if value is None else f"{value[0]:.3f} [{value[1]:.3f}, {value[2]:.3f}]"
 
-    columns = {"share of the gain": "gain", "threshold": "threshold", "control": "above", "LiRA, ordinary": "ordinary",
+    columns = {"share of the gain": "gain", "threshold": "threshold", "control": "above",
+               "threshold, weighed": "likelihood", "LiRA, ordinary": "ordinary",
                "LiRA, rare": "rare", "reference, ordinary": "reference, ordinary", "reference, rare": "reference, rare",
                "inversion, excess": "inversion", **{name: name for name in ASKING}}  # fmt: skip
     used = {head: name for head, name in columns.items() if any(row[name] for row in found.values())}

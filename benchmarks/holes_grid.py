@@ -437,12 +437,14 @@ class Grid:
 
     def _entry(self, arm: str, about: dict[str, Any]) -> Any:
         from reticent.audit.evaluate import ModelEntry
+        from reticent.audit.membership.threshold_likelihood import Noise
         from reticent.trainer.recipes import get_recipe
 
         recipe = get_recipe(self.recipe(arm))
         return ModelEntry(
             name=arm, recipe=recipe.name, objective=self.objective, epoch=self.epochs,
             path=self.folder / about["checkpoint"], never_target=recipe.never_target, k=ARMS[arm].get("k", 2),
+            noise=Noise(*ARMS[arm]["noise"]) if "noise" in ARMS[arm] else None,
         )  # fmt: skip
 
     def _log_probs(self, arm: str, number: int, about: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
@@ -475,6 +477,8 @@ class Grid:
             "loss": _loss(found), "base_loss": _loss(base), "n": self.people,
             "threshold": of(found.threshold.at_threshold.auc), "threshold_n": found.threshold.at_threshold.num_members,
             "above": of(found.threshold.above.auc), "base_threshold": of(base.threshold.at_threshold.auc),
+            "likelihood": of(found.threshold.by_likelihood and found.threshold.by_likelihood.auc),
+            "base_likelihood": of(base.threshold.by_likelihood and base.threshold.by_likelihood.auc),
             "membership": of(found.membership["reference"].auc),
             **{name: of(found.membership[name].auc) for name in ASKING if name in found.membership},
             **{f"base_{name}": of(base.membership[name].auc) for name in ASKING if name in base.membership},

@@ -27,6 +27,7 @@ from reticent.audit.membership.attacks import USER_INFERENCE, user_inference_sco
 from reticent.audit.membership.kinds import KindAudit
 from reticent.audit.membership.measure import MembershipAudit
 from reticent.audit.membership.threshold import ThresholdAudit, spelling_of
+from reticent.audit.membership.threshold_likelihood import Noise
 from reticent.audit.membership.validity import judged
 from reticent.audit.scoring.base_model_scores import BaseModelScores
 from reticent.audit.scoring.forward import TokenScores, score_models
@@ -63,6 +64,8 @@ class ModelEntry:
     never_target: int = 0
     #: Threshold of its protection; None: that of the settings.
     k: int | None = None
+    #: None: its threshold is fixed.
+    noise: Noise | None = None
 
 
 def audit_models(
@@ -226,7 +229,7 @@ class Auditor:
         told = None if shadow_tokens is None else self.kinds.shadows(shadow_tokens, entry.never_target)
         before = compared.documents.log_probs if compared else None
         by_kind = self.kinds.measure(scores.log_probs, before, entry.never_target, told)
-        threshold = self.threshold.measure(scores.log_probs, before, entry.k or self.config.k)
+        threshold = self.threshold.measure(scores.log_probs, before, entry.k or self.config.k, entry.noise)
         attacks = {name: replace(measured.membership[name], **said) for name, said in about.items()}
         measured = replace(measured, membership=measured.membership | attacks, by_kind=by_kind, threshold=threshold)
         if self.config.all_occurrences and entry.objective == "mlm":

@@ -104,6 +104,9 @@ def _threshold(subject: Subject) -> Iterator[Number]:
     found = subject.model.threshold
     if found:
         yield Number("membership by words at the threshold, in texts of others", found.at_threshold.auc, CHANCE)
+        if found.by_likelihood:
+            name = "membership by all words near the threshold, each by its likelihood ratio"
+            yield Number(name, found.by_likelihood.auc, CHANCE)
 
 
 def _individual(subject: Subject) -> Iterator[Number]:
@@ -161,8 +164,8 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 measured_by="the attacks by kind of word",
                 lowered_by=PROTECT,
                 lowered_further="frozen embeddings or surrogates of rare words (masked models learn what they read), "
-                "fewer epochs, differential privacy or, against words at the threshold, noise in it "
-                "([threshold] epsilon)",
+                "fewer epochs, more people, or differential privacy; noise in the threshold ([threshold] epsilon) "
+                "hides what a single word tells, not what all words of a person tell together",
             ),
             Risk(
                 name="individual",

@@ -62,7 +62,7 @@ FORMATS = {
     "word-spans": 2,
     "text-check": 1,
     "models": 2,
-    "measures": 2,
+    "measures": 3,
     "shadows": 1,
     "canaries": 1,
     "extraction": 1,

@@ -11,10 +11,12 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from reticent.audit.membership.threshold_likelihood import Noise
     from reticent.engine.ngrams import NgramIndex
+    from reticent.job.config import Job
     from reticent.job.run import Run
 
-__all__ = ["KEY", "noise_settings", "protecting"]
+__all__ = ["KEY", "noise_of", "noise_settings", "protecting"]
 
 #: File of the run folder with the key of the draws.
 KEY = "threshold.key"
@@ -27,6 +29,13 @@ def protecting(run: Run, index: NgramIndex, k: int) -> NgramIndex:
     from reticent.engine.noisy_threshold import noisy_index
 
     return noisy_index(index, k, run.job.threshold.epsilon, run.job.threshold.delta, _key(run))
+
+
+def noise_of(job: Job) -> Noise | None:
+    """Return the noise in the threshold of protected recipes; None where it is fixed."""
+    from reticent.audit.membership.threshold_likelihood import Noise
+
+    return None if job.threshold.epsilon is None else Noise(job.threshold.epsilon, job.threshold.delta)
 
 
 def noise_settings(run: Run) -> dict[str, Any]:

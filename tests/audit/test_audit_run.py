@@ -233,6 +233,8 @@ def test_every_measure_is_there_for_every_model(evidence: dict[str, Any]) -> Non
         kinds = ("all", "ordinary", "rare", "direct")
         expected |= {f"/by_kind/{kind}/attacks/{name}/auc" for kind in kinds for name in attacks}
         expected |= {f"/threshold/{name}/auc" for name in ("at_threshold", "above")}
+        if model["threshold"].get("by_likelihood"):  # enough words are targets, and enough are none
+            expected |= {"/threshold/by_likelihood/auc"}
         expected |= {f"/low_cost/training_graph/{name}" for name in ("precision", "recall", "f1")}
         assert paths == expected | {"/privacy_by_n/1"}
 

@@ -46,6 +46,8 @@ def entry(recipe: str, epoch: int = 8, **figures: Any) -> dict[str, Any]:
     if "threshold" in figures:
         at = {"auc": around(*figures["threshold"]), **counts}
         found["threshold"] = {"k": 2, "num_words": 90, "at_threshold": at, "above": at}
+        if "likelihood" in figures:
+            found["threshold"]["by_likelihood"] = {"auc": around(*figures["likelihood"]), **counts}
     if "person" in figures:
         found["membership"] = {"loss": {"auc": around(*figures["person"]), **counts, **figures.get("attack", {})}}
     if "ledger" in figures:

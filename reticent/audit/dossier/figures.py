@@ -117,6 +117,9 @@ def _at_threshold(model: ShownModel) -> Found:
         values = {"k": found.k}
         label = "how surely words of exactly {k} people, in the texts of the others, tell who was trained on"
         yield Row(label, model, found.at_threshold.auc, values, area=True)
+        if found.by_likelihood:
+            label = "how surely all words near that number of people, taken together, tell who was trained on"
+            yield Row(label, model, found.by_likelihood.auc, area=True)
 
 
 KINDS = {

@@ -125,13 +125,17 @@ class KindMembership:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdMembership:
     """Membership by the threshold of protection: by words that exactly k individuals use, in the texts of the others;
-    and, ``above``, the same by words of a few users more, which are targets whoever is a member.
+    ``above``, the same by words of a few users more, which are targets whoever is a member (not with noise); and by all
+    words that tell, each weighed by its likelihood ratio. ``epsilon`` and ``delta`` are those of a noisy threshold.
     """
 
     k: Annotated[int, SETTING]
     num_words: Annotated[int | None, COUNT]
     at_threshold: Annotated[KindAttack, PARTS]
     above: Annotated[KindAttack, PARTS]
+    by_likelihood: Annotated[KindAttack | None, PARTS] = optional()
+    epsilon: Annotated[float | None, SETTING] = optional()
+    delta: Annotated[float | None, SETTING] = optional()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,11 @@ A word that exactly k individuals use is a target in the texts of k - 1 of them 
 protected there if not. So whoever has those texts reads the membership of x off the model, at words of others: the
 score of x is the mean, over such words and the others who use them, of how much likelier the word is than under the
 base model. No shadow is needed. The control are words of k + 1 to k + 3 users, which are targets whether or not x is a
-member: what it finds is not the threshold's.
+member: what it finds is not the threshold's. (With a noisy threshold they are not, and it is no control.)
+
+A stronger attack counts users among the members alone, and weighs every word by what it tells
+(:mod:`reticent.audit.membership.threshold_likelihood`). Against a noisy threshold it alone counts: each word tells
+little then, and an individual uses hundreds.
 
 Those who share a word share its score: x is asked in the text of y, and y in that of x. So the interval of the area has
 two parts, from resamples of the subjects and from resamples of the words, which are squared and added.
@@ -24,6 +28,7 @@ import pyarrow as pa
 
 from reticent.audit.evidence.membership import KindAttack, ThresholdMembership
 from reticent.audit.leakage.words import NO_SURFACE, SurfaceTable, Words
+from reticent.audit.membership.threshold_likelihood import Noise, fit_likelihood, target_shares
 from reticent.audit.stats.bounds import TAILS
 from reticent.audit.stats.estimate import BOOTSTRAP, Estimate
 from reticent.audit.stats.statistics import MAX_WEIGHTS, Bootstrap, auc_estimate, iter_resamples, tpr_at_fpr
@@ -35,6 +40,8 @@ __all__ = ["CONTROLS", "ThresholdAudit", "spelling", "spelling_of"]
 #: Users of a control word beyond k.
 CONTROLS = (1, 2, 3)
 FPR = 0.01
+#: Parts of the words, each weighed by what the others show.
+FOLDS = 5
 
 
 def spelling(text: str) -> str:
@@ -112,12 +119,19 @@ class ThresholdAudit:
         control word at least k are.
         """
         key = (k, users)
-        if key in self._known:
-            return self._known[key]
-        word, unit = self._word_of_pair, self._unit_of_pair
-        others = self._member_support[word] - self.is_member[unit]
-        asked = (self._support[word] == users) & (others == k - 1 if users == k else others >= k)
-        subjects, of_word = unit[asked], word[asked]
+        if key not in self._known:
+            others, supports = self._others, self._support[self._word_of_pair]
+            self._known[key] = self._asked((supports == users) & (others == k - 1 if users == k else others >= k))
+        return self._known[key]
+
+    @property
+    def _others(self) -> np.ndarray:
+        """The members beside its individual who use the word of each pair."""
+        return np.asarray(self._member_support[self._word_of_pair] - self.is_member[self._unit_of_pair])
+
+    def _asked(self, chosen: np.ndarray) -> _Pairs:
+        """Return the subjects of these pairs, and where their words stand in the texts of other members."""
+        subjects, of_word = self._unit_of_pair[chosen], self._word_of_pair[chosen]
         order = np.argsort(self._spelt, kind="stable")
         spelt = self._spelt[order]
         first, end = (np.searchsorted(spelt, of_word, side=side) for side in ("left", "right"))
@@ -126,18 +140,18 @@ class ThresholdAudit:
         places = order[np.repeat(first - (np.cumsum(lengths) - lengths), lengths) + np.arange(int(lengths.sum()))]
         other = self._units[places]
         kept = (other != subjects[rows]) & self.is_member[other]
-        found = _Pairs(subjects[rows][kept], of_word[rows][kept], other[kept], self._places[places[kept]])
-        self._known[key] = found
-        return found
+        return _Pairs(subjects[rows][kept], of_word[rows][kept], other[kept], self._places[places[kept]])
 
-    def measure(self, log_probs: np.ndarray, base: np.ndarray | None, k: int) -> ThresholdMembership:
-        """Return the attack on a model, and its control.
+    def measure(
+        self, log_probs: np.ndarray, base: np.ndarray | None, k: int, noise: Noise | None = None
+    ) -> ThresholdMembership:
+        """Return the attacks on a model, and the control.
 
         Parameters
         ----------
         log_probs, base : of the tokens under the model and its base; None for the base itself, whose own
             log-probability is then the score
-        k : of the model's protection, 2 for a model without
+        k, noise : of the model's protection, 2 and None for a model without
         """
         told = log_probs.astype(np.float64) if base is None else np.subtract(log_probs, base, dtype=np.float64)
         # A sum of its own for each word: running sums of a whole corpus would round the words away.
@@ -154,7 +168,39 @@ class ThresholdAudit:
             num_words=len(np.unique(at.word)),
             at_threshold=self._attack(scores, at),
             above=self._attack(scores, control),
+            by_likelihood=self._by_likelihood(scores, k, noise),
+            epsilon=None if noise is None else noise.epsilon,
+            delta=None if noise is None else noise.delta,
         )
+
+    def _by_likelihood(self, scores: np.ndarray, k: int, noise: Noise | None) -> KindAttack | None:
+        """The attack by likelihood ratios; None where too few words are targets, or too few are none."""
+        shares = target_shares(k, noise)
+        tells = np.flatnonzero(np.diff(shares) > 0)
+        pairs = self._asked((self._others > 0) & np.isin(self._others, tells))
+        (subject, word), values = _word_scores(scores, pairs)
+        users = self._member_support[word] - self.is_member[subject]
+        ratios, fitted, of_fitted = np.empty(len(word)), *self._words_of_members(scores, len(shares) - 1)
+        # By what other words show: a word that is fitted with its user would speak for that user's membership.
+        for fold in range(FOLDS):
+            others, asked = fitted % FOLDS != fold, word % FOLDS == fold
+            likelihood = fit_likelihood(of_fitted[others], self._member_support[fitted[others]], shares)
+            if likelihood is None:
+                return None
+            ratios[asked] = likelihood.ratio(values[asked], users[asked])
+        total = np.full(len(self.is_member), np.nan)
+        codes, number = np.unique(subject, return_inverse=True)
+        total[codes] = np.bincount(number, ratios, minlength=len(codes))
+        return self._of_subjects(total, (subject, word), ratios, is_mean=False)
+
+    def _words_of_members(self, scores: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the words that at most so many members use, and their scores in the texts of these."""
+        places = self._places
+        known = np.isfinite(scores[places]) & self.is_member[self._units]
+        known &= self._member_support[self._spelt] <= most
+        columns = np.stack([self._spelt[known], self._units[known]])
+        (words,), values = _averaged(*_averaged(columns, scores[places[known]], num=2), num=1)
+        return words, values
 
     def _subject_scores(self, scores: np.ndarray, pairs: _Pairs) -> np.ndarray:
         """Mean over words, of these over others, of these over occurrences; NaN for who is not asked."""
@@ -164,18 +210,30 @@ class ThresholdAudit:
         return result
 
     def _attack(self, of_words: np.ndarray, pairs: _Pairs) -> KindAttack:
-        scores = self._subject_scores(of_words, pairs)
+        return self._of_subjects(self._subject_scores(of_words, pairs), *_word_scores(of_words, pairs), is_mean=True)
+
+    def _of_subjects(
+        self,
+        scores: np.ndarray,
+        asked: np.ndarray | tuple[np.ndarray, np.ndarray],
+        values: np.ndarray,
+        *,
+        is_mean: bool,
+    ) -> KindAttack:
+        """The attack by the scores of individuals, which are means or sums of ``values`` over (subject, word)."""
         usable = np.isfinite(scores)
         sides = scores[usable & self.is_member], scores[usable & ~self.is_member]
         auc = auc_estimate(*sides, **self.bootstrap)
         return KindAttack(
-            auc=self._over_words(auc, of_words, pairs) if auc.method == BOOTSTRAP else auc,
+            auc=self._over_words(auc, asked, values, is_mean) if auc.method == BOOTSTRAP else auc,
             tpr=tpr_at_fpr(*sides, FPR, **self.bootstrap),
             num_members=len(sides[0]),
             num_nonmembers=len(sides[1]),
         )
 
-    def _over_words(self, auc: Estimate, of_words: np.ndarray, pairs: _Pairs) -> Estimate:
+    def _over_words(
+        self, auc: Estimate, asked: np.ndarray | tuple[np.ndarray, np.ndarray], values: np.ndarray, is_mean: bool
+    ) -> Estimate:
         """Return an area with the interval over subjects and over words; a resample leaves out who has none of its
         words.
         """
@@ -185,7 +243,7 @@ class ThresholdAudit:
         assert auc.value is not None
         assert auc.low is not None
         assert auc.high is not None
-        (subject, word), values = _word_scores(of_words, pairs)
+        subject, word = asked
         codes, column = np.unique(subject, return_inverse=True)
         words, row = np.unique(word, return_inverse=True)
         shape, member = (len(codes), len(words)), self.is_member[codes]
@@ -194,7 +252,8 @@ class ThresholdAudit:
         seed = self.bootstrap["seed"] + 2  # the sides have the seed itself and the next
         for weights in iter_resamples(len(words), self.bootstrap["num_bootstrap"], seed, rows=rows):
             with np.errstate(invalid="ignore", divide="ignore"):
-                scores = ((totals @ weights.T) / (counts @ weights.T)).T
+                drawn_counts = counts @ weights.T
+                scores = ((totals @ weights.T) / (drawn_counts if is_mean else drawn_counts > 0)).T
                 usable = np.isfinite(scores)
                 ranks = np.where(usable & member, rankdata(np.where(usable, scores, np.inf), axis=1), 0.0)
                 m, n = ((usable & side).sum(axis=1) for side in (member, ~member))

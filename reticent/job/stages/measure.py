@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reticent.audit.evidence.json_form import to_json
-from reticent.engine.schema import HELDOUT, MEMBERS
+from reticent.engine.schema import HELDOUT, INDIRECT, MEMBERS
 from reticent.job.artefact import Artefact, Step
 from reticent.job.auditing import TEXT_SIZES, audit_config, needs_text_sizes, open_auditor, own_tokens
 from reticent.job.cost_model import scoring_work, work_of_measurement
+from reticent.job.noise import noise_of
 from reticent.job.stages.shadows import (
     ATTACK_SETTINGS,
     SCORES,
@@ -138,14 +139,16 @@ def _build(
 ) -> None:
     from reticent.audit.evaluate import ModelEntry
 
+    never_target = 0 if measurement.training is None else run.job.recipe(measurement.recipe).never_target
     entry = ModelEntry(
         name=measurement.recipe,
         recipe=measurement.recipe,
         objective=measurement.model.objective,
         epoch=measurement.epoch,
         path=run.checkpoint_of(measurement),
-        never_target=0 if measurement.training is None else run.job.recipe(measurement.recipe).never_target,
+        never_target=never_target,
         k=run.job.protect.k if measurement.training is None else run.job.protection(measurement.recipe).k,
+        noise=noise_of(run.job) if never_target & INDIRECT else None,
     )
     work = scoring_work(run, measurement)
 

@@ -12,6 +12,8 @@ from fixtures.stores import make_store
 from reticent.audit.config import AuditConfig
 from reticent.audit.leakage.words import words_of
 from reticent.audit.membership.threshold import CONTROLS, ThresholdAudit, spelling, spelling_of
+from reticent.audit.membership.threshold_likelihood import Noise, WordLikelihood, fit_likelihood, target_shares
+from reticent.engine.noisy_threshold import unprotected_shares
 from reticent.engine.schema import DIRECT
 from reticent.engine.store import TokenStore
 
@@ -107,12 +109,115 @@ def test_a_model_built_to_leak_is_found_and_its_control_and_the_base_are_not(k: 
     assert nothing.low < 0.5 < nothing.high
 
 
+def drawn(store: TokenStore, members: np.ndarray, shares: np.ndarray, seed: int) -> np.ndarray:
+    """The same of a noisy threshold: each word is a target by a draw of its own."""
+    users = users_of(store, list(range(store.num_documents)))
+    chance = np.random.default_rng(seed).random(int(store.input_ids.max()) + 1)
+    support = np.zeros(len(chance), dtype=np.int64)
+    for word, own in users.items():
+        support[word] = sum(bool(members[user]) for user in own)
+    is_target = chance < shares[np.minimum(support, len(shares) - 1)]
+    return is_target[store.input_ids] * np.repeat(members, np.diff(store.doc_offsets)).astype(float)
+
+
+@pytest.mark.parametrize("noise", [None, Noise(1.0, 0.05)])
+def test_what_a_single_word_does_not_tell_all_words_of_a_person_tell(noise: Noise | None) -> None:
+    store, members = corpus(2, num=200, vocabulary=500)
+    random = np.random.default_rng(4)
+    base = random.normal(-5, 1, store.num_tokens)
+    told = leaky(store, members, 2)
+    if noise is not None:
+        told = drawn(store, members, unprotected_shares(2, noise.epsilon, noise.delta, 200), 1)
+    audit = audit_of(store, members)
+    found = audit.measure(base + told + random.normal(0, 0.1, store.num_tokens), base, 2, noise)
+    assert (found.epsilon, found.delta) == ((1.0, 0.05) if noise else (None, None))
+    assert found.by_likelihood is not None
+    assert found.at_threshold.auc.value is not None
+    weighed, plain = found.by_likelihood.auc, found.at_threshold.auc
+    assert weighed.low is not None
+    assert weighed.low > (0.9 if noise is None else 0.6)
+    assert weighed.value is not None
+    assert weighed.value >= plain.value  # type: ignore[operator]
+    if noise is not None:
+        assert plain.low < 0.5 < plain.high  # type: ignore[operator]
+    # Nothing is told by the base, and by a model that learned all words of its members.
+    learned = np.repeat(members, np.diff(store.doc_offsets)) + random.normal(0, 0.3, store.num_tokens)
+    for nothing in (audit.measure(base, None, 2, noise), audit.measure(base + learned, base, 2, noise)):
+        assert nothing.by_likelihood is not None
+        auc = nothing.by_likelihood.auc
+        assert auc.low < 0.5 < auc.high  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("noise", [None, Noise(0.7, 0.1)])
+def test_weighed_scores_are_those_of_a_loop_in_python(noise: Noise | None) -> None:
+    store, members = corpus(1, num=60, vocabulary=120, direct=0.1)
+    told = np.random.default_rng(5).normal(size=store.num_tokens) + leaky(store, members, 3)
+    audit, users = audit_of(store, members), users_of(store, list(range(60)))
+    direct = {int(i) for i in store.input_ids[(store.flags & DIRECT) != 0]}
+    shares = target_shares(3, noise)
+    starts = store.doc_offsets
+
+    def of_word(word: int, who: set[int]) -> float:
+        where = (np.flatnonzero(store.input_ids[starts[y] : starts[y + 1]] == word) + starts[y] for y in sorted(who))
+        return float(np.mean([told[places].mean() for places in where]))
+
+    inside = {word: {y for y in own if members[y]} for word, own in users.items() if word not in direct}
+    fits: list[Any] = []
+    for fold in range(5):
+        own = {word: who for word, who in inside.items() if 1 <= len(who) < len(shares) and word % 5 != fold}
+        known = [(of_word(*one), len(one[1])) for one in sorted(own.items())]
+        values, counts = (np.array(column) for column in zip(*known, strict=True))
+        fits.append(fit_likelihood(values, counts, shares))
+    sides: tuple[list[float], list[float]] = [], []
+    for x in range(60):
+        asked = [(word, who - {x}) for word, who in inside.items() if x in users[word] and who - {x}]
+        asked = [(word, who) for word, who in asked if len(who) < len(shares) - 1]
+        asked = [(word, who) for word, who in asked if shares[len(who) + 1] > shares[len(who)]]
+        if asked:
+            ratios = [fits[one[0] % 5].ratio(np.array([of_word(*one)]), np.array([len(one[1])])) for one in asked]
+            sides[0 if members[x] else 1].append(float(np.sum(ratios)))
+    higher = np.subtract.outer(*map(np.array, sides))
+    found = audit.measure(told, np.zeros(len(told)), 3, noise).by_likelihood
+    assert found is not None
+    assert (found.num_members, found.num_nonmembers) == tuple(map(len, sides))
+    assert found.auc.value == pytest.approx(float((higher > 1e-9).mean() + (np.abs(higher) <= 1e-9).mean() / 2))
+
+
+def test_a_fit_finds_the_two_kinds_and_a_ratio_is_that_of_the_two_mixtures() -> None:
+    random = np.random.default_rng(0)
+    shares = target_shares(2, Noise(1.0, 0.1))
+    users = random.integers(1, len(shares), 20_000)
+    is_target = random.random(20_000) < shares[users]
+    values = np.where(is_target, random.normal(2, 0.5, 20_000), random.normal(0, 1, 20_000))
+    found = fit_likelihood(values, users, shares)
+    assert found is not None
+    np.testing.assert_allclose(found.means, [0, 2], atol=0.05)
+    np.testing.assert_allclose(found.deviations, [1, 0.5], atol=0.05)
+    exact = WordLikelihood(
+        np.array([0.0, 2.0]), np.array([1.0, 0.5]), np.array([-9.0, 9.0]), np.array([0.0, 0.0, 0.3, 0.8, 1])
+    )
+    none, target = np.exp(-(1.5**2) / 2), np.exp(-0.5) / 0.5
+    by_hand = [
+        np.log((0.8 * target + 0.2 * none) / (0.3 * target + 0.7 * none)),
+        np.log((0.3 * target + 0.7 * none) / (0.001 * target + 0.999 * none)),
+    ]
+    np.testing.assert_allclose(exact.ratio(np.array([1.5, 1.5]), np.array([2, 1])), by_hand, rtol=1e-4)
+    assert fit_likelihood(values[:30], np.ones(30, dtype=int), shares) is None  # no target among them
+    assert fit_likelihood(values[:0], users[:0], shares) is None
+
+
+def test_shares_of_targets_by_hand() -> None:
+    assert target_shares(3, None).tolist() == [0, 0, 0, 1, 1, 1, 1]
+    assert target_shares(2, Noise(1.0, 0.1)).round(3).tolist() == [0, 0, 0.1, 0.372, 0.806, 0.965, 1, 1, 1, 1]
+    assert len(target_shares(2, Noise(0.001, 0.001))) == 65  # never certain: so many users are looked at
+
+
 @pytest.mark.parametrize("k", [2, 3, 5])
 def test_interval_holds_chance_where_those_who_share_a_word_share_its_score(k: int) -> None:
     """Of k members who use a word each is asked in the texts of the others: their scores are not independent. With
     subjects alone as the unit the interval left chance out in 11, 16 and 23 of 100.
     """
-    missed = 0
+    missed = missed_by_likelihood = num_weighed = 0
     for trial in range(100):
         random = np.random.default_rng(trial)
         words = np.argsort(random.random((150 * 8 // k, 150)), axis=1)[:, :k]
@@ -120,9 +225,15 @@ def test_interval_holds_chance_where_those_who_share_a_word_share_its_score(k: i
                      for who in range(150)]  # fmt: skip
         store, members = make_store(*documents), random.random(150) < 0.6
         told = random.normal(size=len(words))[store.input_ids] + 0.3 * random.normal(size=store.num_tokens)
-        auc = audit_of(store, members).measure(told, np.zeros(len(told)), k).at_threshold.auc
+        found = audit_of(store, members).measure(told, np.zeros(len(told)), k)
+        auc = found.at_threshold.auc
         missed += auc.value is not None and not auc.low <= 0.5 <= auc.high  # type: ignore[operator]
+        if found.by_likelihood is not None and (auc := found.by_likelihood.auc).value is not None:
+            num_weighed += 1
+            missed_by_likelihood += not auc.low <= 0.5 <= auc.high  # type: ignore[operator]
     assert missed <= 9
+    assert num_weighed > 60
+    assert missed_by_likelihood <= 9
 
 
 def test_words_that_a_protection_with_another_k_leaves_tell_nothing() -> None:

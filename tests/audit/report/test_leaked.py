@@ -55,11 +55,14 @@ def test_membership_by_the_threshold_stands_in_a_table(tmp_path: Path) -> None:
     audit = tiny_audit()
     sides = {"num_members": 40, "num_nonmembers": 30}
     both = {"at_threshold": {"auc": estimate(0.906), **sides}, "above": {"auc": estimate(0.517), **sides}}
-    audit["models"][0]["threshold"] = {"k": 2, "num_words": 1234, **both}
+    weighed = {"by_likelihood": {"auc": estimate(0.994), **sides}}
+    audit["models"][0]["threshold"] = {"k": 2, "num_words": 1234, **both, **weighed}
+    audit["models"][2]["threshold"] = {"k": 3, "num_words": 77, "epsilon": 1.5, "delta": 0.01, **both, **weighed}
     few = {**both, "at_threshold": {"auc": estimate(0.777), "num_members": 3, "num_nonmembers": 30}}
     audit["models"][1]["threshold"] = {"k": 2, "num_words": 3, **few}
     found = text_of(tmp_path, audit)
-    assert "2 1,234 0.906 0.856 to 0.956 40 / 30 0.517" in found
+    assert "2 1,234 0.906 0.856 to 0.956 40 / 30 0.517 0.467 to 0.567 0.994" in found
+    assert "3 (noisy, ε = 1.5) 77 0.906 0.856 to 0.956 40 / 30 – 0.994" in found  # noise has no control
     assert "0.777" not in found  # of few
 
 
