@@ -52,7 +52,7 @@ def _identifiers(corpus: CorpusEvidence) -> Table:
 
 
 def _retention(corpus: CorpusEvidence) -> Table:
-    table = _table("policy", "n", "k", "left as targets", title="Words left to learn from")
+    table = _table("policy", "n", "k", "left by indirect protection", title="Words left to learn from")
     for row in retention_rows(corpus):
         table.add_row(row.policy, _count(row.n), _count(row.k), _share(row.retention))
     return table

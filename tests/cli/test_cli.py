@@ -601,6 +601,7 @@ def test_stats_are_a_table_unless_json_is_asked_for(run: Path, capfd: pytest.Cap
     assert re.search(rf"^documents +{found['num_documents']}\b", table, re.MULTILINE)
     assert re.search(rf"^distinct words +{found['num_distinct_words']}\b", table, re.MULTILINE)
     assert "Words left to learn from" in table
+    assert "left by indirect protection" in table, "direct identifiers are not taken off: they are no targets either"
     assert max(map(len, table.splitlines())) <= 80
     assert SECRET not in table
 

@@ -144,7 +144,7 @@ class Protected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionRow:
-    """Share of words left as targets under a policy."""
+    """Share of words that indirect protection alone leaves as targets under a policy."""
 
     policy: Annotated[str, NAME]
     n: Annotated[int | None, SETTING] = nullable()

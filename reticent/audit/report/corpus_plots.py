@@ -287,7 +287,7 @@ def draw_retention(corpus: CorpusEvidence) -> list[Drawing]:
             f"{policy}: " + ", ".join(f"{share:.1f} % at n = {n}" for n, share in zip(lengths, shares, strict=True))
         )
     axis.set_xticks(lengths)
-    axis.set(xlabel="words in a sequence, at most (n)", ylabel="words left as targets, %")
+    axis.set(xlabel="words in a sequence, at most (n)", ylabel="words that indirect protection leaves, %")
     axis.legend(loc="lower left", fontsize=8)
     return [Drawing("fig-retention", figure, f"Words left to learn from. {'; '.join(said)}.")]
 

@@ -187,7 +187,7 @@ def broken_rule(model: ModelEvidence) -> bool:
 
 
 def retention_rows(corpus: CorpusEvidence) -> list[RetentionRow]:
-    """Return the shares of words left as targets; shares by policy alone are for the n and k of the corpus."""
+    """Return the shares that indirect protection leaves; shares by policy alone are for the n and k of the corpus."""
     rows = corpus.retention_by_policy or corpus.retention or []
     if isinstance(rows, list):
         return rows
