@@ -19,6 +19,7 @@ from typing import Annotated, Any
 import typer
 
 from reticent.cli.examples import example_of
+from reticent.cli.paragraphs import unwrap_help
 
 __all__ = ["app", "main"]
 
@@ -110,7 +111,7 @@ def _command_line(name: str | None = None) -> typer.Typer:
             place, _, kind = BELOW.get(each, "").partition(".")
             own = getattr(importlib.import_module(f"reticent.cli.{place}"), kind) if kind else None
             app.command(cls=own, rich_help_panel=panel, epilog=example_of(each))(command)
-    return app
+    return unwrap_help(app)
 
 
 def __getattr__(name: str) -> Any:

@@ -12,6 +12,8 @@ from typing import Any, ClassVar
 import typer
 from typer.core import TyperCommand
 
+from reticent.cli.paragraphs import unwrap_help
+
 __all__ = ["CommandWithOthers", "below"]
 
 
@@ -27,7 +29,7 @@ class CommandWithOthers(TyperCommand):
 
     @cached_property
     def commands(self) -> dict[str, Any]:
-        group: Any = typer.main.get_command(self.app)
+        group: Any = typer.main.get_command(unwrap_help(self.app))
         return dict(group.commands)
 
     def make_context(self, info_name: Any, args: list[str], parent: Any = None, **extra: Any) -> Any:

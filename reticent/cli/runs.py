@@ -316,7 +316,7 @@ def train(
     A training that is stopped (Ctrl-C, SIGTERM) finishes its step and saves its state; the same command goes on with
     it. On several GPUs: torchrun --nproc-per-node 8 -m reticent train RUN; batch_size windows go to each.
 
-    Recipes dp-mlm and dp-clm train by DP-SGD with the job's [train.dp]: --set train.dp.target_epsilon=8
+    Recipes dp-mlm and dp-clm train by DP-SGD with the job's \\[train.dp]: --set train.dp.target_epsilon=8
     --set train.dp.unit=individual. What all such runs cost together: reticent budget RUN.
     """
     from reticent.core.errors import PolicyError

@@ -85,6 +85,25 @@ def test_help_of_every_command_is_shown_and_imports_nothing_heavy() -> None:
     assert all(stage in results["run"][1] for stage in STAGES)
 
 
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        (
+            "run",
+            "a training from its last state, the audit with the next checkpoint. `reticent status` says how far it is.",
+        ),
+        ("guard", "in Python, reticent.guard.GuardedModel does so while it generates."),
+        ("detect sample", "save the file, and give it to reticent detect evaluate."),
+        ("train", "train by DP-SGD with the job's [train.dp]: --set train.dp.target_epsilon=8 --set train.dp.unit"),
+    ],
+)
+def test_the_terminal_alone_breaks_the_lines_of_help_and_brackets_stay(
+    name: str, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "500")
+    assert line in reticent_command(*name.split(), "--help").stdout
+
+
 def test_every_argument_and_option_is_explained() -> None:
     group: Any = typer.main.get_command(app)
     verbs = [*group.commands.items(), *group.commands["guard"].commands.items()]
