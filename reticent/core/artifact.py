@@ -169,7 +169,9 @@ def read_manifest(path: Path | str) -> Manifest:
             raise ValueError
         files = {name: (about["num_bytes"], about["sha256"]) for name, about in manifest.files.items()}
     except (FileNotFoundError, NotADirectoryError):
-        raise ArtifactError(f"{path}: no artefact here (no {MANIFEST})") from None
+        raise ArtifactError(
+            f"{path}: no artefact here (no {MANIFEST}): what makes it was not run, or did not finish"
+        ) from None
     except (AttributeError, KeyError, TypeError, ValueError):
         raise ArtifactError(f"{path / MANIFEST}: not a readable manifest") from None
     except OSError as error:

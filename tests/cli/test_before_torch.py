@@ -105,7 +105,11 @@ WRONG: list[tuple[tuple[str, ...], int, str]] = [
         2,
         "unknown detector 'magic'",
     ),
-    (("guard", "check", "nowhere"), 1, "no artefact here"),
+    (
+        ("guard", "check", "nowhere"),
+        1,
+        "no artefact here (no manifest.json): what makes it was not run, or did not finish",
+    ),
     (("scrub", "notes.parquet", "--out", "out", "--detector", "transformers"), 2, "detect.transformers.model"),
 ]
 
