@@ -625,6 +625,12 @@ def test_stats_are_a_table_unless_json_is_asked_for(run: Path, capfd: pytest.Cap
     assert SECRET not in table
 
 
+def test_a_new_job_shows_letters_with_accents_as_they_are() -> None:
+    shown = reticent_command("new-job", "notes.parquet", "--text", "Compte-rendu été\x7f").stdout
+    assert 'text = "Compte-rendu été\\u007f"' in shown
+    assert parse_job(tomllib.loads(shown)).corpus.text == "Compte-rendu été\x7f"
+
+
 @pytest.mark.parametrize(
     "options", [(), ("--mlm", "bert-base"), ("notes.parquet", "--clm", "gpt2"), ("notes.parquet",)]
 )
