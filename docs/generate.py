@@ -234,7 +234,7 @@ def _command(name: str, command: Any) -> Iterator[str]:
 
 
 def _is_unset(value: Any) -> bool:
-    return value in (None, False, (), [], "") or type(value).__name__ == "Sentinel" or "UNSET" in repr(value)
+    return value is False or value in (None, (), [], "") or type(value).__name__ == "Sentinel" or "UNSET" in repr(value)
 
 
 def _prose(text: str) -> str:

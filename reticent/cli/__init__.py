@@ -33,7 +33,7 @@ ABOUT = """Fine-tune language models on personal documents without ever teaching
     Completion in your shell: [bold]reticent --install-completion[/bold].
 
     Exit status: 0 done, 1 failed, 2 a wrong setting or option, 3 a gate failed or guard check found something, 130
-    interrupted."""
+    interrupted, 143 or 129 stopped by SIGTERM or SIGHUP."""
 #: Panel of the help -> its commands, and the module of this package that each stands in.
 PANELS = {
     "All at once": {"demo": "runs", "new_job": "experiment", "run": "runs", "status": "experiment"},
