@@ -288,11 +288,15 @@ class Run:
     # -------------------------------------------------------------- bookkeeping
 
     def prepare_folder(self) -> None:
-        """Make the private run folder, with the resolved job if it is new; a folder of something else is refused."""
+        """Make the private run folder, with the resolved job if it is new; a folder of something else is refused, and a
+        job that would bring back who has withdrawn there.
+        """
         from reticent.core.artifact import make_private_folder
         from reticent.core.errors import ArtifactError
         from reticent.core.manifest import JOB
+        from reticent.job.checks import require_withdrawals
 
+        require_withdrawals(self.job)
         job_file = self.folder / JOB
         with self._writable():
             make_private_folder(self.folder)

@@ -151,6 +151,31 @@ def test_a_list_may_name_who_has_withdrawn_before(monday: Path, withdrawn: Path,
     assert files_of(wednesday) == files_of(tmp_path / "rebuilt")
 
 
+def test_a_withdrawal_is_not_undone_by_another_job_in_its_folder(
+    monday: Path, withdrawn: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    tuesday, notes, new = tmp_path / "tuesday", monday.parent / "notes", monday.parent / "new"
+    assert command("update", monday, "--remove", withdrawn, "--out", tuesday, "-q") == 0
+    before = files_of(tuesday)
+    (tmp_path / "more.txt").write_text("q1\n")
+    (tmp_path / "job.toml").write_text(f'out = "{tuesday}"\n[corpus]\nsource = "{notes}"\n')
+    for arguments in (
+        ("update", monday, "--add", new, "--out", tuesday),
+        ("update", monday, "--remove", tmp_path / "more.txt", "--out", tuesday),
+        ("index", notes, "--out", tuesday),
+        ("run", tmp_path / "job.toml", "--until", "index"),
+    ):
+        assert command(*arguments) == 2
+        said = capfd.readouterr().err
+        assert "individuals of that list would come back" in said
+        assert str(withdrawn) in said
+        assert files_of(tuesday) == before
+    longer = tmp_path / "all.txt"
+    longer.write_text(withdrawn.read_text() + "q1\n")
+    assert command("update", monday, "--remove", longer, "--add", new, "--out", tuesday, "-q") == 0
+    assert "q1" not in pq.read_table(tuesday / "split" / "individuals.parquet").column("individual_id").to_pylist()
+
+
 def test_a_list_that_has_grown_since_the_run_is_said(
     monday: Path, withdrawn: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
