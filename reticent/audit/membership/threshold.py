@@ -6,7 +6,7 @@ score of x is the mean, over such words and the others who use them, of how much
 base model. No shadow is needed. The control are words of k + 1 to k + 3 users, which are targets whether or not x is a
 member: what it finds is not the threshold's. (With a noisy threshold they are not, and it is no control.)
 
-A stronger attack counts users among the members alone, and weighs every word by what it tells
+A second attack, mostly the stronger, counts users among the members alone, and weighs every word by what it tells
 (:mod:`reticent.audit.membership.threshold_likelihood`). Against a noisy threshold it alone counts: each word tells
 little then, and an individual uses hundreds.
 
