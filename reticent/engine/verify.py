@@ -32,9 +32,11 @@ from reticent.engine.oracle.protection import (
     looked_up_supports,
     protected_words,
 )
-from reticent.engine.oracle.tokens import Comparison, Protected, Spans, TextCheck
+from reticent.engine.oracle.tokens import Comparison, Protected, Retokenizer, Spans, TextCheck, TokenisedText
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from reticent.engine.corpus import Corpus
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.ngrams import NgramIndex
@@ -236,8 +238,12 @@ class TextSample:
             codes = self._individuals.individual_codes(kept.column("individual_id"))
             self._units.append(self._individuals.units[codes])
 
-    def expected(self, policy: Policy, spans: SpanReader | None, index: NgramIndex | None) -> ExpectedTokens:
-        """Work out the protection of the kept documents from their text. No tokens are needed yet."""
+    def expected(
+        self, policy: Policy, spans: SpanReader | None, index: NgramIndex | None, tokenizer: Path | None = None
+    ) -> ExpectedTokens:
+        """Work out the protection of the kept documents from their text, and their tokens by a tokenizer. No store is
+        needed yet.
+        """
         taken = np.cumsum([len(self._texts[i]) for i in self._order]) <= self.NUM_CHARACTERS
         taken[:1] = True
         chosen = np.sort(self._order[taken])
@@ -251,21 +257,27 @@ class TextSample:
         units = np.concatenate(self._units)[chosen]
         marks = _read_spans(spans, self._rows[chosen], policy)
         protected = _protect(words, units, seen, marks, supports, policy, 0 if index is None else index.num_units)
-        return ExpectedTokens(texts, doc_ids, self._store_rows[chosen], protected)
+        tokenised = None if tokenizer is None else Retokenizer(tokenizer)(texts, words.bases)
+        return ExpectedTokens(texts, doc_ids, self._store_rows[chosen], protected, tokenizer, tokenised)
 
 
 class ExpectedTokens(NamedTuple):
-    """Documents of a sample, the documents of the store that they are, and what protects them by their text."""
+    """Documents of a sample, the documents of the store that they are, what protects them by their text, and their
+    tokens by a tokenizer.
+    """
 
     texts: list[str]
     doc_ids: pa.Array
     store_rows: np.ndarray
     protected: Protected
+    tokenizer: Path | None
+    tokenised: TokenisedText | None
 
     def check(self, store: TokenStore) -> TextCheck:
         """Compare the tokens of these documents with their text."""
         comparison = Comparison(store)
-        comparison.add(*self)
+        is_same = self.tokenizer is not None and store.tokenizer_path.samefile(self.tokenizer)
+        comparison.add(self.texts, self.doc_ids, self.store_rows, self.protected, self.tokenised if is_same else None)
         return comparison.result(whole=False)
 
     def require(self, store: TokenStore) -> TextCheck:

@@ -23,7 +23,8 @@ class Charsmaps:
     def __init__(self, tokenizer_json: str):
         from tokenizers.normalizers import Precompiled
 
-        found = _find(json.loads(tokenizer_json)["normalizer"])
+        # Most have none, and a large vocabulary takes a tenth of a second to parse.
+        found = _find(json.loads(tokenizer_json)["normalizer"]) if '"Precompiled"' in tokenizer_json else ()
         self._maps = [Precompiled(base64.b64decode(each["precompiled_charsmap"])) for each in found]
         self.is_deleted = lru_cache(maxsize=None)(self._is_deleted)
 

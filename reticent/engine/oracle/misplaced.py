@@ -5,7 +5,7 @@ The definition is that of `rust_ext/src/tokenize/tokens/misplaced.rs`.
 
 from __future__ import annotations
 
-import json
+from functools import cached_property
 
 from tokenizers import PreTokenizedString, Token, Tokenizer
 from tokenizers.models import BPE
@@ -17,19 +17,22 @@ __all__ = ["Misplaced"]
 class Misplaced:
     """Places tokens of a tokenizer again; false where every token stands at its characters."""
 
-    def __init__(self, tokenizer: Tokenizer, content: str):
+    def __init__(self, tokenizer: Tokenizer):
         self._tokenizer, model = tokenizer, tokenizer.model
         self._is_needed = isinstance(model, BPE) and (model.unk_token is None or model.byte_fallback)
         if not self._is_needed:
             return
-        self._vocabulary = tokenizer.get_vocab(with_added_tokens=False)
         self._prefix, self._suffix = model.continuing_subword_prefix or "", model.end_of_word_suffix or ""
         self._by_bytes, self._unknown = model.byte_fallback, model.unk_token
-        parsed = json.loads(content)
-        renamed = '"ByteLevel"' in json.dumps([parsed["normalizer"], parsed["pre_tokenizer"]])
+        steps = [step.__getstate__() for step in (tokenizer.normalizer, tokenizer.pre_tokenizer) if step is not None]
+        renamed = any(b'"ByteLevel"' in step for step in steps)
         alphabet = ByteLevel.alphabet() if renamed else [f"<0x{byte:02X}>" for byte in range(256)]
-        is_whole = set(alphabet) <= self._vocabulary.keys() and (renamed or self._by_bytes)
-        self._is_needed = bool(self._prefix or self._suffix) or not is_whole
+        has_all = all(model.token_to_id(symbol) is not None for symbol in alphabet)
+        self._is_needed = bool(self._prefix or self._suffix) or not (has_all and (renamed or self._by_bytes))
+
+    @cached_property
+    def _vocabulary(self) -> dict[str, int]:
+        return self._tokenizer.get_vocab(with_added_tokens=False)
 
     def __bool__(self) -> bool:
         return self._is_needed

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,7 +20,7 @@ from reticent.engine.schema import DIRECT, INDIRECT
 if TYPE_CHECKING:
     from reticent.engine.store import TokenStore
 
-__all__ = ["Comparison", "Protected", "Spans", "TextCheck"]
+__all__ = ["Comparison", "Protected", "Retokenizer", "Spans", "TextCheck", "TokenisedText"]
 
 #: Documents that name themselves in a message, at most.
 NAMED = 10
@@ -131,25 +133,63 @@ class Protected(NamedTuple):
         )
 
 
-class Comparison:
-    """Compares documents with their tokens and counts differences."""
+class TokenisedText(NamedTuple):
+    """How many tokens each document has; their ids, and the characters of the joined texts that each stands for."""
 
-    def __init__(self, store: TokenStore):
+    num_tokens: np.ndarray
+    ids: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+
+
+class Retokenizer:
+    """The Python library's tokenizer of a file. Cost: up to .3 s for a large vocabulary."""
+
+    def __init__(self, path: Path):
         from tokenizers import Tokenizer
 
         from reticent.engine.oracle.misplaced import Misplaced
 
-        self._store = store
-        content = store.tokenizer_path.read_text(encoding="utf-8")
+        content = path.read_text(encoding="utf-8")
         self._tokenizer, self._charsmaps = Tokenizer.from_str(content), Charsmaps(content)
         self._tokenizer.encode_special_tokens = True  # a document that writes "[MASK]" has written text
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
-        self._misplaced = Misplaced(self._tokenizer, content)
+        self._misplaced = Misplaced(self._tokenizer)
         unknown = self._tokenizer.model.tokenize("\U0010fffe")
         self._unknown = unknown[0].id if len(unknown) == 1 else None
         added = self._tokenizer.get_added_tokens_decoder()
         self._special = [i for i, token in added.items() if token.special and i != self._unknown]
+
+    def __call__(self, texts: list[str], bases: np.ndarray) -> TokenisedText:
+        """Return the tokens of documents; ``bases`` are where each begins in the joined texts, and the end."""
+        chain = itertools.chain.from_iterable
+        deleted = [self._charsmaps.prefix(text) if self._charsmaps else 0 for text in texts]
+        texts = [text[length:] for text, length in zip(texts, deleted, strict=True)]
+        encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
+        lengths = np.array([len(encoding) for encoding in encodings], dtype=np.int64)
+        total = int(lengths.sum())
+        ids = np.fromiter(chain(encoding.ids for encoding in encodings), dtype=np.int64, count=total)
+        places = chain(map(self._places, texts, encodings))
+        offsets = np.fromiter(chain(places), dtype=np.int64, count=2 * total).reshape(-1, 2)
+        if self._unknown is not None:
+            ids[np.isin(ids, self._special)] = self._unknown
+        if self._charsmaps:
+            owners = chain(itertools.repeat(text, length) for text, length in zip(texts, lengths.tolist(), strict=True))
+            offsets[:, 0] = list(map(self._charsmaps.begin, owners, offsets[:, 0].tolist()))
+        place = np.repeat(bases[:-1] + deleted, lengths)
+        return TokenisedText(lengths, ids, offsets[:, 0] + place, offsets[:, 1] + place)
+
+    def _places(self, text: str, encoding: Any) -> list[tuple[int, int]]:
+        places = self._misplaced.places(text, encoding.ids) if self._misplaced else None
+        return encoding.offsets if places is None else places  # type: ignore[no-any-return]
+
+
+class Comparison:
+    """Compares documents with their tokens and counts differences."""
+
+    def __init__(self, store: TokenStore):
+        self._store = store
         self._counts = dict.fromkeys(COUNTS, 0)
         self._found_in: list[int] = []
 
@@ -161,10 +201,21 @@ class Comparison:
             fingerprint=self._store.flags_fingerprint() if whole else "",
         )
 
-    def add(self, texts: list[str], doc_ids: pa.Array, rows: np.ndarray, protected: Protected) -> None:
-        """Compare these documents with those of these rows of the store."""
+    @cached_property
+    def _retokenizer(self) -> Retokenizer:
+        return Retokenizer(self._store.tokenizer_path)
+
+    def add(
+        self,
+        texts: list[str],
+        doc_ids: pa.Array,
+        rows: np.ndarray,
+        protected: Protected,
+        tokenised: TokenisedText | None = None,
+    ) -> None:
+        """Compare these documents, ``tokenised`` as the store should be, with those of these rows of the store."""
         store, words, spans = self._store.select(rows), protected.words, protected.spans
-        num_tokens, ids, starts, ends = self._tokenise(texts, words.bases)
+        num_tokens, ids, starts, ends = tokenised or self._retokenizer(texts, words.bases)
         stored = np.diff(store.doc_offsets)
         whole = (stored == num_tokens) & (store.doc_ids.to_numpy(False) == doc_ids.to_numpy(False))
         owners = np.repeat(np.arange(len(texts)), num_tokens)
@@ -201,29 +252,6 @@ class Comparison:
         self._counts["mismatches"] += int(np.count_nonzero(differs))
         self._counts["unexplained"] += int(np.count_nonzero(flags & ~needed))
         self._found_in += rows[wrong | differs].tolist()
-
-    def _tokenise(self, texts: list[str], bases: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Tokens of each document; ids and characters of the joined texts of each token."""
-        chain = itertools.chain.from_iterable
-        deleted = [self._charsmaps.prefix(text) if self._charsmaps else 0 for text in texts]
-        texts = [text[length:] for text, length in zip(texts, deleted, strict=True)]
-        encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
-        lengths = np.array([len(encoding) for encoding in encodings], dtype=np.int64)
-        total = int(lengths.sum())
-        ids = np.fromiter(chain(encoding.ids for encoding in encodings), dtype=np.int64, count=total)
-        places = chain(map(self._places, texts, encodings))
-        offsets = np.fromiter(chain(places), dtype=np.int64, count=2 * total).reshape(-1, 2)
-        if self._unknown is not None:
-            ids[np.isin(ids, self._special)] = self._unknown
-        if self._charsmaps:
-            owners = chain(itertools.repeat(text, length) for text, length in zip(texts, lengths.tolist(), strict=True))
-            offsets[:, 0] = list(map(self._charsmaps.begin, owners, offsets[:, 0].tolist()))
-        place = np.repeat(bases[:-1] + deleted, lengths)
-        return lengths, ids, offsets[:, 0] + place, offsets[:, 1] + place
-
-    def _places(self, text: str, encoding: Any) -> list[tuple[int, int]]:
-        places = self._misplaced.places(text, encoding.ids) if self._misplaced else None
-        return encoding.offsets if places is None else places  # type: ignore[no-any-return]
 
 
 def _whole_characters(text: str, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

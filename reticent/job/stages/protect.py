@@ -287,7 +287,8 @@ def _build_view(
     index = _index_of(run, variant, policy)
 
     def expected() -> ExpectedTokens:
-        return samples.of(variant.splits).expected(policy, SpanReader(run.folder / "spans"), index)
+        tokenizer = run.folder / "tokens" / model.name / "ids" / "tokenizer.json"
+        return samples.of(variant.splits).expected(policy, SpanReader(run.folder / "spans"), index, tokenizer)
 
     task = run.progress.task(f"protect {variant.name} tokens", run.corpus.num_documents, "documents")
     # The sample is read and protected while the core works on numbers.
