@@ -35,8 +35,6 @@ from reticent.engine.oracle.protection import (
 from reticent.engine.oracle.tokens import Comparison, Protected, Retokenizer, Spans, TextCheck, TokenisedText
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from reticent.engine.corpus import Corpus
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.ngrams import NgramIndex
@@ -239,7 +237,7 @@ class TextSample:
             self._units.append(self._individuals.units[codes])
 
     def expected(
-        self, policy: Policy, spans: SpanReader | None, index: NgramIndex | None, tokenizer: Path | None = None
+        self, policy: Policy, spans: SpanReader | None, index: NgramIndex | None, tokenizer: Retokenizer | None = None
     ) -> ExpectedTokens:
         """Work out the protection of the kept documents from their text, and their tokens by a tokenizer. No store is
         needed yet.
@@ -257,7 +255,7 @@ class TextSample:
         units = np.concatenate(self._units)[chosen]
         marks = _read_spans(spans, self._rows[chosen], policy)
         protected = _protect(words, units, seen, marks, supports, policy, 0 if index is None else index.num_units)
-        tokenised = None if tokenizer is None else Retokenizer(tokenizer)(texts, words.bases)
+        tokenised = None if tokenizer is None else tokenizer(texts, words.bases)
         return ExpectedTokens(texts, doc_ids, self._store_rows[chosen], protected, tokenizer, tokenised)
 
 
@@ -270,13 +268,13 @@ class ExpectedTokens(NamedTuple):
     doc_ids: pa.Array
     store_rows: np.ndarray
     protected: Protected
-    tokenizer: Path | None
+    tokenizer: Retokenizer | None
     tokenised: TokenisedText | None
 
     def check(self, store: TokenStore) -> TextCheck:
         """Compare the tokens of these documents with their text."""
         comparison = Comparison(store)
-        is_same = self.tokenizer is not None and store.tokenizer_path.samefile(self.tokenizer)
+        is_same = self.tokenizer is not None and store.tokenizer_path.samefile(self.tokenizer.path)
         comparison.add(self.texts, self.doc_ids, self.store_rows, self.protected, self.tokenised if is_same else None)
         return comparison.result(whole=False)
 

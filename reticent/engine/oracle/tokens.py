@@ -150,6 +150,7 @@ class Retokenizer:
 
         from reticent.engine.oracle.misplaced import Misplaced
 
+        self.path = path
         content = path.read_text(encoding="utf-8")
         self._tokenizer, self._charsmaps = Tokenizer.from_str(content), Charsmaps(content)
         self._tokenizer.encode_special_tokens = True  # a document that writes "[MASK]" has written text

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from reticent.engine.carried_text import CarriedText
     from reticent.engine.ngrams import NgramIndex
+    from reticent.engine.oracle.tokens import Retokenizer
     from reticent.engine.protect import Policy
     from reticent.engine.rewrite import TextStyle
     from reticent.engine.split import Individuals
@@ -92,6 +93,7 @@ class _Samples:
     def __init__(self, run: Run):
         self._run = run
         self._taken: dict[tuple[str, ...], TextSample] = {}
+        self._tokenizers: dict[str, Retokenizer] = {}
 
     def shown(self) -> Callable[[int, pa.RecordBatch], None]:
         """Draw them, and return what must be called with the first row of each batch of documents and the batch."""
@@ -116,6 +118,15 @@ class _Samples:
                 show(first, batch)
                 first += batch.num_rows
         return self._taken[splits]
+
+    def tokenizer_of(self, model: ModelSection) -> Retokenizer:
+        """Return the tokenizer of a model's ids, which its views share."""
+        from reticent.engine.oracle.tokens import Retokenizer
+
+        if model.name not in self._tokenizers:
+            path = self._run.folder / "tokens" / model.name / "ids" / "tokenizer.json"
+            self._tokenizers = {model.name: Retokenizer(path)}  # one is enough: models come one after the other
+        return self._tokenizers[model.name]
 
 
 def text_steps(run: Run, carried: Callable[[TextPass], CarriedText]) -> Iterator[Step]:
@@ -287,8 +298,8 @@ def _build_view(
     index = _index_of(run, variant, policy)
 
     def expected() -> ExpectedTokens:
-        tokenizer = run.folder / "tokens" / model.name / "ids" / "tokenizer.json"
-        return samples.of(variant.splits).expected(policy, SpanReader(run.folder / "spans"), index, tokenizer)
+        sample, spans = samples.of(variant.splits), SpanReader(run.folder / "spans")
+        return sample.expected(policy, spans, index, samples.tokenizer_of(model))
 
     task = run.progress.task(f"protect {variant.name} tokens", run.corpus.num_documents, "documents")
     # The sample is read and protected while the core works on numbers.
