@@ -133,6 +133,8 @@ def sampled_lines(found: SampledRecall) -> Iterator[str]:
             f"Identifiers that detection leaves in all documents: about {left.value:,.0f}, at most {left.high:,.0f} "
             "(each counted wherever it stands)."
         )
+    if found.all_reviewed:
+        yield "Documents in which no mark was changed count as reviewed, as --all-reviewed says."
     if found.agreement is not None:
         own = found.agreement
         yield (

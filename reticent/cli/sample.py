@@ -76,6 +76,14 @@ def evaluate(
             help="A file that the page saved, or the folder of BRAT; of two annotators, both.",
         ),
     ],
+    all_reviewed: Annotated[
+        bool,
+        typer.Option(
+            "--all-reviewed",
+            help="Of BRAT: every document was reviewed, also those in which no mark was changed. They are refused "
+            "otherwise. The result says so.",
+        ),
+    ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -85,7 +93,7 @@ def evaluate(
     """
     from reticent.job.sampling import evaluate_sample
 
-    found = evaluate_sample(_job(run), annotations, new_progress(quiet))
+    found = evaluate_sample(_job(run), annotations, new_progress(quiet), all_reviewed=all_reviewed)
     _print(found, as_json)
 
 

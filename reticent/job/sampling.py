@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,14 +64,18 @@ def sample_documents(
     return {"documents": len(rows), "of": sum(sample.strata), "strata": len(sample.strata)}
 
 
-def evaluate_sample(job: Job, files: Sequence[Path], progress: Progress) -> SampledRecall:
+def evaluate_sample(
+    job: Job, files: Sequence[Path], progress: Progress, *, all_reviewed: bool = False
+) -> SampledRecall:
     """Measure a run's spans against the corrected spans of one annotator or several; the result is kept in the run.
+
+    With ``all_reviewed`` documents of BRAT in which no span was changed count as reviewed, and the result says so.
 
     Raises
     ------
     CorpusError
-        A file is spoilt or of other documents (:func:`read_annotation`, :func:`check_texts`), or the annotators had
-        different samples.
+        A file is spoilt or of other documents (:func:`read_annotation`, :func:`check_texts`), the annotators had
+        different samples, or documents of BRAT are unchanged and not said to be reviewed.
     PolicyError
         No file, or more than two.
     """
@@ -82,6 +87,8 @@ def evaluate_sample(job: Job, files: Sequence[Path], progress: Progress) -> Samp
     run = _detected(job, progress)
     annotations = [read_annotation(file) for file in files]
     _check_samples(run, annotations, files)
+    if not all_reviewed:
+        _require_changed(annotations, files)
     sample = annotations[0].sample
     order = np.argsort([document.row for document in sample.documents])
     rows = np.array([document.row for document in sample.documents], dtype=np.int64)[order]
@@ -101,6 +108,8 @@ def evaluate_sample(job: Job, files: Sequence[Path], progress: Progress) -> Samp
             )
         stratum = np.array([document.stratum for document in sample.documents], dtype=np.int64)[order]
         result = weighted_recall(marks, stratum, np.array(sample.strata), annotators=len(files), agreement=agreement)
+        if any(annotation.unchanged for annotation in annotations):
+            result = replace(result, all_reviewed=True)
     inputs = {"spans": run.fingerprints.of("spans"), "corpus": run.corpus.fingerprint()}
     inputs |= {f"annotation {number}": fingerprint(_file(path)) for number, path in enumerate(files, start=1)}
     with write_artifact(run.folder / SAMPLED_RECALL, kind=SAMPLED_RECALL, config={}, inputs=inputs) as writer:
@@ -160,6 +169,16 @@ def _check_samples(run: Run, annotations: Sequence[Annotation], files: Sequence[
             raise CorpusError(f"{file}: drawn from other documents than this run has; draw a sample of it")
         if _drawn(annotation) != _drawn(annotations[0]):
             raise CorpusError(f"{file}: of another sample than {files[0]}; two annotators read the same documents")
+
+
+def _require_changed(annotations: Sequence[Annotation], files: Sequence[Path]) -> None:
+    for annotation, file in zip(annotations, files, strict=True):
+        if names := annotation.unchanged:
+            raise CorpusError(
+                f"{file}: {len(names):,} of {len(annotation.spans):,} documents, such as {names[0]}, have the marks "
+                "that detection made and no other, and BRAT does not say whether they were reviewed; if every document "
+                "was, give --all-reviewed"
+            )
 
 
 def _drawn(annotation: Annotation) -> set[tuple[str, int]]:

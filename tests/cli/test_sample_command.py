@@ -100,12 +100,39 @@ def test_the_table_and_the_sentences_are_for_a_reader(run: Path, reticent: Said,
         json.dumps({"folder": str(tmp_path / "out"), "documents": 10, "of": NUM, "strata": 1}) + "\n",
     )
     one, other = save(tmp_path / "out", tmp_path / "a.json"), tmp_path / "out"
-    status, out, _ = reticent("evaluate", run, one, other, "-q")
+    status, out, _ = reticent("evaluate", run, one, other, "--all-reviewed", "-q")
     assert status == 0
+    assert "Documents in which no mark was changed count as reviewed, as --all-reviewed says." in out
     assert "Detection in 10 of 30 documents, weighted back to all" in out
     assert re.search(r"leaves in all documents: about 30, at most \d+", out)
     assert "Two annotators agree: equal spans 0.667" in out
     assert max(map(len, out.partition("Identifiers")[0].splitlines())) <= 80
+
+
+def test_documents_of_brat_that_nobody_changed_are_refused_unless_they_are_said_to_be_reviewed(
+    run: Path, reticent: Said
+) -> None:
+    assert reticent("sample", run, "--documents", 10, "-q")[0] == 0
+    brat = run / "annotation" / "brat"
+    status, _, err = reticent("evaluate", run, brat, "-q")
+    assert status == 1
+    assert "10 of 10 documents, such as 0001, have the marks that detection made and no other" in err
+    assert not (run / "sampled-recall").exists()
+    files = sorted(brat.glob("*.ann"))
+    files[0].write_text("")
+    files[1].write_text(files[1].read_text().replace("\n", "\r\n"))  # other bytes, the same mark
+    for file in files[2:]:
+        file.write_text(file.read_text() + f"T9\tNAME 0 {len(SECRET)}\t{SECRET}\n")
+    assert "1 of 10 documents, such as 0002" in reticent("evaluate", run, brat, "-q")[2]
+    found = json.loads(reticent("evaluate", run, brat, "--all-reviewed", "--json", "-q")[1])
+    assert found["all_reviewed"] is True
+    files[1].write_text("")
+    assert "all_reviewed" not in json.loads(reticent("evaluate", run, brat, "--json", "-q")[1])
+    content = json.loads((brat / "sample.json").read_text())
+    for document in content["documents"]:
+        del document["spans"]  # as an earlier version wrote it
+    (brat / "sample.json").write_text(json.dumps(content))
+    assert "10 of 10 documents" in reticent("evaluate", run, brat, "-q")[2]
 
 
 def test_every_document_leaves_no_interval(run: Path, reticent: Said, tmp_path: Path) -> None:

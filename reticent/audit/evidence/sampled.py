@@ -73,7 +73,10 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampledRecall:
-    """Recall in a sample of documents, weighted to the ``corpus_documents`` that the sample was drawn from."""
+    """Recall in a sample of documents, weighted to the ``corpus_documents`` that the sample was drawn from.
+
+    ``all_reviewed`` is true where documents without a changed mark count as reviewed by the user's word alone.
+    """
 
     documents: Annotated[int, TOTAL]
     corpus_documents: Annotated[int, TOTAL]
@@ -83,6 +86,7 @@ class SampledRecall:
     overall: Annotated[SampledIdentifiers, PARTS]
     categories: Annotated[dict[str, SampledIdentifiers], PARTS]
     agreement: Annotated[Agreement | None, PARTS] = optional()
+    all_reviewed: Annotated[bool | None, SETTING] = optional()
 
     def closed(self, raw: SampledRecall, cell: int) -> SampledRecall:
         """Replace numbers over few individuals by bounds. The categories add up to the overall number, so small

@@ -3,7 +3,7 @@
 A sample goes out as a private folder::
 
     annotate.html    the documents with the found spans in them, to correct in a browser; saves a JSON file
-    brat/            NNNN.txt and NNNN.ann, and annotation.conf; sample.json, the sample without any text
+    brat/            NNNN.txt and NNNN.ann, and annotation.conf; sample.json, the sample and its spans without any text
 
 Either comes back: the JSON file that the page saves, which holds offsets and labels and no text, or the folder of BRAT.
 What comes back is checked against the sample and the texts. An error names the file, the document by its number and
@@ -42,10 +42,15 @@ Span = tuple[int, int, str]
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """A sample, and the spans that an annotator left or made in each of its documents, in their order."""
+    """A sample, and the spans that an annotator left or made in each of its documents, in their order.
+
+    ``unchanged`` names the documents of a folder of BRAT whose spans are those that were written, or are not known to
+    differ: whether these were read, the folder does not say.
+    """
 
     sample: Sample
     spans: tuple[tuple[Span, ...], ...]
+    unchanged: tuple[str, ...] = ()
 
 
 def merged_spans(spans: Iterable[Span]) -> list[Span]:
@@ -102,7 +107,9 @@ def write_annotation(
         labels = list(dict.fromkeys(labels))
         configuration = "[entities]\n" + "".join(f"{label}\n" for label in labels) + "[relations]\n[events]\n"
         _write(temporary / "brat" / "annotation.conf", f"{configuration}[attributes]\n".encode())
-        _write(temporary / "brat" / SAMPLE, json.dumps(_head(sample), indent=1).encode())
+        without_text = [{key: value for key, value in row.items() if key != "text"} for row in documents]
+        kept = {**_head(sample), "documents": without_text}
+        _write(temporary / "brat" / SAMPLE, json.dumps(kept, indent=1).encode())
         _write(temporary / PAGE, _page({**_head(sample), "documents": documents}, labels).encode())
         os.replace(temporary, folder)
     except BaseException:
@@ -254,9 +261,10 @@ def _read_span(mark: Any, where: str) -> Span:
 def _read_brat(folder: Path) -> Annotation:
     if not (folder / SAMPLE).is_file():
         raise CorpusError(f"{folder}: no {SAMPLE} here; it was written beside the documents, and holds their weights")
-    sample = _read_sample(read_json(folder / SAMPLE, CorpusError), folder / SAMPLE)
-    spans = []
-    for document in sample.documents:
+    content = read_json(folder / SAMPLE, CorpusError)
+    sample = _read_sample(content, folder / SAMPLE)
+    spans, unchanged = [], []
+    for document, written in zip(sample.documents, content["documents"], strict=True):
         file = folder / f"{document.name}.txt"
         if not file.is_file() or not file.with_suffix(".ann").is_file():
             raise CorpusError(f"{folder}: document {document.name} is missing (its .txt or .ann)")
@@ -276,4 +284,7 @@ def _read_brat(folder: Path) -> Annotation:
             if mark.quoted is None or quoted.split() != mark.quoted.split():
                 raise CorpusError(f"{where}: its offsets do not hold the text that it quotes")
         spans.append(tuple(own))
-    return Annotation(sample, tuple(spans))
+        before = written.get("spans")  # an earlier version wrote none
+        if before is None or sorted(map(_as_json, own), key=str) == sorted(before, key=str):
+            unchanged.append(document.name)
+    return Annotation(sample, tuple(spans), tuple(unchanged))

@@ -43,6 +43,12 @@ def test_the_number_that_is_left_stands_with_its_bound(tmp_path: Path) -> None:
     assert "Detection leaves about 800 identifiers, at most 1,632" in page
     assert "<td>700<small>350 to 1,432</small></td>" in page
     assert "0.950<small>0.918 to 0.960</small>" in page
+    assert "marked as reviewed" not in page
+
+
+def test_the_users_word_that_all_documents_were_reviewed_is_said(tmp_path: Path) -> None:
+    page = shown(tmp_path, sampled(row(0.95, 800, 30), NAME=row(0.95, 800, 30)) | {"all_reviewed": True})
+    assert "Not every document was marked as reviewed: whoever evaluated them said that all were." in page
 
 
 def test_few_have_a_bound_alone_and_fewer_are_left_out(tmp_path: Path) -> None:
