@@ -3,7 +3,7 @@
 A model that was trained with surrogates in the context (definitions.md#training) has read no identifying word of a
 document. Whoever prompts it with one gives the word to it. `PromptNormaliser` does to a prompt what training did to the
 context of indirect identifiers: a word that fewer than k individuals use, or none, is replaced by a word of the
-public pool of the same form. Direct identifiers are the business of detectors (`reticent scrub`, the guard).
+public pool of the same form. Direct identifiers are the business of detectors (`pseudonymise_batch`, the guard).
 
 It holds which words identify: it is as secret as the index, and belongs where the documents are.
 """
