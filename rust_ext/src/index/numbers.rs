@@ -183,8 +183,9 @@ mod tests {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 (state >> 33) as usize
             };
-            let number =
-                |draw: usize| if draw % 5 == 0 || num_words == 0 { UNKNOWN } else { (draw % num_words) as u32 };
+            let number = |draw: usize| {
+                if draw.is_multiple_of(5) || num_words == 0 { UNKNOWN } else { (draw % num_words) as u32 }
+            };
             let lengths: Vec<i64> = [0, 1, 7, 0, 64, 3, 1000, 0].into();
             let ends: Vec<i64> = std::iter::once(0)
                 .chain(lengths.iter().scan(0, |end, length| {
