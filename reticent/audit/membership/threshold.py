@@ -177,21 +177,19 @@ class ThresholdAudit:
         """The attack by likelihood ratios; None where too few words are targets, or too few are none."""
         shares = target_shares(k, noise)
         tells = np.flatnonzero(np.diff(shares) > 0)
-        pairs = self._asked((self._others > 0) & np.isin(self._others, tells))
-        (subject, word), values = _word_scores(scores, pairs)
+        others = self._others
+        asked, values = _word_scores(scores, self._asked((others > 0) & np.isin(others, tells)))
+        subject, word = asked
         users = self._member_support[word] - self.is_member[subject]
         ratios, fitted, of_fitted = np.empty(len(word)), *self._words_of_members(scores, len(shares) - 1)
         # By what other words show: a word that is fitted with its user would speak for that user's membership.
         for fold in range(FOLDS):
-            others, asked = fitted % FOLDS != fold, word % FOLDS == fold
-            likelihood = fit_likelihood(of_fitted[others], self._member_support[fitted[others]], shares)
+            known, own = fitted % FOLDS != fold, word % FOLDS == fold
+            likelihood = fit_likelihood(of_fitted[known], self._member_support[fitted[known]], shares)
             if likelihood is None:
                 return None
-            ratios[asked] = likelihood.ratio(values[asked], users[asked])
-        total = np.full(len(self.is_member), np.nan)
-        codes, number = np.unique(subject, return_inverse=True)
-        total[codes] = np.bincount(number, ratios, minlength=len(codes))
-        return self._of_subjects(total, (subject, word), ratios, is_mean=False)
+            ratios[own] = likelihood.ratio(values[own], users[own])
+        return self._of_subjects(asked, ratios, is_mean=False)
 
     def _words_of_members(self, scores: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the words that at most so many members use, and their scores in the texts of these."""
@@ -202,25 +200,20 @@ class ThresholdAudit:
         (words,), values = _averaged(*_averaged(columns, scores[places[known]], num=2), num=1)
         return words, values
 
-    def _subject_scores(self, scores: np.ndarray, pairs: _Pairs) -> np.ndarray:
-        """Mean over words, of these over others, of these over occurrences; NaN for who is not asked."""
-        (subjects,), values = _averaged(*_word_scores(scores, pairs), num=1)
+    def _attack(self, of_words: np.ndarray, pairs: _Pairs) -> KindAttack:
+        return self._of_subjects(*_word_scores(of_words, pairs), is_mean=True)
+
+    def _subject_scores(self, asked: np.ndarray, values: np.ndarray, *, is_mean: bool) -> np.ndarray:
+        """Mean or sum over the words of each subject; NaN for who is not asked."""
+        codes, number = np.unique(asked[0], return_inverse=True)
+        totals = np.bincount(number, values, minlength=len(codes))
         result = np.full(len(self.is_member), np.nan)
-        result[subjects] = values
+        result[codes] = totals / np.bincount(number, minlength=len(codes)) if is_mean else totals
         return result
 
-    def _attack(self, of_words: np.ndarray, pairs: _Pairs) -> KindAttack:
-        return self._of_subjects(self._subject_scores(of_words, pairs), *_word_scores(of_words, pairs), is_mean=True)
-
-    def _of_subjects(
-        self,
-        scores: np.ndarray,
-        asked: np.ndarray | tuple[np.ndarray, np.ndarray],
-        values: np.ndarray,
-        *,
-        is_mean: bool,
-    ) -> KindAttack:
-        """The attack by the scores of individuals, which are means or sums of ``values`` over (subject, word)."""
+    def _of_subjects(self, asked: np.ndarray, values: np.ndarray, *, is_mean: bool) -> KindAttack:
+        """The attack by ``values`` of (subject, word), of which individuals have the mean or the sum."""
+        scores = self._subject_scores(asked, values, is_mean=is_mean)
         usable = np.isfinite(scores)
         sides = scores[usable & self.is_member], scores[usable & ~self.is_member]
         auc = auc_estimate(*sides, **self.bootstrap)
@@ -231,9 +224,7 @@ class ThresholdAudit:
             num_nonmembers=len(sides[1]),
         )
 
-    def _over_words(
-        self, auc: Estimate, asked: np.ndarray | tuple[np.ndarray, np.ndarray], values: np.ndarray, is_mean: bool
-    ) -> Estimate:
+    def _over_words(self, auc: Estimate, asked: np.ndarray, values: np.ndarray, is_mean: bool) -> Estimate:
         """Return an area with the interval over subjects and over words; a resample leaves out who has none of its
         words.
         """

@@ -11,7 +11,7 @@ from fixtures.stores import make_store
 
 from reticent.audit.config import AuditConfig
 from reticent.audit.leakage.words import words_of
-from reticent.audit.membership.threshold import CONTROLS, ThresholdAudit, spelling, spelling_of
+from reticent.audit.membership.threshold import CONTROLS, ThresholdAudit, _word_scores, spelling, spelling_of
 from reticent.audit.membership.threshold_likelihood import Noise, WordLikelihood, fit_likelihood, target_shares
 from reticent.engine.noisy_threshold import unprotected_shares
 from reticent.engine.schema import DIRECT
@@ -60,7 +60,7 @@ def test_scores_are_those_of_a_loop_in_python(k: int, seed: int) -> None:
     users = users_of(store, list(range(40)))
     direct = {int(i) for i in store.input_ids[(store.flags & DIRECT) != 0]}
     for wanted in (k, k + 1):
-        found = audit._subject_scores(told, audit.pairs(k, wanted))
+        found = audit._subject_scores(*_word_scores(told, audit.pairs(k, wanted)), is_mean=True)
         expected = np.full(40, np.nan)
         for x in range(40):
             of_words = []
