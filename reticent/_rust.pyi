@@ -735,8 +735,8 @@ def cover_spans(
 ) -> NDArray[np.uint8]:
     """Return 1 for each word that meets a span of its document in at least one character."""
 
-def pack_numbers(numbers: NDArray[np.uint32], offsets: NDArray[np.int64], num_words: int) -> NDArray[np.uint8]:
-    """Return the numbers of the words of documents in as many bits as ``num_words`` need; see `unpack_numbers`."""
+def pack_numbers(numbers: NDArray[np.uint32], offsets: NDArray[np.int64], bits: int) -> NDArray[np.uint8]:
+    """Return the numbers of the words of documents in so many bits each; see `unpack_numbers`."""
 
 def unpack_numbers(
     packed: NDArray[np.uint8],

@@ -32,15 +32,17 @@ class WordWriter:
     """Appends the numbers of the words of documents to a folder; ``num_listed`` are the words of the index."""
 
     def __init__(self, folder: Path, num_listed: int):
-        self.num_words, self._num_listed = 0, num_listed
+        self.num_words = 0
+        # Also for one more than the last row, which stands for a word that the index does not hold.
+        self._bits = max(num_listed.bit_length(), 1)
         self._words, self._ends = HashedFile(folder / WORDS), HashedFile(folder / WORD_ENDS)
-        self._words.write(np.array([max(num_listed.bit_length(), 1)], dtype=np.uint8))
+        self._words.write(np.array([self._bits], dtype=np.uint8))
 
     def write(self, numbers: np.ndarray, doc_offsets: np.ndarray) -> None:
         """Append documents: the numbers of all words, uint32, and words before each document, int64 (D + 1,)."""
         from reticent import _rust
 
-        self._words.write(_rust.pack_numbers(numbers, doc_offsets, self._num_listed))
+        self._words.write(_rust.pack_numbers(numbers, doc_offsets, self._bits))
         self._ends.write(np.ascontiguousarray(doc_offsets[1:] + self.num_words, dtype="<i8"))
         self.num_words += int(doc_offsets[-1])
 

@@ -8,16 +8,12 @@ use rayon::prelude::*;
 use crate::error::{Error, Result};
 use crate::index::lookup::Found;
 use crate::index::ngram_index::NgramIndex;
+use crate::storage::bits::eight_bytes;
 use crate::text::texts::Texts;
 use crate::text::words::Words;
 
 /// The number of a word that an index does not hold.
 pub const UNKNOWN: u32 = u32::MAX;
-
-/// Bits of a stored number of so many words: also of one greater than all, for a word that is none of them.
-pub fn bits_of(num_words: usize) -> u32 {
-    (usize::BITS - num_words.leading_zeros()).clamp(1, u32::BITS)
-}
 
 /// The numbers of documents as they are stored; those of document d are `offsets[d]..offsets[d + 1]`.
 pub fn pack(numbers: &[u32], offsets: &[i64], bits: u32) -> Result<Vec<u8>> {
@@ -77,8 +73,8 @@ impl<'a> Stored<'a> {
     #[inline(always)]
     pub fn get(&self, document: usize, word: usize) -> u32 {
         let bit = word * self.bits as usize;
-        let found =
-            (eight_bytes(self.packed, self.firsts[document] as usize + bit / 8) >> (bit % 8)) as u32 & self.mask;
+        let at = self.firsts[document] as usize + bit / 8;
+        let found = (eight_bytes(&self.packed[at..self.packed.len().min(at + 8)]) >> (bit % 8)) as u32 & self.mask;
         if found == self.mask { UNKNOWN } else { found }
     }
 
@@ -103,15 +99,6 @@ pub fn unpack(packed: &[u8], bits: u32, firsts: &[i64], lengths: &[i64]) -> Resu
 
 fn mask_of(bits: u32) -> Option<u32> {
     (1..=u32::BITS).contains(&bits).then(|| u32::MAX >> (u32::BITS - bits))
-}
-
-/// Eight bytes from `at` on, with zeros behind the last.
-#[inline(always)]
-fn eight_bytes(bytes: &[u8], at: usize) -> u64 {
-    match bytes[at..].first_chunk() {
-        Some(&eight) => u64::from_le_bytes(eight),
-        None => bytes[at..].iter().rev().fold(0, |all, &byte| all << 8 | u64::from(byte)),
-    }
 }
 
 /// Documents that one thread takes at a time.
@@ -177,7 +164,8 @@ mod tests {
     #[test]
     fn numbers_are_unpacked_as_they_were_packed() {
         for num_words in [0usize, 1, 2, 3, 127, 128, 329_879, (1 << 24) - 1, 1 << 24, u32::MAX as usize] {
-            let bits = bits_of(num_words);
+            // Also for one more than the last, which stands for a word that is none of them.
+            let bits = (usize::BITS - num_words.leading_zeros()).max(1);
             let mut state = 7u64;
             let mut next = || {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

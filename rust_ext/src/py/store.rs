@@ -11,7 +11,7 @@ use super::words::PyWords;
 use crate::error::Error;
 use crate::index::lookup::Found;
 use crate::index::ngram_index::NgramIndex;
-use crate::index::numbers::{Stored, bits_of, pack, unpack};
+use crate::index::numbers::{Stored, pack, unpack};
 use crate::index::protect::Settings;
 use crate::index::word_flags::{NumberBlacklist, NumberedDocuments, Supports, WordSpans, flag_words};
 use crate::pool::pool;
@@ -188,17 +188,17 @@ fn py_planes(
     })
 }
 
-/// Numbers of words as bytes, by as many bits as so many words need.
+/// Numbers of words as bytes, of so many bits each.
 #[pyfunction]
 #[pyo3(name = "pack_numbers")]
 fn py_pack_numbers<'py>(
     py: Python<'py>,
     numbers: Read<'py, u32>,
     offsets: Read<'py, i64>,
-    num_words: usize,
+    bits: u32,
 ) -> PyResult<Bound<'py, PyArray1<u8>>> {
     let (numbers, offsets) = (numbers.as_slice()?, offsets.as_slice()?);
-    let packed = py.detach(|| pack(numbers, offsets, bits_of(num_words))).map_err(to_py_err)?;
+    let packed = py.detach(|| pack(numbers, offsets, bits)).map_err(to_py_err)?;
     Ok(PyArray1::from_vec(py, packed))
 }
 

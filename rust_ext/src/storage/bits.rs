@@ -86,6 +86,15 @@ pub fn word_at(bytes: &[u8], at: usize, len: usize) -> u64 {
     word & u64::MAX >> (64 - len)
 }
 
+/// Up to eight bytes as a number, the first lowest.
+#[inline(always)]
+pub fn eight_bytes(bytes: &[u8]) -> u64 {
+    match bytes.try_into() {
+        Ok(eight) => u64::from_le_bytes(eight),
+        Err(_) => bytes.iter().rev().fold(0, |all, &byte| all << 8 | u64::from(byte)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::index::protect::{DIRECT, INDIRECT};
-use crate::storage::bits::{Bits, bit_at, word_at};
+use crate::storage::bits::{Bits, bit_at, eight_bytes, word_at};
 use crate::tokenize::packed::Exception;
 
 /// Tokens of some documents, in a store of more: bits stand at the numbers that tokens have in the store.
@@ -201,15 +201,6 @@ fn deposit_one_by_one(mut bits: u64, mut mask: u64) -> u64 {
         bits >>= 1;
     }
     found
-}
-
-/// Up to eight bytes as a number, the first lowest.
-#[inline(always)]
-fn eight_bytes(bytes: &[u8]) -> u64 {
-    match bytes.try_into() {
-        Ok(eight) => u64::from_le_bytes(eight),
-        Err(_) => bytes.iter().rev().fold(0, |all, &byte| all << 8 | u64::from(byte)),
-    }
 }
 
 /// The lowest bit of each of eight bytes, the first lowest. The product brings them together in its highest byte: byte i is
