@@ -11,7 +11,7 @@ end of the threshold attack is at most .6. If the small models and the grid of r
 default; otherwise the default stays "keep".
 
 Texts are MTSamples or MEDDOCAN (RETICENT_DATA, --corpus), a report an individual. A cell that is done is not run again:
-stop it and call it again with the same --out.
+stop it and call it again with the same --out. With --own-epochs each arm is attacked after its own best epoch.
 
     python -m benchmarks.holes --size toy|quick|cpu --out FOLDER [--arms ippclm,ippclm-surrogate,…]
     python -m benchmarks.holes --size real --base smollm2=FOLDER --objective clm --out FOLDER   # two cores, LoRA
@@ -34,7 +34,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from benchmarks.holes_grid import ARMS, ASKING, COMPARATORS, CORPORA, Grid
+from benchmarks.holes_grid import ARMS, ASKING, COMPARATORS, CORPORA, HARD_TOKENS, Grid
 from benchmarks.record_io import DATA, RECORD, markdown, write_record
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -70,6 +70,9 @@ def summary(results: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any
         gains = [row["base_loss"] - row["loss"] for row in rows]
         of_arm: dict[str, Any] = {
             "models": len(rows),
+            "epoch": rows[0]["epoch"],
+            # In nats a token, or of a masked model in shares of the words.
+            "loss_saved": [mean(gains), min(gains), max(gains)],
             # A share of nothing, or of a loss, says nothing.
             "gain": [mean(gains) / gain_of_usual, *_ends(gains, gain_of_usual)] if (gain_of_usual or 0) > 0 else None,
             "retention": mean(row["retention"] for row in rows),
@@ -77,7 +80,7 @@ def summary(results: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any
         }
         asked = [*ASKING, *(f"base_{name}" for name in ASKING)]
         for name in ("threshold", "above", "base_threshold", "likelihood",
-                     "base_likelihood", "membership", "all", "ordinary", "rare", "inversion",
+                     "base_likelihood", "membership", HARD_TOKENS, "all", "ordinary", "rare", "inversion",
                      "reference, ordinary", "reference, rare", *asked):  # fmt: skip
             values = [row[name] for row in rows if row.get(name)]
             # The mean of the ends is no interval of the mean, but wider than one: models share their individuals.
@@ -112,11 +115,18 @@ def recorded(about: str, size: dict[str, Any]) -> dict[str, Any]:
 
 
 def iter_grids(
-    size: dict[str, Any], out: Path, objective: str, base: str | None, source: str = "mtsamples"
+    size: dict[str, Any],
+    out: Path,
+    objective: str,
+    base: str | None,
+    source: str = "mtsamples",
+    *,
+    own_epochs: bool = False,
 ) -> Iterator[Grid]:
     for people in size["people"]:
         for epochs in size["epochs"]:
-            yield Grid(out / f"{people} people, {epochs} epochs", size, people, epochs, objective, base, source)
+            cell = f"{people} people, {'up to ' if own_epochs else ''}{epochs} epochs"
+            yield Grid(out / cell, size, people, epochs, objective, base, source, own_epochs)
 
 
 def table(found: dict[str, dict[str, Any]]) -> str:
@@ -126,11 +136,12 @@ def table(found: dict[str, dict[str, Any]]) -> str:
     columns = {"share of the gain": "gain", "threshold": "threshold", "control": "above",
                "threshold, weighed": "likelihood", "LiRA, ordinary": "ordinary",
                "LiRA, rare": "rare", "reference, ordinary": "reference, ordinary", "reference, rare": "reference, rare",
+               "hard tokens": HARD_TOKENS,
                "inversion, excess": "inversion", **{name: name for name in ASKING}}  # fmt: skip
     used = {head: name for head, name in columns.items() if any(row[name] for row in found.values())}
-    heads = ["arm", "models", "retention", *used]
+    heads = ["arm", "models", "epoch", "retention", *used]
     rows = [
-        [arm, row["models"], f"{row['retention']:.3f}", *(cell(row[name]) for name in used.values())]
+        [arm, row["models"], row["epoch"], f"{row['retention']:.3f}", *(cell(row[name]) for name in used.values())]
         for arm, row in found.items()
     ]
     return markdown(heads, rows)
@@ -158,6 +169,8 @@ def main() -> None:
     parser.add_argument("--models", type=int, help="models an arm, instead of pairs")
     parser.add_argument("--objective", choices=["clm", "mlm"], default="clm")
     parser.add_argument("--base", help="NAME=FOLDER of a pre-trained model; sizes real and gpu need one")
+    parser.add_argument("--own-epochs", action="store_true",
+                        help="attack each arm at its own best epoch, by one half of the held-out people")  # fmt: skip
     parser.add_argument("--invert", type=int, metavar="N", help="inversion of N rare words, the same for all models")
     parser.add_argument("--invert-arms", metavar="ARM[:MODELS],…", help="instead of all arms, and all of their models")
     parser.add_argument("--record", action="store_true", help="keep the result under benchmarks/record")
@@ -177,7 +190,10 @@ def main() -> None:
     if "vocab" not in size and not base:
         parser.error("this size needs --base NAME=FOLDER")
     results = {}
-    for grid in iter_grids(size, arguments.out, arguments.objective, base or None, arguments.corpus):
+    grids = iter_grids(
+        size, arguments.out, arguments.objective, base or None, arguments.corpus, own_epochs=arguments.own_epochs
+    )
+    for grid in grids:
         found = summary({arm: grid.evaluate(arm) for arm in arms if grid.is_possible(arm)})
         if arguments.invert:
             for arm, _, models in (

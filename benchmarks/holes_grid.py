@@ -29,12 +29,14 @@ ARMS: dict[str, dict[str, Any]] = {
     "frozen embeddings": {"recipe": "ippclm", "freeze_embeddings": True},
     "noisy surrogate": {"recipe": "ippclm-surrogate", "noise": (1.0, 0.05)},
     "strict list": {"recipe": "ippclm", "list": True},
-    "private vocabulary": {"recipe": "ippclm", "vocabulary": {"epsilon": 8.0, "delta": 1e-5, "max_words": 100}},
+    "private vocabulary": {"recipe": "ippclm", "noise": (8.0, 1e-5, 100)},
     # Comparators: direct identifiers as X, and differential privacy for each individual.
     "clma": {"recipe": "clma"},
     "dp(8)": {"recipe": "dp-clm", "epsilon": 8.0},
     "dp(1000)": {"recipe": "dp-clm", "epsilon": 1000.0},
 }
+#: The attack of HT-MIA: the tokens that the base predicts worst.
+HARD_TOKENS = "hard_tokens"
 #: Attacks that ask the model, measured where a size says how.
 ASKING = ("ngram_coverage", "icp")
 COMPARATORS = ("clma", "dp(8)", "dp(1000)")
@@ -44,6 +46,8 @@ LEAST_MODELS = 4
 FEWEST_PUBLIC = 40
 #: Corpus -> its files under RETICENT_DATA; a text is an individual.
 CORPORA = {"mtsamples": ("mtsamples/mtsamples.jsonl",), "meddocan": ("meddocan/train.jsonl", "meddocan/dev.jsonl")}
+#: Halves of the held-out individuals where each arm has its own epoch: one chooses it, the other measures the gain.
+CHOOSING, MEASURING = 0, 1
 #: Tokens of a window that are not text: the prefix of a causal model, or the ends of a masked one.
 SPECIAL = 2
 
@@ -52,6 +56,27 @@ def common_words(index: Any, least: int) -> set[str]:
     """Return the words of an index with so many users or more."""
     words = index.words()
     return set(words.column("word").filter(pa.array(words.column("support").to_numpy() >= least)).to_pylist())
+
+
+def words_of_users(corpus: Any, individuals: Any, index: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return whose word stands at each place of the members' documents, and its row in an index."""
+    from reticent.engine.flagged_words import FlaggedWords
+    from reticent.engine.graph import WordIds
+
+    ids, unit, word = WordIds(index), [], []
+    for part, words, *_ in FlaggedWords(corpus, individuals, splits=("members",)):
+        word.append(ids.of(part.texts, words).astype(np.int64))
+        unit.append(np.repeat(part.units.astype(np.int64), np.diff(words.doc_offsets)))
+    return np.concatenate(unit), np.concatenate(word)
+
+
+def voters_of(unit: np.ndarray, word: np.ndarray, index: Any, noise: Any, key: bytes) -> np.ndarray | None:
+    """Return who votes for each word, where the noise is for individuals."""
+    from reticent.engine.dp_vocabulary import count_voters, word_order
+
+    if noise.max_words is None:
+        return None
+    return count_voters([(unit, word)], word_order(key, index.words().column("word")), noise.max_words)
 
 
 def listed_index(index: Any, listed: set[str]) -> Any:
@@ -80,6 +105,8 @@ class Grid:
     objective: str = "clm"
     base: str | None = None
     source: str = "mtsamples"
+    #: Whether each arm is attacked at its own best epoch, of all up to ``epochs``; otherwise after the last.
+    own_epochs: bool = False
     auditors: dict[int, Any] = field(default_factory=dict)
     bases: dict[int, Any] = field(default_factory=dict)
 
@@ -230,9 +257,8 @@ class Grid:
     def train(self, arm: str, number: int) -> dict[str, Any]:
         """Train a model of an arm where it is not there; returns what is kept of it."""
         from reticent.engine.context_words import context_words
-        from reticent.engine.dp_vocabulary import private_index
         from reticent.engine.index import IndexConfig, build_index
-        from reticent.engine.noisy_threshold import noisy_index
+        from reticent.engine.noisy_threshold import Noise, noisy_index
         from reticent.engine.public_words import read_public_words
         from reticent.engine.schema import MEMBERS
         from reticent.trainer.config import LoraSettings, PrivacyConfig, TrainConfig
@@ -249,10 +275,9 @@ class Grid:
         counted = (MEMBERS, "reference") if settings.get("reference") else (MEMBERS,)
         index = build_index(self.corpus, individuals, splits=counted, config=IndexConfig(max_n=1))
         if "noise" in settings:
-            index = noisy_index(index, k, *settings["noise"], key=bytes([number + 1]) * 32)
-        if "vocabulary" in settings:
-            key = bytes([number + 1]) * 32
-            index = private_index(self.corpus, individuals, index, key=key, **settings["vocabulary"])
+            noise, key = Noise(*settings["noise"]), bytes([number + 1]) * 32
+            voters = voters_of(*words_of_users(self.corpus, individuals, index), index, noise, key)
+            index = noisy_index(index, k, noise, key, voters=voters)
         if "list" in settings:
             index = listed_index(index, self.public_list(individuals))
         recipe = replace(get_recipe(self.recipe(arm)), freeze_embeddings=bool(settings.get("freeze_embeddings")))
@@ -267,7 +292,8 @@ class Grid:
             privacy = PrivacyConfig(target_epsilon=settings["epsilon"], max_physical_batch_size=8)
         rate = self.size.get("learning_rate", 3e-4 if lora else 2e-3)
         config = TrainConfig(
-            num_epochs=self.epochs, batch_size=8, window_length=self.window, seed=number, checkpoint_epochs=(),
+            num_epochs=self.epochs, batch_size=8, window_length=self.window, seed=number,
+            checkpoint_epochs=tuple(range(1, self.epochs + 1)) if self.own_epochs else (),
             learning_rate=1e-3 if privacy else rate, lora=lora, device="auto", bf16=self.size.get("bf16", "auto"),
         )  # fmt: skip
         started = time.perf_counter()
@@ -276,7 +302,6 @@ class Grid:
             context=words, privacy=privacy,
         )  # fmt: skip
         about = {
-            "checkpoint": str(result.checkpoints[self.epochs].relative_to(self.folder)),
             "seconds": time.perf_counter() - started,
             "retention": float(np.mean((store.flags & recipe.never_target) == 0)),
             "ledger": result.ledger.to_dict(),
@@ -307,7 +332,7 @@ class Grid:
         if self.size.get("asking") and self.objective == "clm":
             asking, generation = ("ngram_coverage", "icp"), GenerationConfig(**self.size["asking"])
         config = AuditConfig(
-            attacks=("loss", "reference", *asking), num_bootstrap=self.size["draws"], inversion=inversion,
+            attacks=("loss", "reference", HARD_TOKENS, *asking), num_bootstrap=self.size["draws"], inversion=inversion,
             generation=generation,
             window_length=self.window, all_occurrences=False, bf16=self.size.get("bf16", "auto"),
         )  # fmt: skip
@@ -330,6 +355,9 @@ class Grid:
                     super().score(entry, progress, all_occurrences=all_occurrences).to_parquet(place)
                 return TokenScores.from_parquet(place)
 
+            def side_utility(self, entry: Any, chosen: np.ndarray) -> Any:
+                return self._utility(entry.objective, self.score(entry), chosen)
+
         return Kept
 
     def evaluate(self, arm: str) -> list[dict[str, Any]]:
@@ -342,9 +370,9 @@ class Grid:
             place = self.folder / "results" / arm / f"{number:02} of {len(numbers):02}.json"
             if not place.exists():
                 if len(numbers) >= LEAST_MODELS:
-                    scored = scored or [self._log_probs(arm, other, trained[other]) for other in numbers]
+                    scored = scored or [self._log_probs(arm, other) for other in numbers]
                 place.parent.mkdir(parents=True, exist_ok=True)
-                place.write_text(json.dumps({**self._evaluated(arm, number, about, scored), **about}))
+                place.write_text(json.dumps({**self._evaluated(arm, number, scored), **about}))
                 print(f"{arm} {number}", file=sys.stderr, flush=True)
             results.append(json.loads(place.read_text()))
         return results
@@ -414,7 +442,8 @@ class Grid:
         size = (2, int(rows.max()) + 1)  # members, then the others
         first, asked = np.zeros(size), np.zeros(size)
         for number in range(num_models or self.num_models):
-            path = self.folder / self.train(arm, number)["checkpoint"]
+            self.train(arm, number)
+            path = self._checkpoint(arm, number, self.epoch_of(arm))
             _, share = ranks_of(self._candidates(path, place / arm / f"{number:02}.npz") - base)
             is_out = 1 - (sides >> (number // 2) & 1 ^ number % 2)
             np.add.at(first, (is_out, rows), share)
@@ -435,37 +464,69 @@ class Grid:
     def num_models(self) -> int:
         return int(self.size.get("models") or 2 * self.size["pairs"])
 
-    def _entry(self, arm: str, about: dict[str, Any]) -> Any:
+    def _checkpoint(self, arm: str, number: int, epoch: int) -> Path:
+        return self.folder / "models" / arm / f"{number:02}" / f"epoch-{epoch:04}"
+
+    def epoch_of(self, arm: str) -> int:
+        """The epoch after which an arm is attacked: its last, or of its own, the one of least loss on ordinary words of
+        one half of the held-out individuals, mean over its models. The other half says what it reaches there.
+        """
+        if not self.own_epochs:
+            return self.epochs
+        place = self.folder / "epochs" / f"{arm}, {self.num_models} models.json"
+        if not place.exists():
+            place.parent.mkdir(exist_ok=True)
+            losses = {epoch: [self._loss(self._entry(arm, number, epoch), number, CHOOSING)
+                              for number in range(self.num_models)] for epoch in range(1, self.epochs + 1)}  # fmt: skip
+            place.write_text(json.dumps(losses))
+        losses = json.loads(place.read_text())
+        return int(min(losses, key=lambda epoch: sum(losses[epoch])))
+
+    def _loss(self, entry: Any, number: int, half: int | None) -> float:
+        """Mean loss of ordinary tokens of held-out individuals; of a masked model the share of words that it misses."""
+        auditor = self.auditor(number)
+        chosen = ~auditor.members if half is None else ~auditor.members & (auditor.store.individual % 2 == half)
+        side = auditor.side_utility(entry, chosen)
+        if side.ordinary_perplexity is not None:
+            return float(np.log(side.ordinary_perplexity.value))
+        return 1 - float(side.ordinary_word_accuracy.value)
+
+    def _entry(self, arm: str, number: int, epoch: int) -> Any:
         from reticent.audit.evaluate import ModelEntry
-        from reticent.audit.membership.threshold_likelihood import Noise
+        from reticent.engine.noisy_threshold import Noise
         from reticent.trainer.recipes import get_recipe
 
         recipe = get_recipe(self.recipe(arm))
         return ModelEntry(
-            name=arm, recipe=recipe.name, objective=self.objective, epoch=self.epochs,
-            path=self.folder / about["checkpoint"], never_target=recipe.never_target, k=ARMS[arm].get("k", 2),
+            name=arm, recipe=recipe.name, objective=self.objective, epoch=epoch,
+            path=self._checkpoint(arm, number, epoch), never_target=recipe.never_target, k=ARMS[arm].get("k", 2),
             noise=Noise(*ARMS[arm]["noise"]) if "noise" in ARMS[arm] else None,
         )  # fmt: skip
 
-    def _log_probs(self, arm: str, number: int, about: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    def _log_probs(self, arm: str, number: int) -> tuple[np.ndarray, np.ndarray]:
         from reticent.engine.schema import MEMBERS
 
         auditor = self.auditor(number)  # documents are in one order whoever is a member
         is_in = self.sides(number).mask(MEMBERS)[auditor.store.individual]
-        return auditor.score(self._entry(arm, about)).log_probs, is_in
+        return auditor.score(self._entry(arm, number, self.epoch_of(arm))).log_probs, is_in
 
-    def base_scores(self, number: int) -> Any:
+    @cached_property
+    def _base(self) -> Any:
         from reticent.audit.evaluate import ModelEntry
 
+        return ModelEntry(name="base", recipe="base", objective=self.objective, epoch=0, path=self.base_folder)
+
+    def base_scores(self, number: int) -> Any:
         if number not in self.bases:
-            entry = ModelEntry(name="base", recipe="base", objective=self.objective, epoch=0, path=self.base_folder)
-            self.bases[number] = self.auditor(number).evaluate(entry)
+            self.bases[number] = self.auditor(number).evaluate(self._base)
         return self.bases[number]
 
-    def _evaluated(self, arm: str, number: int, about: dict[str, Any], scored: list[Any] | None) -> dict[str, Any]:
+    def _evaluated(self, arm: str, number: int, scored: list[Any] | None) -> dict[str, Any]:
         base, scores = self.base_scores(number)
         shadows = None if scored is None else iter(scored)
-        found, _ = self.auditor(number).evaluate(self._entry(arm, about), scores, shadow_tokens=shadows)
+        epoch, half = self.epoch_of(arm), MEASURING if self.own_epochs else None
+        entry = self._entry(arm, number, epoch)
+        found, _ = self.auditor(number).evaluate(entry, scores, shadow_tokens=shadows)
         kinds = found.by_kind
         indirect = found.inversion and found.inversion.indirect
         inverted = indirect and indirect.all
@@ -474,12 +535,14 @@ class Grid:
             return None if estimate is None or estimate.value is None else [estimate.value, estimate.low, estimate.high]
 
         return {
-            "loss": _loss(found), "base_loss": _loss(base), "n": self.people,
+            "epoch": epoch, "loss": self._loss(entry, number, half), "base_loss": self._loss(self._base, number, half),
+            "n": self.people,
             "threshold": of(found.threshold.at_threshold.auc), "threshold_n": found.threshold.at_threshold.num_members,
             "above": of(found.threshold.above.auc), "base_threshold": of(base.threshold.at_threshold.auc),
             "likelihood": of(found.threshold.by_likelihood and found.threshold.by_likelihood.auc),
             "base_likelihood": of(base.threshold.by_likelihood and base.threshold.by_likelihood.auc),
             "membership": of(found.membership["reference"].auc),
+            "hard_tokens": of(found.membership[HARD_TOKENS].auc),
             **{name: of(found.membership[name].auc) for name in ASKING if name in found.membership},
             **{f"base_{name}": of(base.membership[name].auc) for name in ASKING if name in base.membership},
             **{kind: of(own.attacks["lira"].auc_in_turn) for kind, own in kinds.items() if "lira" in own.attacks},
@@ -487,11 +550,3 @@ class Grid:
             "inversion": of(inverted.top1.excess) if inverted else None,
             "inversion_targets": indirect.num_targets.members if inverted else 0,
         }  # fmt: skip
-
-
-def _loss(found: Any) -> float:
-    """Mean loss of ordinary tokens of held-out individuals; of a masked model the share of words that it misses."""
-    side = found.utility.heldout
-    if side.ordinary_perplexity is not None:
-        return float(np.log(side.ordinary_perplexity.value))
-    return 1 - float(side.ordinary_word_accuracy.value)

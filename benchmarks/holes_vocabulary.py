@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.holes_grid import common_words, listed_index
+from benchmarks.holes_grid import common_words, listed_index, voters_of, words_of_users
 from benchmarks.record_io import DATA, markdown, write_record
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -37,18 +37,11 @@ KEY = bytes(range(32))
 
 def measured(corpus: Any, individuals: Any, public: set[str], loose: set[str]) -> list[dict[str, Any]]:
     """Return a row for each rule."""
-    from reticent.engine.dp_vocabulary import private_index
-    from reticent.engine.flagged_words import FlaggedWords
-    from reticent.engine.graph import WordIds
     from reticent.engine.index import IndexConfig, build_index
-    from reticent.engine.noisy_threshold import noisy_index
+    from reticent.engine.noisy_threshold import Noise, noisy_index
 
     index = build_index(corpus, individuals, config=IndexConfig(max_n=1))
-    ids, unit, word = WordIds(index), [], []
-    for part, words, *_ in FlaggedWords(corpus, individuals, splits=("members",)):
-        word.append(ids.of(part.texts, words).astype(np.int64))
-        unit.append(np.repeat(part.units.astype(np.int64), np.diff(words.doc_offsets)))
-    place, user = np.concatenate(word), np.concatenate(unit)
+    user, place = words_of_users(corpus, individuals, index)
     supports = np.asarray(index.words().column("support").to_numpy())
 
     def row(rule: str, least: int, own: Any, **more: Any) -> dict[str, Any]:
@@ -62,13 +55,14 @@ def measured(corpus: Any, individuals: Any, public: set[str], loose: set[str]) -
     num = len(np.unique(user))
     delta = 10.0 ** -(1 + int(np.ceil(np.log10(num))))
     rows = [row(f"k = {k}", k, index) for k in (2, 5, 10)]
-    noisy = noisy_index(index, 2, 1.0, 0.05, KEY)
+    noisy = noisy_index(index, 2, Noise(1.0, 0.05), KEY)
     rows.append(row("noisy, \u03b5 = 1 and \u03b4 = .05 for each word", 2, noisy, epsilon=None))
     rows.append(row("public list, loose, alone", 1, _alone(index, loose), epsilon=0.0))
     rows.append(row("public list, strict, alone", 1, _alone(index, public), epsilon=0.0))
     rows.append(row("public list, strict, and k = 2", 2, listed_index(index, public)))
     for epsilon, most in PRIVATE:
-        own = private_index(corpus, individuals, index, max_words=most, epsilon=epsilon, delta=delta, key=KEY)
+        noise = Noise(epsilon, delta, most)
+        own = noisy_index(index, 2, noise, KEY, voters=voters_of(user, place, index, noise, KEY))
         name = f"private, {most} words"
         rows.append(row(name, 2, own, epsilon=epsilon, delta=delta))
     return rows

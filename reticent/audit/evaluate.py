@@ -27,7 +27,6 @@ from reticent.audit.membership.attacks import USER_INFERENCE, user_inference_sco
 from reticent.audit.membership.kinds import KindAudit
 from reticent.audit.membership.measure import MembershipAudit
 from reticent.audit.membership.threshold import ThresholdAudit, spelling_of
-from reticent.audit.membership.threshold_likelihood import Noise
 from reticent.audit.membership.validity import judged
 from reticent.audit.scoring.base_model_scores import BaseModelScores
 from reticent.audit.scoring.forward import TokenScores, score_models
@@ -39,6 +38,7 @@ from reticent.trainer.windows import SpecialIds, cut_windows
 
 if TYPE_CHECKING:
     from reticent.audit.membership.shadow import ShadowControl
+    from reticent.engine.noisy_threshold import Noise
     from reticent.job.word_categories import WordCategories
 
 __all__ = ["AuditConfig", "Auditor", "ModelEntry", "audit_models"]

@@ -6,12 +6,15 @@ They stand apart from the code that they configure, so a job is checked before t
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from reticent.core.section import Section, of_job
 from reticent.engine.schema import MAX_K, MAX_N
+
+if TYPE_CHECKING:
+    from reticent.engine.noisy_threshold import Noise
 
 __all__ = [
     "Arm",
@@ -148,14 +151,40 @@ class ThresholdConfig(Section):
     """Noise on the threshold of protection (n = 1 alone): a word is unprotected by a draw, never below k users.
 
     Without it one individual more makes a target of a word of k - 1 users in the texts of all of them, and tells that
-    they take part. With epsilon, the choice of protected words is (epsilon, delta)-private for each word of an
-    individual.
+    they take part. With epsilon, the choice of protected words is (epsilon, delta)-private: for each word of an
+    individual, which bounds little for who uses hundreds; or for an individual with all their words, which costs much
+    where there are few, and little where there are tens of thousands.
     """
 
     section: ClassVar[str] = "threshold"
 
-    epsilon: float | None = Field(default=None, gt=0, description="of each word; without it the threshold is k itself")
-    delta: float = Field(default=0.01, gt=0, lt=1, description="probability that a word of just k users is unprotected")
+    epsilon: float | None = Field(default=None, gt=0, description="without it the threshold is k itself")
+    unit: Literal["word", "individual"] = Field(
+        default="word", description="of what epsilon and delta are: of each word, or of an individual with all words"
+    )
+    delta: float | None = Field(
+        default=None,
+        gt=0,
+        lt=1,
+        description="of a word: the probability that one of just k users is unprotected, 0.01 by default; of an "
+        "individual: less than one in the number of members, 1e-6 by default",
+    )
+    max_words: int = Field(
+        default=200,
+        ge=1,
+        description="words of an individual that count, those used most often, where epsilon is of an individual",
+    )
+
+    @property
+    def noise(self) -> Noise | None:
+        """The noise; None where the threshold is k itself."""
+        from reticent.engine.noisy_threshold import Noise
+
+        if self.epsilon is None:
+            return None
+        if self.unit == "word":
+            return Noise(self.epsilon, 0.01 if self.delta is None else self.delta)
+        return Noise(self.epsilon, 1e-6 if self.delta is None else self.delta, self.max_words)
 
 
 class CanaryConfig(Section):

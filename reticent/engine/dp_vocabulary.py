@@ -1,33 +1,33 @@
 """A vocabulary that is chosen with differential privacy for an individual with all their words together: which words
 are protected does not tell who takes part.
 
-Definition and theorem: definitions.md#private-vocabulary. Each individual has a vote of length 1 that is shared among
-at most so many words of theirs, votes are summed with Gaussian noise, and a word is unprotected if its sum is over a
-threshold that hides whoever alone uses it: the weighted Gaussian policy of [@gopi2020]. `[threshold] epsilon`
-(:mod:`reticent.engine.noisy_threshold`) bounds each word alone; this bounds them together, and needs many individuals.
+Definition and theorem: definitions.md#private-vocabulary. Each individual votes for a bounded number of their words,
+and a word is unprotected by a draw whose probability follows from its voters alone: the Gaussian mechanism for the
+selection of partitions [@gopi2020], with a floor of k voters. A noisy threshold for each word alone
+(:mod:`reticent.engine.noisy_threshold`) costs less, and bounds less; this needs many individuals.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from scipy.stats import norm
+import pyarrow.compute as pc
 
 from reticent.core.errors import PolicyError
-from reticent.engine.flagged_words import FlaggedWords
-from reticent.engine.graph import WordIds
-from reticent.engine.ngrams import NgramIndex
-from reticent.engine.schema import MEMBERS
 
 if TYPE_CHECKING:
-    from reticent.engine.corpus import Corpus
-    from reticent.engine.split import Individuals
+    from reticent.engine.ngrams import NgramIndex
+    from reticent.engine.numbered import NumberedWords
 
-__all__ = ["gaussian_sigma", "private_index", "private_words", "vote_threshold", "votes"]
+__all__ = ["count_voters", "gaussian_sigma", "numbered_words", "vote_threshold", "voted_shares", "word_order"]
+
+#: Words whose voters are counted at a time.
+WORDS_AT_ONCE = 1 << 22
 
 
 def gaussian_sigma(epsilon: float, delta: float) -> float:
@@ -37,9 +37,11 @@ def gaussian_sigma(epsilon: float, delta: float) -> float:
     >>> round(gaussian_sigma(4.377178, 1e-5), 3), round(gaussian_sigma(1.993091, 1e-5), 3)
     (1.0, 2.0)
     """
+    from scipy.stats import norm
+
     if not (epsilon > 0 and math.isfinite(epsilon) and 0 < delta < 1):
         raise PolicyError(
-            f"vocabulary: expected an epsilon over 0 and a delta between 0 and 1, got {epsilon} and {delta}"
+            f"threshold: expected an epsilon over 0 and a delta between 0 and 1, got {epsilon} and {delta}"
         )
 
     def spent(sigma: float) -> float:
@@ -55,88 +57,93 @@ def gaussian_sigma(epsilon: float, delta: float) -> float:
     return high
 
 
-def vote_threshold(max_words: int, sigma: float, delta: float) -> float:
-    """Return the sum of votes over which a word is unprotected: of words that one individual alone uses, however many
-    they voted for, any is over it with probability ``delta`` at most."""
-    num = np.arange(1, max_words + 1)
-    return float(np.max(1 / np.sqrt(num) + sigma * norm.isf(-np.expm1(np.log1p(-delta) / num))))
+def vote_threshold(k: int, max_words: int, sigma: float, delta: float) -> float:
+    """Return the sum of votes, each of 1 / sqrt(max_words), over which a word is unprotected: of the words of k voters
+    that one individual votes for, any is over it with probability ``delta`` at most.
+    """
+    from scipy.stats import norm
+
+    return float(k / math.sqrt(max_words) + sigma * norm.isf(-math.expm1(math.log1p(-delta) / max_words)))
 
 
-def votes(unit: np.ndarray, word: np.ndarray, order: np.ndarray, max_words: int) -> np.ndarray:
-    """Return the sum of the votes for each word, float64 (num words,).
+def voted_shares(k: int, max_words: int, epsilon: float, delta: float, largest: int) -> np.ndarray:
+    """Return for each number of voters from 0 to ``largest`` the probability that a word is unprotected, float64: 0
+    below k. Half of ``delta`` is for the noise, half for words of k voters.
 
-    Each individual votes for the words that occur most often in their own documents, at most ``max_words``, each with
-    one over the root of their number; their choice depends on their own documents and on ``order`` alone.
+    >>> voted_shares(2, 100, 8.0, 1e-5, 60)[[1, 20, 35, 60]].round(3).tolist()
+    [0.0, 0.008, 0.506, 1.0]
+    """
+    from scipy.stats import norm
+
+    if max_words < 1:
+        raise PolicyError(f"threshold: expected at least one word of an individual, got {max_words}")
+    sigma = gaussian_sigma(epsilon, delta / 2)
+    voters = np.arange(largest + 1)
+    shares = norm.sf((vote_threshold(k, max_words, sigma, delta / 2) - voters / math.sqrt(max_words)) / sigma)
+    return np.asarray(np.where(voters >= k, shares, 0.0))
+
+
+def count_voters(parts: Iterable[tuple[np.ndarray, np.ndarray]], order: np.ndarray, max_words: int) -> np.ndarray:
+    """Return how many individuals vote for each word, int64 (num words,).
+
+    Each individual votes for the words that occur most often in their own documents, at most ``max_words``. The choice
+    depends on their own documents and on ``order`` alone.
 
     Parameters
     ----------
-    unit, word : int arrays, shape (occurrences,), whose word stands there, and its number
+    parts : pairs of int arrays, shape (occurrences,), whose word stands there, and its number; all words of an
+        individual are in one part
     order : int array, shape (num words,), a fixed order of the words that decides between words used equally often
     """
-    if max_words < 1:
-        raise PolicyError(f"vocabulary: expected at least one word of an individual, got {max_words}")
     num_words = len(order)
-    pairs, counts = np.unique(unit.astype(np.int64) * num_words + word, return_counts=True)
-    units, words = np.divmod(pairs, num_words)
-    ranked = np.lexsort((order[words], -counts, units))
-    units, words = units[ranked], words[ranked]
-    _, first, lengths = np.unique(units, return_index=True, return_counts=True)
-    place = np.arange(len(units)) - np.repeat(first, lengths)
-    kept, own = place < max_words, np.repeat(np.minimum(lengths, max_words), lengths)
-    return np.bincount(words[kept], weights=1 / np.sqrt(own[kept]), minlength=num_words)
+    voters = np.zeros(num_words, dtype=np.int64)
+    for unit, word in parts:
+        pairs, counts = np.unique(unit.astype(np.int64) * num_words + word, return_counts=True)
+        units, words = np.divmod(pairs, num_words)
+        _, lengths = np.unique(units, return_counts=True)
+        chooses = np.repeat(lengths > max_words, lengths)
+        voters += np.bincount(words[~chooses], minlength=num_words)
+        if chooses.any():
+            units, words, counts = units[chooses], words[chooses], counts[chooses]
+            ranked = np.lexsort((order[words], -counts, units))
+            lengths = lengths[lengths > max_words]
+            place = np.arange(len(ranked)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+            voters += np.bincount(words[ranked[place < max_words]], minlength=num_words)
+    return voters
 
 
-def private_words(sums: np.ndarray, uniform: np.ndarray, max_words: int, epsilon: float, delta: float) -> np.ndarray:
-    """Return whether each word is unprotected, bool (num words,): half of ``delta`` is for the noise, half for words of
-    one individual.
+def numbered_words(
+    words: NumberedWords, numbering: NgramIndex, index: NgramIndex, units: np.ndarray, counted: np.ndarray
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield `count_voters`'s parts from the numbers of the words of all documents; no text is read.
 
     Parameters
     ----------
-    uniform : float array, shape (num words,), a secret draw in [0, 1) for each word
+    numbering : the index whose rows number the words
+    index : whose rows the words of the parts have; of a word that it does not hold nothing counts
+    units, counted : of each document its unit, and whether it counts
     """
-    sigma = gaussian_sigma(epsilon, delta / 2)
-    noise = sigma * norm.isf(np.maximum(uniform, 2.0**-54))
-    return (sums > 0) & (sums + noise > vote_threshold(max_words, sigma, delta / 2))
+    rows = pc.index_in(numbering.words().column("word"), value_set=index.words().column("word"))
+    row_of = np.append(rows.fill_null(-1).to_numpy(), -1).astype(np.int64)
+    documents = np.flatnonzero(counted)
+    documents = documents[np.argsort(units[documents], kind="stable")]
+    lengths = words.doc_offsets[documents + 1] - words.doc_offsets[documents]
+    total, first = np.cumsum(lengths), 0
+    # A part ends where an individual does.
+    ends = np.flatnonzero(np.diff(units[documents], append=-1)) + 1
+    while first < len(documents):
+        full = (total[first - 1] if first else 0) + WORDS_AT_ONCE
+        last = int(ends[min(int(np.searchsorted(total[ends - 1], full)), len(ends) - 1)])
+        numbers = words.of(documents[first:last])
+        word = row_of[np.minimum(numbers, len(row_of) - 1)]
+        unit = np.repeat(units[documents[first:last]].astype(np.int64), lengths[first:last])
+        yield unit[word >= 0], word[word >= 0]
+        first = last
 
 
-def private_index(
-    corpus: Corpus,
-    individuals: Individuals,
-    index: NgramIndex,
-    *,
-    max_words: int,
-    epsilon: float,
-    delta: float,
-    key: bytes,
-    splits: tuple[str, ...] = (MEMBERS,),
-) -> NgramIndex:
-    """Return an index by which exactly the words that the private vocabulary leaves out have less than two users.
-
-    It serves for protection by single words with k = 2. The draw of a word depends on the key and the word alone.
-
-    Cost: one pass over the text, 16 bytes a word of it, a hash for each distinct word.
-    """
-    table, ids = index.words(), WordIds(index)
-    unit, word = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
-    for part, words, *_ in FlaggedWords(corpus, individuals, splits=splits):
-        word.append(ids.of(part.texts, words).astype(np.int64))
-        unit.append(np.repeat(part.units.astype(np.int64), np.diff(words.doc_offsets)))
-    draws = _draws(key, table.column("word"))
-    sums = votes(np.concatenate(unit), np.concatenate(word), np.argsort(np.argsort(draws[1])), max_words)
-    spared = private_words(sums, draws[0], max_words, epsilon, delta)
-    supports = table.column("support").to_numpy()
-    changed = np.where(spared, np.maximum(supports, 2), np.minimum(supports, 1)).astype(np.uint32)
-    columns = [table.column("word"), pa.array(changed), table.column("occurrences")]
-    return NgramIndex.from_tables(
-        pa.record_batch(columns, schema=table.schema), [], max_n=1, num_units=index.num_units,
-        num_documents=index.num_documents, min_support=index.min_support, surface=index.surface,
-    )  # fmt: skip
-
-
-def _draws(key: bytes, words: pa.Array) -> np.ndarray:
-    """Two secret draws in [0, 1) for each word, float64 (2, num words): its noise, and its place in the order."""
+def word_order(key: bytes, words: pa.Array) -> np.ndarray:
+    """Return a secret order of the words of an index, int64: the place of each depends on key and words alone."""
     digests = b"".join(
-        hashlib.blake2b(word.encode(), key=key, digest_size=16, person=b"vocabulary").digest()
-        for word in words.to_pylist()
+        hashlib.blake2b(word.encode(), key=key, digest_size=8, person=b"order").digest() for word in words.to_pylist()
     )
-    return (np.frombuffer(digests, dtype="<u8").reshape(-1, 2) >> np.uint64(11)).T * 2.0**-53
+    return np.argsort(np.argsort(np.frombuffer(digests, dtype="<u8")))

@@ -1,11 +1,12 @@
-"""A noisy threshold: the choice of protected words is differentially private, word by word.
+"""A noisy threshold: the choice of protected words is differentially private.
 
-Definition and proof: definitions.md#noisy-threshold.
+Definitions and proofs: definitions.md#noisy-threshold.
 
 A fixed threshold tells who took part: a word of k - 1 users is protected, one user more and it is not. Here a word of
-s users is unprotected with probability ``unprotected_shares(…)[s]``, drawn once per word under a secret key, and never
-below k. The probabilities grow as fast as (epsilon, delta) allows from one user to the next [@desfontaines2022], so as
-few words as possible are protected beyond k.
+s users is unprotected with a probability that grows with s (`Noise.shares`), drawn once per word under a secret key,
+and never below k. Where epsilon is of each word, it grows as fast as (epsilon, delta) allows from one user to the next
+[@desfontaines2022], so as few words as possible are protected beyond k. Where it is of an individual, each counts for a
+bounded number of words (:mod:`reticent.engine.dp_vocabulary`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import math
 import secrets
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +24,31 @@ from reticent.core.artifact import write_private
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.ngrams import NgramIndex
 
-__all__ = ["noisy_index", "read_or_draw_key", "unprotected_shares"]
+__all__ = ["Noise", "noisy_index", "read_or_draw_key", "unprotected_shares"]
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """The noise in a threshold.
+
+    Attributes
+    ----------
+    max_words : None: epsilon and delta are of each word; else of an individual, who votes for so many words at most
+    """
+
+    epsilon: float
+    delta: float
+    max_words: int | None = None
+
+    def shares(self, k: int, largest: int) -> np.ndarray:
+        """Return for each number of users (of voters) from 0 to ``largest`` the probability that a word is
+        unprotected, float64; it is 0 below k.
+        """
+        if self.max_words is None:
+            return unprotected_shares(k, self.epsilon, self.delta, largest)
+        from reticent.engine.dp_vocabulary import voted_shares
+
+        return voted_shares(k, self.max_words, self.epsilon, self.delta, largest)
 
 
 def unprotected_shares(k: int, epsilon: float, delta: float, largest: int) -> np.ndarray:
@@ -44,21 +70,26 @@ def unprotected_shares(k: int, epsilon: float, delta: float, largest: int) -> np
     return shares[: largest + 1]
 
 
-def noisy_index(index: NgramIndex, k: int, epsilon: float, delta: float, key: bytes) -> NgramIndex:
+def noisy_index(index: NgramIndex, k: int, noise: Noise, key: bytes, *, voters: np.ndarray | None = None) -> NgramIndex:
     """Return an index of words by which the words of the noisy threshold have less than k users, and the others theirs.
 
     It serves for protection by single words alone (n = 1). The draw of a word depends on key and word alone, so a word
     that is protected is so in any part of the corpus.
 
+    Parameters
+    ----------
+    voters : int array, shape (num words,), where individuals vote (`reticent.engine.dp_vocabulary.count_voters`)
+
     Cost: a hash of each distinct word with k users or more.
     """
     words = index.words()
     supports = words.column("support").to_numpy().astype(np.int64)
-    shares = unprotected_shares(k, epsilon, delta, int(supports.max(initial=0)))
+    counts = supports if voters is None else voters
+    shares = noise.shares(k, int(counts.max(initial=0)))
     chance = np.ones(len(supports))
-    asked = np.flatnonzero(supports >= k)
+    asked = np.flatnonzero(counts >= k)
     chance[asked] = [_uniform(key, word) for word in words.column("word").take(pa.array(asked)).to_pylist()]
-    hidden = chance >= shares[supports]
+    hidden = chance >= shares[counts]
     lowered = np.where(hidden, np.minimum(supports, k - 1), supports).astype(np.uint32)
     columns = [words.column("word"), pa.array(lowered), words.column("occurrences")]
     table = pa.record_batch(columns, schema=words.schema)

@@ -61,8 +61,11 @@ def _of_deduplication(dedup: DedupConfig) -> Iterator[str]:
 
 
 def _of_protection(job: Job) -> Iterator[str]:
-    if job.threshold.epsilon is None and _given(job.threshold, "delta"):
-        yield "threshold.delta: has no effect without threshold.epsilon; give both, or leave it out"
+    for name in _given(job.threshold, "unit", "delta", "max_words") if job.threshold.epsilon is None else ():
+        yield _idle(f"threshold.{name}", "without threshold.epsilon", "give both")
+    if job.threshold.epsilon is not None and job.threshold.unit == "word":
+        for _ in _given(job.threshold, "max_words"):
+            yield _idle("threshold.max_words", "on the epsilon of a word", 'set threshold.unit to "individual"')
     recipes = {name: job.recipe(name) for model in job.model for name in model.recipes}
     if all(policy.n == 1 for policy in (job.protect, *map(job.protection, recipes))):
         for _ in _given(job.protect, "max_document_frequency"):

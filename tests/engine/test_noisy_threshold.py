@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from reticent import _rust
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.ngrams import NgramIndex
-from reticent.engine.noisy_threshold import noisy_index, read_or_draw_key, unprotected_shares
+from reticent.engine.noisy_threshold import Noise, noisy_index, read_or_draw_key, unprotected_shares
 
 
 @given(st.integers(2, 20), st.floats(0.01, 5), st.floats(1e-9, 0.5))
@@ -47,7 +47,7 @@ def indexed(num_words: int, users: int) -> NgramIndex:
 @pytest.mark.parametrize("users", [2, 3, 4])
 def test_words_are_protected_as_often_as_the_shares_say_and_never_spared_below_k(users: int) -> None:
     index = indexed(2000, users)
-    noisy = noisy_index(index, 2, 1.0, 0.1, bytes(32))
+    noisy = noisy_index(index, 2, Noise(1.0, 0.1), bytes(32))
     supports = noisy.words().column("support").to_numpy()
     words = noisy.words().column("word").to_pylist()
     assert words == index.words().column("word").to_pylist()
@@ -55,14 +55,14 @@ def test_words_are_protected_as_often_as_the_shares_say_and_never_spared_below_k
     spared = (np.delete(supports, words.index("alone")) >= 2).mean()
     expected = unprotected_shares(2, 1.0, 0.1, users)[users]
     assert abs(spared - expected) < 4 * math.sqrt(expected * (1 - expected) / 2000)
-    other = noisy_index(index, 2, 1.0, 0.1, b"k" * 32).words().column("support").to_numpy()
+    other = noisy_index(index, 2, Noise(1.0, 0.1), b"k" * 32).words().column("support").to_numpy()
     assert (other != supports).any()
 
 
 def test_a_word_that_is_spared_with_fewer_users_is_spared_with_more() -> None:
     spared = []
     for users in (2, 3, 4, 5):
-        table = noisy_index(indexed(500, users), 2, 1.0, 0.1, bytes(32)).words()
+        table = noisy_index(indexed(500, users), 2, Noise(1.0, 0.1), bytes(32)).words()
         own = zip(table.column("word").to_pylist(), table.column("support").to_pylist(), strict=True)
         spared.append({word for word, support in own if support >= 2})
     assert spared[0] < spared[1] < spared[2] < spared[3]
@@ -70,7 +70,7 @@ def test_a_word_that_is_spared_with_fewer_users_is_spared_with_more() -> None:
 
 def test_protection_goes_by_the_noisy_threshold() -> None:
     index = indexed(300, 2)
-    noisy = noisy_index(index, 2, 1.0, 0.1, bytes(32))
+    noisy = noisy_index(index, 2, Noise(1.0, 0.1), bytes(32))
     texts = index.words().column("word").cast(pa.large_string())
     flags, _ = noisy.protect(texts, _rust.segment(texts, num_threads=1), k=2, n=1)
     assert ((flags > 0) == (noisy.words().column("support").to_numpy() < 2)).all()

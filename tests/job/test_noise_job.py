@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,15 @@ import pytest
 from fixtures.jobs import Values, changed, make_hospital, values_of
 from fixtures.models import toy_model, toy_tokenizer
 
+from reticent import _rust
 from reticent.core.errors import PolicyError
+from reticent.engine.dp_vocabulary import word_order
 from reticent.engine.ngrams import NgramIndex
 from reticent.engine.schema import INDIRECT
 from reticent.engine.store import TokenStore, open_tokens
 from reticent.job.config import parse_job
-from reticent.job.noise import KEY, protecting
+from reticent.job.idle import refuse_idle
+from reticent.job.noise import KEY, _key, protecting
 from reticent.job.run import Run
 from reticent.job.status import job_status
 from reticent.trainer.export import write_model
@@ -58,6 +62,53 @@ def test_noise_protects_more_words_and_the_draws_are_kept(values: Values) -> Non
     Run(parse_job(noisy)).execute("protect")
     np.testing.assert_array_equal(indirect(open_tokens(place / "train")), found)
     assert (Path(values["out"]) / KEY).read_bytes() == key
+
+
+def test_noise_for_individuals_counts_their_voters_and_refuses_a_delta_of_one_of_them(values: Values) -> None:
+    place = Path(values["out"]) / "tokens/toy"
+    Run(parse_job(values)).execute("protect")
+    without, audit = indirect(open_tokens(place / "train")).copy(), open_tokens(place / "audit").flags_fingerprint()
+    of_individuals = {"threshold__unit": "individual", "threshold__max_words": 60, "threshold__delta": 0.05}
+    run = Run(parse_job(changed(values, threshold__epsilon=500.0, **of_individuals)))
+    run.execute("protect")
+    found = indirect(open_tokens(place / "train")).copy()
+    assert (found >= without).all()
+    assert without.sum() < found.sum() < len(found)
+    assert open_tokens(place / "audit").flags_fingerprint() == audit
+
+    # From the text: with next to no noise a word is spared if more than so many have it among their 60.
+    order = word_order(_key(run), (words := run.index().words().column("word")))
+    place_of = {word: int(order[row]) for row, word in enumerate(words.to_pylist())}
+    texts: dict[int, Counter[str]] = {}
+    members = run.individuals.mask("members")
+    for batch in run.corpus.batches(columns=("individual_id", "text")):
+        for code, text in zip(
+            run.individuals.individual_codes(batch.column("individual_id")), batch["text"].to_pylist(), strict=True
+        ):
+            if members[code]:
+                found_words, raw = _rust.segment(pa.array([text], pa.large_string()), num_threads=1), text.encode()
+                bounds = zip(found_words.starts, found_words.ends, strict=True)
+                own = (raw[start:end].decode() for start, end in bounds)
+                texts.setdefault(int(run.individuals.units[code]), Counter()).update(own)
+    voters = Counter[str]()
+    for own in texts.values():
+        voters.update(sorted(own, key=lambda word: (-own[word], place_of[word]))[:60])
+    noise = run.job.threshold.noise
+    assert noise is not None
+    shares = noise.shares(2, len(texts))
+    spared = protecting(run, run.index(), 2).words().column("support").to_numpy() >= 2
+    for word, is_spared in zip(words.to_pylist(), spared, strict=True):
+        if not 1e-9 < (share := shares[voters[word]]) < 1 - 1e-9:
+            assert is_spared == (share > 0.5)
+    assert 0 < spared.sum() < len(spared)
+
+    with pytest.raises(PolicyError, match=r"threshold\.delta: 0\.5 is too much"):
+        Run(parse_job(changed(values, threshold__epsilon=8.0, **of_individuals | {"threshold__delta": 0.5}))).execute(
+            "protect"
+        )
+    for idle in ({"threshold__unit": "individual"}, {"threshold__epsilon": 1.0, "threshold__max_words": 5}):
+        with pytest.raises(PolicyError, match="has no effect"):
+            refuse_idle(parse_job(changed(values, **idle)), models=True, trains=True, audits=True)
 
 
 def test_noise_is_of_single_words(values: Values) -> None:

@@ -126,7 +126,8 @@ class KindMembership:
 class ThresholdMembership:
     """Membership by the threshold of protection: by words that exactly k individuals use, in the texts of the others;
     ``above``, the same by words of a few users more, which are targets whoever is a member (not with noise); and by all
-    words that tell, each weighed by its likelihood ratio. ``epsilon`` and ``delta`` are those of a noisy threshold.
+    words that tell, each weighed by its likelihood ratio. ``epsilon`` and ``delta`` are those of a noisy threshold: of
+    each word, or where ``max_words`` is set, of an individual of whom so many words count.
     """
 
     k: Annotated[int, SETTING]
@@ -136,6 +137,7 @@ class ThresholdMembership:
     by_likelihood: Annotated[KindAttack | None, PARTS] = optional()
     epsilon: Annotated[float | None, SETTING] = optional()
     delta: Annotated[float | None, SETTING] = optional()
+    max_words: Annotated[int | None, SETTING] = optional()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

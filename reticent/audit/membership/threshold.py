@@ -28,10 +28,11 @@ import pyarrow as pa
 
 from reticent.audit.evidence.membership import KindAttack, ThresholdMembership
 from reticent.audit.leakage.words import NO_SURFACE, SurfaceTable, Words
-from reticent.audit.membership.threshold_likelihood import Noise, fit_likelihood, target_shares
+from reticent.audit.membership.threshold_likelihood import fit_likelihood, target_shares
 from reticent.audit.stats.bounds import TAILS
 from reticent.audit.stats.estimate import BOOTSTRAP, Estimate
 from reticent.audit.stats.statistics import MAX_WEIGHTS, Bootstrap, auc_estimate, iter_resamples, tpr_at_fpr
+from reticent.engine.noisy_threshold import Noise
 from reticent.engine.schema import DIRECT
 from reticent.engine.store import TokenStore
 
@@ -74,6 +75,23 @@ class _Pairs:
     word: np.ndarray
     other: np.ndarray
     place: np.ndarray
+
+
+class _Told:
+    """What words show in the texts of each member: their sum over members, and how many members."""
+
+    def __init__(self, pairs: np.ndarray, values: np.ndarray, num_words: int, num_units: int):
+        self._num_units, self._values = num_units, values
+        self._keys = pairs[0] * num_units + pairs[1]  # ascending
+        self.totals = np.bincount(pairs[0], values, minlength=num_words)
+        self.counts = np.bincount(pairs[0], minlength=num_words)
+
+    def of(self, word: np.ndarray, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return of pairs what the word shows in that member's texts, 0 for who has none, and whether they have."""
+        keys = word * self._num_units + unit
+        place = np.searchsorted(self._keys, keys)
+        found = np.append(self._keys, -1)[place] == keys
+        return np.where(found, np.append(self._values, 0.0)[place], 0.0), found
 
 
 class ThresholdAudit:
@@ -171,34 +189,38 @@ class ThresholdAudit:
             by_likelihood=self._by_likelihood(scores, k, noise),
             epsilon=None if noise is None else noise.epsilon,
             delta=None if noise is None else noise.delta,
+            max_words=None if noise is None else noise.max_words,
         )
 
     def _by_likelihood(self, scores: np.ndarray, k: int, noise: Noise | None) -> KindAttack | None:
         """The attack by likelihood ratios; None where too few words are targets, or too few are none."""
         shares = target_shares(k, noise)
         tells = np.flatnonzero(np.diff(shares) > 0)
-        others = self._others
-        asked, values = _word_scores(scores, self._asked((others > 0) & np.isin(others, tells)))
-        subject, word = asked
-        users = self._member_support[word] - self.is_member[subject]
-        ratios, fitted, of_fitted = np.empty(len(word)), *self._words_of_members(scores, len(shares) - 1)
+        told = self._told_by_members(scores)
+        totals, counts = told.totals, told.counts
+        chosen = np.isin(self._others, tells) & (self._others > 0)
+        word, subject, users = self._word_of_pair[chosen], self._unit_of_pair[chosen], self._others[chosen]
+        own, has_own = told.of(word, subject)
+        num_others = counts[word] - has_own
+        known = num_others > 0
+        word, subject, users = word[known], subject[known], users[known]
+        values = (totals[word] - own[known]) / num_others[known]
+        fitted = np.flatnonzero((counts > 0) & (self._member_support < len(shares)))
+        of_fitted, ratios = totals[fitted] / counts[fitted], np.empty(len(word))
         # By what other words show: a word that is fitted with its user would speak for that user's membership.
         for fold in range(FOLDS):
-            known, own = fitted % FOLDS != fold, word % FOLDS == fold
-            likelihood = fit_likelihood(of_fitted[known], self._member_support[fitted[known]], shares)
+            of_others, of_fold = fitted % FOLDS != fold, word % FOLDS == fold
+            likelihood = fit_likelihood(of_fitted[of_others], self._member_support[fitted[of_others]], shares)
             if likelihood is None:
                 return None
-            ratios[own] = likelihood.ratio(values[own], users[own])
-        return self._of_subjects(asked, ratios, is_mean=False)
+            ratios[of_fold] = likelihood.ratio(values[of_fold], users[of_fold])
+        return self._of_subjects(np.stack([subject, word]), ratios, is_mean=False)
 
-    def _words_of_members(self, scores: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the words that at most so many members use, and their scores in the texts of these."""
-        places = self._places
-        known = np.isfinite(scores[places]) & self.is_member[self._units]
-        known &= self._member_support[self._spelt] <= most
+    def _told_by_members(self, scores: np.ndarray) -> _Told:
+        """What each word shows in the texts of members: means over the places of each member who uses it."""
+        known = np.isfinite(scores[self._places]) & self.is_member[self._units]
         columns = np.stack([self._spelt[known], self._units[known]])
-        (words,), values = _averaged(*_averaged(columns, scores[places[known]], num=2), num=1)
-        return words, values
+        return _Told(*_averaged(columns, scores[self._places[known]], num=2), len(self._support), len(self.is_member))
 
     def _attack(self, of_words: np.ndarray, pairs: _Pairs) -> KindAttack:
         return self._of_subjects(*_word_scores(of_words, pairs), is_mean=True)

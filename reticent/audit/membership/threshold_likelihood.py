@@ -3,26 +3,31 @@
 Definition: definitions.md#threshold-attack.
 
 A word of *t* users is a target with probability pi(t): 0 or 1 by a fixed threshold, between them by a noisy one
-(:func:`reticent.engine.noisy_threshold.unprotected_shares`). Who knows the membership of all users but one, *x*, knows
-that there are s or s + 1 of them, and weighs how much likelier the word became under the model by the ratio of the two
-likelihoods. These are mixtures of two normal distributions, of words that were targets and of words that were not; the
-distributions are fitted to the model's own words of known numbers of users, so no shadow is needed.
+(:class:`reticent.engine.noisy_threshold.Noise`; where individuals vote, all users of a word are taken for voters). Who
+knows the membership of all users but one, *x*, knows that there are s or s + 1 of them, and weighs how much likelier
+the word became under the model by the ratio of the two likelihoods. These are mixtures of two normal distributions, of
+words that were targets and of words that were not; the distributions are fitted to the model's own words of known
+numbers of users, so no shadow is needed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-__all__ = ["Noise", "WordLikelihood", "fit_likelihood"]
+if TYPE_CHECKING:
+    from reticent.engine.noisy_threshold import Noise
+
+__all__ = ["WordLikelihood", "fit_likelihood", "target_shares"]
 
 #: Smallest probability that a word is a target, or is none: a hash key or a tokenizer may go another way.
 DOUBT = 1e-3
 #: A density below is no evidence: the tails of a fitted normal distribution are not.
 LEAST_DENSITY = 1e-6
 #: Users of the words that are looked at beyond those that are targets for certain, and at most.
-BEYOND, MOST_USERS = 3, 64
+BEYOND, MOST_USERS = 3, 1024
 #: What is outside of these quantiles of the words counts as they do: a token that a model cannot say is one token.
 CLIPPED = (0.01, 0.99)
 #: Words that must be of each kind.
@@ -30,23 +35,13 @@ FEWEST = 10
 NUM_STEPS = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Noise:
-    """A noisy threshold: see `reticent.engine.noisy_threshold`."""
-
-    epsilon: float
-    delta: float
-
-
 def target_shares(k: int, noise: Noise | None) -> np.ndarray:
     """Return the probability that a word is a target, by its users among the members, up to those where it is for
     certain and `BEYOND` more, float64.
     """
-    from reticent.engine.noisy_threshold import unprotected_shares
-
     if noise is None:
         return (np.arange(k + BEYOND + 1) >= k).astype(np.float64)
-    shares = unprotected_shares(k, noise.epsilon, noise.delta, MOST_USERS)
+    shares = noise.shares(k, MOST_USERS)
     return shares[: int(np.argmax(shares >= 1 - DOUBT) or MOST_USERS) + BEYOND + 1]
 
 

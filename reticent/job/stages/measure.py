@@ -20,7 +20,6 @@ from reticent.engine.schema import HELDOUT, INDIRECT, MEMBERS
 from reticent.job.artefact import Artefact, Step
 from reticent.job.auditing import TEXT_SIZES, audit_config, needs_text_sizes, open_auditor, own_tokens
 from reticent.job.cost_model import scoring_work, work_of_measurement
-from reticent.job.noise import noise_of
 from reticent.job.stages.shadows import (
     ATTACK_SETTINGS,
     SCORES,
@@ -148,7 +147,7 @@ def _build(
         path=run.checkpoint_of(measurement),
         never_target=never_target,
         k=run.job.protect.k if measurement.training is None else run.job.protection(measurement.recipe).k,
-        noise=noise_of(run.job) if never_target & INDIRECT else None,
+        noise=run.job.threshold.noise if never_target & INDIRECT else None,
     )
     work = scoring_work(run, measurement)
 

@@ -114,7 +114,7 @@ class Shadow:
 
         config = self.run.job.index.replace(updatable=False, spill_folder=spill_folder)
         index = build_index(self.run.corpus, self.individuals, splits=(MEMBERS,), config=config)
-        return protecting(self.run, index, self.run.job.protection(self.recipe).k)
+        return protecting(self.run, index, self.run.job.protection(self.recipe).k, self.individuals)
 
     @property
     def title(self) -> str:

@@ -12,8 +12,8 @@ from fixtures.stores import make_store
 from reticent.audit.config import AuditConfig
 from reticent.audit.leakage.words import words_of
 from reticent.audit.membership.threshold import CONTROLS, ThresholdAudit, _word_scores, spelling, spelling_of
-from reticent.audit.membership.threshold_likelihood import Noise, WordLikelihood, fit_likelihood, target_shares
-from reticent.engine.noisy_threshold import unprotected_shares
+from reticent.audit.membership.threshold_likelihood import WordLikelihood, fit_likelihood, target_shares
+from reticent.engine.noisy_threshold import Noise, unprotected_shares
 from reticent.engine.schema import DIRECT
 from reticent.engine.store import TokenStore
 
@@ -148,7 +148,7 @@ def test_what_a_single_word_does_not_tell_all_words_of_a_person_tell(noise: Nois
         assert auc.low < 0.5 < auc.high  # type: ignore[operator]
 
 
-@pytest.mark.parametrize("noise", [None, Noise(0.7, 0.1)])
+@pytest.mark.parametrize("noise", [None, Noise(0.7, 0.1), Noise(9.0, 0.1, 4)])
 def test_weighed_scores_are_those_of_a_loop_in_python(noise: Noise | None) -> None:
     store, members = corpus(1, num=60, vocabulary=120, direct=0.1)
     told = np.random.default_rng(5).normal(size=store.num_tokens) + leaky(store, members, 3)
@@ -209,7 +209,11 @@ def test_a_fit_finds_the_two_kinds_and_a_ratio_is_that_of_the_two_mixtures() -> 
 def test_shares_of_targets_by_hand() -> None:
     assert target_shares(3, None).tolist() == [0, 0, 0, 1, 1, 1, 1]
     assert target_shares(2, Noise(1.0, 0.1)).round(3).tolist() == [0, 0, 0.1, 0.372, 0.806, 0.965, 1, 1, 1, 1]
-    assert len(target_shares(2, Noise(0.001, 0.001))) == 65  # never certain: so many users are looked at
+    assert len(target_shares(2, Noise(0.001, 1e-5))) == 1025  # never certain: so many users are looked at
+    voted = target_shares(3, Noise(8.0, 1e-5, 25))
+    assert voted[:4].max() < 1e-4
+    assert 0.4 < voted[20] < 0.8
+    assert voted[-4:].min() > 0.998
 
 
 @pytest.mark.parametrize("k", [2, 3, 5])
