@@ -165,7 +165,8 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 lowered_by=PROTECT,
                 lowered_further="frozen embeddings or surrogates of rare words (masked models learn what they read), "
                 "fewer epochs, more people, or differential privacy; noise in the threshold ([threshold] epsilon) "
-                "hides what a single word tells, not what all words of a person tell together",
+                "hides what a single word tells, and with its unit = individual, for many people, what all words of a "
+                "person tell together",
             ),
             Risk(
                 name="individual",

@@ -77,8 +77,8 @@ class _Pairs:
     place: np.ndarray
 
 
-class _Told:
-    """What words show in the texts of each member: their sum over members, and how many members."""
+class _MemberScores:
+    """The score of each word in the texts of each member: the sum over members, and how many members have one."""
 
     def __init__(self, pairs: np.ndarray, values: np.ndarray, num_words: int, num_units: int):
         self._num_units, self._values = num_units, values
@@ -87,7 +87,7 @@ class _Told:
         self.counts = np.bincount(pairs[0], minlength=num_words)
 
     def of(self, word: np.ndarray, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return of pairs what the word shows in that member's texts, 0 for who has none, and whether they have."""
+        """Return the scores of words in the texts of these members, 0 where there is none, and whether there is one."""
         keys = word * self._num_units + unit
         place = np.searchsorted(self._keys, keys)
         found = np.append(self._keys, -1)[place] == keys
@@ -196,11 +196,11 @@ class ThresholdAudit:
         """The attack by likelihood ratios; None where too few words are targets, or too few are none."""
         shares = target_shares(k, noise)
         tells = np.flatnonzero(np.diff(shares) > 0)
-        told = self._told_by_members(scores)
-        totals, counts = told.totals, told.counts
+        of_members = self._member_scores(scores)
+        totals, counts = of_members.totals, of_members.counts
         chosen = np.isin(self._others, tells) & (self._others > 0)
         word, subject, users = self._word_of_pair[chosen], self._unit_of_pair[chosen], self._others[chosen]
-        own, has_own = told.of(word, subject)
+        own, has_own = of_members.of(word, subject)
         num_others = counts[word] - has_own
         known = num_others > 0
         word, subject, users = word[known], subject[known], users[known]
@@ -216,11 +216,13 @@ class ThresholdAudit:
             ratios[of_fold] = likelihood.ratio(values[of_fold], users[of_fold])
         return self._of_subjects(np.stack([subject, word]), ratios, is_mean=False)
 
-    def _told_by_members(self, scores: np.ndarray) -> _Told:
-        """What each word shows in the texts of members: means over the places of each member who uses it."""
+    def _member_scores(self, scores: np.ndarray) -> _MemberScores:
+        """The score of each word in the texts of each member who uses it: the mean over its places."""
         known = np.isfinite(scores[self._places]) & self.is_member[self._units]
         columns = np.stack([self._spelt[known], self._units[known]])
-        return _Told(*_averaged(columns, scores[self._places[known]], num=2), len(self._support), len(self.is_member))
+        return _MemberScores(
+            *_averaged(columns, scores[self._places[known]], num=2), len(self._support), len(self.is_member)
+        )
 
     def _attack(self, of_words: np.ndarray, pairs: _Pairs) -> KindAttack:
         return self._of_subjects(*_word_scores(of_words, pairs), is_mean=True)

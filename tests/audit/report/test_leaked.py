@@ -62,7 +62,7 @@ def test_membership_by_the_threshold_stands_in_a_table(tmp_path: Path) -> None:
     audit["models"][1]["threshold"] = {"k": 2, "num_words": 3, **few}
     found = text_of(tmp_path, audit)
     assert "2 1,234 0.906 0.856 to 0.956 40 / 30 0.517 0.467 to 0.567 0.994" in found
-    assert "3 (noisy, ε = 1.5) 77 0.906 0.856 to 0.956 40 / 30 – 0.994" in found  # noise has no control
+    assert "3 (noisy, ε = 1.5 of each word) 77 0.906 0.856 to 0.956 40 / 30 – 0.994" in found  # noise has no control
     assert "0.777" not in found  # of few
 
 
