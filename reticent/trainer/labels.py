@@ -16,7 +16,7 @@ import numpy as np
 
 from reticent.core.errors import TrainingError
 from reticent.engine.kernels import draw_words, goldfish_drops, hash_targets, replace_words
-from reticent.engine.schema import IGNORE_INDEX
+from reticent.engine.schema import DIRECT, IGNORE_INDEX
 from reticent.engine.store import TokenStore
 from reticent.trainer.context import BatchContext
 from reticent.trainer.recipes import DROPPED, Recipe
@@ -256,9 +256,16 @@ def protect_store(store: TokenStore, recipe: Recipe, special: SpecialIds, vocab_
     ArtifactError
         The store contains invalid values.
     TrainingError
-        The recipe protects a flag that no token has, or `replacement_ids` finds no id.
+        The recipe protects a flag that no token has, it wants pseudonymised text and these are tokens of identifiers,
+        or `replacement_ids` finds no id.
     """
     store.check()
+    # X has no flag, so a direct token is one that was not replaced; it would be a target, and no violation.
+    if recipe.text == "pseudonymised" and store.has_flag(DIRECT):
+        raise TrainingError(
+            f"recipe {recipe.name}: the tokens hold direct identifiers; give it tokens of the text in which X stands "
+            'for them (write_tokens with style "x", in a run those of train-pseudonymised)'
+        )
     wanted = recipe.protected_flags & ~DROPPED
     if store.num_tokens and wanted and not store.has_flag(wanted):
         raise TrainingError(

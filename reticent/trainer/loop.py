@@ -114,16 +114,21 @@ def train(
     Raises
     ------
     TrainingError
-        The tokens do not fit the model, no token has a flag that the recipe protects, no token is eligible as a target,
-        a protected token is a target, the model reads an identifying word that the recipe replaces, or the loss or its
-        gradient is not finite. Earlier checkpoints are kept.
+        The tokens do not fit the model or the text of the recipe, no token has a flag that the recipe protects, no
+        token is eligible as a target, a protected token is a target, the model reads an identifying word that the
+        recipe replaces, or the loss or its gradient is not finite. Earlier checkpoints are kept.
     ArtifactError
         ``out`` holds the state of another training.
     PolicyError
-        A setting does not go with DP-SGD, the privacy budget does not allow this run, or a recipe replaces indirect
-        identifiers and there are no public words.
+        A setting does not go with DP-SGD, the privacy budget does not allow this run, a recipe replaces indirect
+        identifiers and there are no public words, or it draws surrogates and there is no ``epoch_store``.
     """
     context = context_of(recipe, context)
+    if recipe.context == "surrogate" and epoch_store is None:
+        raise PolicyError(
+            f"recipe {recipe.name}: its surrogates are drawn anew in each epoch; give epoch_store, without which the "
+            "model would read the identifiers themselves"
+        )
     out, world = Path(out), world or join_world()
     device = world.device(config.device)
     fast_tokenizer = load_tokenizer(tokenizer)

@@ -14,14 +14,14 @@ from fixtures.stores import make_store, random_store
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reticent.core.errors import TrainingError
-from reticent.engine.schema import IGNORE_INDEX
+from reticent.core.errors import PolicyError, TrainingError
+from reticent.engine.schema import IGNORE_INDEX, INDIRECT
 from reticent.engine.store import TokenStore
 from reticent.trainer import labels as labels_module
 from reticent.trainer.config import TrainConfig
-from reticent.trainer.labels import Ledger, Targets, make_targets
+from reticent.trainer.labels import Ledger, Targets, make_targets, protect_store
 from reticent.trainer.loop import train
-from reticent.trainer.recipes import RECIPES, get_recipe
+from reticent.trainer.recipes import RECIPES, custom_recipe, get_recipe
 from reticent.trainer.windows import Batch, SpecialIds, cut_windows
 
 BERT = SpecialIds(prefix=2, suffix=3, pad=0, mask=4)
@@ -340,6 +340,22 @@ def test_a_protected_target_stops_the_run_before_any_step_is_made_with_it(
     untouched = toy_model("bert").state_dict()
     assert all((weights[name] == untouched[name]).all() for name in untouched)
     assert list(tmp_path.glob("epoch-*")) == []
+
+
+@pytest.mark.parametrize("kind", ["mlm", "clm"])
+def test_a_recipe_of_pseudonymised_text_is_not_trained_on_the_identifiers_themselves(kind: str) -> None:
+    recipe = get_recipe(f"{kind}a")
+    with pytest.raises(TrainingError, match=f"recipe {kind}a: the tokens hold direct identifiers"):
+        protect_store(make_store(DOCUMENT), recipe, BERT, 20)
+    replaced = make_store([(number, word, flags & INDIRECT) for number, word, flags in DOCUMENT])
+    assert protect_store(replaced, recipe, BERT, 20).store is replaced
+
+
+def test_a_recipe_of_surrogates_is_not_trained_on_the_identifiers_themselves(tmp_path: Path) -> None:
+    recipe = custom_recipe("fresh", "ppmlm", {"context": "surrogate"})
+    config = TrainConfig(num_epochs=1, window_length=8)
+    with pytest.raises(PolicyError, match="its surrogates are drawn anew in each epoch; give epoch_store"):
+        train(toy_model("bert"), make_store(DOCUMENT), recipe, config, tmp_path, tokenizer=toy_tokenizer("bert"))
 
 
 def test_a_late_violation_keeps_earlier_checkpoints_and_makes_no_later_ones(
