@@ -163,7 +163,12 @@ def _minimal_model(objective: str, size: Size, bases: Mapping[str, str], public:
     head += [f'recipes = ["{objective}", "pp{objective}"]  # without protection, for comparison; and with it', ""]
     if not bases:
         text = f"{HOSPITAL}/{public}" if public else "reference"
-        head += ["[model.foundation]", f'kind = "{name}"', f"text = {_toml(text)}", *_fields(size.foundation, {}), ""]
+        head += [
+            f"[model.foundation]  # {_PRE_TRAINED[public is not None]}",
+            f'kind = "{name}"',
+            f"text = {_toml(text)}",
+        ]
+        head += [*_fields(size.foundation, {}), ""]
     return head
 
 
@@ -236,7 +241,7 @@ def _model(objective: str, size: Size, bases: Mapping[str, str], generated: bool
         text = f"{HOSPITAL}/public" if generated else "reference"
         head += [
             "",
-            '[model.foundation]  # a small model, pre-trained on text of no individual; or say base = "FOLDER" above',
+            f'[model.foundation]  # {_PRE_TRAINED[generated]}; or say base = "FOLDER" above',
             f'kind = "{kind}"',
             f"text = {_toml(text)}",
             *_fields(size.foundation, {}),
@@ -244,6 +249,11 @@ def _model(objective: str, size: Size, bases: Mapping[str, str], generated: bool
     return [*head, ""]
 
 
+#: By whether there is public text.
+_PRE_TRAINED = {
+    True: "a small model, pre-trained on text of no individual",
+    False: "a small model, pre-trained on the reference individuals without protection: it must not leave",
+}
 _OBJECTIVES = {"mlm": "masked words, BERT-like", "clm": "the next token, GPT-like"}
 
 

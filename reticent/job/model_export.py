@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reticent.core.errors import ArtifactError, GateError, PolicyError
+from reticent.engine.schema import REFERENCE
 from reticent.job.dossier import changed_results
 from reticent.job.provenance import KEY
 from reticent.job.stages.dossier import DOSSIER
@@ -25,14 +26,14 @@ def export_with_card(
     ----------
     epoch : checkpoint; default: the last one, which the verdict is about
     training : number of the training, from 1, where the recipe was trained with several seeds
-    despite : export a model whose verdict is not "within"; its card says so
+    despite : export a model whose verdict is not "within", or whose base nothing protected; its card says so
 
     Raises
     ------
     PolicyError
         The job has no such model, recipe, training or checkpoint.
     GateError
-        The verdict on the model is not "within".
+        The verdict on the model is not "within", or its base was pre-trained on individuals without protection.
     ArtifactError
         There is no dossier, it was changed or is of an earlier audit, or the model files are not those that it is
         about.
@@ -63,13 +64,21 @@ def export_with_card(
     if tested is None:
         raise ArtifactError(f"{places[chosen]}: not a model that the dossier is about; run `reticent audit` again")
     outcome = verdict_of(evidence, tested)
+    base = section.base and (section.base if not Path(section.base).exists() else Path(section.base).name)
+    made_from = ""
+    if section.foundation is not None and section.foundation.text == REFERENCE:
+        made_from = " on the documents of the reference individuals, without protection"
+        if not despite:
+            raise GateError(
+                f"{recipe} of {model}: its base was pre-trained{made_from}, so it is not exported; --despite-verdict "
+                "exports it, and its card says so"
+            )
     if outcome != WITHIN and not despite:
         raise GateError(
             f"{recipe} of {model}: the verdict is {outcome!r}, so it is not exported; --despite-verdict exports it, "
             "and its card says so"
         )
-    base = section.base and (section.base if not Path(section.base).exists() else Path(section.base).name)
-    card = card_of(evidence, tested, dossier_digest(folder), base)
+    card = card_of(evidence, tested, dossier_digest(folder), base, made_from)
     left = export_model(places[chosen], out)
     write_card(out, card.text, tags=[recipe], **card.data)
     (out / "README.md").chmod(0o600)

@@ -24,7 +24,7 @@ class FoundationConfig(Section):
     """A small model that is pre-trained here, in place of a foundation model if there is no network.
 
     ``text`` is a file or folder of non-personal documents, or ``"reference"``: the documents of the reference split,
-    whose individuals are neither members nor held out.
+    whose individuals are neither members nor held out. Nothing protects these, so that is for experiments alone.
     """
 
     section: ClassVar[str] = "model.foundation"

@@ -1,6 +1,7 @@
 """Small replacements for a foundation model: a tokenizer trained on public text, and a random BERT or GPT-2.
 
-No vocabulary is ever trained on private text, because individuals' words would then stand in ``tokenizer.json``.
+A vocabulary that is trained on the documents of individuals holds their words in ``tokenizer.json``: what may leave is
+trained on public text.
 """
 
 from __future__ import annotations

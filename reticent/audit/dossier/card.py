@@ -40,19 +40,26 @@ class Measure(NamedTuple):
     area: bool = False
 
 
+#: A base model that a run made itself.
+MADE = "a small one, pre-trained in the same run"
+
+
 def verdict_of(evidence: DossierEvidence, model: ModelUnderTest) -> str:
     """Return the outcome of the verdict on a tested model; None for a model before its last checkpoint."""
     shown = _shown(evidence, model)
     return shown.risks.outcome if shown is not None and shown.risks is not None else NOT_SHOWN
 
 
-def card_of(evidence: DossierEvidence, model: ModelUnderTest, digest: str, base: str | None) -> Card:
+def card_of(
+    evidence: DossierEvidence, model: ModelUnderTest, digest: str, base: str | None, made_from: str = ""
+) -> Card:
     """Return the card of a tested model.
 
     Parameters
     ----------
     digest : of the dossier
     base : name of the base model; None for one that was made by the run itself
+    made_from : what that one was made from, where it is no public text
     """
     from huggingface_hub import EvalResult
 
@@ -76,7 +83,7 @@ def card_of(evidence: DossierEvidence, model: ModelUnderTest, digest: str, base:
     data |= {"eval_results": results} if results else {}
     data |= {"base_model": base} if base else {}
     data |= {"license": evidence.declared.licence} if evidence.declared.licence else {}
-    return Card("\n".join(_lines(evidence, model, shown, measures, digest, base, words)), data)
+    return Card("\n".join(_lines(evidence, model, shown, measures, digest, base or f"{MADE}{made_from}", words)), data)
 
 
 def _shown(evidence: DossierEvidence, model: ModelUnderTest) -> ShownModel | None:
@@ -89,7 +96,7 @@ def _shown(evidence: DossierEvidence, model: ModelUnderTest) -> ShownModel | Non
 
 def _lines(
     evidence: DossierEvidence, model: ModelUnderTest, shown: ShownModel | None, measures: list[Measure],
-    digest: str, base: str | None, words: Words,
+    digest: str, base: str, words: Words,
 ) -> Iterator[str]:  # fmt: skip
     t, declared = words, evidence.declared
     yield f"# {model.recipe} of {model.model}, after {model.epoch} epochs\n"
@@ -101,7 +108,7 @@ def _lines(
               f"{' '.join(filter(None, (*reason_of(shown, t), change_of(shown, t))))}\n"  # fmt: skip
     yield "This is evidence from attacks on the model, no promise: it may hold personal data all the same.\n"
     yield "## Base, licence and use\n"
-    yield f"- Base model: {base or 'a small one, pre-trained in the same run'}"
+    yield f"- Base model: {base}"
     yield f"- Licence: {declared.licence or 'none was given'}"
     yield f"- Purpose: {declared.purpose or 'none was given'}"
     yield f"- Institution: {declared.institution or 'none was given'}\n"

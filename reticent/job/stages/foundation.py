@@ -1,4 +1,8 @@
-"""Text that belongs to no individual -> a small model, the stand-in for a base model, where the job asks for one."""
+"""Public text, or that of the reference individuals, -> a small model in place of a base model, where a job wants one.
+
+Nothing protects the reference individuals: their words stand in the vocabulary and are targets. Such a model is for
+experiments; `reticent dossier export` holds back what was trained from it.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +58,7 @@ def _artefact(run: Run, model: ModelSection, settings: FoundationConfig) -> Arte
 
 
 def _build(run: Run, model: ModelSection, settings: FoundationConfig, folder: Path, counts: dict[str, Any]) -> None:
-    """Train a tokenizer (or take the given vocabulary) and a small model on text that belongs to no individual.
+    """Train a tokenizer (or take the given vocabulary) and a small model, without protection.
 
     Writes ``folder/model``, a plain ``save_pretrained`` folder.
     """
@@ -69,6 +73,11 @@ def _build(run: Run, model: ModelSection, settings: FoundationConfig, folder: Pa
     corpus = run.corpus if reference else open_corpus(settings.text, ids="exact")  # of no individual: not counted
     individuals = run.individuals if reference else None
     splits = (REFERENCE,) if reference else None
+    if reference:
+        run.progress.warn(
+            f"{model.name} is pre-trained on the documents of the reference individuals, without protection: it is for "
+            "experiments and must not leave; for a model that may, give a base, or foundation.text of no individual"
+        )
     tokenizer = _tokenizer(settings, corpus, individuals, splits)
     tokens, trained = folder / "tokens", folder / "trained"
     tokens.mkdir()

@@ -278,11 +278,19 @@ def test_a_checkpoint_of_the_run_that_was_not_tested_is_no_fault_and_one_that_wa
 
 def test_a_model_does_not_leave_by_a_dossier_that_was_changed(places: Path, tmp_path: Path) -> None:
     shutil.copytree(places / "plain", tmp_path / DOSSIER)
-    section = SimpleNamespace(name="gpt2", recipes=("clm",), base=None)
+    section = SimpleNamespace(name="gpt2", recipes=("clm",), base=None, foundation=None)
     job = SimpleNamespace(model=[section], training=lambda _: SimpleNamespace(seeds=None))
     run: Any = SimpleNamespace(folder=tmp_path, job=job, checkpoints=lambda *_: {16: places / "model"})
     with pytest.raises(GateError, match="the verdict is 'beyond'"):
         export_with_card(run, "gpt2", "clm", tmp_path / "out")
+    section.foundation = SimpleNamespace(text="reference")
+    with pytest.raises(GateError, match="its base was pre-trained on the documents of the reference individuals"):
+        export_with_card(run, "gpt2", "clm", tmp_path / "out")
+    export_with_card(run, "gpt2", "clm", tmp_path / "despite", despite=True)
+    card = (tmp_path / "despite" / "README.md").read_text()
+    assert "in the same run on the documents of the reference individuals, without protection" in card
+    assert "base_model" not in card
+    section.foundation = None
     evidence = tmp_path / DOSSIER / EVIDENCE
     evidence.write_text(evidence.read_text().replace('"outcome": "beyond"', '"outcome": "within"'))
     with pytest.raises(ArtifactError, match=r"evidence.json: is not the file that was listed"):
