@@ -82,6 +82,9 @@ def _judged_model(numbers: Sequence[int], audit: AuditEvidence, config: VerdictC
     outcome = max((result.outcome for result in relevant), key=ORDER.index, default=NOT_SHOWN)
     recipe = recipe_of(first.recipe, audit)
     reason, change = _sentences(relevant, outcome, first, recipe)
+    uncounted = [RISKS[result.risk].title for result in results if not result.relevant and result.outcome == BEYOND]
+    if outcome == WITHIN and uncounted:
+        reason += f"; beyond the threshold, but not counted: {_listed(uncounted)}"
     if outcome == WITHIN and is_unprotected(recipe, first):
         outcome, reason, change = NOT_SHOWN, f"not shown: {UNPROTECTED}", RISKS["emission"].lowered_by
     if broken:

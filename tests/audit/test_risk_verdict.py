@@ -235,6 +235,15 @@ def test_a_sentence_says_why_and_what_would_change_it() -> None:
     assert "fewer epochs" in row.change
 
 
+def test_within_every_threshold_is_not_said_without_the_risk_that_is_beyond_and_does_not_count() -> None:
+    models = [entry("ppclm", **{**QUIET, "person": (0.97, 0.02)}), entry("clm", **LOUD)]
+    row = judged(*models, passages={"ppclm": FREE, "clm": CAUGHT})[0]
+    assert row.outcome == WITHIN
+    assert row.reason.endswith("; beyond the threshold, but not counted: membership of the person")
+    models[0] = entry("ppclm", **QUIET)
+    assert "counted" not in judged(*models, passages={"ppclm": FREE, "clm": CAUGHT})[0].reason
+
+
 def test_what_is_done_already_is_not_advised() -> None:
     leaky = QUIET | {"emission": (0.2, 0.05), "words": (0.9, 0.05), "context": (0.2, 0.05)}
     own = {"tight": {"base": "ppclm", "context": "tag", "context_indirect": "tag"}}

@@ -90,7 +90,9 @@ def reason_of(model: ShownModel, words: Words) -> tuple[str, str]:
     if row.outcome == BEYOND:
         return words("Beyond the threshold: {risks}.", risks=titles), ""
     if row.outcome == WITHIN:
-        return words("Within every threshold: {risks}.", risks=titles), ""
+        others = [words(RISKS[r.risk].title) for r in row.results if not r.relevant and r.outcome == BEYOND]
+        uncounted = words("Beyond the threshold, but not counted: {risks}.", risks=words.listed(others))
+        return words("Within every threshold: {risks}.", risks=titles), uncounted if others else ""
     reasons = list(dict.fromkeys(_reason(result, words) for result in deciding))
     return words("Not shown: {risks}.", risks=titles), words("The reason: {reasons}.", reasons=words.apart(reasons))
 

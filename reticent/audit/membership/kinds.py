@@ -166,10 +166,8 @@ class KindAudit:
         own = d_primes(numbers, is_in)
         known = np.isfinite(own)
         every = ratio_estimate(np.where(known, own, 0.0), known.astype(float), limit=None, **self.bootstrap)
-        chosen = exposed_d_primes(numbers, is_in)
-        if not len(chosen):
-            return every, None
-        return every, ratio_estimate(chosen, np.ones(len(chosen)), limit=None, **self.bootstrap)
+        totals, times = exposed_d_primes(numbers, is_in)
+        return every, ratio_estimate(totals, times, limit=None, **self.bootstrap) if len(times) else None
 
 
 def d_primes(numbers: np.ndarray, is_in: np.ndarray) -> np.ndarray:
@@ -199,25 +197,26 @@ def _gap_and_spread(numbers: np.ndarray, is_in: np.ndarray) -> tuple[np.ndarray,
     return means[0] - means[1], float(spread)
 
 
-def exposed_d_primes(numbers: np.ndarray, is_in: np.ndarray) -> np.ndarray:
+def exposed_d_primes(numbers: np.ndarray, is_in: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return d' of the individuals whom either half of the shadows selects as the most exposed tenth, measured by the
-    half that did not select them; of whom both select, the mean, so that they count once.
+    half that did not select them: the sum of one's measurements, and their number, 1 or 2.
 
-    Shadows come in pairs, so each half has a model trained with and a model trained without each individual.
+    The mean is over measurements. That over individuals, of the mean of each, is too low: whom both halves select was
+    high in both. Shadows come in pairs, so each half has a model trained with and one trained without each individual.
     """
     _, spread = _gap_and_spread(numbers, is_in)
     halves = [np.flatnonzero(np.arange(len(is_in)) // 2 % 2 == half) for half in (0, 1)]
     if any(len(half) < 2 for half in halves):
-        return np.empty(0)
+        return np.empty(0), np.empty(0)
     gaps = [_gap_and_spread(numbers[half], is_in[half])[0] / spread for half in halves]
     known = np.flatnonzero(np.isfinite(gaps[0] + gaps[1]))
     top = max(1, len(known) // EXPOSED) if len(known) else 0
-    total, count = np.zeros(len(gaps[0])), np.zeros(len(gaps[0]))
+    total, times = np.zeros(len(gaps[0])), np.zeros(len(gaps[0]))
     for own, other in (gaps, gaps[::-1]):
         chosen = known[np.argsort(-own[known], kind="stable")[:top]]
         total[chosen] += other[chosen]
-        count[chosen] += 1
-    return total[count > 0] / count[count > 0]
+        times[chosen] += 1
+    return total[times > 0], times[times > 0]
 
 
 def _lira(own: np.ndarray, numbers: np.ndarray, is_in: np.ndarray, textbook: bool) -> np.ndarray:

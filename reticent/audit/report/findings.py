@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Findings", "plain_findings"]
 
+#: Risks that are about who took part: by the whole text, and by identifying words (the threshold attack among them).
+MEMBERSHIP = ("words", "individual")
 #: Recipe -> its checkpoints by epoch.
 Checkpoints = dict[str, list["ModelEvidence"]]
 
@@ -123,7 +125,11 @@ def _short(
         if silent:
             opening += f"; of {listed(silent)} models this says little, as nothing shows that the audit would find it"
         yield opening + "."
-    found = [r for r, m in trained if is_distinguishable(m) or ("individual", m.model, m.objective, m.recipe) in beyond]
+    found = [
+        r
+        for r, m in trained
+        if is_distinguishable(m) or {(risk, m.model, m.objective, m.recipe) for risk in MEMBERSHIP} & beyond
+    ]
     if found:
         yield f"Who was in the data is distinguishable better than by chance in {listed(found)}."
     elif any(strongest_attack(m) for _, m in trained):

@@ -23,6 +23,7 @@ __all__ = [
     "is_certain",
     "num_rare",
     "score_auc_bounds",
+    "skewed_ends",
     "square_and_add",
     "wider",
 ]
@@ -49,6 +50,20 @@ def far_ends(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, flo
     size = upper * (1 - upper) * (1 + step) ** 2 / (variance + step**2) - 1
     far = float(stats.beta.ppf(TAILS[1], upper * size, (1 - upper) * size)) if size > 0 else 1.0
     return 1 - far if value >= 0.5 else value, far if value <= 0.5 else value
+
+
+def skewed_ends(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, float]:
+    """Return the ends of Student's interval of a mean without a limit, moved towards the longer tail by the first term
+    of its expansion in the skewness. A percentile bootstrap of few has the tails of a normal distribution at best, and
+    of exposures, whose tail is that of an exponential, its upper end misses 12 of 100 times over 8 of them.
+    """
+    n, value = len(numerator), float(numerator.sum() / denominator.sum())
+    rest = (numerator - value * denominator) / denominator.mean()
+    error = float(np.sqrt((rest**2).sum() / (n * (n - 1))))
+    skewness = float((rest**3).mean() / (rest**2).mean() ** 1.5)
+    reach = float(stats.t.ppf(TAILS[1], n - 1))
+    middle = skewness * (1 + 2 * reach**2) / (6 * math.sqrt(n))
+    return value + error * (middle - reach), value + error * (middle + reach)
 
 
 def num_rare(numerator: np.ndarray, denominator: np.ndarray) -> float:

@@ -22,6 +22,7 @@ from reticent.audit.stats.bounds import (
     is_certain,
     num_rare,
     score_auc_bounds,
+    skewed_ends,
     square_and_add,
     wider,
 )
@@ -51,6 +52,8 @@ EQUAL = "Clopper-Pearson over individuals, of equal rates"
 FEW = 10
 #: A bootstrap of an area is too narrow if a side has fewer individuals than this.
 FEW_ON_A_SIDE = 20
+#: A bootstrap of a mean without a limit is too narrow over fewer than this.
+FEW_OF_A_MEAN = 50
 #: Rates that differ by less than this are equal, up to rounding.
 SAME = 1e-12
 #: Weights of resamples held at once, in numbers: 2^23 float64 are 64 MiB.
@@ -90,7 +93,7 @@ def ratio_estimate(
     denominator is positive. Nor does a rate that is the same for all individuals; its bounds assume that as many others
     as Clopper-Pearson allows differ as far as a rate can. A single individual has no interval; the bounds are then 0
     and ``limit``. Where few individuals make a rate, a bootstrap is too narrow (one of n ends at 3 / n, as none does):
-    its far end reaches at least as far as `far_ends`.
+    its far end reaches at least as far as `far_ends`; a mean without a limit, over fewer than 50, as `skewed_ends`.
 
     Parameters
     ----------
@@ -116,6 +119,8 @@ def ratio_estimate(
         low, high = wider((low, high), square_and_add(rose, fell))
     elif limit == 1.0:
         low, high = wider((low, high), far_ends(numerator, denominator))
+    elif limit is None and n < FEW_OF_A_MEAN and high > low:
+        low, high = wider((low, high), skewed_ends(numerator, denominator))
     return Estimate(value=value, low=float(low), high=float(high), n=n, unit=unit)
 
 
@@ -198,7 +203,7 @@ def ratio_difference(
 
     If a side does not vary in a bootstrap (a rate of 0 or 1, equal rates, or one individual), the intervals of both
     sides are combined by square-and-add [@zou2008]. So the difference includes the uncertainty of a zero. If one of the
-    rates is made by few, the interval reaches at least as far.
+    rates is made by few, or one of the means is over few, the interval reaches at least as far.
     """
     sides = [_with_denominator(*side) for side in (first, second)]
     a, b = (
@@ -215,7 +220,8 @@ def ratio_difference(
     if a.method == b.method == BOOTSTRAP:
         draws = [_ratio_draws(*side, num_bootstrap, seed + number) for number, side in enumerate(sides)]
         low, high = np.quantile(draws[0] - draws[1], TAILS)
-        if limit == 1.0 and min(num_rare(*side) for side in sides) < FEW:
+        few = min(num_rare(*side) for side in sides) < FEW if limit == 1.0 else min(a.n, b.n) < FEW_OF_A_MEAN
+        if few:
             low, high = wider((low, high), square_and_add(a, b))
         return Estimate(value=value, low=float(low), high=float(high), n=n)
     low, high = square_and_add(a, b)

@@ -395,6 +395,27 @@ def test_an_unprotected_model_is_not_within_whatever_was_found() -> None:
     assert "What would change it: a recipe that protects direct and indirect identifiers" in article
 
 
+@pytest.mark.parametrize(
+    ("language", "said"),
+    [
+        ("en", "Within every threshold: identifiers emitted. Beyond the threshold, but not counted: membership"),
+        ("fr", "Sous tous les seuils : identifiants énoncés. Au-delà du seuil, mais non compté : appartenance"),
+    ],
+)
+def test_a_risk_that_is_beyond_and_does_not_count_is_said_beside_the_verdict(language: Language, said: str) -> None:
+    audit = tiny_audit()
+    attack = {"auc": estimate(0.95, 0.9, 1.0), "num_members": 40, "num_nonmembers": 40}
+    for entry in audit["models"]:
+        if entry["recipe"] in ("clm", "ppclm"):
+            rate = 0.3 if entry["recipe"] == "clm" else 0.02
+            sides = {"members": estimate(0.1), "heldout": estimate(0.1), "excess": estimate(rate, 0.01, rate + 0.01)}
+            entry["excess"] = dict.fromkeys(("both", "direct", "indirect"), sides)
+            entry["by_kind"] = {"rare": {"share": 0.1, "attacks": {"lira": attack}}}
+    audit["settings"]["verdict"] = {"risks": ["emission"]}
+    page = " ".join(text_of(parsed(rendered(audit, language))).replace(NO_BREAK, " ").split())
+    assert said in page
+
+
 def test_an_unprotected_recipe_of_the_job_is_not_said_to_be_what_others_are_compared_with() -> None:
     audit = tiny_audit()
     audit["models"] = [{**m, "recipe": {"clm": "long"}.get(m["recipe"], m["recipe"])} for m in audit["models"]]

@@ -73,27 +73,40 @@ def test_d_prime_by_hand() -> None:
     assert d_primes(numbers, is_in).tolist() == pytest.approx([2 / 2**0.5, 0.0])
 
 
+def mean_exposed(numbers: np.ndarray, is_in: np.ndarray) -> float:
+    totals, times = exposed_d_primes(numbers, is_in)
+    return float(totals.sum() / times.sum())
+
+
 def test_the_most_exposed_are_chosen_by_other_shadows_than_they_are_measured_by() -> None:
     """Where all are alike the largest of one half are no larger in the other: no gap is made by choosing."""
     random = np.random.default_rng(0)
     is_in = np.array([np.arange(2000) % 2 == number % 2 for number in range(8)])
-    alike = exposed_d_primes(random.standard_normal((8, 2000)), is_in)
-    assert abs(alike.mean()) < 0.15
+    assert abs(mean_exposed(random.standard_normal((8, 2000)), is_in)) < 0.15
     numbers = random.standard_normal((8, 2000))
     numbers[:, :200] += np.where(is_in[:, :200], 6.0, 0.0)  # a tenth is known well
-    assert exposed_d_primes(numbers, is_in).mean() == pytest.approx(6.0, abs=0.3)
-    assert exposed_d_primes(numbers[:2], is_in[:2]).tolist() == []
+    assert mean_exposed(numbers, is_in) == pytest.approx(6.0, abs=0.3)
+    assert [part.tolist() for part in exposed_d_primes(numbers[:2], is_in[:2])] == [[], []]
 
 
-def test_an_individual_whom_both_halves_choose_counts_once() -> None:
+def test_choosing_the_most_exposed_does_not_lower_their_mean() -> None:
+    """Whom both halves choose is high in both by chance: with half their weight the mean of nothing was -.09."""
+    random = np.random.default_rng(1)
+    is_in = np.array([np.arange(400) % 2 == number % 2 for number in range(8)])
+    means = [mean_exposed(random.standard_normal((8, 400)), is_in) for _ in range(200)]
+    assert abs(np.mean(means)) < 0.03
+
+
+def test_an_individual_whom_both_halves_choose_is_one_person() -> None:
     """Else three people are published as six, over the small cell, and their interval is too narrow."""
     random = np.random.default_rng(0)
     is_in = np.array([np.arange(30) % 2 == number % 2 for number in range(8)])
     numbers = 0.01 * random.standard_normal((8, 30))
     numbers[:, :3] += np.where(is_in[:, :3], [4.0, 5.0, 9.0], 0.0)
-    chosen, own = exposed_d_primes(numbers, is_in), d_primes(numbers, is_in)
-    assert chosen.tolist() == pytest.approx(own[:3].tolist())
-    alike = exposed_d_primes(random.standard_normal((8, 30)), is_in)
+    (totals, times), own = exposed_d_primes(numbers, is_in), d_primes(numbers, is_in)
+    assert times.tolist() == [2, 2, 2]
+    assert (totals / times).tolist() == pytest.approx(own[:3].tolist())
+    alike, _ = exposed_d_primes(random.standard_normal((8, 30)), is_in)
     assert 3 <= len(alike) <= 6
 
 

@@ -134,6 +134,21 @@ def test_a_headline_on_membership_does_not_contradict_the_verdict(tmp_path: Path
     assert "was not distinguishable better than by chance" not in found.partition("What was found")[0]
 
 
+@pytest.mark.parametrize("by", ["rare words", "the threshold"])
+def test_a_headline_on_membership_counts_attacks_by_identifying_words(tmp_path: Path, by: str) -> None:
+    """The attacks by the whole text find no one; those by words that protection is about do."""
+    audit = tiny_audit()
+    attack = {"auc": estimate(0.95, 0.9, 1.0), "num_members": 40, "num_nonmembers": 40}
+    for entry in audit["models"]:
+        if entry["recipe"] == "ppclm" and by == "rare words":
+            entry["by_kind"] = {"rare": {"share": 0.1, "attacks": {"lira": attack}}}
+        elif entry["recipe"] == "ppclm":
+            entry["threshold"] = {"k": 2, "num_words": 90, "at_threshold": attack, "above": attack}
+    found = text_of(tmp_path, audit)
+    assert "Who was in the data is distinguishable better than by chance in ppclm." in found
+    assert "was not distinguishable better than by chance" not in found.partition("What was found")[0]
+
+
 def test_a_masked_model_is_not_asked_for_passages(tmp_path: Path) -> None:
     found = text_of(tmp_path, tiny_audit())
     assert "a masked model writes no text" in found

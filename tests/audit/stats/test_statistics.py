@@ -17,6 +17,7 @@ from sklearn import metrics
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.stats import statistics
 from reticent.audit.stats.statistics import (
+    Bootstrap,
     Estimate,
     auc_estimate,
     clopper_pearson,
@@ -345,6 +346,22 @@ def test_interval_of_a_rate_of_few_covers_the_truth(num: int, rate: float, sprea
         low, high = bounds(ratio_estimate(*rare_events(random, num, rate, spread), num_bootstrap=200, seed=repetition))
         missed += not low <= rate <= high
     assert missed <= 0.07 * 400
+
+
+@pytest.mark.parametrize("num", [6, 12])
+def test_interval_of_a_mean_of_few_covers_the_truth(num: int) -> None:
+    """Exposures of secrets that were never written: a percentile bootstrap misses in 19 and 13 of 100 trials, and the
+    difference of two in 12 and 10."""
+    random, options, missed = np.random.default_rng(7), Bootstrap(num_bootstrap=200, seed=0), np.zeros(2)
+    ones, trials = np.ones(num), 400
+    for _ in range(trials):
+        first, second = (8 - np.log2(random.integers(1, 258, num)) for _ in range(2))
+        mean = ratio_estimate(first, ones, limit=None, **options)
+        low, high = bounds(mean)
+        missed[0] += not low <= 1.414 <= high
+        low, high = bounds(ratio_difference((first, ones), (second, ones), limit=None, **options))
+        missed[1] += not low <= 0 <= high
+    assert (missed / trials <= [0.1, 0.065]).all(), missed
 
 
 def test_auc_interval_covers_the_truth() -> None:
