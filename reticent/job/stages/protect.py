@@ -354,10 +354,15 @@ def _build_store(run: Run, model: ModelSection, variant: _Variant, folder: Path,
 
 def _warn_of_policy(run: Run, model: ModelSection, settings: Policy, counts: dict[str, Any]) -> None:
     if counts["retention"] < LITTLE_RETENTION:
+        noise = run.job.threshold.epsilon
         run.progress.warn(
             f"only {counts['retention']:.0%} of the words stay usable as targets "
-            f"(k={settings.k}, n={settings.n}, policy {settings.policy}); "
-            "try policy cover, a smaller n, or more documents"
+            + (
+                f"(k={settings.k}, n={settings.n}, policy {settings.policy}); "
+                "try policy cover, a smaller n, or more documents"
+                if noise is None
+                else f"(k={settings.k}, threshold.epsilon {noise:g}); try a larger epsilon, or more individuals"
+            )
         )
     if settings.policy == "last" and settings.n > 1 and model.objective == "mlm":
         run.progress.warn(
