@@ -174,6 +174,8 @@ def probe_target(
     own, null_cells = slice(0, len(asked)), tuple(cells[:, with_null])
     log_probs[tuple(cells)], num_tokens[tuple(cells)] = scores[own], lengths[own]
     null_log_probs[null_cells], null_num_tokens[null_cells] = scores[len(asked) :], lengths[len(asked) :]
+    is_same = [item == null for item, null in zip(prompts.items, prompts.nulls, strict=True)]
+    null_log_probs[:, is_same] = log_probs[:, is_same]  # no difference, not one of rounding
     counts = dict(prompts.counts)
     counts["too_long"] = int(np.sum(np.isnan(log_probs).all(0) & (num_tokens > 0).any(0)))
     counts["tokenised_apart"] = pairs.num_apart

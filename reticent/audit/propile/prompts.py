@@ -188,7 +188,7 @@ def make_prompts(
     if len(has) == 0:
         raise CorpusError(f"subjects: no subject has an item of type {target}")
     items = [str(subjects.items[target][number]) for number in has]
-    drawn = draw_nulls(items, seed=config.seed)[:, 0]
+    drawn = draw_nulls(len(items), seed=config.seed)[:, 0]
     nulls = [items[number] if number >= 0 else None for number in drawn]
     texts = [fill_template(t, subjects, has, target, others, config.language) for t in usable]
     counts = {

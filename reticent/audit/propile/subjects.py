@@ -247,23 +247,17 @@ def subjects_from_spans(documents: pa.Table, *, labels: Mapping[str, str] = LABE
     return subjects_from_rows({"individual_id": list(best), **rows}, where="marked spans")
 
 
-def draw_nulls(values: Sequence[str], *, num_nulls: int = 1, seed: int = 0) -> np.ndarray:
-    """Return for each subject the numbers of random other subjects whose item is not the same (int64, (n, nulls)).
+def draw_nulls(num_subjects: int, *, num_nulls: int = 1, seed: int = 0) -> np.ndarray:
+    """Return for each subject the numbers of random other subjects (int64, (n, nulls)), each of them equally likely.
 
-    Each other subject is equally likely; -1 if all have the same item.
+    Their items may be the same: with these left out, a common item would be compared with rarer ones, and a model that
+    knows no more than how common each is would seem to know whose they are. -1 where there is no other subject.
     """
-    _, codes = np.unique(np.array(values, dtype=np.str_), return_inverse=True)
-    order = np.argsort(codes, kind="stable")
-    starts, ends = (np.searchsorted(codes[order], codes, side=side) for side in ("left", "right"))
-    others = len(values) - (ends - starts)
-    draws = (generator(seed, _STREAM_NULL).random((len(values), num_nulls)) * others[:, None]).astype(np.int64)
-    # Places after one's own run of equal items move behind it.
-    places = np.where(draws < starts[:, None], draws, draws + (ends - starts)[:, None])
-    alone = others == 0
-    places[alone] = 0
-    chosen = order[places] if len(values) else places
-    chosen[alone] = -1
-    return chosen
+    if num_subjects < 2:
+        return np.full((num_subjects, num_nulls), -1, dtype=np.int64)
+    draws = generator(seed, _STREAM_NULL).random((num_subjects, num_nulls)) * (num_subjects - 1)
+    places = draws.astype(np.int64)
+    return places + (places >= np.arange(num_subjects)[:, None])
 
 
 def split_subjects(subjects: Subjects, sizes: Sequence[int], *, seed: int = 0) -> tuple[Subjects, ...]:

@@ -59,8 +59,12 @@ def skewed_ends(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, 
     """
     n, value = len(numerator), float(numerator.sum() / denominator.sum())
     rest = (numerator - value * denominator) / denominator.mean()
-    error = float(np.sqrt((rest**2).sum() / (n * (n - 1))))
-    skewness = float((rest**3).mean() / (rest**2).mean() ** 1.5)
+    largest = float(np.abs(rest).max())
+    if largest == 0:
+        return value, value
+    scaled = rest / largest  # likelihoods may be so small that their powers are 0
+    error = largest * float(np.sqrt((scaled**2).sum() / (n * (n - 1))))
+    skewness = float((scaled**3).mean() / (scaled**2).mean() ** 1.5)
     reach = float(stats.t.ppf(TAILS[1], n - 1))
     middle = skewness * (1 + 2 * reach**2) / (6 * math.sqrt(n))
     return value + error * (middle - reach), value + error * (middle + reach)

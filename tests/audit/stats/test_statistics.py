@@ -16,6 +16,7 @@ from sklearn import metrics
 
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.stats import statistics
+from reticent.audit.stats.bounds import skewed_ends
 from reticent.audit.stats.statistics import (
     Bootstrap,
     Estimate,
@@ -346,6 +347,14 @@ def test_interval_of_a_rate_of_few_covers_the_truth(num: int, rate: float, sprea
         low, high = bounds(ratio_estimate(*rare_events(random, num, rate, spread), num_bootstrap=200, seed=repetition))
         missed += not low <= rate <= high
     assert missed <= 0.07 * 400
+
+
+def test_interval_of_a_mean_of_few_is_as_wide_at_any_scale() -> None:
+    values = np.array([1.0, 1, 1, 1, 1, 1, 1, 4])
+    low, high = skewed_ends(values, np.ones(8))
+    for scale in (1e-120, 1e-200, 1e100):
+        assert skewed_ends(values * scale, np.ones(8)) == pytest.approx((low * scale, high * scale), rel=1e-9, abs=0)
+    assert skewed_ends(np.full(8, 0.3), np.ones(8)) == (pytest.approx(0.3), pytest.approx(0.3))
 
 
 @pytest.mark.parametrize("num", [6, 12])
