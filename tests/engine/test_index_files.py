@@ -112,6 +112,25 @@ def test_damage_of_a_level_ends_in_an_error_that_names_the_folder(tmp_path: Path
     assert all(str(tmp_path) in message for message in messages)
 
 
+def test_damage_of_a_level_without_checksums_ends_in_an_error_too(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Without checksums damage reaches the library that reads pages, which panics on some of it."""
+    write_index(build(drawn(1)), tmp_path)
+    table = pq.read_table(path := tmp_path / "ngrams_2.parquet")
+    pq.write_table(table, path, compression="none", data_page_size=512)
+    content, num_told = path.read_bytes(), 0
+    for at in range(4, len(content) - 8):
+        for value in (0, 33, 255):
+            path.write_bytes(content[:at] + bytes([value]) + content[at + 1 :])
+            try:
+                open_index(tmp_path).level(2)
+            except ArtifactError:
+                num_told += 1
+    assert num_told > 100
+    assert capfd.readouterr().err == ""
+
+
 def test_damage_of_words_is_told_or_changes_none(tmp_path: Path) -> None:
     """A support that is one too large would let a word of one individual be a target."""
     write_index(index := build(drawn(1)), tmp_path)
