@@ -20,7 +20,7 @@ mod panic;
 mod parquet;
 mod pool;
 mod py;
-pub mod rules;
+mod rules;
 mod scrub;
 mod storage;
 mod synth;

@@ -8,9 +8,9 @@ nothing is counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -21,14 +21,7 @@ if TYPE_CHECKING:
     from reticent._rust import CommonWords
     from reticent.engine.corpus import Corpus
 
-__all__ = ["Guarded", "count_common_words", "learn_common_words", "read_common_words", "read_lines"]
-
-
-class Guarded(Protocol):
-    """A detector that wants to know which words are common."""
-
-    #: None: nothing is known yet; False: it does not want to know.
-    common_words: CommonWords | Literal[False] | None
+__all__ = ["count_common_words", "learn_common_words", "read_common_words", "read_lines"]
 
 
 def read_common_words(path: str | Path) -> CommonWords:
@@ -54,7 +47,6 @@ def count_common_words(
     *,
     bearers: Iterable[pa.Table] = (),
     num_threads: int = 0,
-    progress: Callable[[int], None] | None = None,
 ) -> CommonWords:
     """Count how the corpus writes its words. Cost: one pass over the text; memory by the vocabulary.
 
@@ -65,7 +57,7 @@ def count_common_words(
     """
     from reticent import _rust
 
-    common, done = _rust.CommonWords(), 0
+    common = _rust.CommonWords()
     for table in bearers:
         common.add_bearers(*(table.column(name).combine_chunks() for name in ("individual_id", "name")))
 
@@ -73,10 +65,8 @@ def count_common_words(
         ids = batch.column("individual_id").cast(pa.string())
         common.add(batch.column("text"), ids, num_threads=num_threads)
 
-    for batch, _ in overlapped(corpus.batches(columns=("individual_id", "text")), count):
-        done += batch.num_rows
-        if progress:
-            progress(done)
+    for _ in overlapped(corpus.batches(columns=("individual_id", "text")), count):
+        pass
     common.merge()
     return common
 

@@ -111,13 +111,11 @@ class Marks:
         )
 
 
-def read_marks(corpus: Corpus, folder: Path | str, *, without: tuple[str, ...] = ("gold",)) -> Marks:
+def read_marks(corpus: Corpus, folder: Path | str) -> Marks:
     """Read the corpus's gold spans (column ``mentions``, else ``spans``) and ``folder/spans.parquet``.
 
-    Parameters
-    ----------
-    without : names of detectors that are left out, with the spans propagated from theirs; the gold standard is not
-        measured against itself
+    What the detector ``gold`` found is left out, with the spans propagated from it: the gold standard is not measured
+    against itself.
 
     Raises
     ------
@@ -134,7 +132,7 @@ def read_marks(corpus: Corpus, folder: Path | str, *, without: tuple[str, ...] =
     if not found.schema.equals(SPANS):
         raise ArtifactError(f"{path}: not a table of spans of this version")
     source = pc.replace_substring_regex(found.column("detector"), "^.*:", "")  # of "propagated:gold", gold
-    found = found.filter(pc.invert(pc.is_in(source, value_set=pa.array(without, pa.string()))))
+    found = found.filter(pc.not_equal(source, "gold"))
     gold = "mentions" if corpus.columns.mentions is not None else "spans"
     if getattr(corpus.columns, gold) is None:
         raise CorpusError("no gold spans to measure against: map their column (--spans, corpus.spans)")

@@ -228,7 +228,6 @@ class RecordsDetector:
         self.columns = tuple(self._of_document.values())
         #: Fields of the table that held nothing.
         self.num_skipped = 0
-        self._ids: pa.Array | None = None
         self._id_rows: _rust.IdRows | None = None
         self._names: pa.Table | None = None
         if table is not None:
@@ -236,22 +235,21 @@ class RecordsDetector:
             self.num_skipped = values.num_skipped
             self._rows = values.ids
             encoded = values.table.column("individual_id").combine_chunks().dictionary_encode()
-            self._ids, self._id_rows = encoded.dictionary, _rust.IdRows(encoded.dictionary)
+            self._id_rows = _rust.IdRows(encoded.dictionary)
             self._names = _names(values.table)
             self._records = _compiled(values.table, encoded.indices)
 
     def check_ids(self, individual_ids: pa.Array, where: str) -> None:
         """`CorpusError` where an id of the table is one of these but for how it is spelt, and ``ids`` is "stop"."""
-        if self._ids is not None:
+        if self._id_rows is not None:
             rows = self._rows.combine_chunks()
             as_read(rows, individual_ids.cast(pa.string()), self.ids, where, lambda row: f"row {row + 1}")
 
     def num_without(self, individual_ids: pa.Array) -> int:
         """Count the individuals of whom the table says nothing; 0 where there is none."""
-        if self._ids is None:
+        if self._id_rows is None:
             return 0
-        known = pc.is_in(individual_ids.cast(pa.string()), value_set=self._ids)
-        return int(pc.sum(pc.invert(known)).as_py() or 0)
+        return int(np.count_nonzero(self._id_rows.rows(individual_ids.cast(pa.string())) == _rust.MISSING))
 
     def bearers(self, corpus: Corpus) -> pa.Table:
         """Return who has which name (individual_id, name), also of the columns of the documents."""
@@ -267,7 +265,7 @@ class RecordsDetector:
 
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
         parts = []
-        if self._ids is not None:
+        if self._id_rows is not None:
             parts.append(self._find(self._records, batch, self._units(batch)))
         if self._of_document:
             rows = pa.chunked_array([pa.array(np.arange(batch.num_rows), pa.int64()).cast(pa.string())])

@@ -30,7 +30,6 @@ use crate::text::spans::Found;
 use crate::text::texts::Texts;
 
 pub use fields::{Fields, labels as field_labels};
-pub use scan::stands_free;
 
 /// How sure a rule is of its label. A hit within a surer one, or within one of its own label, is not reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -100,14 +100,6 @@ fn parts(text: &[u8], at: usize) -> bool {
     !(at > 0 && at < text.len() && is_word(text[at - 1]) && is_word(text[at]))
 }
 
-/// It is not a part of a longer word or number (of any text).
-pub fn stands_free(text: &str, start: usize, end: usize) -> bool {
-    [start, end].into_iter().all(|at| {
-        let before = text[..at].chars().next_back();
-        !(before.is_some_and(char::is_alphanumeric) && text[at..].starts_with(char::is_alphanumeric))
-    })
-}
-
 /// Bytes before the next digit, as far as the next block goes.
 #[inline]
 fn before_digit(blocks: &[Block], at: usize) -> usize {
