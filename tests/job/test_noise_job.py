@@ -128,7 +128,7 @@ def test_the_check_against_the_text_finds_words_that_noise_protects_and_no_flag_
     with monkeypatch.context() as patch:
         patch.setattr(protect, "protecting", lambda run, index, *_: index)
         Run(parse_job(noisy)).execute("protect")
-    with pytest.raises(ArtifactError, match="tokens of direct and [1-9]"):
+    with pytest.raises(ArtifactError, match=r"tokens of direct and [1-9]"):
         check_text(Run(parse_job(noisy)))
 
 
