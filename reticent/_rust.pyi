@@ -15,6 +15,12 @@ __version__: str
 
 LEFT_OUT: int
 """The unit of a document that an `IndexBuilder` leaves out."""
+LEAST_BYTES: int
+"""Memory that an `IndexBuilder` needs at least beside what it holds: all of it together, ..."""
+LEAST_BYTES_PER_THREAD: int
+"""... and for each thread, whichever is more."""
+BYTES_PER_DOCUMENT: int
+"""Memory that an `IndexBuilder` holds of each document whose words it writes down."""
 ID_DIFFERENCES: list[str]
 """In what ids may differ that fold to one another."""
 MISSING: int

@@ -30,7 +30,7 @@ from typing import Any
 
 from reticent.core.errors import ArtifactError, ReticentError
 from reticent.core.json_toml import parse_json
-from reticent.core.leftovers import backup_of, interrupted_in, leftovers_of, parts_of, temporary_of
+from reticent.core.leftovers import backup_of, interrupted_in, is_vacant, leftovers_of, parts_of, temporary_of
 from reticent.core.locks import InUseError, locked, signals_deferred
 from reticent.core.manifest import (
     FORMAT,
@@ -157,7 +157,7 @@ def read_manifest(path: Path | str) -> Manifest:
     """
     path = Path(path)
     real = Path(os.path.realpath(path))
-    if not real.exists() and backup_of(real).exists():
+    if is_vacant(real) and backup_of(real).exists():
         with locked(real):
             _recover(real)
     try:
@@ -251,13 +251,11 @@ def delete_artifact(path: Path) -> None:
 
 
 def nest_artifact(path: Path, name: str) -> None:
-    """Move the artefact at ``path`` to ``path/name``; nothing is done where there is none.
-
-    Two renames in a row; a crash before them leaves it where it was.
-    """
+    """Move the artefact at ``path`` to ``path/name``, or leave it there whole; nothing is done where there is none."""
     if not (path / MANIFEST).exists():
         return
     with locked(path):
+        _recover(path)
         backup, nested = backup_of(path), temporary_of(path)
         nested.mkdir(mode=0o700)
         path.rename(backup)  # from where `_recover` brings it back
@@ -377,7 +375,7 @@ def _replace(path: Path, temporary: Path) -> None:
 def _recover(path: Path) -> None:
     """Bring back an old result that a crash left as a backup, and delete the leftovers of an interrupted writer."""
     for leftover in leftovers_of(path):
-        if leftover == backup_of(path) and not path.exists() and (leftover / MANIFEST).exists():
+        if leftover == backup_of(path) and is_vacant(path) and (leftover / MANIFEST).exists():
             leftover.rename(path)
         else:
             _delete(leftover)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from reticent.core.manifest import MANIFEST
 
-__all__ = ["backup_of", "interrupted_in", "leftovers_of", "parts_of", "temporary_of"]
+__all__ = ["backup_of", "interrupted_in", "is_vacant", "leftovers_of", "parts_of", "temporary_of"]
 
 
 def backup_of(path: Path) -> Path:
@@ -32,6 +32,11 @@ def leftovers_of(path: Path) -> list[Path]:
     """Leftovers of an interrupted writer of ``path`` beside it."""
     found = list(path.parent.glob(f".{glob.escape(path.name)}.tmp-{'[0-9a-f]' * 12}"))
     return [*found, backup] if (backup := backup_of(path)).exists() else found
+
+
+def is_vacant(path: Path) -> bool:
+    """Whether a place is free for a rename: nothing is there, or the empty folder of a move that was interrupted."""
+    return not path.exists() or (path.is_dir() and not any(path.iterdir()))
 
 
 def interrupted_in(folder: Path) -> list[Path]:

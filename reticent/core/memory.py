@@ -1,4 +1,4 @@
-"""Memory of this process: its use, its peak, and the message when there is no more.
+"""Memory of this process: its use, and the message when there is no more.
 
 Where the core asks for memory in vain it says the same and ends the process (``rust_ext/src/allocator.rs``).
 """
@@ -19,7 +19,6 @@ __all__ = [
     "is_out_of_memory",
     "lacks_address_space",
     "own_bytes",
-    "peak_bytes",
     "resident_bytes",
 ]
 
@@ -76,15 +75,6 @@ class OwnMemory:
     def _watch(self) -> None:
         while not self._ended.wait(0.02):
             self.peak = max(self.peak, own_bytes())
-
-
-def peak_bytes() -> int:
-    """The most memory of this process that was resident at once."""
-    try:
-        status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-        return int(status["VmHWM"].split()[0]) * 1024
-    except (OSError, ValueError, KeyError, IndexError):
-        return _peak_by_the_system()
 
 
 def _peak_by_the_system() -> int:

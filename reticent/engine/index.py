@@ -185,12 +185,6 @@ def _release_memory() -> None:
 
 #: Memory of reading beside the builder: a thread's batch and decoded page, and what the interpreter still loads.
 BYTES_PER_READER = 24 << 20
-#: The least memory the builder can work with, and a thread's part of it for its dictionaries.
-LEAST_BYTES, LEAST_BYTES_PER_THREAD = 32 << 20, 8 << 20
-
-
-#: Memory that the builder keeps of a document whose words it writes down.
-BYTES_PER_DOCUMENT = 80
 
 
 def check_memory_limit(memory_limit: int | None, num_threads: int = 0, num_documents: int = 0) -> int:
@@ -201,7 +195,8 @@ def check_memory_limit(memory_limit: int | None, num_threads: int = 0, num_docum
 
     num_threads = _rust.resolve_threads(num_threads)
     used = resident_bytes() + num_threads * BYTES_PER_READER
-    least = used + max(LEAST_BYTES, num_threads * LEAST_BYTES_PER_THREAD) + num_documents * BYTES_PER_DOCUMENT
+    least = used + max(_rust.LEAST_BYTES, num_threads * _rust.LEAST_BYTES_PER_THREAD)
+    least += num_documents * _rust.BYTES_PER_DOCUMENT
     if memory_limit is not None and memory_limit < least:
         raise PolicyError(
             f"memory limit of {memory_limit // 10**6}MB cannot be held: the process and its readers use "

@@ -64,7 +64,7 @@ class NgramIndex:
         int
             0 where no document holds it. An n-gram with a part that fewer than `min_support` units use is not kept:
             the least support of its parts is returned, which is less than `min_support` and at least the answer
-            (with ``min_support=1`` everything is kept). Supports of n-grams (n >= 2) saturate at 255.
+            (with ``min_support=1`` everything is kept).
 
         Raises
         ------

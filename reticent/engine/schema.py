@@ -38,7 +38,7 @@ DIRECT: Final = 1
 INDIRECT: Final = 2
 #: Label of a position that is not a target (the convention of torch's cross entropy).
 IGNORE_INDEX: Final = -100
-#: Supports of n-grams (n >= 2) saturate here, so one index answers every k up to this.
+#: The greatest k, and the greatest support that pruning and protection distinguish.
 MAX_K: Final = 255
 #: Longest n-gram an index holds: the n of each n-gram that starts at a word is one bit of a byte.
 MAX_N: Final = 8

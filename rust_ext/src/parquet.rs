@@ -23,6 +23,7 @@ use parquet::file::reader::{ChunkReader, FileReader, Length, SerializedFileReade
 use parquet::schema::types::Type;
 
 use crate::error::{Error, Result};
+use crate::panic::survive;
 
 /// A file read at places that are named, so that many threads can: a file's own position is one for all of them.
 struct Positioned {
@@ -77,7 +78,8 @@ impl ParquetFile {
     pub fn open(path: &Path) -> Option<Self> {
         let file = File::open(path).ok()?;
         let len = file.metadata().ok()?.len();
-        let reader = SerializedFileReader::new(Positioned { file: Arc::new(file), len }).ok()?;
+        let file = Positioned { file: Arc::new(file), len };
+        let reader = survive(broken, || SerializedFileReader::new(file).map_err(unreadable)).ok()?;
         Some(Self { reader })
     }
 
@@ -119,6 +121,10 @@ impl ParquetFile {
 
     /// Read these columns of these row groups; `large[c]`: with 64-bit offsets. None where pyarrow shall.
     pub fn read(self: &Arc<Self>, columns: &[String], large: &[bool], groups: Vec<usize>) -> Option<Rows> {
+        survive(broken, || Ok(self.rows_of(columns, large, groups))).ok()?
+    }
+
+    fn rows_of(self: &Arc<Self>, columns: &[String], large: &[bool], groups: Vec<usize>) -> Option<Rows> {
         if columns.is_empty() || groups.iter().any(|&group| group >= self.metadata().num_row_groups()) {
             return None;
         }
@@ -139,6 +145,10 @@ impl ParquetFile {
     /// All rows of a row group of columns of unsigned numbers of 32 bits, each as long as the others; None where one is missing, has
     /// another type or nulls, or cannot be read.
     pub fn read_numbers<const N: usize>(&self, columns: [&str; N], group: usize) -> Option<[Vec<u32>; N]> {
+        survive(broken, || Ok(self.numbers_of(columns, group))).ok()?
+    }
+
+    fn numbers_of<const N: usize>(&self, columns: [&str; N], group: usize) -> Option<[Vec<u32>; N]> {
         let rows = self.reader.get_row_group(group).ok()?;
         let num_rows = usize::try_from(rows.metadata().num_rows()).ok()?;
         let schema = self.metadata().file_metadata().schema_descr();
@@ -263,6 +273,10 @@ impl Rows {
     /// The next rows, `num_rows` but at the end, wherever row groups begin: an array of strings for each column, of which
     /// not checked to be UTF-8. None at the end.
     pub fn next(&mut self, num_rows: usize) -> Result<Option<Vec<ArrayRef>>> {
+        survive(broken, || self.read_next(num_rows))
+    }
+
+    fn read_next(&mut self, num_rows: usize) -> Result<Option<Vec<ArrayRef>>> {
         let mut num_read = 0;
         while num_read < num_rows && (self.num_left > 0 || self.open_group().map_err(unreadable)?) {
             let now = self.num_left.min(num_rows - num_read);
@@ -345,6 +359,11 @@ impl Column {
 
 /// The reader's own message may quote the data.
 fn unreadable(_: ParquetError) -> Error {
+    broken()
+}
+
+/// A broken file may make the library panic, which is no reason for a caller to.
+fn broken() -> Error {
     Error::Corpus("not valid parquet".into())
 }
 

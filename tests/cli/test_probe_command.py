@@ -174,7 +174,7 @@ def test_the_page_is_private_where_it_is_written(folder: Path, tmp_path: Path) -
      (150, True, "clear"), (None, False, "unknown"), (None, None, "unknown")],
 )  # fmt: skip
 def test_the_meaning_of_a_rank(rank: int | None, said: bool | None, level: str) -> None:
-    finding = Finding("phone", 1, 5, 1e-4, rank, 200, said)
+    finding = Finding("phone", 5, 1e-4, rank, 200, said)
     assert finding.level == level
     page = self_page([finding], language="en", invented=True)
     assert "1 answer in 10\N{NO-BREAK SPACE}000 " in page
@@ -187,7 +187,7 @@ def test_the_meaning_of_a_rank(rank: int | None, said: bool | None, level: str) 
 )
 def test_a_rank_among_few_is_no_clear_sign(rank: int, num_others: int, level: str) -> None:
     # The best of 21 is anybody once in 21 times: an individual with five items would read of a clear link by chance.
-    assert Finding("phone", 1, 5, 1e-4, rank, num_others, False).level == level
+    assert Finding("phone", 5, 1e-4, rank, num_others, False).level == level
 
 
 @pytest.mark.parametrize(

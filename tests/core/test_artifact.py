@@ -18,9 +18,17 @@ import pytest
 from fixtures.unprivileged import unprivileged
 
 from reticent.core import artifact
-from reticent.core.artifact import fingerprint, is_up_to_date, read_manifest, require_kind, write_artifact
+from reticent.core.artifact import (
+    fingerprint,
+    is_up_to_date,
+    nest_artifact,
+    read_manifest,
+    recover_folder,
+    require_kind,
+    write_artifact,
+)
 from reticent.core.errors import ArtifactError, CorpusError
-from reticent.core.manifest import FORMATS
+from reticent.core.manifest import FORMATS, JOB
 
 CONFIG = {"k": 2, "labels": ["é", "b"]}
 INPUTS = {"corpus": "abc"}
@@ -96,6 +104,41 @@ def test_a_killed_writer_leaves_the_old_artefact_and_the_next_one_wipes_what_it_
     write(path, "newer")
     assert leftovers(tmp_path) == []
     assert (path / "words.txt").read_text() == "newer"
+
+
+KILLED_NESTING = """
+import os, signal, sys
+from pathlib import Path
+from reticent.core.artifact import nest_artifact
+path, point = Path(sys.argv[1]), int(sys.argv[2])
+
+renames = []
+def rename(self, target, original=Path.rename):
+    if point == len(renames):
+        os.kill(os.getpid(), signal.SIGKILL)
+    renames.append(target)
+    return original(self, target)
+
+Path.rename = rename
+nest_artifact(path, "seed-0")
+"""
+
+
+@pytest.mark.parametrize("num_renames", [0, 1, 2])
+@pytest.mark.parametrize("finder", [read_manifest, lambda path: recover_folder(path.parent)], ids=["reader", "job"])
+def test_an_artefact_is_where_it_was_after_a_kill_while_it_is_moved_into_itself(
+    tmp_path: Path, num_renames: int, finder: Any
+) -> None:
+    path = tmp_path / "ppmlm"
+    (tmp_path / JOB).touch()
+    write(path)
+    before = content(path)
+    command = [sys.executable, "-c", KILLED_NESTING, str(path), str(num_renames)]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    finder(path)
+    assert content(path) == before
+    nest_artifact(path, "seed-0")
+    assert (content(path / "seed-0"), leftovers(tmp_path)) == (before, [])
 
 
 @pytest.mark.parametrize("point", ["data", "sync", "manifest", "rename 0"])

@@ -92,6 +92,15 @@ def test_numbers_that_no_index_has_are_refused(name: str, number: int, tmp_path:
         open_index(tmp_path)
 
 
+def test_tables_of_longer_n_grams_than_the_core_counts_are_refused() -> None:
+    words = pa.record_batch(build(drawn(1)).words())
+    level = pa.record_batch(build(drawn(1)).level(2, 0, 0))
+    about: dict[str, Any] = {"num_units": 9, "num_documents": 9, "min_support": 2, "surface": "exact"}
+    assert _rust.NgramIndex.from_tables(words, [level] * 7, max_n=8, **about).max_n == 8
+    with pytest.raises(ArtifactError, match="max_n is beyond 8"):
+        _rust.NgramIndex.from_tables(words, [level] * 8, max_n=9, **about)
+
+
 def test_damage_of_a_level_ends_in_an_error_that_names_the_folder(tmp_path: Path) -> None:
     write_index(build(drawn(1)), tmp_path)
     content = (path := tmp_path / "ngrams_2.parquet").read_bytes()
@@ -110,6 +119,25 @@ def test_damage_of_a_level_ends_in_an_error_that_names_the_folder(tmp_path: Path
             assert found == whole
     assert len(messages) > 200
     assert all(str(tmp_path) in message for message in messages)
+
+
+def test_damage_of_a_level_without_checksums_ends_in_an_error_too(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Without checksums damage reaches the library that reads pages, which panics on some of it."""
+    write_index(build(drawn(1)), tmp_path)
+    table = pq.read_table(path := tmp_path / "ngrams_2.parquet")
+    pq.write_table(table, path, compression="none", data_page_size=512)
+    content, num_told = path.read_bytes(), 0
+    for at in range(4, len(content) - 8):
+        for value in (0, 33, 255):
+            path.write_bytes(content[:at] + bytes([value]) + content[at + 1 :])
+            try:
+                open_index(tmp_path).level(2)
+            except ArtifactError:
+                num_told += 1
+    assert num_told > 100
+    assert capfd.readouterr().err == ""
 
 
 def test_damage_of_words_is_told_or_changes_none(tmp_path: Path) -> None:

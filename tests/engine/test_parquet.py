@@ -229,6 +229,26 @@ def _read_whole(file: Path) -> str:
     return ""
 
 
+def test_a_file_that_the_library_panics_on_is_an_error_like_any_other_and_stderr_says_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    table, path = pa.table({"doc_id": ["a", "b"], "text": ["x", "y"]}), tmp_path / "a.parquet"
+    pq.write_table(table, path, compression="none", write_statistics=False)
+    sound, refused = path.read_bytes(), 0
+    for at in range(4, len(sound) - 8):
+        for value in (0, 1, 3):
+            path.write_bytes(sound[:at] + bytes([value]) + sound[at + 1 :])
+            file = _rust.ParquetFile.open(path)
+            rows = file and file.read(["doc_id", "text"], large=[False, True])
+            try:
+                while rows and rows.next(100) is not None:
+                    pass
+            except CorpusError:
+                refused += 1
+    assert refused > 10
+    assert capfd.readouterr().err == ""
+
+
 def test_text_that_is_not_utf8_is_named_by_its_row(tmp_path: Path) -> None:
     raw = pa.array([b"fine", b"\xff\xfe", b"fine"], pa.large_binary()).view(pa.large_string())
     ids = pa.array(["a", "b", "c"])

@@ -44,7 +44,7 @@ def bleu_counts(texts: Sequence[str], references: Sequence[Sequence[str]], *, to
     return np.array(rows, dtype=np.float64).reshape(len(rows), 2 * MAX_ORDER + 2)
 
 
-def bleu_of(counts: np.ndarray, *, smoothing: bool = True) -> np.ndarray:
+def bleu_of(counts: np.ndarray) -> np.ndarray:
     """Return BLEU, 0 to 1, of sums of counts: float64, one a row.
 
     An order without a match is smoothed as by default in sacrebleu: it counts as 1/2, 1/4, … of a match.
@@ -52,7 +52,7 @@ def bleu_of(counts: np.ndarray, *, smoothing: bool = True) -> np.ndarray:
     found, total = counts[:, :MAX_ORDER], counts[:, MAX_ORDER : 2 * MAX_ORDER]
     length, reference = counts[:, -2], counts[:, -1]
     missed = (found == 0) & (total > 0)
-    smooth = np.where(missed, 0.5 ** np.cumsum(missed, axis=1), found) if smoothing else found
+    smooth = np.where(missed, 0.5 ** np.cumsum(missed, axis=1), found)
     with np.errstate(divide="ignore", invalid="ignore"):
         precision = np.where(total > 0, smooth / total, 0.0)
         brevity = np.where(length < reference, np.exp(1 - reference / length), 1.0)

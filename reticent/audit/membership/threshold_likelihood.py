@@ -28,6 +28,8 @@ DOUBT = 1e-3
 LEAST_DENSITY = 1e-6
 #: Users of the words that are looked at beyond those that are targets for certain, and at most.
 BEYOND, MOST_USERS = 3, 1024
+#: Where individuals vote, words are targets for certain by so many users that few have just a few more.
+BEYOND_SHARE = 0.5
 #: What is outside of these quantiles of the words counts as they do: a token that a model cannot say is one token.
 CLIPPED = (0.01, 0.99)
 #: Words that must be of each kind.
@@ -37,12 +39,14 @@ NUM_STEPS = 100
 
 def target_shares(k: int, noise: Noise | None) -> np.ndarray:
     """Return the probability that a word is a target, by its users among the members, up to those where it is for
-    certain and `BEYOND` more, float64.
+    certain and some more, float64.
     """
     if noise is None:
         return (np.arange(k + BEYOND + 1) >= k).astype(np.float64)
     shares = noise.shares(k, MOST_USERS)
-    return shares[: int(np.argmax(shares >= 1 - DOUBT) or MOST_USERS) + BEYOND + 1]
+    certain = int(np.argmax(shares >= 1 - DOUBT) or MOST_USERS)
+    beyond = BEYOND if noise.max_words is None else max(BEYOND, int(BEYOND_SHARE * certain))
+    return shares[: certain + beyond + 1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,11 +153,11 @@ def score_causal_pairs(
     return scores
 
 
-def _padded(ids: Sequence[Sequence[int]], device: torch.device, pad: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return rows of ids, padded on the right, and the mask of true ids."""
+def _padded(ids: Sequence[Sequence[int]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return rows of ids, with zeros behind them, and the mask of true ids."""
     lengths = np.array([len(row) for row in ids])
     held = np.arange(lengths.max(initial=1))[None, :] < lengths[:, None]
-    values = np.full(held.shape, pad, dtype=np.int64)
+    values = np.zeros(held.shape, dtype=np.int64)
     values[held] = np.concatenate([np.asarray(row, dtype=np.int64) for row in ids])
     return torch.from_numpy(values).to(device), torch.from_numpy(held).to(device)
 

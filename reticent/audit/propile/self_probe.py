@@ -46,7 +46,6 @@ class Finding:
     """
 
     target: str
-    num_given: int
     num_prompts: int
     likelihood: float
     rank: int | None
@@ -55,11 +54,6 @@ class Finding:
     #: Rank of the item in the model that this one was made from, and whether that says it too; None without one.
     base_rank: int | None = None
     base_said: bool | None = None
-
-    @property
-    def share_better(self) -> float | None:
-        """Return the share of the others that are likelier than the true item."""
-        return None if self.rank is None else (self.rank - 1) / self.num_others
 
     @property
     def level(self) -> str:
@@ -209,7 +203,7 @@ def _ask(
     per_token = any(rival.name for rival in rivals)
     compared = best / pairs.num_target_tokens[: len(best)] if per_token else best
     rank = int(1 + np.sum(compared[1:] >= compared[0])) if len(rivals) >= MIN_OTHERS else None
-    return Finding(target, len(beside), len(prompts), float(np.exp(best[0])), rank, len(rivals), said)
+    return Finding(target, len(prompts), float(np.exp(best[0])), rank, len(rivals), said)
 
 
 def self_page(findings: list[Finding], *, language: str, invented: bool) -> str:

@@ -14,7 +14,7 @@ import re
 import numpy as np
 import regex
 
-__all__ = ["is_counted_symbol", "is_default_ignorable", "word_bounds", "words_of"]
+__all__ = ["is_counted_symbol", "word_bounds", "words_of"]
 
 
 IGNORABLE = regex.compile(r"\p{Default_Ignorable_Code_Point}")
@@ -68,11 +68,6 @@ def is_counted_symbol(c: str) -> bool:
     mathematical signs and arrows, and characters that print nothing.
     """
     return COUNTED.match(c) is not None
-
-
-def is_default_ignorable(c: str) -> bool:
-    """Whether a character prints nothing (Unicode's Default_Ignorable_Code_Point)."""
-    return IGNORABLE.match(c) is not None
 
 
 class _Table(dict[int, str]):

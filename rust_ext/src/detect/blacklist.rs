@@ -35,10 +35,6 @@ impl Blacklist {
         self.words.len()
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.words.is_empty()
-    }
-
     /// Add the masked words: for the whole corpus, or for the unit of their document.
     pub fn add(&mut self, texts: &Texts, words: &Words, mask: &[u8], units: Option<&[u32]>) -> Result<()> {
         words.check(texts.len())?;

@@ -89,10 +89,6 @@ impl Documents {
         self.texts.len()
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.texts.is_empty()
-    }
-
     pub fn words_of(&self, document: usize) -> &[u64] {
         &self.words[self.offsets[document]..self.offsets[document + 1]]
     }

@@ -109,10 +109,6 @@ impl Dictionary {
         self.words.len()
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Memory in use, about.
     pub fn num_bytes(&self) -> usize {
         self.slots.len() * size_of::<Slot>() + self.long.len() * 2 * size_of::<Long>() + self.words.num_bytes()

@@ -1,7 +1,7 @@
 //! Level file: the n-grams of a level where they stand on disk, read by row groups.
 //!
 //! Protection reads each level twice from its front (`NgramIndex::check`, `NgramIndex::pairs`), and nothing reads one at random but
-//! for a person who looks. So an index that is opened holds none of them: rare n-grams, which are most, take no memory.
+//! a look-up by hand. So an index that is opened holds none of them: rare n-grams, which are most, take no memory.
 //! The file stays open, so an index that is made again meanwhile changes nothing here.
 
 use std::path::{Path, PathBuf};

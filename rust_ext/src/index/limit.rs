@@ -23,8 +23,10 @@ pub struct Limit {
 }
 
 /// The least that counting needs beside what it holds, and what of it a thread needs.
-const LEAST_BYTES: usize = 32 << 20;
-const LEAST_BYTES_PER_THREAD: usize = 8 << 20;
+pub const LEAST_BYTES: usize = 32 << 20;
+pub const LEAST_BYTES_PER_THREAD: usize = 8 << 20;
+/// Where a document stands, in the order it came and in that of its unit.
+pub const BYTES_PER_DOCUMENT: usize = 80;
 /// What is known of a distinct pair while its partition is counted, at most: its slots in a table that grows, its counts, its
 /// place in the order and what is handed on.
 const BYTES_PER_PAIR: usize = 160;
@@ -50,8 +52,8 @@ impl Held {
     pub fn num_bytes(&self) -> usize {
         // Words, two counts of each, its number, and two counts of a share; for a subset its own words and counts beside.
         let (per_word, copies) = if self.has_subset { (52, 2) } else { (32, 1) };
-        // Where a document stands, in the order it came and in that of its unit.
-        per_word * self.num_words + copies * self.bytes_of_words + 80 * self.num_documents + self.bytes_of_open_pages
+        let bytes_of_documents = BYTES_PER_DOCUMENT * self.num_documents;
+        per_word * self.num_words + copies * self.bytes_of_words + bytes_of_documents + self.bytes_of_open_pages
     }
 }
 

@@ -182,6 +182,9 @@ impl NgramIndex {
         if self.min_support > MAX_K {
             return bad("min_support is beyond 255");
         }
+        if self.max_n > MAX_N {
+            return bad("max_n is beyond 8");
+        }
         if self.support.len() != self.words.len() || self.occurrences.len() != self.words.len() {
             return bad("the word columns differ in length");
         }

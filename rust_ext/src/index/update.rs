@@ -146,16 +146,16 @@ fn update_words(parts: [&NgramIndex; 3], k: u32, moved: &mut Moved) -> Result<(N
             if here[p] {
                 supports[p] = u64::from(parts[p].support[at[p]]);
                 seen[p] = parts[p].occurrences[at[p]];
-                numbers.joint[p].push(numbers.kept.len() as u32);
+                numbers.joint[p].push(number(numbers.kept.len())?);
                 at[p] += 1;
             }
         }
         let new = less(supports[0], supports[1])? + supports[2];
         moved.note(supports[0], new, u64::from(k));
-        numbers.kept.push(if new > 0 { words.len() as u32 } else { GONE });
+        numbers.kept.push(if new > 0 { number(words.len())? } else { GONE });
         if new > 0 {
             words.push(word);
-            support.push(new as u32);
+            support.push(support_of(new)?);
             occurrences.push(less(seen[0], seen[1])? + seen[2]);
         }
     }
@@ -182,19 +182,19 @@ fn update_level(levels: [&LevelTable; 3], numbers: &Numbers, k: u32, moved: &mut
         for p in 0..3 {
             if here[p] {
                 supports[p] = u64::from(columns[p].1[at[p]]);
-                next.joint[p].push(next.kept.len() as u32);
+                next.joint[p].push(number(next.kept.len())?);
                 at[p] += 1;
             }
         }
         let new = less(supports[0], supports[1])? + supports[2];
         moved.note(supports[0], new, u64::from(k));
-        next.kept.push(if new > 0 { level.len() as u32 } else { GONE });
+        next.kept.push(if new > 0 { number(level.len())? } else { GONE });
         if new > 0 {
             let key = renumber(key, &numbers.kept);
             if (key >> 32) as u32 == GONE || key as u32 == GONE {
                 return Err(not_part());
             }
-            level.extend(&[key], &[new as u32])?;
+            level.extend(&[key], &[support_of(new)?])?;
         }
     }
     Ok((level, next))
@@ -211,6 +211,16 @@ fn less(count: u64, removed: u64) -> Result<u64> {
 /// The number of an n-gram that no individual has any more.
 const GONE: u32 = u32::MAX;
 
+/// The number of the next n-gram. Two indexes that are each small enough may have more of them together.
+fn number(len: usize) -> Result<u32> {
+    let number = u32::try_from(len).ok().filter(|&number| number < GONE);
+    number.ok_or_else(|| Error::Corpus("update: more than 4 294 967 294 n-grams of one length".into()))
+}
+
+fn support_of(sum: u64) -> Result<u32> {
+    u32::try_from(sum).map_err(|_| Error::Corpus("update: more than 4 294 967 295 individuals use one n-gram".into()))
+}
+
 fn renumber(key: u64, numbers: &[u32]) -> u64 {
     u64::from(numbers[(key >> 32) as usize]) << 32 | u64::from(numbers[key as u32 as usize])
 }
@@ -219,4 +229,19 @@ fn renumber(key: u64, numbers: &[u32]) -> u64 {
 fn least<T: Ord + Copy>(heads: [Option<T>; 3]) -> Option<(T, [bool; 3])> {
     let least = heads.into_iter().flatten().min()?;
     Some((least, heads.map(|head| head.is_some_and(|head| head.cmp(&least) == Ordering::Equal))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_supports_that_do_not_fit_are_refused_and_not_cut() {
+        let last = GONE - 1;
+        assert_eq!(number(last as usize).unwrap(), last);
+        assert!(number(GONE as usize).is_err(), "it would stand for an n-gram that is gone");
+        assert!(number(1 << 32).is_err());
+        assert_eq!(support_of(u64::from(u32::MAX)).unwrap(), u32::MAX);
+        assert!(support_of(1 << 32).is_err());
+    }
 }

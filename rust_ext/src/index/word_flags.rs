@@ -126,10 +126,6 @@ impl NumberBlacklist {
         self.everywhere.iter().zip(&self.of_some).filter(|&(&all, &some)| all || some).count()
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Add the words of the spans of documents.
     pub fn add(&mut self, documents: NumberedDocuments<'_>) -> Result<()> {
         documents.check()?;

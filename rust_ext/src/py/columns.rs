@@ -1,6 +1,5 @@
 //! Columns of documents, for Python: the strings of a Parquet file, checks of CSV and JSON, and what ids are.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,7 +11,7 @@ use pyo3::prelude::*;
 
 use super::{ArrowBatch, import_array, import_texts, to_py_err};
 use crate::csv_check::CsvCheck;
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::parquet::{ParquetFile, Rows};
 use crate::{identity, ids, json_depth};
 
@@ -42,7 +41,7 @@ impl PyParquetFile {
     /// None where pyarrow shall read the file, or say why it cannot be read.
     #[staticmethod]
     fn open(py: Python<'_>, path: PathBuf) -> Option<Self> {
-        Some(Self(Arc::new(py.detach(|| guarded(|| Ok(ParquetFile::open(&path)))).ok()??)))
+        py.detach(|| ParquetFile::open(&path)).map(|file| Self(Arc::new(file)))
     }
 
     /// Number of rows of each row group.
@@ -56,7 +55,7 @@ impl PyParquetFile {
     #[pyo3(signature = (columns, *, large, row_groups=None))]
     fn read(&self, columns: Vec<String>, large: Vec<bool>, row_groups: Option<Vec<usize>>) -> Option<PyParquetRows> {
         let groups = row_groups.unwrap_or_else(|| (0..self.0.num_rows().len()).collect());
-        let rows = guarded(|| Ok(self.0.read(&columns, &large, groups))).ok()??;
+        let rows = self.0.read(&columns, &large, groups)?;
         let fields = columns.iter().zip(large).map(|(name, large)| {
             let kind = if large { DataType::LargeUtf8 } else { DataType::Utf8 };
             Field::new(name, kind, true)
@@ -79,7 +78,7 @@ impl PyParquetRows {
     fn next(&self, py: Python<'_>, num_rows: usize) -> PyResult<Option<ArrowBatch>> {
         let read = py.detach(|| {
             let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(columns) = guarded(|| rows.next(num_rows))? else { return Ok(None) };
+            let Some(columns) = rows.next(num_rows)? else { return Ok(None) };
             RecordBatch::try_new(self.schema.clone(), columns)
                 .map(Some)
                 .map_err(|_| Error::Corpus("columns of other lengths".into()))
@@ -130,11 +129,6 @@ impl PyCsvCheck {
 #[pyo3(signature = (json, *, limit))]
 fn json_too_deep(py: Python<'_>, json: &[u8], limit: usize) -> Option<usize> {
     py.detach(|| json_depth::too_deep(json, limit))
-}
-
-/// A broken file may make the library panic, which is no reason for a caller to.
-fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(Error::Corpus("not valid parquet".into())))
 }
 
 /// The first row that is not valid UTF-8, or None.

@@ -14,7 +14,7 @@ use super::{ArrowBatch, import_texts, to_py_err};
 use crate::error::Error;
 use crate::index::build::{IndexBuilder, LEFT_OUT};
 use crate::index::level_table::LevelTable;
-use crate::index::limit::Limit;
+use crate::index::limit::{BYTES_PER_DOCUMENT, LEAST_BYTES, LEAST_BYTES_PER_THREAD, Limit};
 use crate::index::ngram_index::NgramIndex;
 use crate::index::protect::{Policy, Settings, protect};
 use crate::pool::{pool, resolve};
@@ -22,6 +22,9 @@ use crate::text::surface::Surface;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("LEFT_OUT", LEFT_OUT)?;
+    module.add("LEAST_BYTES", LEAST_BYTES)?;
+    module.add("LEAST_BYTES_PER_THREAD", LEAST_BYTES_PER_THREAD)?;
+    module.add("BYTES_PER_DOCUMENT", BYTES_PER_DOCUMENT)?;
     module.add_class::<PyIndexBuilder>()?;
     module.add_class::<PyNgramIndex>()
 }

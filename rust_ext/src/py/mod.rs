@@ -8,7 +8,6 @@ pub mod copies;
 pub mod detect;
 pub mod index;
 pub mod index_tables;
-pub mod panic;
 pub mod parts;
 pub mod read_words;
 pub mod rules;
@@ -109,8 +108,7 @@ impl ArrowBatch {
 #[pymodule]
 #[pyo3(name = "_rust")]
 fn rust_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    panic::install_hook();
-    module.add_function(wrap_pyfunction!(panic::explain_abort, module)?)?;
+    crate::panic::install_hook();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<ArrowBatch>()?;
     columns::register(module)?;

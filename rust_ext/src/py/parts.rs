@@ -34,8 +34,12 @@ impl PyPart {
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut Part) -> crate::error::Result<T>) -> PyResult<T> {
-        let mut part = self.part.lock().unwrap_or_else(PoisonError::into_inner);
-        part.as_mut().ok_or_else(used_up).and_then(work).map_err(to_py_err)
+        let done = {
+            let mut part = self.part.lock().unwrap_or_else(PoisonError::into_inner);
+            part.as_mut().ok_or_else(used_up).and_then(work)
+        };
+        // An error becomes Python's under the interpreter lock: a thread that has that may wait for this part.
+        done.map_err(to_py_err)
     }
 }
 

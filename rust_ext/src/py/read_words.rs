@@ -4,7 +4,7 @@ use numpy::{PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use rayon::prelude::*;
 
-use super::panic::survive;
+use super::tokenizer::survived;
 use super::{import_texts, to_py_err};
 use crate::error::Error;
 use crate::pool::pool;
@@ -37,7 +37,7 @@ impl PyReadWords {
         let threads = pool(num_threads).map_err(to_py_err)?;
         let made = py.detach(|| {
             let words: Vec<&str> = (0..words.len()).map(|row| words.get(row)).collect();
-            survive("tokenizer.json", || threads.install(|| ReadWords::new(tokenizer_json, &words, is_rare, surface)))
+            survived(|| threads.install(|| ReadWords::new(tokenizer_json, &words, is_rare, surface)))
         });
         Ok(Self(made.map_err(to_py_err)?))
     }

@@ -4,12 +4,17 @@
 use pyo3::prelude::*;
 use tokenizers::Tokenizer;
 
-use super::panic::survive;
 use super::to_py_err;
 use crate::error::{Error, Result};
+use crate::panic::survive;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(check_tokenizer, module)?)
+}
+
+/// What a call of the tokenizers library returns, or an error where the library panics.
+pub fn survived<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
+    survive(|| Error::Artifact("tokenizer.json cannot be used (the tokenizers library fails on it)".into()), call)
 }
 
 /// Of what documents hold, a little of everything.
@@ -29,7 +34,7 @@ const MAX_ID: u32 = 1 << 24;
 /// `ArtifactError` for a `tokenizer.json` (as text) that cannot be read, or that the library fails on with ordinary text.
 #[pyfunction]
 fn check_tokenizer(py: Python<'_>, tokenizer_json: &str) -> PyResult<()> {
-    py.detach(|| survive("tokenizer.json", || try_all(tokenizer_json))).map_err(to_py_err)
+    py.detach(|| survived(|| try_all(tokenizer_json))).map_err(to_py_err)
 }
 
 /// Ids too great for any memory, and two tokens of one id, of which a copy of the tokenizer keeps one.

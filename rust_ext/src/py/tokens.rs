@@ -6,9 +6,8 @@ use arrow_array::LargeStringArray;
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
 use pyo3::prelude::*;
 
-use super::panic::survive;
 use super::{ArrowBatch, import_texts, to_py_err};
-use super::{index::batch, store::PyPackedTokens, words::PyWords};
+use super::{index::batch, store::PyPackedTokens, tokenizer::survived, words::PyWords};
 use crate::detect::blacklist::Blacklist;
 use crate::error::Error;
 use crate::pool::{pool, resolve};
@@ -173,7 +172,7 @@ impl PyTokenEncoder {
     #[pyo3(signature = (tokenizer_json, *, num_threads=0))]
     fn new(tokenizer_json: &str, num_threads: usize) -> PyResult<Self> {
         let threads = resolve(num_threads).map_err(to_py_err)?;
-        let made = survive("tokenizer.json", || TokenEncoder::new(tokenizer_json, threads));
+        let made = survived(|| TokenEncoder::new(tokenizer_json, threads));
         let encoder = made.map_err(to_py_err)?;
         Ok(Self { encoder, num_threads })
     }
@@ -204,11 +203,7 @@ impl PyTokenEncoder {
         let gaps = gaps.map(|gaps| &*gaps.0);
         let threads = pool(self.num_threads).map_err(to_py_err)?;
         let tokens = py
-            .detach(|| {
-                survive("tokenizer.json", || {
-                    threads.install(|| self.encoder.encode(&texts, &words.0, word_flags, starts, gaps))
-                })
-            })
+            .detach(|| survived(|| threads.install(|| self.encoder.encode(&texts, &words.0, word_flags, starts, gaps))))
             .map_err(to_py_err)?;
         // NumPy asks for large pages, which a vector of ours would not get.
         let (input_ids, word_ids) = (zeros(py, tokens.len()), zeros(py, tokens.len()));
@@ -250,11 +245,7 @@ impl PyTokenEncoder {
         let gaps = gaps.map(|gaps| &*gaps.0);
         let threads = pool(self.num_threads).map_err(to_py_err)?;
         let (doc_offsets, parts) = py
-            .detach(|| {
-                survive("tokenizer.json", || {
-                    threads.install(|| self.encoder.pack(&texts, &words.0, word_flags, starts, gaps))
-                })
-            })
+            .detach(|| survived(|| threads.install(|| self.encoder.pack(&texts, &words.0, word_flags, starts, gaps))))
             .map_err(to_py_err)?;
         Ok(PyPackedTokens::new(py, doc_offsets, parts))
     }

@@ -20,6 +20,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(resolve_threads, module)?)?;
     module.add_function(wrap_pyfunction!(instruction_set, module)?)?;
     module.add_function(wrap_pyfunction!(release_memory, module)?)?;
+    module.add_function(wrap_pyfunction!(explain_abort, module)?)?;
     module.add_function(wrap_pyfunction!(apply_surface, module)?)?;
     module.add_function(wrap_pyfunction!(seen_surfaces, module)?)
 }
@@ -130,6 +131,12 @@ fn resolve_threads(num_threads: usize) -> PyResult<usize> {
 #[pyfunction]
 fn release_memory(py: Python<'_>) {
     py.detach(crate::pool::release_memory);
+}
+
+/// Say "out of memory" where a library aborts for want of it; a signal handler, so for a process of our own.
+#[pyfunction]
+fn explain_abort() {
+    crate::allocator::explain_abort();
 }
 
 /// The instruction set that words are cut with on this machine.

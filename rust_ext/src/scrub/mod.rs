@@ -46,9 +46,9 @@ use values::Drawer;
 
 /// Bits of [`Edit::outcome`]: no surrogate for this value, so a tag stands there.
 pub const TAGGED: u8 = 1;
-/// Day and month of a date were told apart by the order given only.
+/// Day and month of a date were distinguishable by the order given only.
 pub const AMBIGUOUS: u8 = 2;
-/// A realistic name that somebody of the corpus bears; or, where real identifiers are avoided, every draw was one.
+/// A realistic name that an individual of the corpus bears; or, where real identifiers are avoided, every draw was one.
 pub const COLLIDED: u8 = 4;
 /// The span begins or ends inside a word, the rest of which still stands.
 pub const CUTS_WORD: u8 = 8;

@@ -52,7 +52,7 @@ impl<'a> Drawer<'a> {
         Self { key, avoid, names, letters: OnceCell::new(), collided: false }
     }
 
-    /// A person's name, whole or in part: each word by itself, initials in step with the names they stand for.
+    /// An individual's name, whole or in part: each word by itself, initials in step with the names they stand for.
     pub fn name(&mut self, text: &str) -> Option<String> {
         self.words(text, Scope::Person)
     }

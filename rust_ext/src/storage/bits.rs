@@ -12,10 +12,6 @@ impl Bits {
         self.len
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// Append one bit for each entry for which `is_set` holds, 64 at a time.
     pub fn extend_from<T>(&mut self, entries: &[T], is_set: impl Fn(&T) -> bool) {
         self.words.reserve(entries.len() / 64 + 2);

@@ -53,7 +53,7 @@ impl<T: Zero> Buffer<T> {
     }
 
     /// For a table that is reached at random: all its pages are the process's own at once. A page that is first read is one
-    /// of zeros that everybody shares, and giving the process its own when it is written stops every thread.
+    /// of zeros that all processes share, and giving the process its own when it is written stops every thread.
     pub fn table(len: usize) -> Self {
         let buffer = Self::new(len);
         #[cfg(target_os = "linux")]

@@ -15,7 +15,7 @@ mod rng;
 
 use rayon::prelude::*;
 
-pub use note::{Note, Span};
+pub use note::Span;
 pub use person::Person;
 
 use crate::error::{Error, Result};
@@ -63,7 +63,6 @@ pub struct Lexicon {
     pub cities: &'static [&'static str],
     pub streets: &'static [&'static str],
     pub hospitals: &'static [&'static str],
-    pub months: [&'static str; 12],
     pub conditions: &'static [Condition],
     pub headers: &'static [&'static str],
     pub openings: &'static [&'static str],

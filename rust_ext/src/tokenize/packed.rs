@@ -107,8 +107,4 @@ impl Packed {
     pub fn len(&self) -> usize {
         self.ids.len()
     }
-
-    pub fn is_empty(&self) -> bool {
-        self.ids.is_empty()
-    }
 }

@@ -74,10 +74,6 @@ impl ReadWords {
         self.rare.len()
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.rare.is_empty()
-    }
-
     /// What stands for characters without a piece.
     pub fn unknown(&self) -> Option<u32> {
         self.unknown

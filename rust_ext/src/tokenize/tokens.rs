@@ -285,10 +285,6 @@ impl Tokens {
     pub fn len(&self) -> usize {
         self.shares.iter().map(|share| share.len).sum()
     }
-
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 }
 
 /// The bounds of runs of these lengths.

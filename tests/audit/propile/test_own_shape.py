@@ -105,7 +105,7 @@ def test_decoys_are_the_same_for_the_same_seed() -> None:
 def test_the_base_model_says_whether_an_item_was_learned_or_can_be_guessed(
     rank: int, said: bool, base_rank: int | None, base_said: bool | None, origin: str, sentence: str
 ) -> None:
-    finding = Finding("phone", 1, 5, 1e-4, rank, 200, said, base_rank, base_said)
+    finding = Finding("phone", 5, 1e-4, rank, 200, said, base_rank, base_said)
     assert finding.origin == origin
     page = self_page([finding], language="en", invented=True)
     assert sentence in page

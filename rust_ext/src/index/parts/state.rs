@@ -6,6 +6,7 @@
 use super::Part;
 use super::run::{Kind, Row, RunReader, broken, put, take, write_runs};
 use crate::error::Result;
+use crate::index::ngram_index::MAX_N;
 use crate::storage::strings::Strings;
 use crate::text::surface::Surface;
 
@@ -63,7 +64,8 @@ impl Part {
         let num_words: u64 = lens.iter().map(|&len| u64::from(len)).sum();
         // The last level leaves no stream.
         let is_whole = n >= max_n || num_words == stream.len() as u64;
-        if num_counted > lens.len() || units.len() != lens.len() || !is_whole {
+        let is_known = (1..=MAX_N).contains(&max_n) && (1..=max_n + 1).contains(&n);
+        if num_counted > lens.len() || units.len() != lens.len() || !is_whole || !is_known {
             return Err(broken());
         }
         let mut reader = RunReader::new(Kind::Words, take_bytes(rest)?);
@@ -87,6 +89,17 @@ impl Part {
             globals.push(before);
         }
         if !rest.is_empty() {
+            return Err(broken());
+        }
+        // What is looked up by these numbers: rows of the table at hand, and numbers in all of its keys.
+        let num_rows = if n == 1 { words.len() } else { open.0.len() };
+        let ids = |key: u64| ((key >> 32) as usize, (key & u64::from(u32::MAX)) as usize);
+        let fits = |&key: &u64| ids(key).0.max(ids(key).1) < globals.len();
+        let is_sound = levels.len() == n.saturating_sub(2)
+            && (n >= max_n || stream.iter().all(|&position| position as usize <= num_rows))
+            && open.0.iter().all(fits)
+            && open.0.is_sorted_by_key(|&key| (globals[ids(key).0], globals[ids(key).1]));
+        if !is_sound {
             return Err(broken());
         }
         Ok(Self {

@@ -180,3 +180,31 @@ fn bytes_that_are_cut_short_are_refused() {
     }
     assert!(parts[0].answer(&[]).is_err(), "everything is answered");
 }
+
+#[test]
+fn bytes_that_were_changed_are_refused_or_answered_and_never_panic() {
+    let mut part = builder(&documents(9, 40), 3, Surface::Exact, Some(9)).finish_part(2).unwrap();
+    let mut num_refused = 0;
+    for _ in 1..=4 {
+        let bytes = part.to_bytes();
+        let (kind, run) = (part.kind(), part.cut(&[]).concat());
+        let answer = merge(kind, &[&run], 2).map(|merged| merged.answers[0].clone()).unwrap_or_default();
+        for at in 0..bytes.len() {
+            for value in [0, bytes[at].wrapping_add(1), bytes[at] ^ 0x80, 255] {
+                let mut changed = bytes.clone();
+                changed[at] = value;
+                let Ok(mut found) = Part::from_bytes(&changed) else {
+                    num_refused += 1;
+                    continue;
+                };
+                found.sample(5);
+                found.cut(&[]);
+                _ = found.answer(&[(0, &answer)]);
+            }
+        }
+        if part.n <= part.max_n {
+            part.answer(&[(0, &answer)]).unwrap();
+        }
+    }
+    assert!(num_refused > 1000, "{num_refused}");
+}

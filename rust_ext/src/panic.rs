@@ -1,7 +1,7 @@
 //! What a panic says: where it happened. Its message may quote a document, and stderr is a log.
 //!
-//! The tokenizers library panics on some files it is given, which is no bug of ours: around it, [`survive`] makes an error
-//! of such a panic. One of our own code stays a panic.
+//! The libraries that read tokenizers and Parquet panic on some files they are given, which is no bug of ours: around them,
+//! [`survive`] makes an error of such a panic. One of our own code stays a panic.
 
 use std::io::Write;
 use std::panic::{self, AssertUnwindSafe, Location};
@@ -13,8 +13,6 @@ use crate::error::{Error, Result};
 static GUARDS: AtomicUsize = AtomicUsize::new(0);
 /// Panics of our own code, so far.
 static OURS: AtomicUsize = AtomicUsize::new(0);
-
-use pyo3::prelude::*;
 
 /// Replace the standard hook, which prints the message.
 ///
@@ -32,8 +30,8 @@ pub fn install_hook() {
     }));
 }
 
-/// What `call` returns, or an error in place of a panic of a library, in whatever thread it came; then nothing is printed.
-pub fn survive<T>(what: &str, call: impl FnOnce() -> Result<T>) -> Result<T> {
+/// What `call` returns, or `refusal` in place of a panic of a library, in whatever thread it came; then nothing is printed.
+pub fn survive<T>(refusal: impl FnOnce() -> Error, call: impl FnOnce() -> Result<T>) -> Result<T> {
     let before = OURS.load(Ordering::SeqCst);
     GUARDS.fetch_add(1, Ordering::SeqCst);
     let done = panic::catch_unwind(AssertUnwindSafe(call));
@@ -41,14 +39,8 @@ pub fn survive<T>(what: &str, call: impl FnOnce() -> Result<T>) -> Result<T> {
     match done {
         Ok(result) => result,
         Err(payload) if OURS.load(Ordering::SeqCst) > before => panic::resume_unwind(payload),
-        Err(_) => Err(Error::Artifact(format!("{what} cannot be used (the tokenizers library fails on it)"))),
+        Err(_) => Err(refusal()),
     }
-}
-
-/// Say "out of memory" where a library aborts for want of it; a signal handler, so for a process of our own.
-#[pyfunction]
-pub fn explain_abort() {
-    crate::allocator::explain_abort();
 }
 
 /// One line with file, line and column; a stderr that is gone is no reason for a second panic.
@@ -68,7 +60,7 @@ mod tests {
         let mut said = Vec::new();
         write_place(&mut said, Some(Location::caller()));
         let said = String::from_utf8(said).unwrap();
-        assert!(said.starts_with("reticent: the core panicked at rust_ext/src/py/panic.rs:"), "{said}");
+        assert!(said.starts_with("reticent: the core panicked at rust_ext/src/panic.rs:"), "{said}");
         assert_eq!(said.lines().count(), 1);
     }
 
