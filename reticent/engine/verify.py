@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from reticent.core.errors import ArtifactError
 from reticent.engine.oracle.protection import (
@@ -93,16 +94,28 @@ class CheckedText:
                 yield _Documents(batch.column("text").to_pylist(), batch.column("doc_id"), rows, codes)
 
     def protected(
-        self, splits: tuple[str, ...] | None, spans: SpanReader | None, policy: Policy, surface: str, counted: bool
+        self,
+        splits: tuple[str, ...] | None,
+        spans: SpanReader | None,
+        policy: Policy,
+        surface: str,
+        counted: bool,
+        drawn: pa.Array | None = None,
     ) -> Protected:
-        """Protection of the documents of these splits by these documents, spans and policy."""
+        """Protection of the documents of these splits by these documents, spans and policy, and of the words ``drawn``
+        (by their surfaces) whatever their support.
+        """
         wanted = _mask(self._individuals, splits)
         chosen = np.ones(len(self._rows), dtype=bool) if wanted is None else wanted[self._codes]
         words = self._words if chosen.all() else self._words.select(chosen)
         codes = self._codes[chosen]
         units = codes if self._individuals is None else self._individuals.units[codes]
         surfaces, seen = self._table.surfaces(surface)
-        supports = count_supports(words, units, surfaces, policy.n) if counted else ()
+        supports: Iterable[np.ndarray] = count_supports(words, units, surfaces, policy.n) if counted else ()
+        if drawn is not None:
+            is_drawn = pc.is_in(pa.array(surfaces, drawn.type), value_set=drawn).to_numpy(zero_copy_only=False)
+            below = np.where(is_drawn, policy.k - 1, np.iinfo(np.int64).max)[words.spellings]
+            supports = (np.minimum(support, below) for support in supports)
         marks = _read_spans(spans, self._rows[chosen], policy)
         return _protect(words, units, seen, marks, supports, policy, len(np.unique(units)))
 
@@ -167,6 +180,7 @@ def verify_tokens(
     spans: SpanReader | None = None,
     surface: str = "exact",
     counted: bool = True,
+    drawn: pa.Array | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> TextCheck:
     """Compare every token of a store of original text with its documents.
@@ -178,13 +192,15 @@ def verify_tokens(
         Of the index it was made with.
     counted : bool
         Whether support protects words at all.
+    drawn : string array, optional
+        Surfaces of words that a noisy threshold protects besides (n = 1).
 
     Raises
     ------
     ArtifactError
         The store has another number of documents than the splits.
     """
-    protected = text.protected(splits, spans, policy, surface, counted)
+    protected = text.protected(splits, spans, policy, surface, counted, drawn)
     num_documents = len(protected.words.doc_offsets) - 1
     if store.num_documents != num_documents:
         raise ArtifactError(

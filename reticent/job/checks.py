@@ -54,6 +54,7 @@ def check_run(
     if models:
         _require_extras(run)
         _check_private(run)
+        _check_noise(run.job)
         _require_devices(run)
         _require_bases(run, trains=trains)
         _require_pool(run)
@@ -150,6 +151,15 @@ def _require_extras(run: Run) -> None:
                     f"model {model.name}: {setting} needs {module}, which is not installed; "
                     f"pip install reticent[{extra}]"
                 )
+
+
+def _check_noise(job: Job) -> None:
+    """Raise `PolicyError` for a noisy threshold where one individual more changes the documents of others."""
+    if job.threshold.epsilon is not None and job.dedup.mode != "off" and job.dedup.scope == "corpus":
+        raise PolicyError(
+            'threshold.epsilon: bounds nothing with dedup.scope = "corpus", where the copy of one individual takes '
+            'those of others out; set dedup.scope to "individual"'
+        )
 
 
 def _check_private(run: Run) -> None:

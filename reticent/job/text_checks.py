@@ -10,15 +10,20 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
+
 from reticent.core.errors import ArtifactError
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.store import TokenStore, open_tokens
 from reticent.engine.verify import CheckedText, TextCheck, verify_tokens
 from reticent.job.artefact import Artefact, Step
 from reticent.job.maker import make
+from reticent.job.noise import noise_settings, protecting
 from reticent.job.rewritten import REWRITTEN
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from reticent.engine.protect import Policy
     from reticent.job.run import Run
 
@@ -88,7 +93,8 @@ class _Reader:
             "spans": run.fingerprints.of("spans"),
             "tokens": run.fingerprints.of(name),
         }
-        config = {**policy.model_dump(), "surface": run.job.index.surface}
+        noise = noise_settings(run) if splits == (MEMBERS,) else {}
+        config = {**policy.model_dump(), "surface": run.job.index.surface, **noise}
 
         def build(folder: Path, counts: dict[str, Any]) -> None:
             check = self._verified(name, splits, policy)
@@ -115,8 +121,20 @@ class _Reader:
                 splits=splits,
                 spans=SpanReader(run.folder / "spans"),
                 surface=run.job.index.surface,
+                drawn=_drawn(run, policy.k) if splits == (MEMBERS,) else None,
                 progress=advance,
             )
+
+
+def _drawn(run: Run, k: int) -> pa.Array | None:
+    """The words that the noise of the threshold protects from being targets of members; None without noise.
+
+    Which words were drawn is the engine's: the text knows supports alone.
+    """
+    if run.job.threshold.noise is None:
+        return None
+    words = protecting(run, run.index(), k).words()
+    return words.column("word").filter(pc.less(words.column("support"), k))
 
 
 def text_check_of_flags(run: Run, name: str, store: TokenStore) -> tuple[str, bool]:

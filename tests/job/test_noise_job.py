@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -12,16 +13,19 @@ from fixtures.jobs import Values, changed, make_hospital, values_of
 from fixtures.models import toy_model, toy_tokenizer
 
 from reticent import _rust
-from reticent.core.errors import PolicyError
+from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.dp_vocabulary import word_order
 from reticent.engine.ngrams import NgramIndex
 from reticent.engine.schema import INDIRECT
 from reticent.engine.store import TokenStore, open_tokens
+from reticent.job.checks import check_run
 from reticent.job.config import parse_job
 from reticent.job.idle import refuse_idle
 from reticent.job.noise import KEY, _key, protecting
 from reticent.job.run import Run
+from reticent.job.stages import protect
 from reticent.job.status import job_status
+from reticent.job.text_checks import check_text
 from reticent.trainer.export import write_model
 from reticent.trainer.models import load_tokenizer
 from reticent.trainer.recipes import get_recipe
@@ -111,9 +115,36 @@ def test_noise_for_individuals_counts_their_voters_and_refuses_a_delta_of_one_of
             refuse_idle(parse_job(changed(values, **idle)), models=True, trains=True, audits=True)
 
 
+def test_the_check_against_the_text_finds_words_that_noise_protects_and_no_flag_does(
+    values: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noisy = changed(values, out=str(tmp_path / "run"), threshold__epsilon=1.0, threshold__delta=0.05)
+    Run(parse_job(noisy)).execute("protect")
+    found = check_text(Run(parse_job(noisy)))["tokens/toy/train"]
+    assert found is not None
+    assert found.holds
+    assert found.unexplained == 0
+    shutil.rmtree(tmp_path / "run/tokens/toy/train")
+    with monkeypatch.context() as patch:
+        patch.setattr(protect, "protecting", lambda run, index, *_: index)
+        Run(parse_job(noisy)).execute("protect")
+    with pytest.raises(ArtifactError, match=r"tokens of direct and [1-9]"):
+        check_text(Run(parse_job(noisy)))
+
+
 def test_noise_is_of_single_words(values: Values) -> None:
     with pytest.raises(PolicyError, match=r"it needs protect\.n = 1"):
         parse_job(changed(values, threshold__epsilon=1.0, protect__n=2, index__max_n=2))
+
+
+@pytest.mark.parametrize("unit", ["word", "individual"])
+def test_noise_is_refused_where_an_individual_takes_documents_of_others_out(unit: str, values: Values) -> None:
+    """Whose copy stays depends on who takes part: one individual more would move the words of all whose copies go."""
+    job = changed(values, threshold__epsilon=1.0, threshold__unit=unit, dedup__mode="exact", dedup__scope="corpus")
+    with pytest.raises(PolicyError, match=r"threshold\.epsilon: .* dedup\.scope"):
+        Run(parse_job(job)).execute("protect")
+    about = {"counts": True, "models": True, "trains": False, "classifies": False, "audits": False}
+    check_run(Run(parse_job(changed(job, dedup__scope="individual"))), **about)
 
 
 def test_other_documents_and_another_epsilon_are_drawn_afresh_under_the_key_of_the_folder(values: Values) -> None:
