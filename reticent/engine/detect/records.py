@@ -247,6 +247,8 @@ class RecordsDetector:
 
     def num_without(self, individual_ids: pa.Array) -> int:
         """Count the individuals of whom the table says nothing; 0 where there is none."""
+        from reticent import _rust
+
         if self._id_rows is None:
             return 0
         return int(np.count_nonzero(self._id_rows.rows(individual_ids.cast(pa.string())) == _rust.MISSING))
