@@ -142,8 +142,10 @@ def detect(
     # Settings of later commands stay as they were.
     keep = ("seed", "dedup", "split", "index", "protect", "model", "train", "classify", "audit")
     kept = own or out is not None
-    used = None if kept else (*SEARCHED, "split", "canaries", "seed", "audit.num_bootstrap")
-    job = job_from_source(source, out, columns, found, keep=keep, settings=settings, used=used)
+    if found.spans is not None and not (kept or evaluate or "gold" in (found.detector or ())):
+        raise PolicyError("--spans: has no effect without --evaluate or --detector gold")
+    used = (*SEARCHED, "split", "canaries", "seed", *(["audit.num_bootstrap"] if evaluate else []))
+    job = job_from_source(source, out, columns, found, keep=keep, settings=settings, used=None if kept else used)
     result = detect_documents(job, keep=kept, evaluate=evaluate, progress=new_progress(quiet))
     print_detection(result, as_json)
 

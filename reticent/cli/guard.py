@@ -75,7 +75,7 @@ def build(
     from reticent.job.run import Run
 
     found = DetectOptions(detector=detector)
-    job = job_from_source(source, None, columns, found, settings=settings, used=("corpus", "detect"))
+    job = job_from_source(source, None, columns, found, settings=settings, used=("corpus", *_looked_at()))
     if detector:
         refuse_detectors(detector)
     detectors = guard_detectors(job.detect.detectors, job.detect.options)
@@ -144,8 +144,18 @@ def _detectors(guard: Path, names: list[str] | None, settings: list[str] | None)
     if names:
         refuse_detectors(names)
         detect = without_others(detect, names) | {"detectors": names}
-    job = job_of({"out": ".", "corpus": {"source": "."}, "detect": detect}, settings, used=("detect",))
+    job = job_of({"out": ".", "corpus": {"source": "."}, "detect": detect}, settings, used=_looked_at())
     return make_detectors(job.detect.detectors, job.detect.options, num_threads=1)
+
+
+def _looked_at() -> tuple[str, ...]:
+    """The settings of detection that a guard looks at: which detectors, and their options. Generated text is no corpus
+    to spread or confirm names in, and none of it is put in quarantine.
+    """
+    from reticent.engine.detect import DETECTORS
+
+    options = dict.fromkeys((*DETECTORS, *(key for row in DETECTORS.values() for key in row.short)))
+    return ("detect.detectors", "detect.preset", *(f"detect.{name}" for name in options))
 
 
 def _training(run: Run, *, of_run: bool) -> tuple[Any, Any, dict[str, str]]:

@@ -249,18 +249,17 @@ def print_status(found: dict[str, Any]) -> None:
         console.print(f"The rest takes about {span_of(plan['remaining_seconds'])}: started now, it ends at {end}.")
 
 
-def print_budget(spendings: list[Spending], file: Path, as_json: bool) -> None:
-    """Print the cost of each private run, and the totals for each corpus and unit."""
+def print_budget(spendings: list[Spending], files: list[Path], as_json: bool) -> None:
+    """Print the cost of each private run of these files, and the totals for each corpus and unit."""
     from reticent.trainer.budget import to_plain, totals
     from reticent.trainer.privacy import show_delta, show_epsilon
 
+    place = ", ".join(map(str, files))
     if as_json:
-        print(
-            json.dumps({"file": str(file), "runs": [to_plain(each) for each in spendings], "totals": totals(spendings)})
-        )
+        print(json.dumps({"file": place, "runs": [to_plain(each) for each in spendings], "totals": totals(spendings)}))
         return
     if not spendings:
-        print(f"{file}: no private run is noted")
+        print(f"{place}: no private run is noted")
     for each in spendings:
         state = "" if each.settled else "; never ended, counts in full"
         print(f"{each.started}  {each.about.get('recipe', 'run')} {each.run}: {each.guarantee}{state}")

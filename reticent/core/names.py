@@ -1,13 +1,16 @@
-"""Names that users choose and that become folders or parts of file names: one rule for all of them."""
+"""Names that users choose: one rule for those that become folders or parts of file names, and one for how columns
+are called.
+"""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable
 
 from reticent.core.errors import PolicyError
 
-__all__ = ["MAX_LENGTH", "require_distinct", "require_name"]
+__all__ = ["MAX_LENGTH", "plain_name", "require_distinct", "require_name"]
 
 #: Characters of a name, of the 255 bytes that file systems allow with what is written before and after it.
 MAX_LENGTH = 100
@@ -39,3 +42,14 @@ def require_distinct(names: Iterable[str], what: str) -> None:
         if other is not None:
             raise PolicyError(f"two {what} have names that differ by case alone, {other} and {name}; choose another")
         seen[name.lower()] = name
+
+
+def plain_name(column: str) -> str:
+    """Return the name of a column in the form in which known ones are listed: small letters without accents, and an
+    underscore for blanks and dashes.
+
+    >>> plain_name("Date de naissance"), plain_name("PRÉNOM")
+    ('date_de_naissance', 'prenom')
+    """
+    letters = "".join(each for each in unicodedata.normalize("NFKD", column) if not unicodedata.combining(each))
+    return re.sub(r"[\s-]+", "_", letters.strip().lower())

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, fields
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
@@ -111,8 +112,10 @@ class Regions:
         return pa.record_batch([self.texts, individuals, doc_ids], ["text", "individual_id", "doc_id"])
 
     def save(self, file: BinaryIO) -> None:
+        # Of a file NumPy takes the descriptor, and its error on a full disk has no number of the system.
+        writer = SimpleNamespace(write=file.write)
         for field in fields(self):
-            np.save(file, getattr(self, field.name), allow_pickle=False)
+            np.save(writer, getattr(self, field.name), allow_pickle=False)  # type: ignore[arg-type]
 
     @classmethod
     def load(cls, file: BinaryIO) -> Regions:

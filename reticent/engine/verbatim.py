@@ -96,7 +96,8 @@ def build_verbatim(
 def write_verbatim(index: VerbatimFilter, folder: Path | str) -> dict[str, Any]:
     """Write ``verbatim.bin`` and ``verbatim.json`` (secret); returns counts."""
     folder = Path(folder)
-    index.bits().astype("<u8").tofile(folder / "verbatim.bin")
+    # Not `tofile`, whose error on a full disk has no number of the system, and so no message.
+    (folder / "verbatim.bin").write_bytes(index.bits().astype("<u8").data.cast("B"))
     (folder / "verbatim.json").write_text(json.dumps({"length": index.length, "key": index.key}) + "\n")
     return {"length": index.length, "num_bytes": index.num_bytes, "num_stretches": index.num_stretches}
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from reticent.core.errors import ArtifactError, ReticentError
 from reticent.core.manifest import JOB, MANIFEST
+from reticent.core.new_folder import new_folder, require_new
 from reticent.job.maker import make
 from reticent.job.provenance import KEY
 from reticent.job.stages.audit import report_steps
@@ -35,6 +36,8 @@ def make_dossier(run: Run, out: Path | None = None) -> dict[str, Any]:
     from reticent.core.artifact import require_kind
 
     require_kind(run.folder / "report", "report")
+    if out is not None:
+        require_new(out)  # before the work
     for steps in (report_steps, dossier_steps):  # the first screen of the report has the dossier's first language
         for step in steps(run):
             make(run, step)
@@ -47,13 +50,11 @@ def make_dossier(run: Run, out: Path | None = None) -> dict[str, Any]:
 
 def copy_dossier(folder: Path, out: Path) -> None:
     """Copy a dossier without its manifest, to be sent."""
-    if out.is_file() or (out.exists() and any(out.iterdir())):
-        raise ArtifactError(f"{out}: a file or not empty; choose a new folder")
-    out.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for file in sorted(folder.iterdir()):
-        if file.is_file() and file.name != MANIFEST and not file.name.startswith("."):
-            shutil.copyfile(file, out / file.name)
-            (out / file.name).chmod(0o600)
+    with new_folder(out):
+        for file in sorted(folder.iterdir()):
+            if file.is_file() and file.name != MANIFEST and not file.name.startswith("."):
+                shutil.copyfile(file, out / file.name)
+                (out / file.name).chmod(0o600)
 
 
 def check_dossier(folder: Path, models: Sequence[Path] = (), signers: Path | None = None) -> Checked:

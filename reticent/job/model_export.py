@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reticent.core.errors import ArtifactError, GateError, PolicyError
+from reticent.core.new_folder import new_folder
 from reticent.engine.schema import REFERENCE
 from reticent.job.dossier import changed_results
 from reticent.job.provenance import KEY
@@ -79,7 +80,8 @@ def export_with_card(
             "and its card says so"
         )
     card = card_of(evidence, tested, dossier_digest(folder), base, made_from)
-    left = export_model(places[chosen], out)
-    write_card(out, card.text, tags=[recipe], **card.data)
-    (out / "README.md").chmod(0o600)
+    with new_folder(out):  # a model without its verdict must not lie there
+        left = export_model(places[chosen], out)
+        write_card(out, card.text, tags=[recipe], **card.data)
+        (out / "README.md").chmod(0o600)
     return {"folder": str(out), "verdict": outcome, "left_behind": left}

@@ -77,13 +77,15 @@ def evaluate_sample(
         A file is spoilt or of other documents (:func:`read_annotation`, :func:`check_texts`), the annotators had
         different samples, or documents of BRAT are unchanged and not said to be reviewed.
     PolicyError
-        No file, or more than two.
+        No file, more than two, or the same one twice.
     """
     from reticent.audit.sampled_detection import agreement_of, united_spans, weighted_recall
     from reticent.core.artifact import fingerprint, write_artifact
 
     if not 1 <= len(files) <= 2:
         raise PolicyError(f"expected the annotations of one or two annotators, got {len(files)}")
+    if len({_file(path).resolve() for path in files}) < len(files):
+        raise PolicyError(f"{files[0]}: given twice; whoever agrees with themselves is no second annotator")
     run = _detected(job, progress)
     annotations = [read_annotation(file) for file in files]
     _check_samples(run, annotations, files)

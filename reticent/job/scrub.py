@@ -79,6 +79,8 @@ def scrub_documents(
     place = os.path.realpath(out)
     if any(os.path.realpath(file).startswith(place + os.sep) for file in run.whole_corpus.files):
         raise PolicyError(f"{out}: holds the documents that are to be scrubbed; choose another --out")
+    # A column that the search does not read and the copy does: one that is missing must not show after hours.
+    next(run.whole_corpus.batches(columns=("doc_id", "label", "household_id")), None)
     if (kept := _kept_key(out, key, overwrite=overwrite, renew_key=renew_key)) is not None:
         key, keep_key = kept, True
     if in_run_folder:

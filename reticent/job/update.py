@@ -82,8 +82,8 @@ def update_run(
     Raises
     ------
     PolicyError
-        Nothing is to change, ``out`` is the run itself or one over other documents that has tokens, the index of
-        ``before`` cannot be updated, or it has canaries or a holdout of user inference.
+        Nothing is to change, ``out`` is the run itself, inside of it, or one over other documents that has tokens, the
+        index of ``before`` cannot be updated, or it has canaries or a holdout of user inference.
     ArtifactError
         The indexes are missing, or are not those of the run's documents as they are now.
     CorpusError
@@ -96,8 +96,11 @@ def update_run(
         raise PolicyError("--refresh: the documents of the run are local files; give new ones with --add")
     if added and job.corpus.remote is not None:
         raise PolicyError("--add: the documents of the run are no local files; add them there, and give --refresh")
-    if out.resolve() == before.folder.resolve():
-        raise PolicyError("--out: is the run itself; an update needs a folder of its own")
+    if before.folder.resolve() in (place := out.resolve(), *place.parents):
+        raise PolicyError(
+            "--out: is the run itself or inside of it, where the old run could not be deleted alone; an update needs a "
+            "folder of its own"
+        )
     if not job.index.updatable:
         raise PolicyError(
             f"{before.folder}: its index lacks the n-grams that an update needs; build it once with "

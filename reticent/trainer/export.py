@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reticent.core.errors import ArtifactError
+from reticent.core.new_folder import new_folder
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.trainer.base_files import without_foreign_keys
 
@@ -145,14 +146,14 @@ def _meaning(recipe: Recipe, guarantee: Guarantee | None) -> str:
 
 def export_model(folder: Path | str, out: Path | str) -> list[str]:
     """Copy the files of `ALLOWED` from a model folder to ``out`` (new or empty), without code, templates and paths in
-    their JSON; returns the names of the files left behind.
+    their JSON; returns the names of the files left behind. An error or a signal leaves no part of a model there.
 
     Links are not followed, because their targets may not belong to the model.
 
     Raises
     ------
     ArtifactError
-        The folder is not a model folder, or ``out`` is a file or not empty.
+        The folder is not a model folder, or ``out`` is a file or not empty, or cannot be written.
     """
     folder, out = Path(folder), Path(out)
     found = {path for pattern in ALLOWED for path in folder.glob(pattern) if path.is_file() and not path.is_symlink()}
@@ -161,13 +162,13 @@ def export_model(folder: Path | str, out: Path | str) -> list[str]:
         raise ArtifactError(f"{folder}: not a model folder (config.json and *.safetensors, none of them a link)")
     if out.is_symlink() or out.is_file() or (out.exists() and any(out.iterdir())):
         raise ArtifactError(f"{out}: a file, a link or not empty; choose a new folder")
-    out.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for path in sorted(allowed):
-        copied = out / path.relative_to(folder)
-        copied.parent.mkdir(mode=0o700, exist_ok=True)
-        shutil.copyfile(path, copied)
-        copied.chmod(0o600)
-    keep_allowed(out)
+    with new_folder(out):
+        for path in sorted(allowed):
+            copied = out / path.relative_to(folder)
+            copied.parent.mkdir(mode=0o700, exist_ok=True)
+            shutil.copyfile(path, copied)
+            copied.chmod(0o600)
+        keep_allowed(out)
     opened = {path.parent for path in allowed} - {folder}
     entries = (path for place in (folder, *opened) for path in place.iterdir())
     return sorted(str(path.relative_to(folder)) for path in entries if path not in allowed | opened)

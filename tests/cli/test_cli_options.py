@@ -116,6 +116,16 @@ def test_an_option_that_a_style_of_scrub_would_ignore_is_refused(
     assert not (tmp_path / "out").exists()
 
 
+def test_scrub_refuses_a_column_that_is_not_there_before_it_searches(
+    source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for option in ("--label", "--household-id"):
+        assert command("scrub", source, "--out", tmp_path / "out", option, "none") == 1
+        said = capfd.readouterr().err
+        assert "column none is missing" in said
+        assert "spans" not in said
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -125,6 +135,7 @@ def test_an_option_that_a_style_of_scrub_would_ignore_is_refused(
             "--verbatim-only does not look",
         ),
         (("tagger", "attack", "M", "--out", "OUT", "--run", "RUN", "--fewer"), "--fewer has no effect with --run"),
+        (("detect", "notes.parquet", "--spans", "marks"), "--spans: has no effect without --evaluate"),
     ],
 )
 def test_an_option_that_another_makes_idle_is_refused(
@@ -169,14 +180,17 @@ def test_an_option_that_a_run_would_ignore_is_refused(
         (("stats", "RUN"), ("split.heldout=0.2", "index.max_n=2", "corpus.source=x", "audit.attacks=[]")),
         (("dedup", "RUN"), ("protect.n=2", "seed=3", "train.num_epochs=1")),
         (("scrub", "RUN", "--out", "OUT"), ("seed=3", "gate=[]", "audit.small_cell=9")),
-        (("detect", "SOURCE"), ("train.num_epochs=1", "index.max_n=2")),
+        (("detect", "SOURCE"), ("train.num_epochs=1", "index.max_n=2", "audit.num_bootstrap=200")),
         (("scrub", "SOURCE", "--out", "OUT"), ("split.user_inference_holdout=0.5", "canaries.num=3", "model=[]")),
-        (("guard", "build", "RUN", "--out", "OUT"), ("protect.k=3", "seed=1")),
+        (
+            ("guard", "build", "RUN", "--out", "OUT"),
+            ("protect.k=3", "seed=1", "detect.propagate=true", "detect.on_error=quarantine", "detect.cache=false"),
+        ),
         (
             ("classify", "SOURCE", "--model", "x", "--label", "y"),
             ("train.num_epochs=2", "split.user_inference_holdout=0.5", "gate=[]"),
         ),
-        (("guard", "check", "GUARD"), ("corpus.source=x", "seed=1")),
+        (("guard", "check", "GUARD"), ("corpus.source=x", "seed=1", "detect.propagate=true", "detect.confirm=true")),
     ],
 )
 def test_a_setting_that_a_command_does_not_look_at_is_refused(

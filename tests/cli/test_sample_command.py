@@ -183,6 +183,12 @@ def test_other_detectors_are_measured_against_the_same_annotation(run: Path, ret
         (("evaluate", "RUN", "OTHER"), 1, "drawn from other documents than this run has"),
         (("evaluate", "RUN", "SAVED", "ELSE"), 1, "of another sample than"),
         (("evaluate", "RUN", "SAVED", "SAVED", "SAVED"), 2, "one or two annotators, got 3"),
+        (
+            ("evaluate", "RUN", "SAVED", "SAVED"),
+            2,
+            "given twice; whoever agrees with themselves is no second annotator",
+        ),
+        (("evaluate", "RUN", "BRAT", "BRAT/brat"), 2, "given twice"),
         (("evaluate", "RUN", "LOST"), 1, "document 0001 span 1: has lost its offsets"),
         (("evaluate", "RUN", "OUTSIDE"), 1, "document 0001 span 1: ends at 99999, outside of its"),
     ],
@@ -194,6 +200,7 @@ def test_what_is_refused_says_where_and_no_text(
     assert reticent("sample", run, "--documents", 10, "--seed", 4, "--out", tmp_path / "else", "-q")[0] == 0
     saved = save(run / "annotation", tmp_path / "saved.json")
     places: dict[object, Path] = {"RUN": run, "NONE": tmp_path / "none", "SAVED": saved}
+    places |= {"BRAT": run / "annotation", "BRAT/brat": run / "annotation" / "brat"}
     places |= {"PAGE": run / "annotation" / "annotate.html", "ELSE": tmp_path / "else"}
     for name, change in (("OTHER", {}), ("LOST", {"start": None}), ("OUTSIDE", {"end": 99999})):
         content = json.loads(saved.read_text())

@@ -289,8 +289,10 @@ def test_nothing_to_do_and_the_run_itself_are_refused(
 ) -> None:
     assert "nothing to do" in refused(capfd, tmp_path, monday)
     before = files_of(monday)
-    assert command("update", monday, "--remove", withdrawn, "--out", monday) == 2
-    assert "a folder of its own" in capfd.readouterr().err
+    for out in (monday, monday / "tuesday"):
+        assert command("update", monday, "--remove", withdrawn, "--out", out) == 2
+        assert "a folder of its own" in capfd.readouterr().err
+    assert not (monday / "tuesday").exists()
     assert files_of(monday) == before
 
 

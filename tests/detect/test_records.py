@@ -334,6 +334,23 @@ def test_values_are_read_with_their_labels_and_blank_ones_counted(tmp_path: Path
     assert values.num_skipped == RecordsDetector(table).num_skipped == 6
 
 
+def test_columns_are_known_with_accents_capitals_and_blanks_too(tmp_path: Path) -> None:
+    """As text, which an unknown column is, the number would be found in no other grouping."""
+    header = "individual_id,Prénom,NOM,Date de naissance,Téléphone,Métier"
+    table = tmp_path / "records.csv"
+    table.write_text(f"{header}\n7,Zoé-Marie,Dupré,1960-10-18,05 60 80 74 08,luthier\n", encoding="utf-8")
+    fields = {row["label"]: row["field"] for row in read_records(table).table.to_pylist()}
+    assert fields == {"NAME": "name", "DATE": "date", "PHONE": "phone", "MÉTIER": "text"}
+    text = "Zoé Marie, née le 18/10/1960, 0560807408, luthier"
+    (spans,) = found(RecordsDetector(table), [text], ["7"])
+    assert spans == [
+        ("NAME", "Zoé Marie"),
+        ("DATE", "18/10/1960"),
+        ("PHONE", "0560807408"),
+        ("MÉTIER", "luthier"),
+    ]
+
+
 def test_csv_keeps_leading_zeros_and_other_names_are_mapped(tmp_path: Path) -> None:
     (tmp_path / "records.csv").write_text("pid,pat_last,mrn\n01,Lefort,00123456\n02,,7\n", encoding="utf-8")
     fields = {"individual_id": "pid", "last_name": "pat_last"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fixtures.cases import Case, real_case
+from fixtures.small_files import files_of_at_most
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,6 +27,7 @@ from reticent.engine.flagged_words import FlaggedWords
 from reticent.engine.index import IndexConfig, build_index
 from reticent.engine.names import SurrogateNames
 from reticent.engine.protect import Policy
+from reticent.engine.regions import Regions
 from reticent.engine.schema import MEMBERS
 from reticent.engine.store import TokenStore, open_tokens, open_view
 from reticent.engine.text_pass import Encoding, TextPass
@@ -306,3 +308,14 @@ def test_a_disk_that_is_full_at_any_write_leaves_nothing_that_is_taken_for_a_pat
     assert failures == 8
     assert kept.exists()
     assert TokenStore.of_packed(open_view(patch, rewritings.ids), patch).flags_fingerprint() == expected
+
+
+def test_a_disk_that_fills_up_while_regions_are_kept_is_an_error_with_its_number(tmp_path: Path) -> None:
+    regions = Regions(*[np.zeros(4000)] * len(fields(Regions)))
+    with (
+        (tmp_path / "regions").open("wb") as file,
+        pytest.raises(OSError, match="File too large") as error,
+        files_of_at_most(50_000),
+    ):
+        regions.save(file)
+    assert error.value.errno == errno.EFBIG

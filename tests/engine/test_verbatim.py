@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fixtures.drawing import examples
+from fixtures.small_files import files_of_at_most
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -257,6 +258,17 @@ def test_a_damaged_guard_is_refused(tmp_path: Path, harm: Any, message: str) -> 
     harm(tmp_path / "guard")
     with pytest.raises(ArtifactError, match=message):
         open_verbatim(tmp_path / "guard")
+
+
+def test_a_disk_that_fills_up_while_a_guard_is_written_is_named(tmp_path: Path) -> None:
+    index = index_of(["a" * 100_000])
+    with (
+        pytest.raises(ArtifactError, match=r"guard: not written \(File too large"),
+        files_of_at_most(1 << 13),
+        write_artifact(tmp_path / "guard", kind="guard", config={}, inputs={}) as writer,
+    ):
+        write_verbatim(index, writer.path)
+    assert [path.name for path in tmp_path.iterdir()] == [".guard.lock"]
 
 
 @pytest.mark.parametrize("content", [b"[]", b"{}", b'{"length": "x", "key": 1}', b"\xff", b'{"length": 50, "key": -1}'])

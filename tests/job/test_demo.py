@@ -9,6 +9,7 @@ import re
 import shutil
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import polars as pl
 import pyarrow.parquet as pq
@@ -176,7 +177,8 @@ def test_another_dossier_names_the_one_that_it_replaces_which_is_kept(
     recorder = Recorder()
     Run(load_kept_job(run / "job.json"), recorder).execute()
     assert recorder.made == []
-    assert command("dossier", run, "--out", run.parent / "sent", "-q") == 1
+    assert command("dossier", run, "--out", run.parent / "sent", "--language", "fr", "-q") == 1
+    assert evidence(run)["replaces"] == before, "it is refused before the work"
     assert "not empty" in capfd.readouterr().err
 
 
@@ -187,7 +189,7 @@ def test_a_page_that_was_changed_fails_the_command(run: Path, capfd: pytest.Capt
 
 
 def test_a_model_leaves_with_its_card_and_only_where_the_verdict_allows_it(
-    run: Path, capfd: pytest.CaptureFixture[str]
+    run: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = run.parent / "exported"
     assert command("dossier", "export", run, "bert", "ppmlm", "--out", out) == 3
@@ -211,6 +213,10 @@ def test_a_model_leaves_with_its_card_and_only_where_the_verdict_allows_it(
     assert "**Verdict: " in card
     assert "nor a word that fewer than 2 people use" in card
     assert "Hospital of X" in card
+    with monkeypatch.context() as broken:
+        broken.setattr("reticent.trainer.export.write_card", Mock(side_effect=KeyboardInterrupt))
+        assert command("dossier", "export", run, "bert", "ppmlm", "--out", run.parent / "x", "--despite-verdict") == 130
+    assert not (run.parent / "x").exists(), "a model must not lie there without its verdict"
     (run / "audit" / "manifest.json").unlink()  # the audit is another one now
     again = ("dossier", "export", run, "bert", "ppmlm", "--out", run.parent / "again", "--despite-verdict")
     assert command(*again) == 1

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from reticent.cli import app
 from reticent.core.errors import ArtifactError, PolicyError
+from reticent.job.config import kept_content, parse_job
 from reticent.trainer.budget import Budget, compose, read_budget, totals
 from reticent.trainer.privacy import Guarantee
 
@@ -169,4 +170,29 @@ def test_command_prints_every_run_with_its_unit_and_the_total(tmp_path: Path) ->
     assert "2 runs per individual together: epsilon 3.00 at delta 2e-6 (basic composition)" in said.stdout
     shown = json.loads(CliRunner().invoke(app, ["budget", str(tmp_path), "--json"]).stdout)
     assert (len(shown["runs"]), shown["totals"][0]["epsilon"]) == (2, pytest.approx(2.991))
-    assert "no private run" in CliRunner().invoke(app, ["budget", str(tmp_path / "none.json")]).stdout
+
+
+def test_command_reads_the_file_that_the_job_names_beside_that_of_the_run(tmp_path: Path) -> None:
+    model = {"name": "gpt2", "base": "models/gpt2", "objective": "clm", "recipes": ["dp-clm"]}
+    train = {"dp": {"target_epsilon": 8.0, "unit": "individual", "budget_file": str(tmp_path / "shared.json")}}
+    run = tmp_path / "run"
+    run.mkdir()
+    job = parse_job({"out": str(run), "corpus": {"source": "notes"}, "model": [model], "train": train})
+    (run / "job.json").write_bytes(kept_content(job))
+
+    def runs() -> list[str]:
+        return [
+            each["run"] for each in json.loads(CliRunner().invoke(app, ["budget", str(run), "--json"]).stdout)["runs"]
+        ]
+
+    assert runs() == []
+    for name, file in (("a", tmp_path / "shared.json"), ("b", run / "privacy-budget.json")):
+        Budget(path=file, corpus="c").reserve(name, cost(1.0), 1000)
+    assert runs() == ["a", "b"]
+
+
+def test_command_does_not_take_a_wrong_path_for_a_budget_of_which_nothing_is_spent(tmp_path: Path) -> None:
+    for place in (tmp_path, tmp_path / "none.json"):
+        said = CliRunner().invoke(app, ["budget", str(place)])
+        assert isinstance(said.exception, ArtifactError)
+        assert "not a run folder (no job.json) and no budget file" in str(said.exception)

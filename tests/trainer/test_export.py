@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from fixtures.models import toy_model, toy_tokenizer
+from fixtures.small_files import files_of_at_most
 from huggingface_hub import ModelCard
 
 from reticent.core.errors import ArtifactError
@@ -165,6 +166,12 @@ def test_a_place_that_holds_something_is_refused_and_left_as_it_was(model: Path,
             export_model(model, tmp_path / name)
     assert contents(tmp_path / "out") == {"thesis.txt": b"two years of work"}
     assert (tmp_path / "file").read_text() == "a file"
+
+
+def test_a_disk_that_fills_up_leaves_no_part_of_a_model(model: Path, tmp_path: Path) -> None:
+    with files_of_at_most(1000), pytest.raises(ArtifactError, match=r"out: not written \(File too large\)$"):
+        export_model(model, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_empty_place_is_filled(model: Path, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from reticent.audit.propile.templates import is_known, pii_type
 from reticent.core.errors import CorpusError
 from reticent.core.json_toml import parse_toml
+from reticent.core.names import plain_name
 from reticent.engine.identity import fold_ids
 from reticent.engine.randomness import generator
 
@@ -133,7 +134,7 @@ def _csv_header(path: Path) -> list[str]:
     with csv.open_csv(path) as reader:
         names: list[str] = reader.schema.names
     known = (*_IDS, *_NAME, *NAME_PARTS)
-    if not any(name.lower() in known or is_known(name) for name in names):
+    if not any(plain_name(name) in known or is_known(name) for name in names):
         raise CorpusError(
             f"{path}: the first line must name the columns, with commas between them; none of its {len(names)} name(s) "
             "is known, such as individual_id, name or phone"
@@ -192,9 +193,9 @@ def subjects_from_rows(columns: Mapping[str, Sequence[Any]], *, where: str = "su
 
 def _named_items(columns: Mapping[str, Sequence[Any]], where: str) -> dict[str, list[str | None]]:
     """Return columns as text, by type, the name first."""
-    lower = {column.lower(): column for column in columns}
-    parts = [lower[part] for group in (_FIRST, _LAST) for part in group if part in lower]
-    whole = next((lower[name] for name in _NAME if name in lower), None)
+    plain = {plain_name(column): column for column in columns}
+    parts = [plain[part] for group in (_FIRST, _LAST) for part in group if part in plain]
+    whole = next((plain[name] for name in _NAME if name in plain), None)
     items: dict[str, list[str | None]] = {}
     if whole is not None:
         items["name"] = [_text(value, join=True) for value in columns[whole]]
@@ -202,9 +203,9 @@ def _named_items(columns: Mapping[str, Sequence[Any]], where: str) -> dict[str, 
         texts = [[_text(value, join=True) for value in columns[part]] for part in parts]
         items["name"] = [" ".join(filter(None, row)) or None for row in zip(*texts, strict=True)]
     for column, values in columns.items():
-        if column.lower() in (*_IDS, *_NAME):
+        if plain_name(column) in (*_IDS, *_NAME):
             continue
-        name = pii_type(column).name if column not in parts else column
+        name = pii_type(column).name if column not in parts else plain_name(column)
         if name in items:
             raise CorpusError(f"{where}: column {column} is a second one of type {name}")
         items[name] = [_text(value) for value in values]

@@ -15,6 +15,8 @@ from typing import Any
 
 from reticent.core.errors import PolicyError
 from reticent.core.json_toml import read_toml
+from reticent.core.manifest import cause
+from reticent.core.names import plain_name
 
 __all__ = [
     "LEVELS",
@@ -112,14 +114,14 @@ def _known_type(wanted: str) -> PiiType | None:
 
 def is_known(column: str) -> bool:
     """Return whether a column's name is one of a type of the file."""
-    return _known_type(column.lower()) is not None
+    return _known_type(plain_name(column)) is not None
 
 
 def pii_type(column: str) -> PiiType:
     """Return the type of a column, by any of its names; an unknown name is a type of its own."""
-    wanted = column.lower()
-    if (known := _known_type(wanted)) is not None:
+    if (known := _known_type(plain_name(column))) is not None:
         return known
+    wanted = column.lower()
     spoken = wanted.replace("_", " ")
     return PiiType(
         name=wanted, called={"en": spoken}, word=spoken.split()[-1] if spoken.split() else wanted,
@@ -145,7 +147,7 @@ def read_templates(path: Path | str) -> tuple[Template, ...]:
     try:
         content = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise PolicyError(f"{path}: cannot be read ({type(error).__name__})") from None
+        raise PolicyError(f"{path}: cannot be read ({cause(error)})") from None
     if path.suffix == ".toml":
         found = _templates(read_toml(path).get("template", []), str(path))
     else:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from reticent.core.errors import PolicyError
+from reticent.core.manifest import cause
 
 __all__ = ["FRENCH_PROMPTS", "MASK", "PROMPTS", "Prompt", "person_labels", "read_prompts"]
 
@@ -64,7 +65,7 @@ def read_prompts(path: Path | str) -> tuple[Prompt, ...]:
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise PolicyError(f"{path}: cannot be read ({type(error).__name__})") from None
+        raise PolicyError(f"{path}: cannot be read ({cause(error)}); expected en, fr or a file of prompts") from None
     prompts = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from reticent.core.errors import CorpusError
+from reticent.core.manifest import cause
 from reticent.engine.detect.labels import category
 from reticent.engine.randomness import generator
 from reticent.engine.schema import HELDOUT, MEMBERS
@@ -86,7 +87,8 @@ def read_conll(path: Path | str, *, labels: Sequence[str] = ("PER",), encoding: 
     try:
         lines = Path(path).read_text(encoding=encoding).split("\n")
     except (OSError, UnicodeDecodeError, LookupError) as error:
-        raise CorpusError(f"{path}: cannot be read as {encoding} ({type(error).__name__})") from None
+        how = "" if isinstance(error, OSError) else f" as {encoding}"
+        raise CorpusError(f"{path}: cannot be read{how} ({cause(error)})") from None
     tokens: list[str] = []
     tags: list[str] = []
     firsts: list[int] = []
@@ -162,7 +164,7 @@ def read_names(path: Path | str, *, num: int = 100_000, seed: int = 0) -> list[s
                 drawn.append(np.array([row[0].title() for row in rows], dtype=object)[kept])
             names = (drawn[0] + " " + drawn[1]).tolist()
     except (OSError, ValueError, IndexError, ZeroDivisionError) as error:
-        raise CorpusError(f"{path}: not a readable name list ({type(error).__name__})") from None
+        raise CorpusError(f"{path}: not a readable name list ({cause(error)})") from None
     if not names:
         raise CorpusError(f"{path}: no name in it")
     return names

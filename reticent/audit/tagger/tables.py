@@ -36,6 +36,7 @@ from reticent.audit.tagger.attacks import (
     wins,
 )
 from reticent.core.errors import CorpusError, PolicyError
+from reticent.core.manifest import cause
 
 if TYPE_CHECKING:
     import polars as pl
@@ -156,7 +157,7 @@ def _read_columns(path: Path | str, columns: Mapping[str, str], paired: bool) ->
     try:
         table = pl.read_csv(path, infer_schema=False)
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise CorpusError(f"{path}: not a readable CSV ({type(error).__name__})") from None
+        raise CorpusError(f"{path}: not a readable CSV ({cause(error)})") from None
     wanted = {name: columns.get(name, name) for name in (*COLUMNS, "side") if paired or name != "pair"}
     if "side" not in columns and "side" not in table.columns:
         del wanted["side"]

@@ -20,6 +20,7 @@ import pyarrow.csv as csv
 import pyarrow.parquet as pq
 
 from reticent.core.errors import CorpusError, PolicyError
+from reticent.core.names import plain_name
 from reticent.engine.detect.common import read_common_words
 from reticent.engine.detect.detector import spans_batch
 from reticent.engine.identity import Ids, as_read, check_choice, fold_ids
@@ -36,9 +37,11 @@ __all__ = ["FIELDS", "RecordsDetector", "Values", "missing_records", "read_recor
 _NAMES_OF: Final = {
     ("NAME", "name"): (
         "name first_name middle_name last_name full_name given_name family_name surname maiden_name birth_name alias "
-        "firstname lastname familyname patient_name prenom nom nom_naissance nombre apellido apellidos vorname nachname"
+        "firstname lastname familyname patient_name prenom prenoms nom nom_naissance nom_de_naissance "
+        "nom_de_famille nombre apellido apellidos vorname nachname"
     ),
-    ("DATE", "date"): "birth_date dob date_of_birth birthdate death_date date_naissance fecha_nacimiento geburtsdatum",
+    ("DATE", "date"): "birth_date dob date_of_birth birthdate death_date date_naissance date_de_naissance "
+    "fecha_nacimiento fecha_de_nacimiento geburtsdatum",
     ("PHONE", "phone"): "phone telephone phone_number mobile cell fax tel telefono telefon",
     ("EMAIL", "text"): "email mail e_mail",
     ("ADDRESS", "address"): "address street adresse direccion",
@@ -153,7 +156,7 @@ def _values(ids: pa.ChunkedArray, columns: Mapping[str, pa.ChunkedArray], where:
     parts, num_skipped = [], 0
     for name, column in columns.items():
         is_date = pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)
-        label, field = FIELDS.get(name.lower(), (name.upper(), "date" if is_date else "text"))
+        label, field = FIELDS.get(plain_name(name), (name.upper(), "date" if is_date else "text"))
         values = _as_text(column, f"{where} column {name}")
         keep = pc.fill_null(pc.greater(pc.utf8_length(pc.utf8_trim_whitespace(values)), 1), False)
         kept = values.filter(keep)

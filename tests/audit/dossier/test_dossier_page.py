@@ -369,6 +369,13 @@ def test_the_first_table_has_a_column_for_each_risk_and_its_threshold(pages: dic
     assert {cell.removesuffix("(does not count)") for row in rows for cell in row[1:]} <= outcomes
 
 
+def test_a_number_below_chance_is_said_to_count_as_its_mirror_image(pages: dict[Language, str]) -> None:
+    """Else 0.39 beside "at most 0.6" is called beyond the threshold, and nobody knows why."""
+    page = text_of(parsed(pages["en"]))
+    assert "counts as its mirror image, 0.39 as 0.61, unless the same test puts an unprotected model above 0.5" in page
+    assert "compte comme son symétrique, 0,39 comme 0,61" in text_of(parsed(pages["fr"]))
+
+
 @pytest.mark.parametrize(
     ("language", "heads"), [("en", ["at most 0.5 %", "at most 0.625"]), ("fr", ["0,5 % au plus", "0,625 au plus"])]
 )

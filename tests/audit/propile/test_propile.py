@@ -278,6 +278,14 @@ def test_suffixes_may_have_capitals(tmp_path: Path) -> None:
         assert read_subjects(tmp_path / name).items["zip"] == ["01234"]
 
 
+def test_columns_of_subjects_are_known_with_accents_capitals_and_blanks_too(tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text("Prénom,Nom,Date de naissance,Téléphone\nZoé,Dupré,1960-10-18,0612\n")
+    found = read_subjects(tmp_path / "p.csv")
+    assert {name: values[0] for name, values in found.items.items()} == {
+        "name": "Zoé Dupré", "prenom": "Zoé", "nom": "Dupré", "birth_date": "1960-10-18", "phone": "0612",
+    }  # fmt: skip
+
+
 def test_a_missing_table_and_a_missing_column_are_said(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="no such file"):
         read_subjects(tmp_path / "none.parquet")

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reticent.audit.tagger.attacks import blind_scores, wins
+from reticent.audit.tagger.prompts import read_prompts
 from reticent.audit.tagger.sets import (
     FEATURES,
     Mentions,
@@ -19,7 +20,8 @@ from reticent.audit.tagger.sets import (
     read_conll,
     read_names,
 )
-from reticent.core.errors import CorpusError
+from reticent.audit.tagger.tables import read_scores
+from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.corpus import Columns, open_corpus
 from reticent.engine.split import SplitConfig, split_individuals
 
@@ -120,6 +122,15 @@ def test_a_conll_file_in_another_encoding_is_read_when_told(tmp_path: Path) -> N
     with pytest.raises(CorpusError, match="cannot be read as utf-8"):
         read_conll(file)
     assert read_conll(file, encoding="cp1252").names == ["José Peña"]
+
+
+def test_a_file_that_is_not_there_is_said_to_be_so(tmp_path: Path) -> None:
+    none = tmp_path / "none"
+    for read, error in ((read_conll, CorpusError), (read_names, CorpusError), (read_prompts, PolicyError)):
+        with pytest.raises(error, match=r"none: [a-z ]+ \(No such file or directory\)"):
+            read(none)
+    with pytest.raises(CorpusError, match=r"not a readable CSV \(No such file or directory\)"):
+        read_scores(none)
 
 
 TRAIN = Mentions(
