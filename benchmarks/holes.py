@@ -57,8 +57,9 @@ SIZES: dict[str, dict[str, Any]] = {
 #: Measure -> what it must not be under (1) or over (-1), and the bound.
 CRITERIA = {"gain": (1, 0.97), "inversion": (-1, 0.03), "rare": (-1, 0.6), "threshold": (-1, 0.6)}
 LEAST_TARGETS = 1000
-#: What the command line may choose of a size: a cell of a record says its people and epochs, and an arm its models.
-PARTS = ("people", "epochs", "pairs", "models", "invert")
+#: What the command line may choose of a size: a cell of a record says its people and epochs, and an arm its models and
+#: whether it was trained in bf16.
+PARTS = ("people", "epochs", "pairs", "models", "invert", "bf16")
 
 
 def summary(results: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any]]:
@@ -71,6 +72,7 @@ def summary(results: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any
         of_arm: dict[str, Any] = {
             "models": len(rows),
             "epoch": rows[0]["epoch"],
+            "bf16": rows[0]["bf16"],
             # In nats a token, or of a masked model in shares of the words.
             "loss_saved": [mean(gains), min(gains), max(gains)],
             # A share of nothing, or of a loss, says nothing.
@@ -110,7 +112,8 @@ def recorded(about: str, size: dict[str, Any]) -> dict[str, Any]:
     if not path.exists():
         return {}
     record = json.loads(path.read_text())
-    cells: dict[str, Any] = record["results"] if record["settings"] == json.loads(json.dumps(size)) else {}
+    settings = {key: value for key, value in record["settings"].items() if key not in PARTS}
+    cells: dict[str, Any] = record["results"] if settings == json.loads(json.dumps(size)) else {}
     return cells
 
 
@@ -169,6 +172,7 @@ def main() -> None:
     parser.add_argument("--models", type=int, help="models an arm, instead of pairs")
     parser.add_argument("--objective", choices=["clm", "mlm"], default="clm")
     parser.add_argument("--base", help="NAME=FOLDER of a pre-trained model; sizes real and gpu need one")
+    parser.add_argument("--bf16", choices=["on", "off"], help="instead of that of the size; off where it is emulated")
     parser.add_argument("--own-epochs", action="store_true",
                         help="attack each arm at its own best epoch, by one half of the held-out people")  # fmt: skip
     parser.add_argument("--invert", type=int, metavar="N", help="inversion of N rare words, the same for all models")

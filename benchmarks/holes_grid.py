@@ -536,7 +536,7 @@ class Grid:
 
         return {
             "epoch": epoch, "loss": self._loss(entry, number, half), "base_loss": self._loss(self._base, number, half),
-            "n": self.people,
+            "n": self.people, "bf16": self.size.get("bf16", "auto"),
             "threshold": of(found.threshold.at_threshold.auc), "threshold_n": found.threshold.at_threshold.num_members,
             "above": of(found.threshold.above.auc), "base_threshold": of(base.threshold.at_threshold.auc),
             "likelihood": of(found.threshold.by_likelihood and found.threshold.by_likelihood.auc),

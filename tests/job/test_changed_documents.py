@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fixtures.jobs import Recorder
+from fixtures.jobs import Recorder, changed, make_hospital, values_of
+from fixtures.models import toy_model, toy_tokenizer
 
 from reticent.core.errors import ArtifactError, CorpusError
 from reticent.engine.corpus import open_corpus
@@ -21,6 +22,10 @@ from reticent.job.config import Job, parse_job
 from reticent.job.run import Run
 from reticent.job.sampling import sample_documents
 from reticent.job.scrub import scrub_documents
+from reticent.job.stages import train
+from reticent.trainer.export import write_model
+from reticent.trainer.models import load_tokenizer
+from reticent.trainer.recipes import get_recipe
 
 CHANGED = "have changed since"
 
@@ -94,6 +99,41 @@ def test_no_result_is_made_of_what_another_process_replaced(file: Path, after: s
     with pytest.raises(ArtifactError, match=r"run/split: replaced by another process"):
         Run(job_of(file), progress).execute("index")
     assert progress.made[-1] == after
+
+
+class DoingAtStep(Recorder):
+    """Does something after the first step of a training, and counts the steps."""
+
+    def __init__(self, what: Callable[[], object]):
+        super().__init__()
+        self.what, self.num_steps = what, 0
+
+    @contextmanager
+    def task(self, description: str, *about: Any, **more: Any) -> Iterator[Callable[..., None]]:
+        def advance(*_: Any, **__: Any) -> None:
+            self.num_steps += 1
+            if self.num_steps == 1:
+                self.what()
+
+        with super().task(description, *about, **more) as usual:
+            yield advance if description.startswith("train ") else usual
+
+
+@pytest.mark.heavy
+def test_a_training_stops_soon_after_its_tokens_were_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(train, "LOOK_AGAIN", 0.0)
+    hospital = make_hospital(tmp_path, 16)
+    base = hospital / "bert"
+    write_model(toy_model("bert"), load_tokenizer(toy_tokenizer("bert")), base, recipe=get_recipe("mlm"), epoch=0)
+    values = changed(
+        values_of(hospital, tmp_path / "run"), model__base=str(base), train__num_epochs=4, train__window_length=32
+    )
+    other = changed(values, protect__k=4)
+    progress = DoingAtStep(lambda: Run(parse_job(other)).execute("protect"))
+    with pytest.raises(ArtifactError, match=r"tokens/toy/train: replaced by another process"):
+        Run(parse_job(values), progress).execute("train")
+    assert progress.num_steps < 4
+    assert not any(name.startswith("models/") for name in progress.made)
 
 
 def test_documents_are_not_scrubbed_by_the_spans_of_another_text(file: Path, tmp_path: Path) -> None:

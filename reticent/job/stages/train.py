@@ -6,7 +6,8 @@ and the report says which it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from reticent.job.run import Run
 
 __all__ = ["train_steps"]
+
+#: Seconds between two looks at whether the tokens of a training are still its own.
+LOOK_AGAIN = 30.0
 
 
 def train_steps(run: Run) -> Iterator[Step]:
@@ -56,6 +60,20 @@ def _make_room(run: Run, training: Training) -> None:
         )
 
 
+def _watching(run: Run, tokens: str, advance: Callable[..., None]) -> Callable[..., None]:
+    """``advance`` that also stops the training soon after another process has replaced its tokens, not at its end."""
+    digest, looked = run.fingerprints.of(tokens), time.monotonic()
+
+    def advance_and_look(*done: Any, **about: Any) -> None:
+        nonlocal looked
+        if time.monotonic() - looked >= LOOK_AGAIN:
+            run.fingerprints.require_unchanged([digest])
+            looked = time.monotonic()
+        advance(*done, **about)
+
+    return advance_and_look
+
+
 def _build(run: Run, training: Training, seed: int, folder: Path, counts: dict[str, Any]) -> None:
     from reticent.core.manifest import STATE
     from reticent.job.training_tokens import public_context, training_tokens
@@ -78,7 +96,7 @@ def _build(run: Run, training: Training, seed: int, folder: Path, counts: dict[s
             config,
             folder,
             tokenizer=run.base_of(model),
-            progress=advance,
+            progress=_watching(run, f"tokens/{model.name}/{run.job.tokens(recipe.name)}", advance),
             epoch_store=epoch_store,
             privacy=privacy_of(run, model) if recipe.private else None,
             context=public_context(run, model, recipe),
