@@ -141,8 +141,7 @@ def detect(
         raise PolicyError("--out: a run or a job has its own place")
     # Settings of later commands stay as they were.
     keep = ("seed", "dedup", "split", "index", "protect", "model", "train", "classify", "audit")
-    kept = own or out is not None
-    if found.spans is not None and not (kept or evaluate or "gold" in (found.detector or ())):
+    if not (kept := own or out is not None) and found.spans and not (evaluate or "gold" in (found.detector or ())):
         raise PolicyError("--spans: has no effect without --evaluate or --detector gold")
     used = (*SEARCHED, "split", "canaries", "seed", *(["audit.num_bootstrap"] if evaluate else []))
     job = job_from_source(source, out, columns, found, keep=keep, settings=settings, used=None if kept else used)

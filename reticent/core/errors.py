@@ -7,7 +7,10 @@ individuals are personal data too: messages name rows, not ids.
 
 from __future__ import annotations
 
-__all__ = ["ArtifactError", "CorpusError", "GateError", "PolicyError", "ReticentError", "TrainingError"]
+import errno
+import os
+
+__all__ = ["ArtifactError", "CorpusError", "GateError", "PolicyError", "ReticentError", "TrainingError", "cause"]
 
 
 class ReticentError(Exception):
@@ -38,3 +41,11 @@ class GateError(ReticentError, RuntimeError):
     """A privacy gate failed: the result exists, and it is not good enough."""
 
     exit_code = 3
+
+
+def cause(error: Exception) -> str:
+    """Message of a system error without its file; of another error its kind, as its message may quote text."""
+    number = getattr(error, "errno", None)
+    if number is None and isinstance(error, FileNotFoundError):  # of Polars
+        number = errno.ENOENT
+    return os.strerror(number) if isinstance(number, int) else type(error).__name__

@@ -5,7 +5,6 @@ Nothing is written here; :mod:`reticent.core.artifact` does, and reads manifests
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -26,7 +25,6 @@ __all__ = [
     "STATE",
     "Manifest",
     "canonical",
-    "cause",
     "format_of",
     "hash_file",
     "holds_results",
@@ -144,14 +142,6 @@ def reason(error: OSError) -> str:
     """Message of a system error, with its file."""
     said = os.strerror(error.errno) if error.errno is not None else type(error).__name__
     return f"{said}: {error.filename}" if error.filename else said
-
-
-def cause(error: Exception) -> str:
-    """Message of a system error without its file; of another error its kind, as its message may quote text."""
-    number = getattr(error, "errno", None)
-    if number is None and isinstance(error, FileNotFoundError):  # of Polars
-        number = errno.ENOENT
-    return os.strerror(number) if isinstance(number, int) else type(error).__name__
 
 
 def canonical(content: Any) -> bytes:

@@ -13,9 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from reticent.core.errors import PolicyError
+from reticent.core.errors import PolicyError, cause
 from reticent.core.json_toml import read_toml
-from reticent.core.manifest import cause
 from reticent.core.names import plain_name
 
 __all__ = [

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reticent.core.errors import PolicyError
-from reticent.core.manifest import cause
+from reticent.core.errors import PolicyError, cause
 
 __all__ = ["FRENCH_PROMPTS", "MASK", "PROMPTS", "Prompt", "person_labels", "read_prompts"]
 

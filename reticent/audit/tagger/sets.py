@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from reticent.core.errors import CorpusError
-from reticent.core.manifest import cause
+from reticent.core.errors import CorpusError, cause
 from reticent.engine.detect.labels import category
 from reticent.engine.randomness import generator
 from reticent.engine.schema import HELDOUT, MEMBERS

@@ -35,8 +35,7 @@ from reticent.audit.tagger.attacks import (
     random_list_accuracy,
     wins,
 )
-from reticent.core.errors import CorpusError, PolicyError
-from reticent.core.manifest import cause
+from reticent.core.errors import CorpusError, PolicyError, cause
 
 if TYPE_CHECKING:
     import polars as pl
