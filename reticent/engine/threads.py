@@ -11,6 +11,8 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from reticent.core.locks import signals_deferred
+
 __all__ = ["in_threads", "mapped", "overlapped", "read_ahead", "worked_ahead"]
 
 S = TypeVar("S")
@@ -80,11 +82,20 @@ def in_threads(
 
 
 def mapped(work: Callable[[S], T], items: Sequence[S]) -> list[T]:
-    """Return the results of ``work`` for each item, in order, by as many threads as the core would use."""
+    """Return the results of ``work`` for each item, in order, by as many threads as the core would use.
+
+    None of them works on when it returns or raises.
+    """
     from reticent import _rust
 
     with ThreadPoolExecutor(_rust.resolve_threads(0)) as pool:
-        return list(pool.map(work, items))
+        # A thread whose start is interrupted would be left out of those that are waited for, and go on writing.
+        with signals_deferred():
+            results = [pool.submit(work, item) for item in items]
+        try:
+            return [result.result() for result in results]
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def read_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
@@ -13,7 +14,7 @@ from fixtures.models import toy_tokenizer
 
 from reticent import _rust
 from reticent.core.errors import PolicyError
-from reticent.engine.threads import overlapped, read_ahead
+from reticent.engine.threads import mapped, overlapped, read_ahead
 from reticent.job.config import parse_job
 
 
@@ -109,3 +110,27 @@ def test_no_number_of_threads_in_the_environment_is_every_core(monkeypatch, valu
     every_core = _rust.resolve_threads(0)
     monkeypatch.setenv("RAYON_NUM_THREADS", value)
     assert _rust.resolve_threads(0) == every_core
+
+
+def test_results_are_in_order_and_an_error_is_raised() -> None:
+    assert mapped(lambda number: number * number, range(20)) == [number * number for number in range(20)]
+    assert mapped(abs, []) == []
+    with pytest.raises(ZeroDivisionError):
+        mapped(lambda number: 1 // number, [1, 0, 2])
+
+
+def test_no_thread_works_on_after_an_interrupt_that_comes_while_threads_start() -> None:
+    """A thread whose start was interrupted was not waited for: a stopped run left a file that it wrote on."""
+    for _ in range(30):
+        begun, ended = [], []
+
+        def work(number: int, begun: list[int] = begun, ended: list[int] = ended) -> None:
+            begun.append(number)
+            if len(begun) == 1:
+                signal.raise_signal(signal.SIGINT)
+            time.sleep(0.02)
+            ended.append(number)
+
+        with pytest.raises(KeyboardInterrupt):
+            mapped(work, range(4))
+        assert sorted(ended) == sorted(begun)

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from reticent.core.errors import CorpusError
+from reticent.core.locks import signals_deferred
 from reticent.engine.sources.batches import read_ahead, reading_pool
 from reticent.engine.sources.columns import SOURCE_COLUMN, canonical
 from reticent.engine.sources.config import Columns
@@ -92,7 +93,8 @@ def _wanted(settings: CorpusConfig, more: Sequence[str]) -> dict[str, str]:
 def _in_threads(stage: _Staging, parts: int) -> None:
     """Write every part in a thread of its own; the first that fails stops the others."""
     with ThreadPoolExecutor(parts) as pool:
-        futures = [pool.submit(stage.part, part) for part in range(parts)]
+        with signals_deferred():  # a thread whose start is interrupted would not be waited for
+            futures = [pool.submit(stage.part, part) for part in range(parts)]
         try:
             wait(futures, return_when=FIRST_EXCEPTION)
         finally:
