@@ -37,8 +37,11 @@ def protecting(run: Run, index: NgramIndex, k: int, individuals: Individuals | N
         return index
     from reticent.engine.noisy_threshold import noisy_index
 
-    key = _key(run)
-    voters = None if noise.max_words is None else _voters(run, index, individuals or run.individuals, noise, key)
+    key, voters = _key(run), None
+    if noise.max_words is not None and individuals is not None:
+        voters = _voters(run, index, individuals, noise, key)
+    elif noise.max_words is not None:  # of the run's members, for each of its recipes and trainings
+        voters = run.once("voters", key, lambda: _voters(run, index, run.individuals, noise, key))
     return noisy_index(index, k, noise, key, voters=voters)
 
 

@@ -9,11 +9,11 @@ without the ``user_inference_holdout`` that only one attack sees, ``documents`` 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from reticent.core.errors import ReticentError
 from reticent.core.progress import Progress
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from reticent.job.config import Job, ModelSection
 
 __all__ = ["Run"]
+
+T = TypeVar("T")
 
 
 class Run:
@@ -193,6 +195,13 @@ class Run:
         if name not in self._opened:
             self._opened[name] = open_index(self.folder / name)
         return self._opened[name]
+
+    def once(self, name: str, key: bytes, make: Callable[[], T]) -> T:
+        """Return what ``make`` gives; it is made again only where ``key`` is another than before."""
+        if (kept := self._opened.get(name)) is None or kept[0] != key:
+            kept = self._opened[name] = key, make()
+        made: T = kept[1]
+        return made
 
     def forget_tables(self, *names: str) -> None:
         """Free the tables of n-grams that protection made of these indexes, where they are open."""

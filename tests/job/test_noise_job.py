@@ -14,6 +14,7 @@ from fixtures.models import toy_model, toy_tokenizer
 
 from reticent import _rust
 from reticent.core.errors import ArtifactError, PolicyError
+from reticent.engine import dp_vocabulary
 from reticent.engine.dp_vocabulary import word_order
 from reticent.engine.ngrams import NgramIndex
 from reticent.engine.schema import INDIRECT
@@ -68,7 +69,9 @@ def test_noise_protects_more_words_and_the_draws_are_kept(values: Values) -> Non
     assert (Path(values["out"]) / KEY).read_bytes() == key
 
 
-def test_noise_for_individuals_counts_their_voters_and_refuses_a_delta_of_one_of_them(values: Values) -> None:
+def test_noise_for_individuals_counts_their_voters_and_refuses_a_delta_of_one_of_them(
+    values: Values, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = Path(values["out"]) / "tokens/toy"
     Run(parse_job(values)).execute("protect")
     without, audit = indirect(open_tokens(place / "train")).copy(), open_tokens(place / "audit").flags_fingerprint()
@@ -105,6 +108,11 @@ def test_noise_for_individuals_counts_their_voters_and_refuses_a_delta_of_one_of
         if not 1e-9 < (share := shares[voters[word]]) < 1 - 1e-9:
             assert is_spared == (share > 0.5)
     assert 0 < spared.sum() < len(spared)
+
+    # They are counted once for all who ask.
+    monkeypatch.setattr(dp_vocabulary, "count_voters", lambda *_: pytest.fail("counted again"))
+    assert (protecting(run, run.index(), 3).words()["support"].to_numpy() >= 3).sum() <= spared.sum()
+    monkeypatch.undo()
 
     with pytest.raises(PolicyError, match=r"threshold\.delta: 0\.5 is too much"):
         Run(parse_job(changed(values, threshold__epsilon=8.0, **of_individuals | {"threshold__delta": 0.5}))).execute(
