@@ -81,17 +81,10 @@ def voters_of(unit: np.ndarray, word: np.ndarray, index: Any, noise: Any, key: b
 
 def listed_index(index: Any, listed: set[str]) -> Any:
     """Return an index by which only listed words keep their users; the others have one."""
-    from reticent.engine.ngrams import NgramIndex
-
     words = index.words()
     on_list = np.array([word in listed for word in words.column("word").to_pylist()], dtype=bool)
     supports = words.column("support").to_numpy()
-    kept = np.where(on_list, supports, np.minimum(supports, 1)).astype(np.uint32)
-    columns = [words.column("word"), pa.array(kept), words.column("occurrences")]
-    return NgramIndex.from_tables(
-        pa.record_batch(columns, schema=words.schema), [], max_n=1, num_units=index.num_units,
-        num_documents=index.num_documents, min_support=index.min_support, surface=index.surface,
-    )  # fmt: skip
+    return index.with_supports(np.where(on_list, supports, np.minimum(supports, 1)))
 
 
 @dataclass

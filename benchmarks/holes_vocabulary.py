@@ -76,15 +76,7 @@ def measured(corpus: Any, individuals: Any, public: set[str] | None, loose: set[
 
 def _alone(index: Any, listed: set[str]) -> Any:
     """An index by which listed words have one user, and the others none."""
-    from reticent.engine.ngrams import NgramIndex
-
-    words = index.words()
-    on_list = np.array([word in listed for word in words.column("word").to_pylist()], dtype=np.uint32)
-    columns = [words.column("word"), pa.array(on_list), words.column("occurrences")]
-    return NgramIndex.from_tables(
-        pa.record_batch(columns, schema=words.schema), [], max_n=1, num_units=index.num_units,
-        num_documents=index.num_documents, min_support=index.min_support, surface=index.surface,
-    )  # fmt: skip
+    return index.with_supports(np.array([word in listed for word in index.words().column("word").to_pylist()]))
 
 
 def grid(size: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:

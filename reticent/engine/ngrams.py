@@ -203,6 +203,15 @@ class NgramIndex:
         """Give the memory of those tables back; they are made again where they are needed."""
         self._core.forget_tables()
 
+    def with_supports(self, supports: np.ndarray) -> NgramIndex:
+        """Return an index of the same words with other supports, integers (num_words,), and no longer n-grams."""
+        words = self.words()
+        columns = [words.column("word"), pa.array(supports.astype(np.uint32)), words.column("occurrences")]
+        return NgramIndex.from_tables(
+            pa.record_batch(columns, schema=words.schema), [], max_n=1, num_units=self.num_units,
+            num_documents=self.num_documents, min_support=self.min_support, surface=self.surface,
+        )  # fmt: skip
+
     @classmethod
     def from_tables(cls, words: pa.RecordBatch, levels: Sequence[pa.RecordBatch | Path], **about: Any) -> NgramIndex:
         """Return the index of the tables that `words` and `level` gave; `ArtifactError` when they do not fit together.

@@ -90,13 +90,7 @@ def noisy_index(index: NgramIndex, k: int, noise: Noise, key: bytes, *, voters: 
     asked = np.flatnonzero(counts >= k)
     chance[asked] = [_uniform(key, word) for word in words.column("word").take(pa.array(asked)).to_pylist()]
     hidden = chance >= shares[counts]
-    lowered = np.where(hidden, np.minimum(supports, k - 1), supports).astype(np.uint32)
-    columns = [words.column("word"), pa.array(lowered), words.column("occurrences")]
-    table = pa.record_batch(columns, schema=words.schema)
-    return NgramIndex.from_tables(
-        table, [], max_n=1, num_units=index.num_units, num_documents=index.num_documents,
-        min_support=index.min_support, surface=index.surface,
-    )  # fmt: skip
+    return index.with_supports(np.where(hidden, np.minimum(supports, k - 1), supports))
 
 
 def _uniform(key: bytes, word: str) -> float:
