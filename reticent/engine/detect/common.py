@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from reticent.core.errors import CorpusError
 from reticent.engine.threads import overlapped
@@ -21,7 +23,10 @@ if TYPE_CHECKING:
     from reticent._rust import CommonWords
     from reticent.engine.corpus import Corpus
 
-__all__ = ["count_common_words", "learn_common_words", "read_common_words", "read_lines"]
+__all__ = ["SAMPLE_DOCUMENTS", "count_common_words", "learn_common_words", "read_common_words", "read_lines"]
+
+#: About how many documents are drawn of a larger corpus where a sample tells enough.
+SAMPLE_DOCUMENTS: Final = 8192
 
 
 def read_common_words(path: str | Path) -> CommonWords:
@@ -46,6 +51,7 @@ def count_common_words(
     corpus: Corpus,
     *,
     bearers: Iterable[pa.Table] = (),
+    num_documents: int | None = None,
     num_threads: int = 0,
 ) -> CommonWords:
     """Count how the corpus writes its words. Cost: one pass over the text; memory by the vocabulary.
@@ -54,14 +60,27 @@ def count_common_words(
     ----------
     bearers : tables with the columns individual_id and name, strings
         Whose names are told from words by who uses them.
+    num_documents : int, optional
+        About how many documents are counted where there are more, drawn at random and always the same; default: all.
+        A name that no individual of these documents has is then no word.
     """
     from reticent import _rust
 
     common = _rust.CommonWords()
+    drawn = None
+    if num_documents is not None:
+        batches = corpus.batches(columns=("individual_id",))
+        ids = pa.chunked_array([batch.column("individual_id") for batch in batches], pa.string())
+        drawn = np.random.default_rng(0).random(len(ids), dtype=np.float32) * len(ids) <= num_documents
+        # How many have a name, and how many use it as a word, are of the same individuals.
+        seen = ids.filter(pa.array(drawn)).unique()
+        bearers = [table.filter(pc.is_in(table.column("individual_id"), value_set=seen)) for table in bearers]
     for table in bearers:
         common.add_bearers(*(table.column(name).combine_chunks() for name in ("individual_id", "name")))
 
     def count(batch: pa.RecordBatch, num_before: int) -> None:
+        if drawn is not None:
+            batch = batch.filter(pa.array(drawn[num_before : num_before + batch.num_rows]))
         ids = batch.column("individual_id").cast(pa.string())
         common.add(batch.column("text"), ids, num_threads=num_threads)
 
@@ -72,10 +91,17 @@ def count_common_words(
 
 
 def learn_common_words(corpus: Corpus, detectors: Sequence[Any]) -> None:
-    """Count once for all detectors that want to know and have no list of the user's."""
+    """Count once for all detectors that want to know and have no list of the user's; of a sample if that is enough for
+    each of them."""
     wanting = [detector for detector in detectors if getattr(detector, "common_words", False) is None]
     if wanting:
         bearers = [detector.bearers(corpus) for detector in wanting if hasattr(detector, "bearers")]
-        common = count_common_words(corpus, bearers=bearers, num_threads=wanting[0].num_threads)
+        enough = all(getattr(detector, "learns_from_sample", False) for detector in wanting)
+        common = count_common_words(
+            corpus,
+            bearers=bearers,
+            num_documents=SAMPLE_DOCUMENTS if enough else None,
+            num_threads=wanting[0].num_threads,
+        )
         for detector in wanting:
             detector.common_words = common

@@ -204,6 +204,8 @@ class RecordsDetector:
     name = "records"
     columns: tuple[str, ...]
     exact_offsets = True
+    #: A word that the sample lacks is no reason against a name of the individual's own, so less would be left out.
+    learns_from_sample = True
 
     def __init__(
         self,
