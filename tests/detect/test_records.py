@@ -342,13 +342,21 @@ def test_columns_are_known_with_accents_capitals_and_blanks_too(tmp_path: Path) 
     fields = {row["label"]: row["field"] for row in read_records(table).table.to_pylist()}
     assert fields == {"NAME": "name", "DATE": "date", "PHONE": "phone", "MÉTIER": "text"}
     text = "Zoé Marie, née le 18/10/1960, 0560807408, luthier"
-    (spans,) = found(RecordsDetector(table), [text], ["7"])
+    detector = RecordsDetector(table)
+    assert detector.warning is not None
+    assert detector.warning.startswith(f"{table}: métier: no field that is known")
+    (spans,) = found(detector, [text], ["7"])
     assert spans == [
         ("NAME", "Zoé Marie"),
         ("DATE", "18/10/1960"),
         ("PHONE", "0560807408"),
         ("MÉTIER", "luthier"),
     ]
+
+
+def test_a_table_of_known_fields_and_dates_has_no_warning(tmp_path: Path) -> None:
+    columns = {"individual_id": ["1"], "last_name": ["Roy"], "born": [datetime.date(1975, 5, 8)], "city": ["Reims"]}
+    assert RecordsDetector(table_of(tmp_path, columns)).warning is None
 
 
 def test_csv_keeps_leading_zeros_and_other_names_are_mapped(tmp_path: Path) -> None:

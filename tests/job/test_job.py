@@ -734,6 +734,15 @@ def test_records_of_none_of_the_individuals_are_refused(hospital: Path, tmp_path
     assert not (tmp_path / "run" / "spans").exists()
 
 
+def test_records_of_unknown_fields_are_told(hospital: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ids = pq.read_table(hospital / "records.parquet").column("individual_id").to_pylist()
+    values = write_records(hospital, tmp_path / "records.parquet", ids)
+    table = pq.read_table(tmp_path / "records.parquet")
+    pq.write_table(table.append_column("pat_last", pa.array(["Roy"] * len(table))), tmp_path / "records.parquet")
+    run(values, "detect")
+    assert f"warning: {tmp_path / 'records.parquet'}: pat_last: no field that is known" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("num_known", "num_without"), [(1, 79), (79, 1), (80, 0)])
 def test_individuals_without_a_record_are_counted_and_told(
     hospital: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], num_known: int, num_without: int

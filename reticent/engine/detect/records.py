@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from reticent._rust import CommonWords, Records
     from reticent.engine.corpus import Corpus
 
-__all__ = ["FIELDS", "RecordsDetector", "Values", "missing_records", "read_records"]
+__all__ = ["FIELDS", "RecordsDetector", "Values", "missing_records", "read_records", "unknown_fields"]
 
 _NAMES_OF: Final = {
     ("NAME", "name"): (
@@ -78,6 +78,19 @@ def missing_records(num_without: int, num_individuals: int, table: object) -> st
     return (
         f"{num_without:,} of {num_individuals:,} individuals have no record in {table}; their names are left to the "
         "other detectors"
+    )
+
+
+def unknown_fields(values: Values, table: object) -> str | None:
+    """Return the warning about fields that no name says how to look for, and that are looked for as they stand."""
+    rows = values.table.filter(pc.equal(values.table.column("field"), "text"))
+    known = {label for label, field in FIELDS.values() if field == "text"}
+    names = sorted({*rows.column("label").to_pylist()} - known)
+    if not names:
+        return None
+    return (
+        f"{table}: {', '.join(names).lower()}: no field that is known, so the values are looked for as they stand; "
+        'where one is a name, an address or a code, say so: detect.records.fields = { last_name = "COLUMN" }'
     )
 
 
@@ -233,11 +246,14 @@ class RecordsDetector:
         self.columns = tuple(self._of_document.values())
         #: Fields of the table that held nothing.
         self.num_skipped = 0
+        #: What is to be told of the table.
+        self.warning: str | None = None
         self._id_rows: _rust.IdRows | None = None
         self._names: pa.Table | None = None
         if table is not None:
             values = read_records(table, fields, fold=ids == "fold")
             self.num_skipped = values.num_skipped
+            self.warning = unknown_fields(values, table)
             self._rows = values.ids
             encoded = values.table.column("individual_id").combine_chunks().dictionary_encode()
             self._id_rows = _rust.IdRows(encoded.dictionary)

@@ -168,6 +168,8 @@ def _check_records(run: Run, detector: Any, counts: dict[str, Any]) -> None:
 
     if detector.num_skipped:
         counts["empty_fields"] = detector.num_skipped
+    if detector.warning:
+        run.progress.warn(detector.warning)
     ids = run.documents.scan().column("individual_id").unique()
     path = run.job.detect.of("records").get("table")
     detector.check_ids(ids, f"{path} column individual_id")
