@@ -136,8 +136,8 @@ def sampled_lines(found: SampledRecall) -> Iterator[str]:
     if found.over_few:
         names = ", ".join(f"{name}: {num}" for name, num in found.over_few.items())
         yield (
-            f"Warning: intervals over fewer than {FEW_INDIVIDUALS} individuals ({names}) may not hold if one outside of "
-            "the sample has far more identifiers than any in it. A larger sample helps."
+            f"Warning: intervals over fewer than {FEW_INDIVIDUALS} individuals ({names}) may not hold if one outside "
+            "of the sample has far more identifiers than any in it. A larger sample helps."
         )
     if found.all_reviewed:
         yield "Documents in which no mark was changed count as reviewed, as --all-reviewed says."
