@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 
 from reticent.audit.evidence.detection import DetectionEvidence
-from reticent.audit.evidence.sampled import SampledRecall
+from reticent.audit.evidence.sampled import FEW_INDIVIDUALS, SampledRecall
 from reticent.audit.stats.estimate import Estimate
 
 __all__ = ["counts_table", "evaluation_tables", "rules_table", "sampled_lines", "sampled_table"]
@@ -126,12 +126,18 @@ def sampled_table(found: SampledRecall) -> Table:
 
 
 def sampled_lines(found: SampledRecall) -> Iterator[str]:
-    """The number of identifiers that are left, and how far annotators agree, in sentences."""
+    """The number of identifiers that are left, what rests on few, and how far annotators agree, in sentences."""
     left = found.overall.unprotected
     if left.value is not None and left.high is not None:
         yield (
             f"Identifiers that detection leaves in all documents: about {left.value:,.0f}, at most {left.high:,.0f} "
             "(each counted wherever it stands)."
+        )
+    if found.over_few:
+        names = ", ".join(f"{name}: {num}" for name, num in found.over_few.items())
+        yield (
+            f"Warning: intervals over fewer than {FEW_INDIVIDUALS} individuals ({names}) may not hold if one outside "
+            "of the sample has far more identifiers than any in it. A larger sample helps."
         )
     if found.all_reviewed:
         yield "Documents in which no mark was changed count as reviewed, as --all-reviewed says."

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import sampled_recall
+from benchmarks import sampled_crowded, sampled_recall
 from benchmarks.detection_corpora import Case, read_case
 from benchmarks.record_io import RECORD
 
@@ -51,11 +51,18 @@ def test_intervals_that_hold_too_seldom_are_refused(measured: dict[str, Any]) ->
 
 
 def test_the_tables_and_the_answer_show_what_was_measured(measured: dict[str, Any]) -> None:
+    setting = {"individuals": 10, "recall": 0.8, "misses": "few 0.1", "width": 0.5}
+    simulated = {"draws": 400, "settings": [setting | {"recall_over": 0.01, "bound_under": 0.03}]}
     record = {"goal": 0.95, "corpora": {"synth_en": measured}, "machine": {"cpu": "x", "cores": 2, "commit": "c"}}
+    record["simulated"] = simulated
     tables = sampled_recall.sampled_recall_tables(record)
     assert "| synth_en | 40 | misses 1 in 100, crowded |" in tables
     assert "| synth_en | 40 | NAME |" in tables
-    assert "40 of the 120 documents" in sampled_recall.recall_answer(record)
+    assert "| 10 | 0.8 | 0.010 | 0.010 | 0.030 | 0.030 | 0.500 |" in tables
+    answer = sampled_recall.recall_answer(record)
+    assert "40 of the 120 documents" in answer
+    assert "Over 1 simulated settings" in answer
+    assert "miss in 2.0 of 100 draws, in 3.0 in the worst (400 draws each" in answer
     assert all(0.95 <= row.value <= 1 for row in sampled_recall.recall_figure(record).rows)
 
 
@@ -65,6 +72,15 @@ def test_the_record_met_the_goal() -> None:
     for result in record["corpora"].values():
         assert result["repetitions"] >= 100
         sampled_recall.check(result)
+    sampled_crowded.check_simulated(record["simulated"])
+
+
+def test_ends_that_miss_too_often_in_a_simulated_setting_are_refused() -> None:
+    row = {"recall_over": 0.01, "bound_under": 0.08}
+    fine = {"recall_over": 0.0, "bound_under": 0.0}
+    sampled_crowded.check_simulated({"draws": 400, "settings": [fine]})
+    with pytest.raises(AssertionError, match="bound_under"):
+        sampled_crowded.check_simulated({"draws": 400, "settings": [row, fine, fine, fine]})
 
 
 @pytest.mark.corpus
@@ -74,7 +90,7 @@ def test_with_gold_as_the_annotator_intervals_hold_in_95_of_100_draws(
     name: str, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sampled_recall, "REPETITIONS", {"toy": 100})
-    monkeypatch.setitem(sampled_recall.SAMPLES, name, sampled_recall.SAMPLES[name][:2])
+    monkeypatch.setitem(sampled_recall.SAMPLES, name, sampled_recall.SAMPLES[name][-2:])
     sampled_recall.check(sampled_recall.measure(name, "toy"))
 
 

@@ -105,6 +105,9 @@ def test_the_table_and_the_sentences_are_for_a_reader(run: Path, reticent: Said,
     assert "Documents in which no mark was changed count as reviewed, as --all-reviewed says." in out
     assert "Detection in 10 of 30 documents, weighted back to all" in out
     assert re.search(r"leaves in all documents: about 30, at most \d+", out)
+    individuals = re.search(r"fewer than 20 individuals \(all: (\d+), EMAIL: (\d+), NAME: (\d+)\) may not hold", out)
+    assert individuals is not None
+    assert 5 <= int(individuals[1]) <= 10
     assert "Two annotators agree: equal spans 0.667" in out
     assert max(map(len, out.partition("Identifiers")[0].splitlines())) <= 80
 

@@ -10,7 +10,10 @@ from reticent.audit.evidence.json_form import optional
 from reticent.audit.evidence.rules import COUNT, OVER_INDIVIDUALS, PARTS, PRIVATE, SETTING, TOTAL
 from reticent.audit.stats.estimate import Estimate
 
-__all__ = ["Agreement", "SampledIdentifiers", "SampledRecall"]
+__all__ = ["FEW_INDIVIDUALS", "Agreement", "SampledIdentifiers", "SampledRecall"]
+
+#: With fewer individuals than this, bounds may fail if one outside of the sample has far more items than any in it.
+FEW_INDIVIDUALS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +90,13 @@ class SampledRecall:
     categories: Annotated[dict[str, SampledIdentifiers], PARTS]
     agreement: Annotated[Agreement | None, PARTS] = optional()
     all_reviewed: Annotated[bool | None, SETTING] = optional()
+
+    @property
+    def over_few(self) -> dict[str, int]:
+        """Category ("all" for all of them) -> individuals of the sample who have any, if fewer than 20."""
+        rows = {"all": self.overall, **self.categories}
+        numbers = {name: row.recall.n for name, row in rows.items() if row.recall.value is not None}
+        return {name: n for name, n in numbers.items() if n is not None and n < FEW_INDIVIDUALS}
 
     def closed(self, raw: SampledRecall, cell: int) -> SampledRecall:
         """Replace numbers over few individuals by bounds. The categories add up to the overall number, so small

@@ -12,8 +12,10 @@ If a sample misses little, a normal interval and a bootstrap are both too narrow
 - a *share* has the interval of Clopper and Pearson at the effective sample size [@korn1998], value · (1 - value) /
   variance, with their correction for few degrees of freedom. The effective size is at most the number of items seen.
 - a *total* has the gamma interval of weighted sums of counts [@fay1997].
-- The far end of both (the upper end for a rare event) adds one more individual, as exact intervals add one more event.
-  This individual counts as much as the largest in the sample (:meth:`Drawn.step`).
+- The far end of both (the upper end for a rare event) adds one more individual, as exact intervals add one more event,
+  and as bounds of a mean that hold for any distribution add one more value at its limit [@learnedmiller2019]. This
+  individual counts as much as the largest in the sample, and at least as three quarters of a typical one, because
+  those who hold most misses may all be outside of the sample (:meth:`Drawn.step`).
 
 Cost: O(documents drawn) for each estimate.
 """
@@ -34,6 +36,10 @@ SHARE = "Clopper-Pearson at the effective sample size, over individuals"
 TOTAL = "gamma interval of a weighted total, over individuals"
 ALL = "every document was drawn"
 _TAIL = (1 - LEVEL) / 2
+#: Items of one more individual that are rare, at least, as a share of those of a typical one. Simulated: with 0 the far
+#: end misses in up to 20 of 100 draws, with 1/2 in 4, with 2/3 in 3.5, with 3/4 in 2.8; with 1 the interval is a tenth
+#: wider and misses in up to 1.8.
+_LEAST_SHARE = 0.75
 
 
 @dataclass(frozen=True)
@@ -79,21 +85,22 @@ class Drawn:
     def step(self, rare: np.ndarray, whole: np.ndarray, crowd: float, *, at_most: str) -> float:
         """Return an upper bound on the rare items of one more individual, weighted.
 
-        The bound is the largest of four numbers: the largest sum of rare items seen in an individual; the ``whole`` of
-        the individual that has most, times the share that is rare among individuals who have any; one item; and
-        ``crowd``. ``crowd`` is cut at the items of one individual: the individual of an average item ("typical"), or
-        the one that has most ("largest"). If no rare item was seen and ``crowd`` is 0, the bound is the number of items
-        of the individual of an average item.
+        If no rare item was seen, the bound is the number of items of the individual of an average item ("typical"):
+        then the far end is the exact one of Clopper and Pearson over individuals. Otherwise it is the largest of five
+        numbers: the largest sum of rare items seen in an individual; the ``whole`` of the individual that has most,
+        times the share that is rare among individuals who have any; one item; three quarters of the typical number;
+        and ``crowd``. ``crowd`` is cut at the items of the typical individual ("typical") or of the one that has most
+        ("largest").
         """
         own = self.by_individual(self.error_weight * whole)
         seen = self.by_individual(self.error_weight * rare)
         one, most = float(self.error_weight.max()), float(own.max())
         typical = float((own**2).sum() / own.sum()) if most else 0.0
-        if not seen.any() and not crowd:
+        if not seen.any():
             return max(one, typical)
+        crowded = float((seen**2 / np.maximum(own, 1e-300)).sum() / seen.sum())
         known = min(crowd, typical if at_most == "typical" else most)
-        crowded = float((seen**2 / np.maximum(own, 1e-300)).sum() / seen.sum()) if seen.any() else 0.0
-        return max(float(seen.max()), crowded * most, one, known)
+        return max(float(seen.max()), crowded * most, one, _LEAST_SHARE * typical, known)
 
     def variance(self, values: np.ndarray) -> float:
         """Return the variance of the estimated total of ``values``, float64, shape (D,)."""
@@ -113,8 +120,8 @@ def sampled_share(drawn: Drawn, part: np.ndarray, whole: np.ndarray, *, crowd: f
     part, whole : float64, shape (D,)
         Counts in each document drawn; ``part`` is at most ``whole``.
     crowd : float
-        Lower bound on the rare items assumed for one more individual, weighted. It is cut at the largest ``whole`` of
-        an individual.
+        Lower bound on the rare items assumed for one more individual, weighted, if any were seen. It is cut as
+        :meth:`Drawn.step` says.
     """
     n = int((drawn.by_individual(whole) > 0).sum())
     total = float((drawn.weight * whole).sum())
@@ -139,9 +146,12 @@ def sampled_share(drawn: Drawn, part: np.ndarray, whole: np.ndarray, *, crowd: f
         size = share * (1 - share) / variance
         low = float(stats.beta.ppf(_TAIL, size * share, size * (1 - share) + 1))
     step = drawn.step(rare, whole, crowd, at_most="typical") / total
-    upper = (share + step) / (1 + step)
-    size = upper * (1 - upper) * (1 + step) ** 2 / (variance + step**2) - 1
-    high = float(stats.beta.ppf(1 - _TAIL, upper * size, (1 - upper) * size)) if size > 0 else 1.0
+    if share > 0:
+        upper = (share + step) / (1 + step)
+        size = upper * (1 - upper) * (1 + step) ** 2 / (variance + step**2) - 1
+        high = float(stats.beta.ppf(1 - _TAIL, upper * size, (1 - upper) * size)) if size > 0 else 1.0
+    else:  # Clopper and Pearson's of none among 1 / step individuals
+        high = 1 - _TAIL**step
     low, high = (low, high) if value < 0.5 else (1 - high, 1 - low)
     return Estimate(value=value, low=low, high=high, n=n, method=SHARE)
 

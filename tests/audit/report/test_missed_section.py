@@ -70,3 +70,9 @@ def test_agreement_of_two_is_said(tmp_path: Path) -> None:
 
 def test_a_run_without_annotation_has_no_such_section(tmp_path: Path) -> None:
     assert "missed" not in shown(tmp_path, None)
+
+
+def test_intervals_over_few_are_named_with_their_number(tmp_path: Path) -> None:
+    page = shown(tmp_path, sampled(row(0.95, 800, 30), NAME=row(0.91, 700, 12, n=12), DATE=row(0.5, 9, 3, n=3)))
+    assert "Intervals over fewer than 20 people (NAME: 12) may not hold" in page
+    assert "Intervals over" not in shown(tmp_path, sampled(row(0.95, 800, 30), NAME=row(0.95, 800, 30, n=20)))
