@@ -15,6 +15,8 @@ from typing import Any
 __all__ = ["Dot", "Dots", "draw", "draw_plane"]
 
 WIDTH, LEFT, RIGHT, ROW, TOP = 860, 320, 160, 24, 16
+#: Of a letter of a label, on average: what has more of them than `LEFT` holds makes the figure wider.
+LETTER = 7
 INK, SOFT, GRID = "#1f2933", "#5f6b7a", "#d9dee5"
 COLOURS = {"plain": "#c2410c", "protected": "#1d4ed8", "private": "#7c3aed", "base": "#5f6b7a", "": "#0f766e"}
 
@@ -66,16 +68,18 @@ def draw(figure: Dots) -> str:
     ticks = _log_ticks(ends) if figure.log else _ticks(min(ends), max(ends))
     first, last = min(ticks[0], min(ends)), max(ticks[-1], max(ends))
     scale = math.log if figure.log else float
+    left = max(LEFT, *(LETTER * len(row.label) + 24 for row in figure.rows))
+    width = WIDTH + left - LEFT
 
     def x(value: float) -> float:
         share = (scale(value) - scale(first)) / ((scale(last) - scale(first)) or 1)
-        return round(LEFT + share * (WIDTH - LEFT - RIGHT), 1)
+        return round(left + share * (width - left - RIGHT), 1)
 
     bottom = TOP + ROW * len(figure.rows)
     height = bottom + 44
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
-        f'font-family="system-ui, sans-serif" font-size="13"><rect width="{WIDTH}" height="{height}" rx="6" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        f'font-family="system-ui, sans-serif" font-size="13"><rect width="{width}" height="{height}" rx="6" '
         'fill="#fff"/>'
     ]
     for tick in ticks:
@@ -88,14 +92,14 @@ def draw(figure: Dots) -> str:
         )
     for number, row in enumerate(figure.rows):
         y, colour = TOP + ROW * number + ROW // 2, COLOURS[row.kind]
-        parts.append(_text(LEFT - 12, y + 4, row.label, "end", INK))
+        parts.append(_text(left - 12, y + 4, row.label, "end", INK))
         shown = f"{row.value:z,.{figure.digits}f}"
         if row.low is not None and row.high is not None:
             parts.append(f'<path d="M{x(row.low)} {y}H{x(row.high)}" stroke="{colour}" stroke-width="2"/>')
             shown += f" [{row.low:z,.{figure.digits}f}, {row.high:z,.{figure.digits}f}]"
         parts.append(f'<circle cx="{x(row.value)}" cy="{y}" r="4.5" fill="{colour}"/>')
-        parts.append(_text(WIDTH - RIGHT + 12, y + 4, shown, "start", INK, 11))
-    parts.append(_text((LEFT + WIDTH - RIGHT) / 2, height - 8, figure.axis, "middle", INK))
+        parts.append(_text(width - RIGHT + 12, y + 4, shown, "start", INK, 11))
+    parts.append(_text((left + width - RIGHT) / 2, height - 8, figure.axis, "middle", INK))
     return "\n".join([*parts, "</svg>", ""])
 
 
