@@ -51,7 +51,7 @@ def judge(estimate: Estimate | None, at_most: float, control: bool | None, *, sm
     """
     if estimate is None or estimate.value is None:
         return NO_POWER, "too few to give the number at all"
-    if (estimate.n or 0) < small_cell:
+    if estimate.num_resampled < small_cell:
         return NO_POWER, f"fewer than {small_cell}"
     if estimate.value > at_most:
         return FAIL, "the estimate is beyond the threshold"

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from reticent.audit.evaluate import AuditConfig, Auditor
     from reticent.job.run import Run
 
-__all__ = ["TEXT_SIZES", "audit_config", "needs_text_sizes", "open_auditor", "own_tokens"]
+__all__ = ["TEXT_SIZES", "audit_config", "needs_text_sizes", "open_auditor", "own_tokens", "resampling_settings"]
 
 #: Attack that needs tokens of its own -> their folder, which is also the keyword of `Auditor` for them.
 OWN_TOKENS = {"lowercase": "lowercase", USER_INFERENCE: "user_inference_holdout"}
@@ -32,6 +32,15 @@ def needs_text_sizes(run: Run) -> bool:
 def audit_config(run: Run) -> AuditConfig:
     """Return the settings of the audit of a job."""
     return run.job.audit
+
+
+def resampling_settings(run: Run) -> dict[str, str]:
+    """Return what intervals resample, for a manifest: nothing where that is individuals, as before there was another
+    unit."""
+    from reticent.engine.split import households_of
+
+    is_split = (run.folder / "split" / "individuals.parquet").exists()  # else nothing is up to date anyway
+    return {"resampled": "households"} if is_split and households_of(run.individuals.units) is not None else {}
 
 
 def open_auditor(run: Run, model: str) -> Auditor:

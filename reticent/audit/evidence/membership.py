@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -20,6 +21,7 @@ __all__ = [
     "ThresholdMembership",
     "WorstSubgroup",
     "are_enough",
+    "over_households",
 ]
 
 
@@ -158,6 +160,12 @@ class Blind:
     auc: Annotated[Estimate, OVER_INDIVIDUALS]
     num_members: Annotated[int | None, COUNT]
     num_nonmembers: Annotated[int | None, COUNT]
+
+
+def over_households(attacks: Iterable[MeasuredAttack]) -> Estimate | None:
+    """Return the area over most households, if intervals resample households; None if they resample individuals."""
+    areas = (attack.auc for attack in attacks if attack.auc.num_households)
+    return max(areas, key=lambda auc: auc.num_households or 0, default=None)
 
 
 def are_enough(measured: MeasuredAttack | WorstSubgroup | Blind | KindAttack, cell: int) -> bool:

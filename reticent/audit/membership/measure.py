@@ -22,7 +22,7 @@ from reticent.audit.membership.table import Need
 from reticent.audit.membership.user_inference import UserInferenceHoldout
 from reticent.audit.scoring.token_scores import TokenScores
 from reticent.audit.stats.clustered_auc import best_attack
-from reticent.audit.stats.statistics import Bootstrap
+from reticent.audit.stats.clusters import bootstrap_of
 from reticent.core.errors import ArtifactError
 from reticent.engine.store import TokenStore
 
@@ -104,7 +104,7 @@ class MembershipAudit:
         lowercase : scores of the documents in lower case
         further : as for `Auditor.measure`
         """
-        options: Bootstrap = {"num_bootstrap": self.config.num_bootstrap, "seed": self.config.seed}
+        options = bootstrap_of(self.config.num_bootstrap, self.config.seed, self.units)
         document_scores = self._attacks(objective, scores, base, lowercase) | dict(further or {})
         results: dict[str, MeasuredAttack] = {}
         by_code: dict[str, np.ndarray] = {}
@@ -115,7 +115,7 @@ class MembershipAudit:
             by_code[name][np.searchsorted(self.codes, codes)] = means
             results[name] = replace(
                 attack(attacked, asked.store.individual, asked.members, **options),
-                worst_subgroup=worst_subgroup(by_code[name], self.code_member, self.groups, **options),
+                worst_subgroup=worst_subgroup(by_code[name], self.code_member, self.groups, self.codes, **options),
             )
         blind = of_holdout = None
         if base is None and results:

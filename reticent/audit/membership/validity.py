@@ -98,7 +98,8 @@ def _verdict(
         return DISTINGUISHABLE, f"the interval lies over {CHANCE}"
     if model is base:
         return QUIET, "as it should be: it saw no individual"
-    least = detectable_auc(measured.num_members or 0, measured.num_nonmembers or 0)
+    alone = auc.num_resampled / auc.n if auc.n else 1.0  # households are fewer than individuals
+    least = detectable_auc(*(round(alone * (n or 0)) for n in (measured.num_members, measured.num_nonmembers)))
     found = "" if least is None else f"; over so many people an area of {least:.2f} would be found"
     if twin is None:
         return NO_POWER, f"no unprotected model shows that this attack finds anything{found}"

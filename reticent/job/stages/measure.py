@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, Any
 from reticent.audit.evidence.json_form import to_json
 from reticent.engine.schema import HELDOUT, INDIRECT, MEMBERS
 from reticent.job.artefact import Artefact, Step
-from reticent.job.auditing import TEXT_SIZES, audit_config, needs_text_sizes, open_auditor, own_tokens
+from reticent.job.auditing import (
+    TEXT_SIZES,
+    audit_config,
+    needs_text_sizes,
+    open_auditor,
+    own_tokens,
+    resampling_settings,
+)
 from reticent.job.cost_model import scoring_work, work_of_measurement
 from reticent.job.stages.shadows import (
     ATTACK_SETTINGS,
@@ -103,6 +110,7 @@ def _artefact(run: Run, measurement: Measurement) -> Artefact:
     for name, default in (("bf16", "auto"), ("surface", "exact")):  # the manifest of before there was this setting
         if config[name] == default:
             del config[name]
+    config |= resampling_settings(run)
     if is_attacked(run, measurement):
         config["shadow"] = shadow_config(run).model_dump(include=ATTACK_SETTINGS)
     about = {"objective": measurement.model.objective, "recipe": measurement.recipe, "epoch": measurement.epoch}

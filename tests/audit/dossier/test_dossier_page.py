@@ -140,6 +140,16 @@ def test_a_bound_stands_in_the_text_of_a_card_and_not_at_its_head() -> None:
     assert f"| identifiers of members that it predicts nowhere | at least 97.5{NO_BREAK}% |" in card.text
 
 
+@pytest.mark.parametrize(("language", "said"), [("en", "are of 35"), ("fr", "en forment 35")])
+def test_a_dossier_says_how_many_households_its_intervals_count(language: Language, said: str) -> None:
+    audit = tiny_audit()
+    assert said not in rendered(audit, language)
+    for one in audit["models"]:
+        for attack in one["membership"].values():
+            attack["auc"]["num_households"] = 35
+    assert said in rendered(audit, language)
+
+
 @pytest.mark.parametrize(
     ("skipped", "language", "said"),
     [

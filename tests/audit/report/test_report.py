@@ -192,6 +192,23 @@ def test_documents_that_were_skipped_are_said(render: Any, tmp_path: Path, skipp
     assert said is None or f"{said} documents without a text were left out." in text
 
 
+def test_report_and_summary_say_that_intervals_resample_households(
+    render: Callable[[dict[str, Any]], Page], page: Page
+) -> None:
+    audit = tiny_audit()
+    for one in audit["models"]:
+        for attack in one["membership"].values():
+            attack["auc"]["num_households"] = attack["auc"]["n"] // 2
+    n = audit["models"][0]["membership"]["loss"]["auc"]["n"]
+    said = f"intervals resample households: the {n} people of an attack are of {n // 2}."
+    assert said in section(render(audit), "method")
+    assert "resample households" not in section(page, "method")
+    assert f"95 % intervals over {n // 2} households of {n} individuals." in str(
+        summary_table(entries(*audit["models"])).caption
+    )
+    assert "95 % intervals over individuals." in str(summary_table(entries(*tiny_audit()["models"])).caption)
+
+
 def test_both_files_are_for_their_owner_only(folder: Path, tmp_path: Path, render: Any) -> None:
     (tmp_path / "report.json").write_text("old")
     (tmp_path / "report.json").chmod(0o644)
