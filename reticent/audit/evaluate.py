@@ -81,6 +81,7 @@ def audit_models(
     zlib_bytes: np.ndarray | None = None,
     groups: Mapping[str, np.ndarray] | None = None,
     units: np.ndarray | None = None,
+    copied: np.ndarray | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> MeasuredModels:
     """Measure every model and its base.
@@ -98,6 +99,7 @@ def audit_models(
     zlib_bytes : int array, shape (audit_store.num_documents,), compressed size of each text, which ``zlib`` needs
     groups : name -> value of each individual of ``audit_store`` (by code, ascending), to find the worst subgroup
     units : household of each individual (by code), where support counts households
+    copied : as for `reticent.audit.membership.left_out.kept_without_copies`
 
     Raises
     ------
@@ -116,7 +118,7 @@ def audit_models(
     audit = Auditor(
         train_store, audit_store, np.asarray(members, dtype=bool), config,
         lowercase=lowercase_store, user_inference_holdout=user_inference_holdout, zlib_bytes=zlib_bytes, groups=groups,
-        units=units,
+        units=units, copied=copied,
     )  # fmt: skip
     results: list[ModelEvidence] = []
     for objective, base_path in bases.items():
@@ -147,6 +149,7 @@ class Auditor:
         groups: Mapping[str, np.ndarray] | None = None,
         categories: WordCategories | None = None,
         units: np.ndarray | None = None,
+        copied: np.ndarray | None = None,
     ):
         if len(members) != audit.num_documents:
             raise ArtifactError(f"members: {len(members)} flags for {audit.num_documents} documents of the audit")
@@ -165,6 +168,7 @@ class Auditor:
         self.membership = MembershipAudit(
             audit, members, self.words, self.true, self.table, config, lowercase=lowercase,
             user_inference_holdout=user_inference_holdout, zlib_bytes=zlib_bytes, groups=groups, units=units,
+            copied=copied,
         )  # fmt: skip
         self.categories = None
         if categories is not None:
@@ -175,7 +179,7 @@ class Auditor:
             units=units, categories=self.categories,
         )  # fmt: skip
         self.bootstrap = bootstrap_of(config.num_bootstrap, config.seed, units)
-        self.kinds = KindAudit(audit, members, self.bootstrap)
+        self.kinds = KindAudit(audit, members, self.bootstrap, copied)
         spelt = SurfaceTable(self.tokenizer, spelling_of(config.surface))
         self.threshold = ThresholdAudit(audit, members, self.words, spelt, self.bootstrap, units)
         self._inversion: InversionAudit | None = None

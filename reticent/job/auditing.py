@@ -48,6 +48,7 @@ def open_auditor(run: Run, model: str) -> Auditor:
     from reticent.audit.evaluate import Auditor
     from reticent.engine.store import open_tokens
     from reticent.engine.text_sizes import read_zlib_bytes
+    from reticent.job.stages.near_copies import copied_individuals
     from reticent.job.word_categories import read_categories
 
     audit_store = open_tokens(run.folder / f"tokens/{model}/audit")
@@ -62,5 +63,6 @@ def open_auditor(run: Run, model: str) -> Auditor:
         audit_config(run),
         categories=read_categories(run, (MEMBERS, HELDOUT)),
         units=run.individuals.units,
+        copied=copied_individuals(run),
         **own,
     )

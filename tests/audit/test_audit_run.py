@@ -141,6 +141,7 @@ class Ground:
             lowercase_store=given.get("lowercase_store"),
             zlib_bytes=given["sizes"],
             units=given.get("units"),
+            copied=given.get("copied"),
             progress=given.get("progress"),
         )
         found: dict[str, Any] = to_json(measured)
@@ -334,6 +335,27 @@ def test_every_interval_of_an_audit_resamples_households(
 def test_an_audit_without_households_is_the_same_with_units(ground: Ground, evidence: dict[str, Any]) -> None:
     same = ground.run(units=np.arange(NUM_INDIVIDUALS))
     assert json.dumps(same) == json.dumps(evidence)
+
+
+def test_areas_are_given_without_held_out_individuals_who_hold_near_copies(
+    ground: Ground, evidence: dict[str, Any]
+) -> None:
+    copied = np.zeros(NUM_INDIVIDUALS, dtype=bool)
+    copied[[1, 3]] = True
+    found, before = ground.run(copied=copied), evidence
+    for model, old in zip(found["models"], before["models"], strict=True):
+        attacks = [
+            *model["membership"].values(),
+            *(a for kind in model["by_kind"].values() for a in kind["attacks"].values()),
+        ]
+        assert attacks
+        for attack in attacks:
+            without = attack.pop("auc_without_copies")
+            assert without["n"] == attack["auc"]["n"] - 2
+        for attack in (*model["membership"].values(), *old["membership"].values()):
+            del attack["verdict"], attack["why"]
+        assert model == old
+    assert json.dumps(ground.run(copied=np.zeros(NUM_INDIVIDUALS, dtype=bool))) == json.dumps(ground.run())
 
 
 # ------------------------------------------------------------- a memoriser is found out

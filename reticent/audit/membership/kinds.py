@@ -27,8 +27,9 @@ import numpy as np
 
 from reticent.audit.evidence.membership import KindAttack, KindMembership
 from reticent.audit.membership.attacks import individual_scores
+from reticent.audit.membership.left_out import kept_without_copies
 from reticent.audit.membership.shadow_attacks import LOG_PROB_LIMITS, Gaussians, fit_gaussians, lira_online_score
-from reticent.audit.stats.areas import auc_estimate, tpr_at_fpr
+from reticent.audit.stats.areas import Sides, auc_estimate, tpr_at_fpr
 from reticent.audit.stats.clusters import Bootstrap, clusters_of, iter_resamples, num_clusters
 from reticent.audit.stats.estimate import Estimate
 from reticent.audit.stats.statistics import clopper_pearson, ratio_estimate
@@ -60,12 +61,14 @@ class KindAudit:
     Parameters
     ----------
     members : bool array, shape (store.num_documents,)
+    copied : as for `kept_without_copies`
     """
 
-    def __init__(self, store: TokenStore, members: np.ndarray, bootstrap: Bootstrap):
+    def __init__(self, store: TokenStore, members: np.ndarray, bootstrap: Bootstrap, copied: np.ndarray | None = None):
         self.store, self.bootstrap = store, bootstrap
         self.codes, first = np.unique(store.individual, return_index=True)
         self.is_member = members[first]
+        self._kept = kept_without_copies(self.codes, self.is_member, copied)
 
     @cached_property
     def _flags(self) -> np.ndarray:
@@ -141,16 +144,25 @@ class KindAudit:
             )
         return result
 
+    def _sides(self, scores: np.ndarray, chosen: np.ndarray) -> tuple[Sides, Sides]:
+        """The scores, and the codes, of the chosen members and of the chosen others."""
+        sides = chosen & self.is_member, chosen & ~self.is_member
+        return (scores[sides[0]], scores[sides[1]]), (self.codes[sides[0]], self.codes[sides[1]])
+
     def _attack(self, scores: np.ndarray, turns: np.ndarray | None, shadows: KindShadows | None) -> KindAttack:
         usable = np.isfinite(scores)
-        chosen = usable & self.is_member, usable & ~self.is_member
-        sides, of_sides = (scores[chosen[0]], scores[chosen[1]]), (self.codes[chosen[0]], self.codes[chosen[1]])
+        sides, of_sides = self._sides(scores, usable)
+        without = None
+        if self._kept is not None:
+            of_kept, codes_of_kept = self._sides(scores, usable & self._kept)
+            without = auc_estimate(*of_kept, codes_of_kept, **self.bootstrap)
         all_shadows = all_tpr = None
         if turns is not None and shadows is not None:
             all_shadows = _auc_in_turn(turns, shadows.is_in, self.codes, **self.bootstrap)
             all_tpr = _tpr_in_turn(turns, shadows.is_in, self.codes, **self.bootstrap)
         return KindAttack(
             auc=auc_estimate(*sides, of_sides, **self.bootstrap),
+            auc_without_copies=without,
             tpr=tpr_at_fpr(*sides, FPR, of_sides, **self.bootstrap),
             auc_in_turn=all_shadows,
             tpr_in_turn=all_tpr,

@@ -15,6 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from reticent.audit.dossier.language import Words
+from reticent.audit.dossier.near_copies import near_copies_lines
 from reticent.audit.evidence.audit import FORMAT, AuditEvidence, publish_audit
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.rules import FORBIDDEN
@@ -217,7 +219,9 @@ def _render(audit: AuditEvidence, screen: FirstScreen | None) -> str:
         labels=_labels(corpus.detected or ()), num_labels=NUM_LABELS, retention=retention_rows(corpus),
         settings=list(_flat(audit.settings)), num_settings_withheld=audit.num_settings_withheld,
         singled_out=_largest_set(corpus), ordinary_utility=ordinary_utility, all_utility=all_utility,
-        loss_auc=loss_auc, together=audit.over_households, key=figure.key, look_of=figure.look_of, looks=figure.LOOKS,
+        loss_auc=loss_auc, together=audit.over_households,
+        near_copies=list(near_copies_lines(audit, Words("en"))),
+        key=figure.key, look_of=figure.look_of, looks=figure.LOOKS,
         best=any(m.best_attack for m in models), blind=[m for m in models if m.blind],
         doubtful=(INVALID, NO_POWER), num_seeds=num_seeds(models),
         recipes=list(dict.fromkeys(m.recipe for m in models)),

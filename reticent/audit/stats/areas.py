@@ -19,7 +19,7 @@ from reticent.audit.stats.clusters import MAX_WEIGHTS, clusters_of, iter_resampl
 from reticent.audit.stats.estimate import BOOTSTRAP, EXACT, TIED, Estimate
 from reticent.engine.randomness import generator
 
-__all__ = ["auc_estimate", "roc_curve", "tpr_at_fpr"]
+__all__ = ["Sides", "auc_estimate", "roc_curve", "tpr_at_fpr"]
 
 #: Something of members, and the same of non-members.
 Sides = tuple[np.ndarray, np.ndarray]

@@ -27,6 +27,7 @@ from reticent.job.auditing import (
     resampling_settings,
 )
 from reticent.job.cost_model import scoring_work, work_of_measurement
+from reticent.job.stages.near_copies import near_copies_input, near_copies_steps
 from reticent.job.stages.shadows import (
     ATTACK_SETTINGS,
     SCORES,
@@ -62,12 +63,13 @@ TASKS = {
 def base_steps(run: Run) -> Iterator[Step]:
     """Yield the steps of the base models. They come before the trainings: data that does not fit a base model is found
     before hours of training, and the speed of scoring is known for the expected end. What else their attacks compare
-    with comes first: the sizes of texts.
+    with comes first: the sizes of texts, and who holds near-copies.
     """
     if needs_text_sizes(run):
         inputs = {**run.corpus_input(), "split": run.fingerprints.of("split")}
         sizes = Artefact(TEXT_SIZES, "text-sizes", {"splits": [MEMBERS, HELDOUT]}, inputs)
         yield Step.of(sizes, partial(_build_sizes, run))
+    yield from near_copies_steps(run)
     for model in run.job.model:
         yield from _steps(run, model, measurements_of(run.job, model)[:1])
 
@@ -122,7 +124,7 @@ def _inputs(run: Run, measurement: Measurement) -> dict[str, str]:
     inputs = {v: run.fingerprints.of(f"tokens/{measurement.model.name}/{v}") for v in variants}
     if needs_text_sizes(run):
         inputs["text sizes"] = run.fingerprints.of(TEXT_SIZES)
-    inputs |= run.base_input(measurement.model)
+    inputs |= near_copies_input(run) | run.base_input(measurement.model)
     if measurement.training is not None:
         inputs["checkpoint"] = run.fingerprints.of_checkpoint(measurement.training.name, measurement.epoch)
     if is_attacked(run, measurement):
