@@ -30,7 +30,7 @@ from reticent.audit.membership.threshold import ThresholdAudit, spelling_of
 from reticent.audit.membership.validity import judged
 from reticent.audit.scoring.base_model_scores import BaseModelScores
 from reticent.audit.scoring.forward import TokenScores, score_models
-from reticent.audit.stats.statistics import Bootstrap
+from reticent.audit.stats.clusters import bootstrap_of
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.store import TokenStore
 from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
@@ -81,6 +81,7 @@ def audit_models(
     zlib_bytes: np.ndarray | None = None,
     groups: Mapping[str, np.ndarray] | None = None,
     units: np.ndarray | None = None,
+    copied: np.ndarray | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> MeasuredModels:
     """Measure every model and its base.
@@ -98,6 +99,7 @@ def audit_models(
     zlib_bytes : int array, shape (audit_store.num_documents,), compressed size of each text, which ``zlib`` needs
     groups : name -> value of each individual of ``audit_store`` (by code, ascending), to find the worst subgroup
     units : household of each individual (by code), where support counts households
+    copied : as for `reticent.audit.membership.left_out.kept_without_copies`
 
     Raises
     ------
@@ -116,7 +118,7 @@ def audit_models(
     audit = Auditor(
         train_store, audit_store, np.asarray(members, dtype=bool), config,
         lowercase=lowercase_store, user_inference_holdout=user_inference_holdout, zlib_bytes=zlib_bytes, groups=groups,
-        units=units,
+        units=units, copied=copied,
     )  # fmt: skip
     results: list[ModelEvidence] = []
     for objective, base_path in bases.items():
@@ -147,6 +149,7 @@ class Auditor:
         groups: Mapping[str, np.ndarray] | None = None,
         categories: WordCategories | None = None,
         units: np.ndarray | None = None,
+        copied: np.ndarray | None = None,
     ):
         if len(members) != audit.num_documents:
             raise ArtifactError(f"members: {len(members)} flags for {audit.num_documents} documents of the audit")
@@ -165,6 +168,7 @@ class Auditor:
         self.membership = MembershipAudit(
             audit, members, self.words, self.true, self.table, config, lowercase=lowercase,
             user_inference_holdout=user_inference_holdout, zlib_bytes=zlib_bytes, groups=groups, units=units,
+            copied=copied,
         )  # fmt: skip
         self.categories = None
         if categories is not None:
@@ -174,10 +178,10 @@ class Auditor:
             audit, self.words, self.true, words_of(train), members[self.words.documents], config,
             units=units, categories=self.categories,
         )  # fmt: skip
-        self._bootstrap: Bootstrap = {"num_bootstrap": config.num_bootstrap, "seed": config.seed}
-        self.kinds = KindAudit(audit, members, self._bootstrap)
+        self.bootstrap = bootstrap_of(config.num_bootstrap, config.seed, units)
+        self.kinds = KindAudit(audit, members, self.bootstrap, copied)
         spelt = SurfaceTable(self.tokenizer, spelling_of(config.surface))
-        self.threshold = ThresholdAudit(audit, members, self.words, spelt, self._bootstrap, units)
+        self.threshold = ThresholdAudit(audit, members, self.words, spelt, self.bootstrap, units)
         self._inversion: InversionAudit | None = None
         self._tokenizers: dict[bytes, Any] = {}
         self._num_windows: dict[SpecialIds, int] = {}
@@ -311,7 +315,7 @@ class Auditor:
         if self._inversion is None:
             self._inversion = InversionAudit(
                 self.store, self.train, self.members, self.words, self.true, self.table, self.tokenizer,
-                self.categories, self.config,
+                self.categories, self.config, self.bootstrap,
             )  # fmt: skip
         tokenizer = self._tokenizer_of(entry.path)
         special = special_ids(tokenizer, entry.objective)
@@ -331,7 +335,7 @@ class Auditor:
         assert self.config.generation is not None
         return generated_leakage(
             written, self.store, self.members, self.leakage.identifiers, self.table, self._tokenizer_of(entry.path),
-            self.config.generation, **self._bootstrap,
+            self.config.generation, **self.bootstrap,
         )  # fmt: skip
 
     def _asked(self, entry: ModelEntry, scores: TokenScores, written: Written | None, task: Task) -> DocumentScores:
@@ -387,7 +391,7 @@ class Auditor:
     def _utility(self, objective: str, scores: TokenScores, chosen: np.ndarray) -> SideUtility:
         store = self.store
         return utility(
-            objective, scores, store.input_ids, self.words, store.flags, store.individual, chosen, **self._bootstrap
+            objective, scores, store.input_ids, self.words, store.flags, store.individual, chosen, **self.bootstrap
         )
 
     def measure_all_occurrences(self, scores: TokenScores) -> AllOccurrences:

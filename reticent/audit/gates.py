@@ -6,10 +6,11 @@ Settings read the names of the gates from here, so evidence is imported only ins
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from reticent.audit.membership.left_out import WITHOUT_COPIES
 from reticent.audit.membership.validity import CHANCE, INVALID
 
 if TYPE_CHECKING:
@@ -49,8 +50,8 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One number to judge, the outcome of its control, its subject, the reason if the attack is invalid, and the
-    individuals on the smaller side if two sides are compared.
+    """One number to judge, the outcome of its control, its subject, the reason if the attack is invalid, the
+    individuals on the smaller side if two sides are compared, and how many the number leaves out.
     """
 
     estimate: Estimate | None
@@ -58,6 +59,7 @@ class Measured:
     about: Subject
     invalid: str | None = None
     fewest: int | None = None
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +111,11 @@ def _beside_twin(
             control = _above(shows, null)
             attack = own.model.membership.get(about.attack or "")
             invalid = attack.why if attack and attack.verdict == INVALID else None
-            yield Measured(estimate, control, about, invalid, _fewest(gate, own.model, attack))
+            fewest, left_out = _fewest(gate, own.model, attack), 0
+            if about.part == WITHOUT_COPIES and attack and attack.auc_without_copies:
+                left_out = (attack.auc.n or 0) - (attack.auc_without_copies.n or 0)
+                fewest = min(attack.num_members or 0, (attack.num_nonmembers or 0) - left_out)
+            yield Measured(estimate, control, about, invalid, fewest, left_out)
 
     return measured
 
@@ -128,6 +134,8 @@ def _attacks(gate: GateConfig, pair: Pair) -> Iterator[tuple[Subject, MeasuredAt
 def _auc(gate: GateConfig, pair: Pair) -> Iterator[Found]:
     for about, found in _attacks(gate, pair):
         yield about, found.auc, found.auc
+        if found.auc_without_copies:
+            yield replace(about, part=WITHOUT_COPIES), found.auc_without_copies, found.auc_without_copies
 
 
 def _tpr(gate: GateConfig, pair: Pair) -> Iterator[Found]:

@@ -169,7 +169,7 @@ def _judged_number(
     estimate = number.estimate
     if number.invalid:
         return NOT_SHOWN, f"the attack is invalid: {number.invalid}"
-    if estimate.value is None or estimate.low is None or estimate.high is None or (estimate.n or 0) < 2 * cell:
+    if estimate.value is None or estimate.low is None or estimate.high is None or estimate.num_resampled < 2 * cell:
         return NOT_SHOWN, FEW
     if number.null == CHANCE:
         estimate = oriented(estimate, control)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scipy.stats import norm
 
+from reticent.audit.membership.left_out import WITHOUT_COPIES
 from reticent.audit.membership.validity import CHANCE, INVALID
 from reticent.audit.stats.estimate import LEVEL
 
@@ -97,6 +98,9 @@ def _words(subject: Subject) -> Iterator[Number]:
         found = (subject.model.by_kind or {}).get(kind)
         for name, attack in found.attacks.items() if found else ():
             yield Number(f"membership by {kind} words alone, attack {name}", attack.auc, CHANCE)
+            if attack.auc_without_copies:
+                named = f"membership by {kind} words alone, {WITHOUT_COPIES}, attack {name}"
+                yield Number(named, attack.auc_without_copies, CHANCE)
     yield from _threshold(subject)
 
 
@@ -117,9 +121,16 @@ def _individual(subject: Subject) -> Iterator[Number]:
         auc = replace(attack.auc, low=low, high=high)
         why = attack.why or "the two sides differ without the model" if attack.verdict == INVALID else None
         yield Number(f"membership by the whole text, attack {name}", auc, CHANCE, why)
+        if attack.auc_without_copies:
+            named = f"membership by the whole text, {WITHOUT_COPIES}, attack {name}"
+            yield Number(named, attack.auc_without_copies, CHANCE, why)
     found = (model.by_kind or {}).get("all")
     if found and "lira" in found.attacks:
-        yield Number("membership by all words, attack lira", found.attacks["lira"].auc, CHANCE)
+        lira = found.attacks["lira"]
+        yield Number("membership by all words, attack lira", lira.auc, CHANCE)
+        if lira.auc_without_copies:
+            named = f"membership by all words, {WITHOUT_COPIES}, attack lira"
+            yield Number(named, lira.auc_without_copies, CHANCE)
 
 
 def _passages(subject: Subject) -> Iterator[Number]:

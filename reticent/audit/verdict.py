@@ -51,7 +51,7 @@ def judge(estimate: Estimate | None, at_most: float, control: bool | None, *, sm
     """
     if estimate is None or estimate.value is None:
         return NO_POWER, "too few to give the number at all"
-    if (estimate.n or 0) < small_cell:
+    if estimate.num_resampled < small_cell:
         return NO_POWER, f"fewer than {small_cell}"
     if estimate.value > at_most:
         return FAIL, "the estimate is beyond the threshold"
@@ -150,6 +150,7 @@ def _judged(found: Measured, gate: GateConfig, small_cell: int) -> GateResult:
     if found.fewest is not None and found.fewest < small_cell:  # n counts both sides
         outcome, reason = NO_POWER, f"fewer than {small_cell} on one side"
         estimate = Estimate(value=None, n=found.fewest)
+    is_few_less = 0 < found.left_out < small_cell  # beside the number over all they could be counted
     from_below = GATES[gate.measure].from_below
     if from_below:
         few = outcome == NO_POWER and found.control is False
@@ -157,11 +158,11 @@ def _judged(found: Measured, gate: GateConfig, small_cell: int) -> GateResult:
     return extended(
         found.about,
         GateResult,
-        upper=None if from_below else estimate.high,
+        upper=None if from_below or is_few_less else estimate.high,
         at_least=estimate.high if from_below else None,
         outcome=outcome,
         reason=reason,
-        n=estimate.n,
+        n=estimate.n + found.left_out if is_few_less and estimate.n else estimate.n,
         unit=estimate.unit,
     )
 

@@ -194,8 +194,17 @@ def print_summary(evidence: AuditEvidence, folder: Path, as_json: bool = False) 
             console.print(f"Gate {line}", soft_wrap=True, markup=False)
     from reticent.audit.risk_verdict import judge_risks, risk_lines
 
-    for line in risk_lines(judge_risks(evidence)):
+    table = judge_risks(evidence)
+    for line in risk_lines(table):
         console.print(f"Verdict: {line}", soft_wrap=True, markup=False, highlight=False)
+    if table.rows:
+        from dataclasses import replace
+
+        from reticent.audit.dossier.language import Words
+        from reticent.audit.dossier.near_copies import near_copies_lines
+
+        said = near_copies_lines(replace(evidence, risks=table), Words("en"))
+        console.print(f"Near-copies: {' '.join(said)}", soft_wrap=True, markup=False, highlight=False)
     console.print(f"Report: {folder / 'report' / 'report.html'}", soft_wrap=True)
     console.print(f"Dossier: {folder / 'dossier' / 'dossier.html'}", soft_wrap=True)
 

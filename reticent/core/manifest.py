@@ -58,6 +58,7 @@ FORMATS = {
     "token-gaps": 1,
     "tokens": 4,
     "text-sizes": 1,
+    "near-copies": 1,
     "words": 2,
     "word-spans": 2,
     "text-check": 1,

@@ -27,6 +27,7 @@ __all__ = [
     "Individuals",
     "SplitConfig",
     "draw_user_inference_holdout",
+    "households_of",
     "open_individuals",
     "split_individuals",
     "write_individuals",
@@ -77,6 +78,11 @@ class Individuals:
         sides = self.table.column("split").combine_chunks()
         codes = [SPLITS.index(split) for split in splits]
         return np.isin(sides.indices.to_numpy(), codes)
+
+
+def households_of(units: np.ndarray | None) -> np.ndarray | None:
+    """Return the units of individuals where one has several, who are kept on one side; None if every unit is one."""
+    return None if units is None or len(np.unique(units)) == len(units) else np.asarray(units)
 
 
 def split_individuals(corpus: Corpus | Documents, config: SplitConfig | None = None) -> Individuals:

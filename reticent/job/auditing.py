@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from reticent.audit.evaluate import AuditConfig, Auditor
     from reticent.job.run import Run
 
-__all__ = ["TEXT_SIZES", "audit_config", "needs_text_sizes", "open_auditor", "own_tokens"]
+__all__ = ["TEXT_SIZES", "audit_config", "needs_text_sizes", "open_auditor", "own_tokens", "resampling_settings"]
 
 #: Attack that needs tokens of its own -> their folder, which is also the keyword of `Auditor` for them.
 OWN_TOKENS = {"lowercase": "lowercase", USER_INFERENCE: "user_inference_holdout"}
@@ -34,11 +34,21 @@ def audit_config(run: Run) -> AuditConfig:
     return run.job.audit
 
 
+def resampling_settings(run: Run) -> dict[str, str]:
+    """Return what intervals resample, for a manifest: nothing where that is individuals, as before there was another
+    unit."""
+    from reticent.engine.split import households_of
+
+    is_split = (run.folder / "split" / "individuals.parquet").exists()  # else nothing is up to date anyway
+    return {"resampled": "households"} if is_split and households_of(run.individuals.units) is not None else {}
+
+
 def open_auditor(run: Run, model: str) -> Auditor:
     """Return the auditor of a model, by its name: it scores and attacks checkpoints. Opens the tokens of the audit."""
     from reticent.audit.evaluate import Auditor
     from reticent.engine.store import open_tokens
     from reticent.engine.text_sizes import read_zlib_bytes
+    from reticent.job.stages.near_copies import copied_individuals
     from reticent.job.word_categories import read_categories
 
     audit_store = open_tokens(run.folder / f"tokens/{model}/audit")
@@ -53,5 +63,6 @@ def open_auditor(run: Run, model: str) -> Auditor:
         audit_config(run),
         categories=read_categories(run, (MEMBERS, HELDOUT)),
         units=run.individuals.units,
+        copied=copied_individuals(run),
         **own,
     )

@@ -140,6 +140,8 @@ class Ground:
             config=config,
             lowercase_store=given.get("lowercase_store"),
             zlib_bytes=given["sizes"],
+            units=given.get("units"),
+            copied=given.get("copied"),
             progress=given.get("progress"),
         )
         found: dict[str, Any] = to_json(measured)
@@ -171,6 +173,13 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
 @pytest.fixture(scope="module")
 def evidence(ground: Ground) -> dict[str, Any]:
     return ground.run()
+
+
+@pytest.fixture(scope="module")
+def of_households(ground: Ground) -> dict[str, Any]:
+    """The same audit where two individuals on a side are a household."""
+    units = np.array([2 * (i // 4) + i % 2 for i in range(NUM_INDIVIDUALS)])
+    return ground.run(units=units)
 
 
 def model_of(evidence: dict[str, Any], recipe: str, objective: str, epoch: int) -> dict[str, Any]:
@@ -299,6 +308,54 @@ def test_another_seed_moves_intervals_and_no_causal_value(ground: Ground, eviden
                 assert a["value"] == b["value"], path
                 moved += (a["low"], a["high"]) != (b["low"], b["high"])
     assert moved > 10
+
+
+def test_every_interval_of_an_audit_resamples_households(
+    evidence: dict[str, Any], of_households: dict[str, Any]
+) -> None:
+    """All with the same values as over individuals, of whom two are a household; subjects of the threshold are
+    households themselves. An attack on as few as these has the interval of few, which must be wider."""
+    alone, found = dict(estimates(evidence["models"])), dict(estimates(of_households["models"]))
+    assert len(found) > 200
+    for path, estimate in found.items():
+        if "/threshold/" in path:
+            assert estimate["unit"] == "households", path
+        elif estimate["value"] is not None and "/worst_subgroup/" not in path:
+            assert estimate["num_households"] <= estimate["n"], path
+            assert "individual" not in estimate["method"], path
+    wider = 0
+    for path in alone.keys() & found.keys():
+        one, other = alone[path], found[path]
+        if one["value"] is not None and one["value"] == other["value"] and path.endswith("/auc"):
+            assert other["n"] == one["n"] == 2 * other["num_households"], path
+            wider += other["high"] - other["low"] > one["high"] - one["low"]
+    assert wider > 10
+
+
+def test_an_audit_without_households_is_the_same_with_units(ground: Ground, evidence: dict[str, Any]) -> None:
+    same = ground.run(units=np.arange(NUM_INDIVIDUALS))
+    assert json.dumps(same) == json.dumps(evidence)
+
+
+def test_areas_are_given_without_held_out_individuals_who_hold_near_copies(
+    ground: Ground, evidence: dict[str, Any]
+) -> None:
+    copied = np.zeros(NUM_INDIVIDUALS, dtype=bool)
+    copied[[1, 3]] = True
+    found, before = ground.run(copied=copied), evidence
+    for model, old in zip(found["models"], before["models"], strict=True):
+        attacks = [
+            *model["membership"].values(),
+            *(a for kind in model["by_kind"].values() for a in kind["attacks"].values()),
+        ]
+        assert attacks
+        for attack in attacks:
+            without = attack.pop("auc_without_copies")
+            assert without["n"] == attack["auc"]["n"] - 2
+        for attack in (*model["membership"].values(), *old["membership"].values()):
+            del attack["verdict"], attack["why"]
+        assert model == old
+    assert json.dumps(ground.run(copied=np.zeros(NUM_INDIVIDUALS, dtype=bool))) == json.dumps(ground.run())
 
 
 # ------------------------------------------------------------- a memoriser is found out

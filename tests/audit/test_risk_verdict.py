@@ -12,6 +12,7 @@ from reticent.audit.config import VerdictConfig
 from reticent.audit.evidence.audit import ModelEvidence, publish_audit
 from reticent.audit.evidence.extraction import Extraction, Verdict
 from reticent.audit.evidence.risks import ModelRisks, RiskResult
+from reticent.audit.membership.left_out import WITHOUT_COPIES
 from reticent.audit.membership.validity import INVALID
 from reticent.audit.outcomes import BEYOND, NOT_SHOWN, WITHIN
 from reticent.audit.risk_verdict import judge_risks, with_published_numbers
@@ -323,3 +324,28 @@ def test_of_areas_that_are_beyond_the_one_farthest_from_chance_is_shown() -> Non
         found = shown_of("ppclm", "words", *order)
         assert found.estimate
         assert (found.outcome, found.estimate.value) == (B, 0.05)
+
+
+def person(over_all: Figure, without: Figure) -> dict[str, Any]:
+    return {"person": over_all, "attack": {"auc_without_copies": around(*without)}}
+
+
+@pytest.mark.parametrize(
+    ("over_all", "without", "outcome", "follows"),
+    [
+        ((0.5, 0.03), (0.51, 0.03), W, True),  # the larger of two that are within
+        ((0.5, 0.03), (0.8, 0.05), B, True),
+        ((0.8, 0.05), (0.5, 0.03), B, False),
+        ((0.5, 0.03), (0.55, 0.12), N, True),  # fewer people, and an interval that is too wide
+    ],
+)
+def test_a_verdict_on_membership_follows_the_worse_of_the_areas_with_and_without_near_copies(
+    over_all: Figure, without: Figure, outcome: str, follows: bool
+) -> None:
+    twin = entry("clm", **{**LOUD, **person((0.9, 0.05), (0.95, 0.03))})
+    row = next(
+        row for row in judged(entry("ppclm", **{**QUIET, **person(over_all, without)}), twin) if row.recipe == "ppclm"
+    )
+    (result,) = [result for result in row.results if result.risk == "individual"]
+    assert result.outcome == outcome
+    assert (WITHOUT_COPIES in (result.what or "")) == follows

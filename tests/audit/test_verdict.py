@@ -12,6 +12,7 @@ from reticent.audit.config import GateConfig
 from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.extraction import Extraction, Verdict
 from reticent.audit.gates import GATES
+from reticent.audit.membership.left_out import WITHOUT_COPIES
 from reticent.audit.membership.validity import INVALID, NO_POWER
 from reticent.audit.outcomes import FAIL, PASS
 from reticent.audit.report.extraction_page import extraction_html
@@ -116,6 +117,20 @@ def test_an_invalid_attack_passes_nothing_and_hides_no_failure() -> None:
     (row,) = judged(found, [gate("membership_auc", 0.6)]).results
     assert (row.outcome, row.reason) == (NO_POWER, "the attack is invalid: words alone do it")
     assert outcome(judged(found, [gate("membership_auc", 0.51)])) == (FAIL, True)
+
+
+def test_a_gate_judges_the_area_without_near_copies_too() -> None:
+    """And the number of those left out does not follow from its row if they are few."""
+    for left_out in (3, 40):
+        found = evidence(STRONG)
+        for one in found["models"]:
+            attack = one["membership"]["loss"]
+            attack["auc_without_copies"] = {**attack["auc"], "n": attack["auc"]["n"] - left_out}
+        protected = found["models"][-1]["membership"]["loss"]
+        protected["auc_without_copies"] = estimate(0.7, 0.65, 0.75, 300 - left_out)
+        over_all, without = judged(found, [gate("membership_auc", 0.6)]).results
+        assert [(row.outcome, row.part) for row in (over_all, without)] == [(PASS, None), (FAIL, WITHOUT_COPIES)]
+        assert (without.upper, without.n) == ((None, 300) if left_out == 3 else (0.75, 260))
 
 
 def test_a_comparison_with_too_few_on_one_side_has_no_power_and_gives_no_bound() -> None:

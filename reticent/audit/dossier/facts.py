@@ -58,6 +58,14 @@ def _split(told: Told) -> Iterator[str]:
         members=t.count(sides.members, cell),
         heldout=t.count(sides.heldout, cell),
     )
+    together = told.audit.over_households
+    if together is not None:
+        yield t(
+            "Members of one household are alike and were kept on one side; intervals therefore count households: the "
+            "{n} people of a test are of {households}.",
+            n=t.count(together.n, cell),
+            households=t.count(together.num_households, cell),
+        )
 
 
 #: Detectors in plain words; one that is not here is named.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from reticent.audit.dossier.judged import cells_of, change_of, reason_of
 from reticent.audit.dossier.language import Words
 from reticent.audit.dossier.models import shown_models
+from reticent.audit.dossier.near_copies import near_copies_lines
 from reticent.audit.dossier.page import template_of_dossier
 from reticent.audit.report.first_screen import FirstScreen
 
@@ -35,6 +36,7 @@ def first_screen(audit: AuditEvidence, language: Language) -> FirstScreen:
         t=words,
         lang=language,
         audit=audit,
+        near_copies=list(near_copies_lines(audit, words)),
         verdicts=[
             (model, list(cells_of(model, words)), reason_of(model, words), change_of(model, words)) for model in models
         ],

@@ -15,6 +15,7 @@ from reticent.audit.dossier.impact import FEARED, LEVELS, filled_fields
 from reticent.audit.dossier.judged import cells_of, change_of, reason_of
 from reticent.audit.dossier.language import Words
 from reticent.audit.dossier.models import ShownModel, shown_models
+from reticent.audit.dossier.near_copies import near_copies_lines
 from reticent.audit.dossier.questions import CRITERIA, EXAMINED, LIKELIHOODS, Question
 from reticent.audit.evidence.rules import FORBIDDEN
 from reticent.audit.report.readings import ordinary_utility
@@ -95,7 +96,8 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
         criteria=[_answer(question, told) for question in CRITERIA],
         likelihoods=[_answer(question, told) for question in LIKELIHOODS],
         examined=[(words(group), [_answer(question, told) for question in questions]) for group, questions in EXAMINED],
-        not_made=list(tests_not_made(told)), facts=lambda name: list(FACTS[name](told)),
+        not_made=list(tests_not_made(told)), near_copies=list(near_copies_lines(audit, words)),
+        facts=lambda name: list(FACTS[name](told)),
         impact=list(filled_fields(told)), feared=FEARED, levels=LEVELS, outcomes=_outcomes(models),
         reads_identifiers=any(
             model.recipe is None or not model.recipe.replaces_identifiers

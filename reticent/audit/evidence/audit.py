@@ -30,12 +30,14 @@ from reticent.audit.evidence.membership import (
     MeasuredAttack,
     ThresholdMembership,
     are_enough,
+    over_households,
 )
 from reticent.audit.evidence.probe import ProbeEvidence
 from reticent.audit.evidence.risks import RiskTable
 from reticent.audit.evidence.rules import NAME, PARTS, PRIVATE, SETTING, SETTINGS, TOTAL, Settings, publish
 from reticent.audit.evidence.sampled import SampledRecall
 from reticent.audit.evidence.settings import published_settings
+from reticent.audit.stats.estimate import Estimate
 
 __all__ = [
     "FORMAT",
@@ -140,6 +142,11 @@ class AuditEvidence:
     num_settings_withheld: Annotated[int | None, TOTAL] = optional()
     #: Means over the trainings of each recipe, if there are several; `models` has the single trainings.
     over_seeds: Annotated[list[ModelEvidence] | None, PARTS] = optional()
+
+    @property
+    def over_households(self) -> Estimate | None:
+        """The area of membership over most households; None if intervals resample individuals."""
+        return over_households(attack for model in self.models for attack in model.membership.values())
 
     @property
     def cell(self) -> int:

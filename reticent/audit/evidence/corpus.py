@@ -21,6 +21,7 @@ __all__ = [
     "IdentifiersByLength",
     "LiftedWords",
     "MarginRow",
+    "NearCopies",
     "NgramCounts",
     "NumIndividuals",
     "Protected",
@@ -230,6 +231,17 @@ class Copies:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NearCopies:
+    """Held-out individuals, and those who hold a near-copy of a member's document: a Jaccard similarity of sets of
+    ``shingle_words`` words of at least ``threshold``."""
+
+    threshold: Annotated[float, SETTING]
+    shingle_words: Annotated[int, SETTING]
+    num_heldout: Annotated[int | None, COUNT]
+    num_copied: Annotated[int | None, COUNT]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """Files that were read, skipped files by reason, CSV dialects, rows that look wrongly split, documents without
     text."""
@@ -267,6 +279,8 @@ class CorpusEvidence:
     unicity: Annotated[list[UnicityRow] | None, PARTS] = optional()
     detected: Annotated[list[Detected] | None, PARTS] = optional()
     copies: Annotated[Copies | None, PARTS] = optional()
+    #: None if they were not looked for.
+    near_copies: Annotated[NearCopies | None, PARTS] = optional()
     reading: Annotated[Reading | None, PARTS] = optional()
     num_individuals: Annotated[NumIndividuals, PARTS] = NumIndividuals()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -20,6 +21,7 @@ __all__ = [
     "ThresholdMembership",
     "WorstSubgroup",
     "are_enough",
+    "over_households",
 ]
 
 
@@ -56,9 +58,11 @@ class WorstSubgroup:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredAttack:
     """One attack on one model. ``control`` is the same shadow attack on the base model, ``slope`` is RMIA's a, fitted
-    on a population, and `validity.judged` sets ``verdict`` and ``why``."""
+    on a population, and `validity.judged` sets ``verdict`` and ``why``. ``auc_without_copies`` leaves out the held-out
+    individuals who hold near-copies of members' documents, with the intervals of all attacks that hold at once."""
 
     auc: Annotated[Estimate, OVER_INDIVIDUALS]
+    auc_without_copies: Annotated[Estimate | None, TOGETHER] = optional()
     documents: Annotated[AttackedDocuments | None, PARTS] = optional()
     tpr_at_fpr: Annotated[dict[str, Estimate | None] | None, TOGETHER] = optional()
     roc: Annotated[Roc, CURVE]
@@ -80,7 +84,10 @@ class MeasuredAttack:
         if raw.tpr_at_fpr is not None:
             rates = {fpr: rate and self._named(rate, cell) for fpr, rate in raw.tpr_at_fpr.items()}
         worst = self.worst_subgroup if raw.worst_subgroup and are_enough(raw.worst_subgroup, cell) else None
-        return replace(self, roc=_without_few(raw, cell), tpr_at_fpr=rates, worst_subgroup=worst)
+        without = _without_copies(raw, cell)
+        return replace(
+            self, roc=_without_few(raw, cell), tpr_at_fpr=rates, worst_subgroup=worst, auc_without_copies=without
+        )
 
     def _named(self, rate: Estimate, cell: int) -> Estimate:
         """The published form of the share of members found at a low false-positive rate."""
@@ -94,6 +101,7 @@ class KindAttack:
     """
 
     auc: Annotated[Estimate, OVER_INDIVIDUALS]
+    auc_without_copies: Annotated[Estimate | None, TOGETHER] = optional()
     tpr: Annotated[Estimate | None, TOGETHER] = optional()
     auc_in_turn: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
     tpr_in_turn: Annotated[Estimate | None, TOGETHER] = optional()
@@ -106,7 +114,7 @@ class KindAttack:
             return replace(self, auc=self.auc.withheld(cell), auc_in_turn=None)
         tpr = raw.tpr and raw.tpr.as_share(raw.num_members, cell)
         in_turn = raw.tpr_in_turn and raw.tpr_in_turn.as_share((raw.tpr_in_turn.n or 0) // 2, cell)
-        return replace(self, tpr=tpr, tpr_in_turn=in_turn)
+        return replace(self, tpr=tpr, tpr_in_turn=in_turn, auc_without_copies=_without_copies(raw, cell))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,9 +168,25 @@ class Blind:
     num_nonmembers: Annotated[int | None, COUNT]
 
 
+def over_households(attacks: Iterable[MeasuredAttack]) -> Estimate | None:
+    """Return the area over most households, if intervals resample households; None if they resample individuals."""
+    areas = (attack.auc for attack in attacks if attack.auc.num_households)
+    return max(areas, key=lambda auc: auc.num_households or 0, default=None)
+
+
 def are_enough(measured: MeasuredAttack | WorstSubgroup | Blind | KindAttack, cell: int) -> bool:
     """Return whether both sides have at least ``cell`` individuals; a withheld side counts as smaller."""
     return min(measured.num_members or 0, measured.num_nonmembers or 0) >= cell
+
+
+def _without_copies(raw: MeasuredAttack | KindAttack, cell: int) -> Estimate | None:
+    """The area without few individuals less would count these, and one of few that are left is theirs."""
+    found = raw.auc_without_copies
+    if found is None or found.n is None:
+        return found
+    left_out = (raw.auc.n or 0) - found.n
+    few = 0 < left_out < cell or (raw.num_nonmembers or 0) - left_out < cell
+    return found.withheld(cell) if few else found.closed(found, cell)
 
 
 def _without_few(measured: MeasuredAttack, cell: int) -> Roc:

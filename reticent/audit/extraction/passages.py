@@ -19,8 +19,8 @@ from reticent.audit.evidence.extraction import PassageRate, Passages, PassageSet
 from reticent.audit.evidence.json_form import extended
 from reticent.audit.evidence.leakage import Sides
 from reticent.audit.scoring.generate import Decoding, score_continuations
+from reticent.audit.stats.clusters import bootstrap_of
 from reticent.audit.stats.sides import Counts, excess_of
-from reticent.audit.stats.statistics import Bootstrap
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
 from reticent.trainer.windows import SpecialIds
@@ -78,6 +78,7 @@ def extraction_rates(
     special: SpecialIds,
     config: ExtractionConfig,
     *,
+    units: np.ndarray | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Passages:
     """Return the share of passages that come back from a causal model, of members and of held-out individuals.
@@ -86,6 +87,7 @@ def extraction_rates(
     ----------
     store : tokens of both sides; the flags show which passages have a protected word in the suffix
     members : bool array, shape (store.num_documents,)
+    units : unit of each individual, by code, as for `bootstrap_of`
 
     Returns
     -------
@@ -98,7 +100,7 @@ def extraction_rates(
     own, others = (_Drawn(store, chosen, length, config) for chosen in (is_member, ~is_member))
     own.ask(model, special, config, partial(_advance, progress, 0))
     others.ask(model, special, config, partial(_advance, progress, len(own.documents) * len(config.prefix_tokens)))
-    bootstrap: Bootstrap = {"num_bootstrap": config.num_bootstrap, "seed": config.seed}
+    bootstrap = bootstrap_of(config.num_bootstrap, config.seed, units)
     rates = [
         extended(
             excess_of(own.ratio(measure.key, asked), others.ratio(measure.key, asked), **bootstrap),
@@ -161,7 +163,7 @@ class _Drawn:
         self.ids = store.input_ids[cells].astype(np.int64)
         protected = (store.flags[cells[:, -config.suffix_tokens :]] != 0).any(axis=1)
         self.asked = {"all": np.ones(len(starts), dtype=bool), "protected": protected}
-        self.individuals = np.unique(store.individual[self.documents], return_inverse=True)[1]
+        self.codes, self.individuals = np.unique(store.individual[self.documents], return_inverse=True)
         self.outcomes: dict[tuple[str, int], np.ndarray] = {}
 
     def ask(self, model: Any, special: SpecialIds, config: ExtractionConfig, progress: Any) -> None:
@@ -177,8 +179,8 @@ class _Drawn:
             self.outcomes["drawn", n] = chance_of_extraction(log_p, n) >= config.probability
 
     def ratio(self, key: tuple[str, int], asked: str) -> Counts:
-        """Return the passages that came back and all passages, for each individual."""
-        wanted, num = self.asked[asked], int(self.individuals.max(initial=-1)) + 1
+        """Return the passages that came back and all passages, for each individual, and who these are."""
+        wanted, num = self.asked[asked], len(self.codes)
         weights: Sequence[np.ndarray] = (wanted & self.outcomes[key], wanted)
         back, all_ = (np.bincount(self.individuals, weights=weight, minlength=num) for weight in weights)
-        return back, all_
+        return back, all_, self.codes

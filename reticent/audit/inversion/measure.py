@@ -18,7 +18,7 @@ from reticent.audit.inversion.embedding_shift import embedding_shift
 from reticent.audit.inversion.identifiers import Runs, Targets, draw_targets, runs_of
 from reticent.audit.inversion.inversion import InversionConfig, inversion, score_candidates
 from reticent.audit.leakage.words import SurfaceTable, Words
-from reticent.audit.stats.statistics import Bootstrap
+from reticent.audit.stats.clusters import Bootstrap
 from reticent.core.device import pick_device
 from reticent.core.errors import ArtifactError
 from reticent.engine.store import TokenStore
@@ -69,10 +69,12 @@ class InversionAudit:
         tokenizer: PreTrainedTokenizerFast,
         categories: tuple[np.ndarray, tuple[str, ...]] | None,
         config: AuditConfig,
+        bootstrap: Bootstrap,
     ):
         assert config.inversion is not None
         self.settings: InversionConfig = config.inversion
         self.store, self.train, self.config, self.tokenizer = store, train, config, tokenizer
+        self.bootstrap = bootstrap
         self.words, self.surfaces = words, surfaces
         self.names = ("",) if categories is None else categories[1]
         codes = None if categories is None else categories[0]
@@ -138,7 +140,7 @@ class InversionAudit:
             raise ArtifactError("inversion: the base model was measured on other identifiers; measure it again")
         device = pick_device(self.config.device)
         model: Any = load_model(entry.path, entry.objective).to(device=device).eval()  # type: ignore
-        options: Bootstrap = {"num_bootstrap": self.config.num_bootstrap, "seed": self.config.seed}
+        options = self.bootstrap
         total, before = sum(map(len, drawn.targets.values())), 0
         scores: Scores = {}
         kinds: dict[str, InvertedKind] = {}
@@ -171,5 +173,8 @@ class InversionAudit:
             related = pair_rates(drawn.pairs, scores["association"], side, **options)
         if self.settings.embedding_shift and base is not None:
             before_training: Any = load_model(base.path, entry.objective)
-            shift = embedding_shift(model.cpu(), before_training, self.train, tokenizer, **options)
+            shift = embedding_shift(
+                model.cpu(), before_training, self.train, tokenizer,
+                num_bootstrap=options["num_bootstrap"], seed=options["seed"],  # of rows, which have no household
+            )  # fmt: skip
         return Inversion(**kinds, association=related, embedding_shift=shift), scores

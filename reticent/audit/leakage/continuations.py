@@ -14,8 +14,9 @@ from typing import Any, Unpack
 import numpy as np
 
 from reticent.audit.evidence.leakage import Continuations
+from reticent.audit.stats.clusters import Bootstrap, cluster_sums, clusters_of, iter_resamples
 from reticent.audit.stats.estimate import LEVEL, Estimate
-from reticent.audit.stats.statistics import Bootstrap, iter_resamples, ratio_estimate
+from reticent.audit.stats.statistics import ratio_estimate
 
 __all__ = ["bleu_counts", "bleu_of", "continuations", "rouge_scores"]
 
@@ -88,11 +89,17 @@ def continuations(
     np.add.at(counts, row, bleu_counts(texts, [[reference] for reference in references]))
     rouge = rouge_scores(texts, references)
     sums = [np.bincount(row, weights=column, minlength=len(codes)) for column in rouge.T]
-    rouge1, rouge2, rouge_l = (ratio_estimate(own, num, **bootstrap) for own in sums)
-    return Continuations(bleu=_bleu_estimate(counts, **bootstrap), rouge1=rouge1, rouge2=rouge2, rouge_l=rouge_l)
+    rouge1, rouge2, rouge_l = (ratio_estimate(own, num, codes, **bootstrap) for own in sums)
+    return Continuations(bleu=_bleu_estimate(counts, codes, **bootstrap), rouge1=rouge1, rouge2=rouge2, rouge_l=rouge_l)
 
 
-def _bleu_estimate(counts: np.ndarray, *, num_bootstrap: int, seed: int) -> Estimate:
+def _bleu_estimate(
+    counts: np.ndarray, codes: np.ndarray, *, num_bootstrap: int, seed: int, units: np.ndarray | None = None
+) -> Estimate:
+    clusters = clusters_of(codes, units)
+    if clusters is not None:
+        sums = cluster_sums(counts, clusters)
+        return _bleu_estimate(sums, codes, num_bootstrap=num_bootstrap, seed=seed).over_households(len(counts))
     if not len(counts):
         return Estimate(value=None, n=0, method="no individual has any")
     value = float(bleu_of(counts.sum(axis=0, keepdims=True))[0])

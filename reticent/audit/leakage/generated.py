@@ -162,9 +162,7 @@ def generated_leakage(
     table: SurfaceTable,
     tokenizer: PreTrainedTokenizerFast,
     config: GenerationConfig,
-    *,
-    num_bootstrap: int,
-    seed: int,
+    **bootstrap: Unpack[Bootstrap],
 ) -> Generated:
     """Return the leak rates of generated text.
 
@@ -174,7 +172,6 @@ def generated_leakage(
     identifiers : identifiers of the store, over the surfaces that ``table`` numbers
     """
     documents, made = continued.documents, continued.made
-    bootstrap: Bootstrap = {"num_bootstrap": num_bootstrap, "seed": seed}
     heldout = of_members = None
     written = np.zeros(identifiers.num, dtype=bool)
     if len(documents):

@@ -51,17 +51,18 @@ class _Ownership:
     identifiers: np.ndarray
 
     def per_individual(self, codes: np.ndarray, leaked: np.ndarray) -> Counts:
-        """(leaked, all) identifiers of each individual; shared identifiers are split evenly among their owners.
+        """(leaked, all) identifiers of each individual, and ``codes``; shared identifiers are split evenly among their
+        owners.
 
         ``leaked`` is a bool array by identifier number.
         """
         if len(self.identifiers) == 0:
-            return np.zeros(len(codes)), np.zeros(len(codes))
+            return np.zeros(len(codes)), np.zeros(len(codes)), codes
         _, inverse, owners = np.unique(self.identifiers, return_inverse=True, return_counts=True)
         weight = 1.0 / owners[inverse.reshape(-1)]
         row = np.searchsorted(codes, self.individuals)
         found = np.bincount(row, weights=weight * leaked[self.identifiers], minlength=len(codes))
-        return found, np.bincount(row, weights=weight, minlength=len(codes))
+        return found, np.bincount(row, weights=weight, minlength=len(codes)), codes
 
 
 def _own(identifiers: Identifiers, chosen: np.ndarray) -> _Ownership:
@@ -110,9 +111,9 @@ def privacy(identifiers: Identifiers, found: Predicted, **bootstrap: Unpack[Boot
         unseen = found.unseen
         result[part] = Privacy(
             types=_complement(ratio_estimate(*own.per_individual(codes, found.anywhere), **bootstrap)),
-            occurrences=_complement(ratio_estimate(anywhere, seen, **bootstrap)),
-            individuals=_complement(ratio_estimate(any_leak, (seen > 0).astype(np.float64), **bootstrap)),
-            in_place=_complement(ratio_estimate(in_place, seen, **bootstrap)),
+            occurrences=_complement(ratio_estimate(anywhere, seen, codes, **bootstrap)),
+            individuals=_complement(ratio_estimate(any_leak, (seen > 0).astype(np.float64), codes, **bootstrap)),
+            in_place=_complement(ratio_estimate(in_place, seen, codes, **bootstrap)),
             unseen=None
             if unseen is None
             else _complement(ratio_estimate(*own.per_individual(codes, unseen), **bootstrap)),
@@ -236,8 +237,8 @@ def excess_over_base(
     for part, sides in _sides(identifiers, is_member):
         counts = []
         for own, codes in sides:
-            (now, total), (before, _) = (own.per_individual(codes, found) for found in (leaked, base_leaked))
-            counts.append((now - before, total))
+            (now, total, _), (before, *_) = (own.per_individual(codes, found) for found in (leaked, base_leaked))
+            counts.append((now - before, total, codes))
         result[part] = excess_of(*counts, signed=True, **bootstrap)
     return result
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Unpack
 
 import numpy as np
 
@@ -19,7 +20,8 @@ from reticent.audit.evidence.json_form import extended
 from reticent.audit.evidence.leakage import Calls, GraphCalls, GraphShare, LowCost, f1_of_hits
 from reticent.audit.leakage.identifiers import Identifiers
 from reticent.audit.leakage.words import Words
-from reticent.audit.stats.statistics import EXACT, Estimate, clopper_pearson, iter_resamples
+from reticent.audit.stats.clusters import Bootstrap, cluster_sums, clusters_of, iter_resamples
+from reticent.audit.stats.statistics import EXACT, Estimate, clopper_pearson
 from reticent.engine.randomness import generator
 from reticent.engine.schema import INDIRECT
 
@@ -97,9 +99,7 @@ def low_cost_membership(
     graphs: Sequence[Graph],
     leaked: Sequence[np.ndarray],
     is_member: np.ndarray,
-    *,
-    num_bootstrap: int,
-    seed: int,
+    **bootstrap: Unpack[Bootstrap],
 ) -> LowCost:
     """Return precision, recall and F1 of an attack that calls an individual a member if one of their indirect
     identifiers is predicted.
@@ -121,7 +121,7 @@ def low_cost_membership(
         called = np.zeros(len(codes), dtype=bool)
         called[np.searchsorted(codes, own.individuals[known])] = True
         calls = extended(
-            _calls(called, member, num_bootstrap, seed),
+            _calls(called, member, codes, **bootstrap),
             GraphCalls,
             num_identifiers=graph.num,
             num_false=graph.num_false,
@@ -140,9 +140,17 @@ def low_cost_membership(
     )
 
 
-def _calls(called: np.ndarray, member: np.ndarray, num_bootstrap: int, seed: int) -> Calls:
+def _calls(
+    called: np.ndarray,
+    member: np.ndarray,
+    codes: np.ndarray,
+    *,
+    num_bootstrap: int,
+    seed: int,
+    units: np.ndarray | None = None,
+) -> Calls:
     """Precision, recall and F1 of the calls; a 0 or 1 does not vary in a bootstrap and has exact bounds. The far end of
-    others reaches at least as far as an exact one.
+    others reaches at least as far as an exact one. Exact bounds count households, where there are any.
     """
     confusion = np.stack([called & member, called & ~member, ~called & member], axis=1).astype(np.float64)
     num_called, num_members, n = int(called.sum()), int(member.sum()), len(called)
@@ -151,26 +159,34 @@ def _calls(called: np.ndarray, member: np.ndarray, num_bootstrap: int, seed: int
         "recall": "" if num_members else "there is no member",
         "f1": "" if num_members else "there is no member",
     }
-    sizes = {"precision": num_called, "recall": num_members, "f1": n}
+    counted = {"precision": (num_called, called), "recall": (num_members, member), "f1": (n, np.ones(n, dtype=bool))}
     values = _scores(confusion.sum(axis=0, keepdims=True))[:, 0]
-    blocks = iter_resamples(n, num_bootstrap, seed) if n else iter(())
-    draws = np.concatenate([np.empty((3, 0)), *(_scores(weights @ confusion) for weights in blocks)], axis=1)
+    clusters = clusters_of(codes, units)
+    drawn_together = confusion if clusters is None else cluster_sums(confusion, clusters)
+
+    def size(chosen: np.ndarray) -> int:
+        """Number of the chosen, or of their households."""
+        return int(np.count_nonzero(chosen)) if clusters is None else len(np.unique(clusters[chosen]))
+
+    blocks = iter_resamples(len(drawn_together), num_bootstrap, seed) if n else iter(())
+    draws = np.concatenate([np.empty((3, 0)), *(_scores(weights @ drawn_together) for weights in blocks)], axis=1)
     result: dict[str, Estimate] = {}
     for (name, why), value, drawn in zip(missing.items(), values, draws, strict=True):
+        number, chosen = counted[name]
         if why:
-            estimate = Estimate(value=None, n=sizes[name], method=why)
+            estimate = Estimate(value=None, n=size(chosen), method=why)
         elif value in (0.0, 1.0):
-            low, high = _exact_interval(name, float(value), num_called, num_members)
-            estimate = Estimate(value=float(value), low=low, high=high, n=sizes[name], method=EXACT)
+            low, high = _exact_interval(name, float(value), size(called), size(member))
+            estimate = Estimate(value=float(value), low=low, high=high, n=size(chosen), method=EXACT)
         else:
             low, high = np.quantile(drawn[np.isfinite(drawn)], [0.025, 0.975])
-            hits = int(np.count_nonzero(called & member))
             all_of = {"precision": called, "recall": member, "f1": called | member}[name]
-            trials = int(np.count_nonzero(all_of))
+            share, trials = np.count_nonzero(called & member) / np.count_nonzero(all_of), size(all_of)
+            hits = round(share * trials)  # of households: as many as of individuals, in proportion
             least, most = (f1_of_hits(end) if name == "f1" else end for end in clopper_pearson(hits, trials))
-            low, high = (low, max(high, most)) if 2 * hits <= trials else (min(low, least), high)
-            estimate = Estimate(value=float(value), low=float(low), high=float(high), n=sizes[name])
-        result[name] = estimate
+            low, high = (low, max(high, most)) if 2 * share <= 1 else (min(low, least), high)
+            estimate = Estimate(value=float(value), low=float(low), high=float(high), n=size(chosen))
+        result[name] = estimate if clusters is None else estimate.over_households(number)
     return Calls(**result)
 
 

@@ -29,7 +29,7 @@ from reticent.audit.leakage.leakage import (
 from reticent.audit.leakage.low_cost import Graph, adversary_graphs, low_cost_membership
 from reticent.audit.leakage.words import Words
 from reticent.audit.scoring.forward import word_folds
-from reticent.audit.stats.statistics import Bootstrap
+from reticent.audit.stats.clusters import bootstrap_of
 from reticent.engine.store import TokenStore
 from reticent.trainer.windows import SpecialIds, cut_windows
 
@@ -77,7 +77,7 @@ class LeakageAudit:
     ):
         self.store, self.words, self.true, self.train_words = store, words, true, train_words
         self.is_member, self.config, self.units, self.categories = is_member, config, units, categories
-        self._bootstrap: Bootstrap = {"num_bootstrap": config.num_bootstrap, "seed": config.seed}
+        self._bootstrap = bootstrap_of(config.num_bootstrap, config.seed, units)
         self._contexts: dict[tuple[str, SpecialIds], Context] = {}
 
     @cached_property

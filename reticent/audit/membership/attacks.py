@@ -17,8 +17,9 @@ from reticent.audit.evidence.membership import AttackedDocuments, MeasuredAttack
 from reticent.audit.membership.names import USER_INFERENCE
 from reticent.audit.membership.table import Attack, Need, table_of
 from reticent.audit.scoring.token_scores import TokenScores
+from reticent.audit.stats.areas import auc_estimate, roc_curve, tpr_at_fpr
 from reticent.audit.stats.clustered_auc import clustered_auc
-from reticent.audit.stats.statistics import Bootstrap, auc_estimate, roc_curve, tpr_at_fpr
+from reticent.audit.stats.statistics import Bootstrap
 from reticent.engine.document_kernels import document_lowest, document_sums, document_window_wins
 
 __all__ = [
@@ -287,11 +288,12 @@ def attack(
     member_codes = np.unique(individuals[is_member])
     member = np.isin(codes, member_codes)
     members, nonmembers = scores[member], scores[~member]
+    of_sides = codes[member], codes[~member]
     documents, _ = clustered_auc(document_scores, individuals, is_member, **bootstrap)
     return MeasuredAttack(
-        auc=auc_estimate(members, nonmembers, **bootstrap),
+        auc=auc_estimate(members, nonmembers, of_sides, **bootstrap),
         documents=AttackedDocuments(auc=documents, num_documents=int(np.count_nonzero(~np.isnan(document_scores)))),
-        tpr_at_fpr={f"{f:g}": tpr_at_fpr(members, nonmembers, f, **bootstrap) for f in FPRS},
+        tpr_at_fpr={f"{f:g}": tpr_at_fpr(members, nonmembers, f, of_sides, **bootstrap) for f in FPRS},
         roc=Roc(**roc_curve(members, nonmembers)),
         num_members=len(members),
         num_nonmembers=len(nonmembers),

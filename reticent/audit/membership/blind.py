@@ -11,6 +11,7 @@ interval therefore comes from the same computation on permuted memberships.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,8 @@ def blind_baseline(
         n=len(codes),
         method=f"{NUM_PERMUTATIONS} permutations of the individuals",
     )
+    if len(unit_member) < len(codes):
+        auc = replace(auc, n=len(unit_member)).over_households(len(codes))
     return Blind(auc=auc, num_members=num_members, num_nonmembers=num_nonmembers)
 
 

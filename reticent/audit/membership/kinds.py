@@ -19,23 +19,20 @@ Cost: one pass over the shadows' scores; memory is one number for each shadow, k
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Unpack
 
 import numpy as np
 
 from reticent.audit.evidence.membership import KindAttack, KindMembership
 from reticent.audit.membership.attacks import individual_scores
+from reticent.audit.membership.left_out import kept_without_copies
 from reticent.audit.membership.shadow_attacks import LOG_PROB_LIMITS, Gaussians, fit_gaussians, lira_online_score
+from reticent.audit.stats.areas import Sides, auc_estimate, tpr_at_fpr
+from reticent.audit.stats.clusters import Bootstrap, clusters_of, iter_resamples, num_clusters
 from reticent.audit.stats.estimate import Estimate
-from reticent.audit.stats.statistics import (
-    Bootstrap,
-    auc_estimate,
-    clopper_pearson,
-    iter_resamples,
-    ratio_estimate,
-    tpr_at_fpr,
-)
+from reticent.audit.stats.statistics import clopper_pearson, ratio_estimate
 from reticent.engine.document_kernels import document_sums
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store import TokenStore
@@ -64,12 +61,14 @@ class KindAudit:
     Parameters
     ----------
     members : bool array, shape (store.num_documents,)
+    copied : as for `kept_without_copies`
     """
 
-    def __init__(self, store: TokenStore, members: np.ndarray, bootstrap: Bootstrap):
+    def __init__(self, store: TokenStore, members: np.ndarray, bootstrap: Bootstrap, copied: np.ndarray | None = None):
         self.store, self.bootstrap = store, bootstrap
         self.codes, first = np.unique(store.individual, return_index=True)
         self.is_member = members[first]
+        self._kept = kept_without_copies(self.codes, self.is_member, copied)
 
     @cached_property
     def _flags(self) -> np.ndarray:
@@ -145,16 +144,26 @@ class KindAudit:
             )
         return result
 
+    def _sides(self, scores: np.ndarray, chosen: np.ndarray) -> tuple[Sides, Sides]:
+        """The scores, and the codes, of the chosen members and of the chosen others."""
+        sides = chosen & self.is_member, chosen & ~self.is_member
+        return (scores[sides[0]], scores[sides[1]]), (self.codes[sides[0]], self.codes[sides[1]])
+
     def _attack(self, scores: np.ndarray, turns: np.ndarray | None, shadows: KindShadows | None) -> KindAttack:
         usable = np.isfinite(scores)
-        sides = scores[usable & self.is_member], scores[usable & ~self.is_member]
+        sides, of_sides = self._sides(scores, usable)
+        without = None
+        if self._kept is not None:
+            of_kept, codes_of_kept = self._sides(scores, usable & self._kept)
+            without = auc_estimate(*of_kept, codes_of_kept, **self.bootstrap)
         all_shadows = all_tpr = None
         if turns is not None and shadows is not None:
-            all_shadows = _auc_in_turn(turns, shadows.is_in, **self.bootstrap)
-            all_tpr = _tpr_in_turn(turns, shadows.is_in, **self.bootstrap)
+            all_shadows = _auc_in_turn(turns, shadows.is_in, self.codes, **self.bootstrap)
+            all_tpr = _tpr_in_turn(turns, shadows.is_in, self.codes, **self.bootstrap)
         return KindAttack(
-            auc=auc_estimate(*sides, **self.bootstrap),
-            tpr=tpr_at_fpr(*sides, FPR, **self.bootstrap),
+            auc=auc_estimate(*sides, of_sides, **self.bootstrap),
+            auc_without_copies=without,
+            tpr=tpr_at_fpr(*sides, FPR, of_sides, **self.bootstrap),
             auc_in_turn=all_shadows,
             tpr_in_turn=all_tpr,
             num_members=len(sides[0]),
@@ -165,9 +174,11 @@ class KindAudit:
         assert numbers is not None  # because there are shadows
         own = d_primes(numbers, is_in)
         known = np.isfinite(own)
-        every = ratio_estimate(np.where(known, own, 0.0), known.astype(float), limit=None, **self.bootstrap)
-        totals, times = exposed_d_primes(numbers, is_in)
-        return every, ratio_estimate(totals, times, limit=None, **self.bootstrap) if len(times) else None
+        every = ratio_estimate(np.where(known, own, 0.0), known.astype(float), self.codes, limit=None, **self.bootstrap)
+        chosen, totals, times = exposed_d_primes(numbers, is_in)
+        if not len(times):
+            return every, None
+        return every, ratio_estimate(totals, times, self.codes[chosen], limit=None, **self.bootstrap)
 
 
 def d_primes(numbers: np.ndarray, is_in: np.ndarray) -> np.ndarray:
@@ -197,9 +208,9 @@ def _gap_and_spread(numbers: np.ndarray, is_in: np.ndarray) -> tuple[np.ndarray,
     return means[0] - means[1], float(spread)
 
 
-def exposed_d_primes(numbers: np.ndarray, is_in: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def exposed_d_primes(numbers: np.ndarray, is_in: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return d' of the individuals whom either half of the shadows selects as the most exposed tenth, measured by the
-    half that did not select them: the sum of one's measurements, and their number, 1 or 2.
+    half that did not select them: who they are, the sum of one's measurements, and their number, 1 or 2.
 
     The mean is over measurements. That over individuals, of the mean of each, is too low: whom both halves select was
     high in both. Shadows come in pairs, so each half has a model trained with and one trained without each individual.
@@ -207,7 +218,7 @@ def exposed_d_primes(numbers: np.ndarray, is_in: np.ndarray) -> tuple[np.ndarray
     _, spread = _gap_and_spread(numbers, is_in)
     halves = [np.flatnonzero(np.arange(len(is_in)) // 2 % 2 == half) for half in (0, 1)]
     if any(len(half) < 2 for half in halves):
-        return np.empty(0), np.empty(0)
+        return np.empty(0, dtype=np.int64), np.empty(0), np.empty(0)
     gaps = [_gap_and_spread(numbers[half], is_in[half])[0] / spread for half in halves]
     known = np.flatnonzero(np.isfinite(gaps[0] + gaps[1]))
     top = max(1, len(known) // EXPOSED) if len(known) else 0
@@ -216,7 +227,8 @@ def exposed_d_primes(numbers: np.ndarray, is_in: np.ndarray) -> tuple[np.ndarray
         chosen = known[np.argsort(-own[known], kind="stable")[:top]]
         total[chosen] += other[chosen]
         times[chosen] += 1
-    return total[times > 0], times[times > 0]
+    exposed = np.flatnonzero(times > 0)
+    return exposed, total[exposed], times[exposed]
 
 
 def _lira(own: np.ndarray, numbers: np.ndarray, is_in: np.ndarray, textbook: bool) -> np.ndarray:
@@ -251,16 +263,19 @@ def _other_pairs(numbers: np.ndarray, is_in: np.ndarray, number: int) -> tuple[n
     return numbers[kept], is_in[kept]
 
 
-def _auc_in_turn(scores: np.ndarray, is_in: np.ndarray, *, num_bootstrap: int, seed: int) -> Estimate | None:
+def _auc_in_turn(
+    scores: np.ndarray, is_in: np.ndarray, codes: np.ndarray, **bootstrap: Unpack[Bootstrap]
+) -> Estimate | None:
     """Mean area over the shadows as targets. A resample draws the same individuals for all of them."""
-    num = scores.shape[1]
+    num, clusters = scores.shape[1], clusters_of(codes, bootstrap.get("units"))
+    num_drawn = num if clusters is None else num_clusters(clusters)
     usable = [np.flatnonzero(np.isfinite(row)) for row in scores]
     turns = [
         (own[np.argsort(row[own], kind="stable")], row)
         for own, row, known in zip(usable, scores, is_in, strict=True)
         if known[own].any() and not known[own].all()
     ]
-    if not turns or num < 2:
+    if not turns or num_drawn < 2:
         return None
     kept = [known for own, known in zip(usable, is_in, strict=True) if known[own].any() and not known[own].all()]
 
@@ -277,29 +292,37 @@ def _auc_in_turn(scores: np.ndarray, is_in: np.ndarray, *, num_bootstrap: int, s
         return total / len(turns)
 
     value = float(areas(np.ones((1, num)))[0])
-    draws = np.concatenate([areas(weights) for weights in iter_resamples(num, num_bootstrap, seed)])
+    blocks = iter_resamples(num, bootstrap["num_bootstrap"], bootstrap["seed"], clusters=clusters)
+    draws = np.concatenate([areas(weights) for weights in blocks])
     draws = draws[np.isfinite(draws)]
     low, high = np.quantile(draws, [0.025, 0.975]) if len(draws) else (0.0, 1.0)
     low, high = min(float(low), value), max(float(high), value)
-    bound = clopper_pearson(0, max(num // 2, 1), one_sided=True)[1]
+    bound = clopper_pearson(0, max(num_drawn // 2, 1), one_sided=True)[1]
     if value in (0.0, 1.0):
         low, high = (0.0, bound) if value == 0 else (1 - bound, 1.0)
-    return Estimate(value=value, low=low, high=high, n=num)
+    found = Estimate(value=value, low=low, high=high, n=num_drawn)
+    return found if clusters is None else found.over_households(num)
 
 
-def _tpr_in_turn(scores: np.ndarray, is_in: np.ndarray, *, num_bootstrap: int, seed: int) -> Estimate | None:
+def _tpr_in_turn(
+    scores: np.ndarray, is_in: np.ndarray, codes: np.ndarray, **bootstrap: Unpack[Bootstrap]
+) -> Estimate | None:
     """Mean share of members found at a false-positive rate of 1 %, over the shadows as targets; None if a shadow has
     fewer than 1,000 non-members. The interval is that of the median shadow.
     """
     found = []
     for row, known in zip(scores, is_in, strict=True):
         usable = np.isfinite(row)
-        members, others = row[usable & known], row[usable & ~known]
-        own = tpr_at_fpr(members, others, FPR, num_bootstrap=num_bootstrap, seed=seed)
+        chosen = usable & known, usable & ~known
+        own = tpr_at_fpr(row[chosen[0]], row[chosen[1]], FPR, (codes[chosen[0]], codes[chosen[1]]), **bootstrap)
         if own is None or own.value is None:
             return None
         found.append(own)
     middle = sorted(found, key=lambda estimate: estimate.value or 0.0)[len(found) // 2]
     value = float(np.mean([estimate.value for estimate in found]))
     low, high = min(middle.low or 0.0, value), max(middle.high or 0.0, value)
-    return Estimate(value=value, low=low, high=high, n=scores.shape[1])
+    mean = Estimate(value=value, low=low, high=high, n=scores.shape[1])
+    clusters = clusters_of(codes, bootstrap.get("units"))
+    if clusters is None:
+        return mean
+    return replace(mean.over_households(scores.shape[1]), num_households=num_clusters(clusters))

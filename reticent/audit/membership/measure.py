@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
@@ -16,13 +16,15 @@ from reticent.audit.evidence.membership import BestAttack, Blind, MeasuredAttack
 from reticent.audit.leakage.words import SurfaceTable, Words
 from reticent.audit.membership.attacks import ATTACKS, attack, individual_scores, needing
 from reticent.audit.membership.blind import blind_baseline
+from reticent.audit.membership.left_out import kept_without_copies
 from reticent.audit.membership.names import ON_HOLDOUT
 from reticent.audit.membership.subgroups import subgroups, worst_subgroup
 from reticent.audit.membership.table import Need
 from reticent.audit.membership.user_inference import UserInferenceHoldout
 from reticent.audit.scoring.token_scores import TokenScores
+from reticent.audit.stats.areas import auc_estimate
 from reticent.audit.stats.clustered_auc import best_attack
-from reticent.audit.stats.statistics import Bootstrap
+from reticent.audit.stats.clusters import Bootstrap, bootstrap_of
 from reticent.core.errors import ArtifactError
 from reticent.engine.store import TokenStore
 
@@ -52,6 +54,7 @@ class MembershipAudit:
     words, surfaces, table : the words of ``store``, their surfaces, and the table that numbers the surfaces
     lowercase, user_inference_holdout, groups : as for `audit_models`; read only if an attack of ``config`` needs them
     units : household of each individual (by code), by which the sides were drawn; None: the individuals themselves
+    copied : as for `kept_without_copies`
 
     Raises
     ------
@@ -73,6 +76,7 @@ class MembershipAudit:
         zlib_bytes: np.ndarray | None = None,
         groups: Mapping[str, np.ndarray] | None = None,
         units: np.ndarray | None = None,
+        copied: np.ndarray | None = None,
     ):
         self.store, self.members, self.config, self.units = store, members, config, units
         self.words, self.surfaces, self.table = words, surfaces, table
@@ -86,6 +90,7 @@ class MembershipAudit:
         self.zlib_bytes = _sizes(zlib_bytes, store) if needing(Need.SIZES, attacks) else None
         self.codes, first = np.unique(store.individual, return_index=True)
         self.code_member = members[first]
+        self.kept = kept_without_copies(self.codes, self.code_member, copied)
         self.groups = subgroups(store, groups)
 
     def measure(
@@ -104,7 +109,7 @@ class MembershipAudit:
         lowercase : scores of the documents in lower case
         further : as for `Auditor.measure`
         """
-        options: Bootstrap = {"num_bootstrap": self.config.num_bootstrap, "seed": self.config.seed}
+        options = bootstrap_of(self.config.num_bootstrap, self.config.seed, self.units)
         document_scores = self._attacks(objective, scores, base, lowercase) | dict(further or {})
         results: dict[str, MeasuredAttack] = {}
         by_code: dict[str, np.ndarray] = {}
@@ -115,7 +120,7 @@ class MembershipAudit:
             by_code[name][np.searchsorted(self.codes, codes)] = means
             results[name] = replace(
                 attack(attacked, asked.store.individual, asked.members, **options),
-                worst_subgroup=worst_subgroup(by_code[name], self.code_member, self.groups, **options),
+                worst_subgroup=worst_subgroup(by_code[name], self.code_member, self.groups, self.codes, **options),
             )
         blind = of_holdout = None
         if base is None and results:
@@ -123,7 +128,28 @@ class MembershipAudit:
         if base is None and self.holdout is not None:
             of_holdout = self.holdout.blind(self.table, units=self.units, seed=self.config.seed)
         best = best_attack(by_code, self.codes, self.code_member, **options)
-        return Membership(results, best, blind, of_holdout)
+        return Membership(self._without_copies(results, by_code, **options), best, blind, of_holdout)
+
+    def _without_copies(
+        self, results: dict[str, MeasuredAttack], by_code: dict[str, np.ndarray], **bootstrap: Unpack[Bootstrap]
+    ) -> dict[str, MeasuredAttack]:
+        """The attacks with their areas without the held-out individuals who hold near-copies, if these are not few."""
+        kept = self.kept
+        if kept is None:
+            return results
+        scores = {name: own[kept] for name, own in by_code.items()}
+        codes, member = self.codes[kept], self.code_member[kept]
+        best = best_attack(scores, codes, member, **bootstrap)
+        ends = (best.intervals or {}) if best else {}
+        found = {}
+        for name, attacked in results.items():
+            sides = [np.flatnonzero(side & ~np.isnan(scores[name])) for side in (member, ~member)]
+            own, of_sides = (tuple(values[rows] for rows in sides) for values in (scores[name], codes))
+            auc = auc_estimate(own[0], own[1], (of_sides[0], of_sides[1]), **bootstrap)
+            if name in ends and best:
+                auc = replace(auc, low=ends[name][0], high=ends[name][1], method=best.auc.method)
+            found[name] = replace(attacked, auc_without_copies=auc)
+        return found
 
     def _attacks(
         self, objective: str, scores: TokenScores, base: TokenScores | None, lowercase: TokenScores | None

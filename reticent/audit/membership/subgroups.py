@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from reticent.audit.evidence.membership import WorstSubgroup
-from reticent.audit.stats.statistics import LEVEL, auc_estimate
+from reticent.audit.stats.areas import auc_estimate
+from reticent.audit.stats.statistics import LEVEL
 from reticent.engine.store import TokenStore
 
 __all__ = ["subgroups", "worst_subgroup"]
@@ -42,9 +43,11 @@ def worst_subgroup(
     scores: np.ndarray,
     is_member: np.ndarray,
     groups: Mapping[str, np.ndarray],
+    individuals: np.ndarray | None = None,
     *,
     num_bootstrap: int = 1000,
     seed: int = 0,
+    units: np.ndarray | None = None,
 ) -> WorstSubgroup | None:
     """Return the group whose interval lies highest, with Bonferroni correction; None if no group has ten individuals on
     both sides.
@@ -54,23 +57,34 @@ def worst_subgroup(
     scores : float array, shape (individuals,), NaN for none
     is_member : bool array, shape (individuals,)
     groups : name -> label of each individual, shape (individuals,)
+    individuals, units : as for `clusters_of`
     """
+    codes = np.arange(len(scores)) if individuals is None else individuals
     usable = ~np.isnan(scores)
     sides = {}
     for labels in groups.values():
         for label in np.unique(labels):
             here = usable & (labels == label)
-            members, nonmembers = scores[here & is_member], scores[here & ~is_member]
-            if min(len(members), len(nonmembers)) >= SMALLEST_SIDE:
-                sides[str(label)] = (members, nonmembers)
+            chosen = here & is_member, here & ~is_member
+            if min(map(np.count_nonzero, chosen)) >= SMALLEST_SIDE:
+                sides[str(label)] = chosen
     if not sides:
         return None
     level = 1 - (1 - LEVEL) / len(sides)
     measured = {
-        label: auc_estimate(*both, num_bootstrap=num_bootstrap, seed=seed, level=level) for label, both in sides.items()
+        label: auc_estimate(
+            scores[members],
+            scores[others],
+            (codes[members], codes[others]),
+            num_bootstrap=num_bootstrap,
+            seed=seed,
+            units=units,
+            level=level,
+        )
+        for label, (members, others) in sides.items()
     }
     worst, auc = max(measured.items(), key=lambda row: (row[1].low or 0.0, row[1].value or 0.0))
-    num_members, num_nonmembers = map(len, sides[worst])
+    num_members, num_nonmembers = (int(np.count_nonzero(side)) for side in sides[worst])
     return WorstSubgroup(
         group=worst, num_groups=len(measured), num_members=num_members, num_nonmembers=num_nonmembers, auc=auc
     )

@@ -29,9 +29,10 @@ import pyarrow as pa
 from reticent.audit.evidence.membership import KindAttack, ThresholdMembership
 from reticent.audit.leakage.words import NO_SURFACE, SurfaceTable, Words
 from reticent.audit.membership.threshold_likelihood import fit_likelihood, target_shares
+from reticent.audit.stats.areas import auc_estimate, tpr_at_fpr
 from reticent.audit.stats.bounds import TAILS
+from reticent.audit.stats.clusters import MAX_WEIGHTS, Bootstrap, Draws, iter_resamples
 from reticent.audit.stats.estimate import BOOTSTRAP, Estimate
-from reticent.audit.stats.statistics import MAX_WEIGHTS, Bootstrap, auc_estimate, iter_resamples, tpr_at_fpr
 from reticent.engine.noisy_threshold import Noise
 from reticent.engine.schema import DIRECT
 from reticent.engine.store import TokenStore
@@ -113,7 +114,10 @@ class ThresholdAudit:
         bootstrap: Bootstrap,
         units: np.ndarray | None = None,
     ):
-        self.words, self.bootstrap = words, bootstrap
+        self.words = words
+        # A subject here is a household already.
+        self.bootstrap: Draws = {"num_bootstrap": bootstrap["num_bootstrap"], "seed": bootstrap["seed"]}
+        self._are_households = bootstrap.get("units") is not None
         spelt = table.surfaces(store.input_ids, words)
         unit_of = words.individuals if units is None else np.asarray(units)[words.individuals]
         unit_of_document = store.individual if units is None else np.asarray(units)[store.individual]
@@ -240,13 +244,20 @@ class ThresholdAudit:
         scores = self._subject_scores(asked, values, is_mean=is_mean)
         usable = np.isfinite(scores)
         sides = scores[usable & self.is_member], scores[usable & ~self.is_member]
-        auc = auc_estimate(*sides, **self.bootstrap)
+        auc, tpr = auc_estimate(*sides, **self.bootstrap), tpr_at_fpr(*sides, FPR, **self.bootstrap)
+        auc = self._over_words(auc, asked, values, is_mean) if auc.method == BOOTSTRAP else auc
         return KindAttack(
-            auc=self._over_words(auc, asked, values, is_mean) if auc.method == BOOTSTRAP else auc,
-            tpr=tpr_at_fpr(*sides, FPR, **self.bootstrap),
+            auc=self._named(auc),
+            tpr=tpr and self._named(tpr),
             num_members=len(sides[0]),
             num_nonmembers=len(sides[1]),
         )
+
+    def _named(self, estimate: Estimate) -> Estimate:
+        """The estimate with its subjects in its words."""
+        if not self._are_households:
+            return estimate
+        return replace(estimate.over_households(estimate.n or 0), unit="households")
 
     def _over_words(self, auc: Estimate, asked: np.ndarray, values: np.ndarray, is_mean: bool) -> Estimate:
         """Return an area with the interval over subjects and over words; a resample leaves out who has none of its

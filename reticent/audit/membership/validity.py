@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from reticent.audit.membership.left_out import WITHOUT_COPIES
 from reticent.audit.membership.names import ON_HOLDOUT, USER_INFERENCE
 
 if TYPE_CHECKING:
@@ -96,9 +97,12 @@ def _verdict(
         return NO_POWER, "there is no interval"
     if is_over_chance(auc):
         return DISTINGUISHABLE, f"the interval lies over {CHANCE}"
+    if model is not base and is_over_chance(measured.auc_without_copies):
+        return DISTINGUISHABLE, f"the interval lies over {CHANCE}, {WITHOUT_COPIES}"
     if model is base:
         return QUIET, "as it should be: it saw no individual"
-    least = detectable_auc(measured.num_members or 0, measured.num_nonmembers or 0)
+    alone = auc.num_resampled / auc.n if auc.n else 1.0  # households are fewer than individuals
+    least = detectable_auc(*(round(alone * (n or 0)) for n in (measured.num_members, measured.num_nonmembers)))
     found = "" if least is None else f"; over so many people an area of {least:.2f} would be found"
     if twin is None:
         return NO_POWER, f"no unprotected model shows that this attack finds anything{found}"

@@ -15,6 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from reticent.audit.dossier.language import Words
+from reticent.audit.dossier.near_copies import near_copies_lines
 from reticent.audit.evidence.audit import FORMAT, AuditEvidence, publish_audit
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.rules import FORBIDDEN
@@ -27,7 +29,13 @@ from reticent.audit.report.findings import plain_findings
 from reticent.audit.report.french import FrenchPage, names_of
 from reticent.audit.report.groups import groups_of, shared_objectives
 from reticent.audit.report.probe_page import probe_section
-from reticent.audit.report.readings import PARTS, all_utility, loss_auc, ordinary_utility, retention_rows
+from reticent.audit.report.readings import (
+    PARTS,
+    all_utility,
+    loss_auc,
+    ordinary_utility,
+    retention_rows,
+)
 from reticent.audit.report.shown import count, digits_beside, ends, leaks, percent, trainings, value, whole
 from reticent.audit.report.summary import last_checkpoints
 from reticent.audit.report.table import Shown, drawn_plots
@@ -211,7 +219,9 @@ def _render(audit: AuditEvidence, screen: FirstScreen | None) -> str:
         labels=_labels(corpus.detected or ()), num_labels=NUM_LABELS, retention=retention_rows(corpus),
         settings=list(_flat(audit.settings)), num_settings_withheld=audit.num_settings_withheld,
         singled_out=_largest_set(corpus), ordinary_utility=ordinary_utility, all_utility=all_utility,
-        loss_auc=loss_auc, key=figure.key, look_of=figure.look_of, looks=figure.LOOKS,
+        loss_auc=loss_auc, together=audit.over_households,
+        near_copies=list(near_copies_lines(audit, Words("en"))),
+        key=figure.key, look_of=figure.look_of, looks=figure.LOOKS,
         best=any(m.best_attack for m in models), blind=[m for m in models if m.blind],
         doubtful=(INVALID, NO_POWER), num_seeds=num_seeds(models),
         recipes=list(dict.fromkeys(m.recipe for m in models)),

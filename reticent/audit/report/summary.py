@@ -10,6 +10,7 @@ from rich import box
 from rich.table import Table
 
 from reticent.audit.evidence.corpus import ClustersSide
+from reticent.audit.evidence.membership import over_households
 from reticent.audit.report.groups import shared_objectives
 from reticent.audit.report.readings import all_utility, loss_auc, ordinary_utility
 from reticent.audit.stats.seeds import num_seeds, over_seeds
@@ -54,7 +55,8 @@ def summary_table(models: Sequence[ModelEvidence]) -> Table:
         show_edge=False,
         caption="utility: share of the words of individuals it never saw that the model predicts right; "
         "of all words: identifiers among them. privacy: share of the members' identifiers that it predicts nowhere. "
-        "MIA: AUC of the loss attack, 0.5 is chance. In brackets: 95 % intervals over individuals."
+        "MIA: AUC of the loss attack, 0.5 is chance. In brackets: 95 % intervals over "
+        f"{_resampled(last)}."
         + (
             f" Each recipe was trained with {seeds} seeds on the same individuals: numbers and ends of intervals are "
             f"means over them, the line below is the lowest and the highest of the {seeds}."
@@ -86,6 +88,12 @@ def summary_table(models: Sequence[ModelEvidence]) -> Table:
             ranges = [_range(words), "", _range(privacy), _range(auc)]
             table.add_row(f" {model.num_trainings} seeds", "", *ranges, style="dim")
     return table
+
+
+def _resampled(models: Sequence[ModelEvidence]) -> str:
+    """The unit that intervals resample."""
+    found = over_households(attack for model in models for attack in model.membership.values())
+    return "individuals" if found is None else f"{found.num_households:,} households of {found.n:,} individuals"
 
 
 def ledger_line(models: Sequence[ModelEvidence]) -> str | None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from reticent.audit.stats.estimate import Estimate
 
 __all__ = [
+    "FEW_ON_A_SIDE",
     "TAILS",
     "certain_auc_bounds",
     "far_ends",
@@ -28,6 +29,8 @@ __all__ = [
     "wider",
 ]
 
+#: A bootstrap of an area is too narrow if a side has fewer individuals than this.
+FEW_ON_A_SIDE = 20
 #: Shares of the draws beyond either end of an interval.
 TAILS = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
 

@@ -9,9 +9,11 @@ from reticent.audit.evidence.json_form import optional
 from reticent.audit.evidence.rules import NAME, PARTS, SETTING, TOGETHER, TOTAL
 from reticent.audit.stats.binomial import LEVEL, clopper_pearson
 
-__all__ = ["BOOTSTRAP", "LEVEL", "Estimate", "Spread"]
+__all__ = ["BOOTSTRAP", "EXACT", "LEVEL", "TIED", "Estimate", "Spread"]
 
 BOOTSTRAP = "bootstrap over individuals"
+EXACT = "Clopper-Pearson over individuals, one-sided"
+TIED = "Clopper-Pearson over individuals, of equal scores"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +30,7 @@ class Spread:
 class Estimate:
     """A number with its two-sided 95 % interval; ``n`` counts ``unit``.
 
+    ``num_households`` is set if the interval resamples households: these ``n`` individuals are of so many.
     ``value`` is None if there is nothing to estimate. ``n`` is None if the estimate was withheld for publication. If
     ``bound`` is set, the exact value would reveal a small count: the value is then an upper bound ("below") or a lower
     bound ("above"). ``seeds`` is set if the estimate is a mean over trainings.
@@ -37,20 +40,31 @@ class Estimate:
     low: Annotated[float | None, TOGETHER] = None
     high: Annotated[float | None, TOGETHER] = None
     n: Annotated[int | None, TOGETHER]
+    num_households: Annotated[int | None, TOGETHER] = optional()
     unit: Annotated[str, SETTING] = "individuals"
     method: Annotated[str, NAME] = BOOTSTRAP
     level: Annotated[float, SETTING] = LEVEL
     bound: Annotated[Literal["above", "below"] | None, SETTING] = optional()
     seeds: Annotated[Spread | None, PARTS] = optional()
 
+    @property
+    def num_resampled(self) -> int:
+        """How many households, or else individuals, the interval resamples; 0 where that is withheld."""
+        return self.num_households or self.n or 0
+
+    def over_households(self, n: int) -> Estimate:
+        """Return an estimate whose ``n`` counts households as one over ``n`` individuals, its method in these words."""
+        n = n if self.n else 0  # nothing to estimate
+        return replace(self, n=n, num_households=self.n, method=self.method.replace("individual", "household"))
+
     def closed(self, raw: Estimate, cell: int) -> Estimate:
-        """Withhold an estimate over 1 to ``cell`` - 1 units; restore all of any other."""
-        kept = replace(self, value=raw.value, low=raw.low, high=raw.high, n=raw.n)
-        return kept.withheld(cell) if 0 < (raw.n or 0) < cell else kept
+        """Withhold an estimate over 1 to ``cell`` - 1 units or households; restore all of any other."""
+        kept = replace(self, value=raw.value, low=raw.low, high=raw.high, n=raw.n, num_households=raw.num_households)
+        return kept.withheld(cell) if 0 < raw.num_resampled < cell else kept
 
     def withheld(self, cell: int) -> Estimate:
         """Return the estimate without its numbers."""
-        return replace(self, value=None, low=None, high=None, n=None, method=f"fewer than {cell}")
+        return replace(self, value=None, low=None, high=None, n=None, num_households=None, method=f"fewer than {cell}")
 
     def bounded(self, value: float, side: Literal["above", "below"], total: int | None = None) -> Estimate:
         """Return a bound in place of an estimate whose exact value would reveal a small count.
@@ -59,6 +73,8 @@ class Estimate:
         bound itself, so that all small counts have the same, whoever has them.
         """
         if total is not None:
+            if self.num_households and self.n:  # trials are households, as in the interval itself
+                total = max(1, total * self.num_households // self.n)
             low, high = clopper_pearson(round(value * total), total)
         else:
             low, high = (value if end is None else end for end in (self.low, self.high))

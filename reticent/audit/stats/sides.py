@@ -11,8 +11,9 @@ from reticent.audit.stats.statistics import Bootstrap, ratio_difference, ratio_e
 
 __all__ = ["Counts", "excess_of", "two_sides"]
 
-#: Numerator and denominator of a rate, float arrays with one entry an individual.
-Counts = tuple[np.ndarray, np.ndarray]
+#: Numerator and denominator of a rate, float arrays with one entry an individual, and the codes of the individuals,
+#: without which an interval cannot resample households.
+Counts = tuple[np.ndarray, ...]
 
 
 def excess_of(
@@ -55,5 +56,5 @@ def two_sides(
         codes, row = np.unique(individuals[side], return_inverse=True)
         row = row.reshape(-1)
         totals = np.bincount(row, weights=values[side], minlength=len(codes))
-        sides.append((totals, np.bincount(row, minlength=len(codes)).astype(np.float64)))
+        sides.append((totals, np.bincount(row, minlength=len(codes)).astype(np.float64), codes))
     return excess_of(*sides, limit=limit, **bootstrap)

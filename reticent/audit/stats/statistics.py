@@ -1,15 +1,13 @@
-"""Statistics: rates, curves and intervals with the individual as the unit.
+"""Statistics: rates, differences of rates, and their intervals, with the individual as the unit.
 
-Documents of one individual are not independent, so every interval resamples individuals. A zero is never shown
-without its upper bound. No true-positive rate is given at a false-positive rate that the number of non-members is too
-small to resolve.
+Documents of one individual are not independent, so every interval resamples individuals, or households where the split
+keeps these together (:mod:`reticent.audit.stats.clusters`). A zero is never shown without its upper bound. Areas under
+the ROC curve stand in :mod:`reticent.audit.stats.areas`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import TypedDict
 
 import numpy as np
 from scipy import stats
@@ -17,72 +15,49 @@ from scipy import stats
 from reticent.audit.stats.binomial import LEVEL, clopper_pearson
 from reticent.audit.stats.bounds import (
     TAILS,
-    certain_auc_bounds,
     far_ends,
-    is_certain,
     num_rare,
-    score_auc_bounds,
     skewed_ends,
     square_and_add,
     wider,
 )
-from reticent.audit.stats.estimate import BOOTSTRAP, Estimate
-from reticent.engine.kernels import draw_counts
-from reticent.engine.randomness import generator
+from reticent.audit.stats.clusters import (
+    Bootstrap,
+    cluster_sums,
+    clusters_of,
+    iter_resamples,
+)
+from reticent.audit.stats.estimate import BOOTSTRAP, EXACT, Estimate
 
 __all__ = [
     "Bootstrap",
     "Estimate",
-    "auc_estimate",
     "clopper_pearson",
     "exposure",
     "one_run_epsilon",
     "ratio_difference",
     "ratio_estimate",
     "ratio_estimates",
-    "roc_curve",
-    "tpr_at_fpr",
 ]
 
-EXACT = "Clopper-Pearson over individuals, one-sided"
-TIED = "Clopper-Pearson over individuals, of equal scores"
 UNCHANGED = "Clopper-Pearson over individuals, of no change"
 EQUAL = "Clopper-Pearson over individuals, of equal rates"
 #: A bootstrap of a difference is too narrow if fewer individuals than this make one of its rates.
 FEW = 10
-#: A bootstrap of an area is too narrow if a side has fewer individuals than this.
-FEW_ON_A_SIDE = 20
 #: A bootstrap of a mean without a limit is too narrow over fewer than this.
 FEW_OF_A_MEAN = 50
 #: Rates that differ by less than this are equal, up to rounding.
 SAME = 1e-12
-#: Weights of resamples held at once, in numbers: 2^23 float64 are 64 MiB.
-MAX_WEIGHTS = 1 << 23
-
-
-class Bootstrap(TypedDict):
-    """Settings of the bootstrap: the number of resamples of the individuals, and the seed of the draws."""
-
-    num_bootstrap: int
-    seed: int
-
-
-def iter_resamples(num: int, num_bootstrap: int, seed: int, *, rows: int | None = None) -> Iterator[np.ndarray]:
-    """Yield blocks of resamples, float64, shape (at most ``rows``, num): how often each of ``num`` individuals is drawn
-    in each. The numbers do not depend on ``rows``."""
-    rows = rows or max(1, MAX_WEIGHTS // num)
-    for done in range(0, num_bootstrap, rows):
-        weights = np.empty((min(rows, num_bootstrap - done), num))
-        draw_counts(seed, done, weights)
-        yield weights
 
 
 def ratio_estimate(
     numerator: np.ndarray,
     denominator: np.ndarray,
+    individuals: np.ndarray | None = None,
     *,
     num_bootstrap: int = 1000,
     seed: int = 0,
+    units: np.ndarray | None = None,
     unit: str = "individuals",
     limit: float | None = 1.0,
     signed: bool = False,
@@ -98,6 +73,7 @@ def ratio_estimate(
     Parameters
     ----------
     numerator, denominator : arrays, shape (individuals,)
+    individuals, units : as for `clusters_of`; with households, all of the above is over their sums
     unit : str
         The unit that ``n`` counts, as a report names it.
     limit : float or None
@@ -105,6 +81,11 @@ def ratio_estimate(
     signed : bool
         The ratio is a change of a rate, from -1 to 1. If it changed for no individual, both bounds are exact ones.
     """
+    clusters = clusters_of(individuals, units)
+    if clusters is not None:
+        sums = (cluster_sums(values, clusters) for values in (numerator, denominator))
+        found = ratio_estimate(*sums, num_bootstrap=num_bootstrap, seed=seed, unit=unit, limit=limit, signed=signed)
+        return found.over_households(int(np.count_nonzero(denominator > 0)))
     certain = _without_spread(numerator, denominator, unit, limit, signed)
     if certain is not None:
         return certain
@@ -152,7 +133,13 @@ def _without_spread(
 
 
 def ratio_estimates(
-    numerators: np.ndarray, denominators: np.ndarray, *, num_bootstrap: int = 1000, seed: int = 0
+    numerators: np.ndarray,
+    denominators: np.ndarray,
+    individuals: np.ndarray | None = None,
+    *,
+    num_bootstrap: int = 1000,
+    seed: int = 0,
+    units: np.ndarray | None = None,
 ) -> tuple[list[Estimate], np.ndarray]:
     """Return several rates over the same individuals, each as by `ratio_estimate`, and their draws.
 
@@ -162,6 +149,7 @@ def ratio_estimates(
     Parameters
     ----------
     numerators, denominators : arrays, shape (rates, individuals)
+    individuals, units : as for `clusters_of`
 
     Returns
     -------
@@ -170,6 +158,11 @@ def ratio_estimates(
         NaN if no individual drawn has a positive denominator.
     """
     tops, bottoms = (np.asarray(values, dtype=np.float64) for values in (numerators, denominators))
+    clusters = clusters_of(individuals, units)
+    if clusters is not None:
+        sums = (cluster_sums(values.T, clusters).T for values in (tops, bottoms))
+        found, draws = ratio_estimates(*sums, num_bootstrap=num_bootstrap, seed=seed)
+        return [e.over_households(int(np.count_nonzero(own))) for e, own in zip(found, bottoms, strict=True)], draws
     draws = np.empty((0, len(tops)))
     if tops.shape[1]:
         with np.errstate(invalid="ignore"):
@@ -188,15 +181,17 @@ def ratio_estimates(
 
 
 def ratio_difference(
-    first: tuple[np.ndarray, np.ndarray],
-    second: tuple[np.ndarray, np.ndarray],
+    first: tuple[np.ndarray, ...],
+    second: tuple[np.ndarray, ...],
     *,
     num_bootstrap: int = 1000,
     seed: int = 0,
+    units: np.ndarray | None = None,
     limit: float | None = 1.0,
     signed: bool = False,
 ) -> Estimate:
-    """Return the difference of two rates of independent sets of individuals, each given as (numerator, denominator).
+    """Return the difference of two rates of independent sets of individuals, each given as (numerator, denominator),
+    and where there are households (``units``) the codes of its individuals.
 
     ``limit`` and ``signed`` describe each side, as in `ratio_estimate`. Without a limit, there is no interval if a side
     has a single individual.
@@ -205,7 +200,11 @@ def ratio_difference(
     sides are combined by square-and-add [@zou2008]. So the difference includes the uncertainty of a zero. If one of the
     rates is made by few, or one of the means is over few, the interval reaches at least as far.
     """
-    sides = [_with_denominator(*side) for side in (first, second)]
+    if units is not None:
+        sums = [_household_sums(*side, units=units) for side in (first, second)]
+        found = ratio_difference(*sums, num_bootstrap=num_bootstrap, seed=seed, limit=limit, signed=signed)
+        return found.over_households(sum(int(np.count_nonzero(side[1] > 0)) for side in (first, second)))
+    sides = [_with_denominator(*side[:2]) for side in (first, second)]
     a, b = (
         ratio_estimate(*side, num_bootstrap=num_bootstrap, seed=seed + number, limit=limit, signed=signed)
         for number, side in enumerate(sides)
@@ -228,6 +227,14 @@ def ratio_difference(
     return Estimate(value=value, low=low, high=high, n=n, method="square-and-add of both sides' intervals")
 
 
+def _household_sums(
+    numerator: np.ndarray, denominator: np.ndarray, individuals: np.ndarray | None = None, *, units: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    clusters = clusters_of(individuals, units)
+    assert clusters is not None
+    return tuple(cluster_sums(values, clusters) for values in (numerator, denominator))
+
+
 def _with_denominator(numerator: np.ndarray, denominator: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     kept = denominator > 0
     return numerator[kept].astype(np.float64), denominator[kept].astype(np.float64)
@@ -236,101 +243,6 @@ def _with_denominator(numerator: np.ndarray, denominator: np.ndarray) -> tuple[n
 def _ratio_draws(numerator: np.ndarray, denominator: np.ndarray, num_bootstrap: int, seed: int) -> np.ndarray:
     blocks = iter_resamples(len(denominator), num_bootstrap, seed)
     return np.concatenate([(weights @ numerator) / (weights @ denominator) for weights in blocks])
-
-
-def roc_curve(members: np.ndarray, nonmembers: np.ndarray, *, max_points: int = 200) -> dict[str, list[float]]:
-    """Return false- and true-positive rates at all thresholds, from (0, 0) to (1, 1), thinned to ``max_points``; no
-    points if a side is empty."""
-    if len(members) == 0 or len(nonmembers) == 0:
-        return {"fpr": [], "tpr": []}
-    thresholds = np.unique(np.concatenate([members, nonmembers]))[::-1]
-    fpr = np.concatenate([[0.0], 1 - np.searchsorted(np.sort(nonmembers), thresholds, side="left") / len(nonmembers)])
-    tpr = np.concatenate([[0.0], 1 - np.searchsorted(np.sort(members), thresholds, side="left") / len(members)])
-    if len(fpr) > max_points:
-        keep = np.unique(np.linspace(0, len(fpr) - 1, max_points).astype(int))
-        fpr, tpr = fpr[keep], tpr[keep]
-    return {"fpr": [round(float(x), 6) for x in fpr], "tpr": [round(float(x), 6) for x in tpr]}
-
-
-def auc_estimate(
-    members: np.ndarray, nonmembers: np.ndarray, *, num_bootstrap: int = 1000, seed: int = 0, level: float = LEVEL
-) -> Estimate:
-    """Return the area under the ROC curve (ties count half), with a bootstrap over both sets of individuals.
-
-    An area of exactly 0 or 1 does not vary in a bootstrap, nor does one of equal scores. There are min(members,
-    non-members) disjoint pairs, and all have the same order or are all tied, so the bounds are Clopper-Pearson's over
-    these. With fewer than 20 individuals on a side a bootstrap is too narrow; the interval then reaches at least as far
-    as `score_auc_bounds`. ``level`` is the level of the interval.
-
-    Cost: a sort, and O(num_bootstrap · individuals) time in blocks of bounded memory.
-    """
-    m, n = len(members), len(nonmembers)
-    if m == 0 or n == 0:
-        return Estimate(value=None, n=m + n, level=level, method="one side has no individual")
-    # Sorted, so the interval does not depend on the order of the individuals.
-    members, nonmembers = np.sort(members), np.sort(nonmembers)
-    below, up_to = (np.searchsorted(nonmembers, members, side=side) for side in ("left", "right"))
-    value = float((below + up_to).mean() / (2 * n))
-    if is_certain(value, members, nonmembers):
-        low, high = certain_auc_bounds(value, min(m, n), level)
-        method = EXACT if value in (0.0, 1.0) else TIED
-        return Estimate(value=value, low=low, high=high, n=m + n, level=level, method=method)
-    if min(m, n) == 1:
-        method = "one individual on a side: no interval"
-        return Estimate(value=value, low=0.0, high=1.0, n=m + n, level=level, method=method)
-    rows = max(1, MAX_WEIGHTS // (m + n))
-    draws = []
-    for weights_m, weights_n in zip(
-        iter_resamples(m, num_bootstrap, seed, rows=rows),
-        iter_resamples(n, num_bootstrap, seed + 1, rows=rows),
-        strict=True,
-    ):
-        # Number of resampled non-members up to each position of the sorted scores.
-        running = np.concatenate([np.zeros((len(weights_n), 1)), np.cumsum(weights_n, axis=1)], axis=1)
-        wins = running[:, below]
-        wins += running[:, up_to]
-        draws.append(np.einsum("bm,bm->b", weights_m, wins) / (2 * m * n))
-    low, high = np.quantile(np.concatenate(draws), [(1 - level) / 2, (1 + level) / 2])
-    if min(m, n) < FEW_ON_A_SIDE:
-        scores, reach = np.concatenate([members, nonmembers]), float(stats.norm.ppf((1 + level) / 2))
-        low, high = wider((low, high), score_auc_bounds(value, m, n, scores, reach))
-    return Estimate(value=value, low=float(low), high=float(high), n=m + n, level=level)
-
-
-def tpr_at_fpr(
-    members: np.ndarray, nonmembers: np.ndarray, fpr: float, *, num_bootstrap: int = 1000, seed: int = 0
-) -> Estimate | None:
-    """Return the share of members who score above all but ``fpr`` of the non-members; None without members or with
-    fewer than 10 / fpr non-members.
-
-    The interval of a share reaches at least as far as Clopper-Pearson's over the members, at its far end.
-    """
-    if len(members) == 0 or len(nonmembers) < 10 / fpr:
-        return None
-    random = generator(seed, 7)
-    value = _tpr(members, nonmembers, fpr)
-    draws = [
-        _tpr(random.choice(members, len(members)), random.choice(nonmembers, len(nonmembers)), fpr)
-        for _ in range(num_bootstrap)
-    ]
-    low, high = (float(bound) for bound in np.quantile(draws, TAILS))
-    method, exact = BOOTSTRAP, clopper_pearson(round(value * len(members)), len(members))
-    if value in (0.0, 1.0):
-        bound = clopper_pearson(0, len(members), one_sided=True)[1]
-        low, high = (0.0, max(high, bound)) if value == 0 else (min(low, 1 - bound), 1.0)
-        method = EXACT
-    elif value <= 0.5:
-        high = max(high, exact[1])
-    else:
-        low = min(low, exact[0])
-    return Estimate(value=value, low=low, high=high, n=len(members) + len(nonmembers), method=method)
-
-
-def _tpr(members: np.ndarray, nonmembers: np.ndarray, fpr: float) -> float:
-    # At most this many false positives; the small term undoes the rounding of e.g. 0.29 * 100.
-    allowed = math.floor(fpr * len(nonmembers) + 1e-9)
-    threshold = np.partition(nonmembers, len(nonmembers) - 1 - allowed)[len(nonmembers) - 1 - allowed]
-    return float(np.mean(members > threshold))
 
 
 def exposure(canary_score: float, reference_scores: np.ndarray) -> float:

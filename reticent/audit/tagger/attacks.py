@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from reticent.audit.stats.statistics import BOOTSTRAP, EXACT, LEVEL, Estimate, clopper_pearson, iter_resamples
+from reticent.audit.stats.clusters import iter_resamples
+from reticent.audit.stats.statistics import BOOTSTRAP, EXACT, LEVEL, Estimate, clopper_pearson
 from reticent.engine.randomness import generator
 
 __all__ = [

@@ -33,7 +33,9 @@ from reticent.audit.evidence.tagger import (
     TaggerPrompt,
     TaggerSide,
 )
-from reticent.audit.stats.statistics import EXACT, Bootstrap, Estimate, clopper_pearson, roc_curve
+from reticent.audit.stats.areas import roc_curve
+from reticent.audit.stats.clusters import Draws
+from reticent.audit.stats.statistics import EXACT, Estimate, clopper_pearson
 from reticent.audit.tagger.attacks import (
     PAIRWISE,
     area,
@@ -100,7 +102,7 @@ class _Evaluator:
 
     def __init__(self, prompts: Sequence[Prompt], num_bootstrap: int, seed: int, unit: str):
         self.prompts, self.unit = prompts, unit
-        self._options: Bootstrap = {"num_bootstrap": num_bootstrap, "seed": seed}
+        self._options: Draws = {"num_bootstrap": num_bootstrap, "seed": seed}
 
     def estimate(self, values: np.ndarray, low: float = 0.0) -> Estimate:
         return mean_estimate(values, low=low, unit=self.unit, **self._options)

@@ -22,6 +22,7 @@ from reticent.job.corpus_statistics import corpus_section
 from reticent.job.gates import gate_settings, judge_gates
 from reticent.job.sampled_recall import SAMPLED_RECALL, read_sampled_recall
 from reticent.job.stages.extraction import extraction_artefacts, extraction_section
+from reticent.job.stages.near_copies import NEAR_COPIES, near_copies_section
 from reticent.job.stages.shadows import shadows_of
 from reticent.job.trainings import Measurement, measurements_of, trainings_of
 
@@ -44,6 +45,8 @@ def audit_steps(run: Run) -> Iterator[Step]:
     inputs = {name: run.fingerprints.of(name) for name in names}
     if (run.folder / SAMPLED_RECALL).exists():
         inputs[SAMPLED_RECALL] = run.fingerprints.of(SAMPLED_RECALL)
+    if run.job.memory_limit is None:
+        inputs[NEAR_COPIES] = run.fingerprints.of(NEAR_COPIES)
     config |= gate_settings(run)
     if run.job.probe is not None:
         from reticent.job.probes import probe_inputs
@@ -138,7 +141,7 @@ def gather_evidence(run: Run) -> AuditEvidence:
                 *(name for name in ("canaries", "extraction", "gate", "verdict") if getattr(run.job, name)),
             },
         ),
-        corpus=corpus_section(run),
+        corpus=replace(corpus_section(run), near_copies=near_copies_section(run)),
         models=judged([_measured(run, measurement) for measurement in measurements]),
     )
     return judge_gates(run, evidence)

@@ -15,6 +15,7 @@ from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.core.json_toml import read_json
 from reticent.engine.schema import MEMBERS
 from reticent.job.artefact import Artefact, Step
+from reticent.job.auditing import resampling_settings
 from reticent.job.cost_model import work_of_extraction
 from reticent.job.trainings import Measurement, measurements_of
 
@@ -63,7 +64,7 @@ def _artefact(run: Run, measurement: Measurement) -> Artefact:
         "objective": measurement.model.objective, "recipe": measurement.recipe, "epoch": measurement.epoch,
         "num_bootstrap": job.audit.num_bootstrap, "seed": job.seed, "window_length": job.train.window_length,
         "extraction": job.extraction and job.extraction.model_dump(),
-        "canaries": job.canaries and job.canaries.model_dump(),
+        "canaries": job.canaries and job.canaries.model_dump(), **resampling_settings(run),
     }  # fmt: skip
     inputs = {
         "tokens": run.fingerprints.of(f"tokens/{measurement.model.name}/audit"),
@@ -110,7 +111,9 @@ def _measured(run: Run, measurement: Measurement) -> ExtractedModel:
         check_fit(model, store, tokenizer, special, run.job.train.window_length)
         members = run.individuals.mask(MEMBERS)[store.individual]
         with run.progress.task(f"extract from {measurement.recipe}", None, "passages") as advance:
-            passages = extraction_rates(model, store, members, special, run.job.extraction, progress=advance)
+            passages = extraction_rates(
+                model, store, members, special, run.job.extraction, units=run.individuals.units, progress=advance
+            )
     return ExtractedModel(canaries=canaries, passages=passages)
 
 

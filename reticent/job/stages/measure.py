@@ -18,8 +18,16 @@ from typing import TYPE_CHECKING, Any
 from reticent.audit.evidence.json_form import to_json
 from reticent.engine.schema import HELDOUT, INDIRECT, MEMBERS
 from reticent.job.artefact import Artefact, Step
-from reticent.job.auditing import TEXT_SIZES, audit_config, needs_text_sizes, open_auditor, own_tokens
+from reticent.job.auditing import (
+    TEXT_SIZES,
+    audit_config,
+    needs_text_sizes,
+    open_auditor,
+    own_tokens,
+    resampling_settings,
+)
 from reticent.job.cost_model import scoring_work, work_of_measurement
+from reticent.job.stages.near_copies import near_copies_input, near_copies_steps
 from reticent.job.stages.shadows import (
     ATTACK_SETTINGS,
     SCORES,
@@ -55,12 +63,13 @@ TASKS = {
 def base_steps(run: Run) -> Iterator[Step]:
     """Yield the steps of the base models. They come before the trainings: data that does not fit a base model is found
     before hours of training, and the speed of scoring is known for the expected end. What else their attacks compare
-    with comes first: the sizes of texts.
+    with comes first: the sizes of texts, and who holds near-copies.
     """
     if needs_text_sizes(run):
         inputs = {**run.corpus_input(), "split": run.fingerprints.of("split")}
         sizes = Artefact(TEXT_SIZES, "text-sizes", {"splits": [MEMBERS, HELDOUT]}, inputs)
         yield Step.of(sizes, partial(_build_sizes, run))
+    yield from near_copies_steps(run)
     for model in run.job.model:
         yield from _steps(run, model, measurements_of(run.job, model)[:1])
 
@@ -103,6 +112,7 @@ def _artefact(run: Run, measurement: Measurement) -> Artefact:
     for name, default in (("bf16", "auto"), ("surface", "exact")):  # the manifest of before there was this setting
         if config[name] == default:
             del config[name]
+    config |= resampling_settings(run)
     if is_attacked(run, measurement):
         config["shadow"] = shadow_config(run).model_dump(include=ATTACK_SETTINGS)
     about = {"objective": measurement.model.objective, "recipe": measurement.recipe, "epoch": measurement.epoch}
@@ -114,7 +124,7 @@ def _inputs(run: Run, measurement: Measurement) -> dict[str, str]:
     inputs = {v: run.fingerprints.of(f"tokens/{measurement.model.name}/{v}") for v in variants}
     if needs_text_sizes(run):
         inputs["text sizes"] = run.fingerprints.of(TEXT_SIZES)
-    inputs |= run.base_input(measurement.model)
+    inputs |= near_copies_input(run) | run.base_input(measurement.model)
     if measurement.training is not None:
         inputs["checkpoint"] = run.fingerprints.of_checkpoint(measurement.training.name, measurement.epoch)
     if is_attacked(run, measurement):

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from reticent.audit.config import ShadowConfig
     from reticent.audit.evaluate import Auditor, Scored
     from reticent.audit.membership.shadow import ShadowControl
-    from reticent.audit.stats.statistics import Bootstrap
     from reticent.engine.ngrams import NgramIndex
     from reticent.engine.pseudonymize import Style
     from reticent.engine.split import Individuals
@@ -340,10 +339,9 @@ def attack_with_shadows(
         held_back = [name for name in section.attacks if name in ON_HOLDOUT]
         found |= shadow_scores(on_holdout, held_back, DocumentScores.of(own), DocumentScores.of(before))
         sides |= dict.fromkeys(held_back, (asked.store.individual, asked.members))
-    options: Bootstrap = {"num_bootstrap": auditor.config.num_bootstrap, "seed": auditor.config.seed}
     about: dict[str, ShadowControl] = {}
     for name, (_, control) in found.items():
-        without = attack(control, *sides[name], **options)
+        without = attack(control, *sides[name], **auditor.bootstrap)
         about[name] = {"control": without.auc, "num_shadows": attacks.num_shadows}
     if "rmia" in about:
         about["rmia"]["slope"] = attacks.slope

@@ -141,6 +141,50 @@ def test_a_bound_stands_in_the_text_of_a_card_and_not_at_its_head() -> None:
 
 
 @pytest.mark.parametrize(
+    ("num", "said", "said_in_french"),
+    [
+        (None, "was not looked for", "On n’a pas cherché si"),
+        (0, "No held-out person holds a near-copy", "Aucune personne mise à part"),
+        (3, "fewer than 5 of 30", "moins de 5 sur 30"),
+        (9, "9 of 30", "9 sur 30"),
+    ],
+)
+def test_beside_the_verdict_stands_how_many_hold_near_copies(num: int | None, said: str, said_in_french: str) -> None:
+    audit = tiny_audit()
+    if num is not None:
+        counts = {"threshold": 0.8, "shingle_words": 5, "num_heldout": 30, "num_copied": num}
+        audit["corpus"]["near_copies"] = counts
+    assert said in rendered(audit)
+    assert said_in_french in rendered(audit, "fr")
+
+
+def test_beside_the_verdict_stands_the_area_without_near_copies() -> None:
+    audit = tiny_audit()
+    audit["corpus"]["near_copies"] = {"threshold": 0.8, "shingle_words": 5, "num_heldout": 30, "num_copied": 9}
+    for one in audit["models"]:
+        for name in one["membership"]:
+            attack = dict(one["membership"][name])
+            one["membership"][name] = {**attack, "auc_without_copies": {**estimate(0.92, 0.85, 0.97), "n": 61}}
+    page = rendered(audit).replace(NO_BREAK, " ")
+    assert (
+        "ppclm / gpt2: without them members are ranked above others with 0.92 (0.85 to 0.97), with them 0.60." in page
+    )
+    assert "it follows the number without them for: mlm, ppmlm, clm and ppclm." in page
+    assert "held-out people with near-copies of members’ documents left out" in page
+    assert "sans elles, les membres" in rendered(audit, "fr")
+
+
+@pytest.mark.parametrize(("language", "said"), [("en", "are of 35"), ("fr", "en forment 35")])
+def test_a_dossier_says_how_many_households_its_intervals_count(language: Language, said: str) -> None:
+    audit = tiny_audit()
+    assert said not in rendered(audit, language)
+    for one in audit["models"]:
+        for attack in one["membership"].values():
+            attack["auc"]["num_households"] = 35
+    assert said in rendered(audit, language)
+
+
+@pytest.mark.parametrize(
     ("skipped", "language", "said"),
     [
         (3, "en", "Fewer than 5 documents without a text were left out."),

@@ -10,7 +10,8 @@ from fixtures.stores import Token, make_store
 
 from reticent.audit.membership.kinds import KindAudit, d_primes, exposed_d_primes
 from reticent.audit.membership.shadow_attacks import fit_gaussians
-from reticent.audit.stats.statistics import Bootstrap, auc_estimate
+from reticent.audit.stats.areas import auc_estimate
+from reticent.audit.stats.statistics import Bootstrap
 from reticent.engine.schema import DIRECT, INDIRECT
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -74,7 +75,7 @@ def test_d_prime_by_hand() -> None:
 
 
 def mean_exposed(numbers: np.ndarray, is_in: np.ndarray) -> float:
-    totals, times = exposed_d_primes(numbers, is_in)
+    _, totals, times = exposed_d_primes(numbers, is_in)
     return float(totals.sum() / times.sum())
 
 
@@ -86,7 +87,7 @@ def test_the_most_exposed_are_chosen_by_other_shadows_than_they_are_measured_by(
     numbers = random.standard_normal((8, 2000))
     numbers[:, :200] += np.where(is_in[:, :200], 6.0, 0.0)  # a tenth is known well
     assert mean_exposed(numbers, is_in) == pytest.approx(6.0, abs=0.3)
-    assert [part.tolist() for part in exposed_d_primes(numbers[:2], is_in[:2])] == [[], []]
+    assert [part.tolist() for part in exposed_d_primes(numbers[:2], is_in[:2])] == [[], [], []]
 
 
 def test_choosing_the_most_exposed_does_not_lower_their_mean() -> None:
@@ -103,10 +104,11 @@ def test_an_individual_whom_both_halves_choose_is_one_person() -> None:
     is_in = np.array([np.arange(30) % 2 == number % 2 for number in range(8)])
     numbers = 0.01 * random.standard_normal((8, 30))
     numbers[:, :3] += np.where(is_in[:, :3], [4.0, 5.0, 9.0], 0.0)
-    (totals, times), own = exposed_d_primes(numbers, is_in), d_primes(numbers, is_in)
+    (chosen, totals, times), own = exposed_d_primes(numbers, is_in), d_primes(numbers, is_in)
+    assert chosen.tolist() == [0, 1, 2]
     assert times.tolist() == [2, 2, 2]
     assert (totals / times).tolist() == pytest.approx(own[:3].tolist())
-    alike, _ = exposed_d_primes(random.standard_normal((8, 30)), is_in)
+    alike, _, _ = exposed_d_primes(random.standard_normal((8, 30)), is_in)
     assert 3 <= len(alike) <= 6
 
 

@@ -192,6 +192,35 @@ def test_documents_that_were_skipped_are_said(render: Any, tmp_path: Path, skipp
     assert said is None or f"{said} documents without a text were left out." in text
 
 
+def test_report_and_summary_say_that_intervals_resample_households(
+    render: Callable[[dict[str, Any]], Page], page: Page
+) -> None:
+    audit = tiny_audit()
+    for one in audit["models"]:
+        for attack in one["membership"].values():
+            attack["auc"]["num_households"] = attack["auc"]["n"] // 2
+    n = audit["models"][0]["membership"]["loss"]["auc"]["n"]
+    said = f"intervals resample households: the {n} people of an attack are of {n // 2}."
+    assert said in section(render(audit), "method")
+    assert "resample households" not in section(page, "method")
+    assert f"95 % intervals over {n // 2} households of {n} individuals." in str(
+        summary_table(entries(*audit["models"])).caption
+    )
+    assert "95 % intervals over individuals." in str(summary_table(entries(*tiny_audit()["models"])).caption)
+
+
+def test_the_report_says_beside_the_verdict_who_holds_near_copies(render: Callable[[dict[str, Any]], Page]) -> None:
+    audit = tiny_audit()
+    assert "near-copies of members’ documents was not looked for" in section(render(audit), "findings")
+    audit["corpus"]["near_copies"] = {"threshold": 0.8, "shingle_words": 5, "num_heldout": 30, "num_copied": 9}
+    for one in audit["models"]:
+        attack = one["membership"]["loss"]
+        one["membership"]["loss"] = {**attack, "auc_without_copies": estimate(0.92, 0.85, 0.97, n=61)}
+    said = section(render(audit), "findings")
+    assert "document: 9 of 30." in said
+    assert "with 0.92 (0.85 to 0.97), with them 0.60." in said.replace("\u00a0", " ")
+
+
 def test_both_files_are_for_their_owner_only(folder: Path, tmp_path: Path, render: Any) -> None:
     (tmp_path / "report.json").write_text("old")
     (tmp_path / "report.json").chmod(0o644)

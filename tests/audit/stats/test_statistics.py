@@ -15,21 +15,19 @@ from scipy import stats
 from sklearn import metrics
 
 from reticent.audit.evidence.json_form import to_json
-from reticent.audit.stats import statistics
+from reticent.audit.stats import areas
+from reticent.audit.stats.areas import auc_estimate, roc_curve, tpr_at_fpr
 from reticent.audit.stats.bounds import skewed_ends
+from reticent.audit.stats.clusters import iter_resamples
 from reticent.audit.stats.statistics import (
     Bootstrap,
     Estimate,
-    auc_estimate,
     clopper_pearson,
     exposure,
-    iter_resamples,
     one_run_epsilon,
     ratio_difference,
     ratio_estimate,
     ratio_estimates,
-    roc_curve,
-    tpr_at_fpr,
 )
 
 tied_scores = st.lists(st.integers(-3, 3).map(lambda i: i / 2), min_size=1, max_size=30).map(np.array)
@@ -168,7 +166,7 @@ def test_auc_bootstrap_equals_the_pairwise_one(monkeypatch: pytest.MonkeyPatch) 
     estimate = auc_estimate(members, nonmembers, num_bootstrap=200, seed=4)
     assert bounds(estimate) == pytest.approx(np.quantile(draws, [0.025, 0.975]), abs=1e-12)
     assert auc_estimate(members[::-1], nonmembers[::-1], num_bootstrap=200, seed=4) == estimate
-    monkeypatch.setattr(statistics, "MAX_WEIGHTS", 60)  # one resample at a time: same numbers
+    monkeypatch.setattr(areas, "MAX_WEIGHTS", 60)  # one resample at a time: same numbers
     assert auc_estimate(members, nonmembers, num_bootstrap=200, seed=4) == estimate
 
 

@@ -1,0 +1,86 @@
+"""Documents of both sides -> held-out individuals who hold near-copies of members' documents.
+
+Attacks on membership take them for members, so areas are given without them too. A measurement depends on who they are
+where they are more than `SHARE`. With ``memory_limit`` they are not looked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reticent.audit.membership.left_out import SHARE
+from reticent.engine.schema import HELDOUT
+from reticent.job.artefact import Artefact, Step
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from reticent.audit.evidence.corpus import NearCopies
+    from reticent.job.run import Run
+
+__all__ = ["NEAR_COPIES", "copied_individuals", "near_copies_input", "near_copies_section", "near_copies_steps"]
+
+#: Name and kind of the artefact.
+NEAR_COPIES = "near-copies"
+
+
+def near_copies_steps(run: Run) -> Iterator[Step]:
+    """Yield the step of the artefact ``near-copies``."""
+    if run.job.memory_limit is not None:
+        return
+    settings = run.job.dedup.model_dump(include={"threshold", "shingle_words"})
+    inputs = {**run.corpus_input(), "split": run.fingerprints.of("split")}
+    yield Step.of(Artefact(NEAR_COPIES, NEAR_COPIES, settings, inputs), partial(_build, run))
+
+
+def _build(run: Run, folder: Path, counts: dict[str, Any]) -> None:
+    from reticent.engine.near_copies import heldout_with_copies, write_copied
+
+    with run.progress.task("near-copies", run.corpus.num_documents, "documents") as advance:
+        copied = heldout_with_copies(
+            run.corpus, run.individuals, run.job.dedup, num_threads=run.job.num_threads, progress=advance
+        )
+    write_copied(copied, folder)
+    counts["heldout"], counts["copied"] = int(run.individuals.mask(HELDOUT).sum()), int(copied.sum())
+
+
+def near_copies_input(run: Run) -> dict[str, str]:
+    """Return the fingerprint that a measurement depends on: none where so few hold near-copies that none is left out,
+    as of before they were looked for."""
+    from reticent.core.artifact import read_manifest
+    from reticent.job.fingerprints import TO_DO
+
+    if run.job.memory_limit is not None:
+        return {}
+    digest = run.fingerprints.of(NEAR_COPIES)
+    if digest != TO_DO:
+        counts = read_manifest(run.folder / NEAR_COPIES).counts
+        if counts["copied"] <= SHARE * counts["heldout"]:
+            return {}
+    return {"near-copies": digest}
+
+
+def copied_individuals(run: Run) -> np.ndarray | None:
+    """Return who holds near-copies, bool by code; None if they were not looked for."""
+    from reticent.engine.near_copies import read_copied
+
+    return None if run.job.memory_limit is not None else read_copied(run.folder / NEAR_COPIES)
+
+
+def near_copies_section(run: Run) -> NearCopies | None:
+    """Return their part of the evidence; None if they were not looked for."""
+    from reticent.audit.evidence.corpus import NearCopies
+    from reticent.core.artifact import read_manifest
+
+    if run.job.memory_limit is not None:
+        return None
+    counts, settings = read_manifest(run.folder / NEAR_COPIES).counts, run.job.dedup
+    return NearCopies(
+        threshold=settings.threshold,
+        shingle_words=settings.shingle_words,
+        num_heldout=counts["heldout"],
+        num_copied=counts["copied"],
+    )

@@ -1,0 +1,59 @@
+"""Held-out individuals who hold near-copies of members' documents, found among both sides."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from reticent.core.errors import ArtifactError
+from reticent.engine.config import DedupConfig, SplitConfig
+from reticent.engine.corpus import Corpus
+from reticent.engine.near_copies import heldout_with_copies, read_copied, write_copied
+from reticent.engine.schema import HELDOUT, MEMBERS, REFERENCE
+from reticent.engine.sources.frames import FrameSource
+from reticent.engine.split import Individuals, split_individuals
+
+NUM = 30
+
+
+def text(seed: int) -> list[str]:
+    rng = random.Random(seed)
+    return [f"word{rng.randrange(10**6)}" for _ in range(60)]
+
+
+def corpus_of(texts: dict[str, str]) -> Corpus:
+    rows = {"doc_id": [f"d{name}" for name in texts], "individual_id": list(texts), "text": list(texts.values())}
+    return Corpus(FrameSource("table", pa.table(rows)))
+
+
+@pytest.fixture(scope="module")
+def individuals() -> Individuals:
+    names = {f"p{number:02}": " ".join(text(number)) for number in range(NUM)}
+    return split_individuals(corpus_of(names), SplitConfig(heldout=0.4, reference=0.2))
+
+
+def test_who_holds_a_near_copy_of_a_members_document_is_found(individuals: Individuals) -> None:
+    names = individuals.table.column("individual_id").to_pylist()
+    member, heldout, reference = (np.flatnonzero(individuals.mask(side)) for side in (MEMBERS, HELDOUT, REFERENCE))
+    words = {code: text(code) for code in range(NUM)}
+    words[heldout[0]] = list(words[member[0]])  # equal
+    words[heldout[1]] = [*words[member[1]][:58], "other", "words"]  # near
+    words[heldout[2]] = [*words[member[2]][:30], *words[heldout[2]][30:]]  # half of it is no near-copy
+    words[heldout[4]] = list(words[heldout[3]])  # of another who is held out
+    words[heldout[5]] = list(words[reference[0]])  # nor is that of one whom no audit asks about
+    corpus = corpus_of({names[code]: " ".join(words[code]) for code in range(NUM)})
+    assert np.flatnonzero(heldout_with_copies(corpus, individuals)).tolist() == [heldout[0], heldout[1]]
+    alike = heldout_with_copies(corpus, individuals, DedupConfig(threshold=0.25, mode="exact"))
+    assert np.flatnonzero(alike).tolist() == [heldout[0], heldout[1], heldout[2]]
+
+
+def test_who_holds_copies_is_read_as_it_was_written(tmp_path: Path) -> None:
+    copied = np.array([True, False, True])
+    write_copied(copied, tmp_path)
+    np.testing.assert_array_equal(read_copied(tmp_path), copied)
+    with pytest.raises(ArtifactError, match="not readable"):
+        read_copied(tmp_path / "nowhere")
