@@ -1,7 +1,7 @@
 """Held-out individuals who hold a near-copy of a member's document, whom an attack on membership takes for members.
 
 Near-copies are those of :mod:`reticent.engine.dedup`: documents of one cluster of near duplicates. What deduplication
-left out is not there any more. Cost: one pass over the text of both sides, and 8 bytes of memory a word.
+left out is not there any more. Cost: one pass over the text of both sides, and some 12 bytes of memory a word.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from reticent.core.errors import ArtifactError
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus
     from reticent.engine.split import Individuals
 
-__all__ = ["heldout_with_copies", "read_copied", "write_copied"]
+__all__ = ["MAX_BYTES", "heldout_with_copies", "read_copied", "write_copied"]
 
 FILE = "near_copies.parquet"
+#: Text of both sides in which they are looked for: 2 GiB take some 4 GiB of memory.
+MAX_BYTES = 1 << 31
 
 
 def heldout_with_copies(
@@ -34,8 +37,9 @@ def heldout_with_copies(
     *,
     num_threads: int = 0,
     progress: Callable[[int], None] | None = None,
-) -> np.ndarray:
+) -> np.ndarray | None:
     """Return for each individual (by code) whether they are held out and hold a near-copy of a member's document; bool.
+    None if both sides have more than `MAX_BYTES` of text, in which they are not looked for.
 
     Parameters
     ----------
@@ -45,11 +49,15 @@ def heldout_with_copies(
 
     config = config or DedupConfig()
     wanted, is_member = individuals.mask(MEMBERS, HELDOUT), individuals.mask(MEMBERS)
-    collector, owners, num_done = _rust.CopyCollector(), [np.empty(0, dtype=np.uint32)], 0
+    collector, owners, num_done, num_bytes = _rust.CopyCollector(), [np.empty(0, dtype=np.uint32)], 0, 0
     for batch in corpus.batches(columns=("individual_id", "text")):
         codes = individuals.individual_codes(batch.column("individual_id"))
         kept = wanted[codes]
-        collector.add(sum(map(len, owners)), batch.column("text").filter(pa.array(kept)))
+        texts = batch.column("text").filter(pa.array(kept))
+        num_bytes += int(pc.sum(pc.binary_length(texts)).as_py() or 0)
+        if num_bytes > MAX_BYTES:
+            return None
+        collector.add(sum(map(len, owners)), texts)
         owners.append(codes[kept])
         num_done += batch.num_rows
         if progress:

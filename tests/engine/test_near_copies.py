@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from reticent.core.errors import ArtifactError
+from reticent.engine import near_copies
 from reticent.engine.config import DedupConfig, SplitConfig
 from reticent.engine.corpus import Corpus
 from reticent.engine.near_copies import heldout_with_copies, read_copied, write_copied
@@ -46,9 +47,25 @@ def test_who_holds_a_near_copy_of_a_members_document_is_found(individuals: Indiv
     words[heldout[4]] = list(words[heldout[3]])  # of another who is held out
     words[heldout[5]] = list(words[reference[0]])  # nor is that of one whom no audit asks about
     corpus = corpus_of({names[code]: " ".join(words[code]) for code in range(NUM)})
-    assert np.flatnonzero(heldout_with_copies(corpus, individuals)).tolist() == [heldout[0], heldout[1]]
+    copied = heldout_with_copies(corpus, individuals)
+    assert copied is not None
+    assert np.flatnonzero(copied).tolist() == [heldout[0], heldout[1]]
     alike = heldout_with_copies(corpus, individuals, DedupConfig(threshold=0.25, mode="exact"))
+    assert alike is not None
     assert np.flatnonzero(alike).tolist() == [heldout[0], heldout[1], heldout[2]]
+
+
+def test_in_more_text_than_memory_holds_they_are_not_looked_for(
+    individuals: Individuals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = individuals.table.column("individual_id").to_pylist()
+    texts = {name: " ".join(text(number)) for number, name in enumerate(names)}
+    audited = np.flatnonzero(individuals.mask(MEMBERS, HELDOUT)).tolist()
+    num_bytes = sum(len(texts[names[code]]) for code in audited)
+    monkeypatch.setattr(near_copies, "MAX_BYTES", num_bytes)
+    assert heldout_with_copies(corpus_of(texts), individuals) is not None
+    monkeypatch.setattr(near_copies, "MAX_BYTES", num_bytes - 1)
+    assert heldout_with_copies(corpus_of(texts), individuals) is None
 
 
 def test_who_holds_copies_is_read_as_it_was_written(tmp_path: Path) -> None:

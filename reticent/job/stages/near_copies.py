@@ -1,7 +1,7 @@
 """Documents of both sides -> held-out individuals who hold near-copies of members' documents.
 
 Attacks on membership take them for members, so areas are given without them too. A measurement depends on who they are
-where they are more than `SHARE`. With ``memory_limit`` they are not looked for.
+where they are more than `SHARE`. With ``memory_limit``, or in too much text, they are not looked for.
 """
 
 from __future__ import annotations
@@ -43,41 +43,51 @@ def _build(run: Run, folder: Path, counts: dict[str, Any]) -> None:
         copied = heldout_with_copies(
             run.corpus, run.individuals, run.job.dedup, num_threads=run.job.num_threads, progress=advance
         )
-    write_copied(copied, folder)
-    counts["heldout"], counts["copied"] = int(run.individuals.mask(HELDOUT).sum()), int(copied.sum())
+    counts["heldout"] = int(run.individuals.mask(HELDOUT).sum())
+    if copied is not None:
+        write_copied(copied, folder)
+        counts["copied"] = int(copied.sum())
 
 
 def near_copies_input(run: Run) -> dict[str, str]:
     """Return the fingerprint that a measurement depends on: none where so few hold near-copies that none is left out,
     as of before they were looked for."""
-    from reticent.core.artifact import read_manifest
     from reticent.job.fingerprints import TO_DO
 
     if run.job.memory_limit is not None:
         return {}
     digest = run.fingerprints.of(NEAR_COPIES)
     if digest != TO_DO:
-        counts = read_manifest(run.folder / NEAR_COPIES).counts
-        if counts["copied"] <= SHARE * counts["heldout"]:
+        counts = _counts(run)
+        if counts is None or counts["copied"] <= SHARE * counts["heldout"]:
             return {}
     return {"near-copies": digest}
+
+
+def _counts(run: Run) -> dict[str, Any] | None:
+    """What the artefact counted; None if near-copies were not looked for."""
+    from reticent.core.artifact import read_manifest
+
+    if run.job.memory_limit is not None:
+        return None
+    counts = read_manifest(run.folder / NEAR_COPIES).counts
+    return counts if "copied" in counts else None
 
 
 def copied_individuals(run: Run) -> np.ndarray | None:
     """Return who holds near-copies, bool by code; None if they were not looked for."""
     from reticent.engine.near_copies import read_copied
 
-    return None if run.job.memory_limit is not None else read_copied(run.folder / NEAR_COPIES)
+    return None if _counts(run) is None else read_copied(run.folder / NEAR_COPIES)
 
 
 def near_copies_section(run: Run) -> NearCopies | None:
     """Return their part of the evidence; None if they were not looked for."""
     from reticent.audit.evidence.corpus import NearCopies
-    from reticent.core.artifact import read_manifest
 
-    if run.job.memory_limit is not None:
+    counts, settings = _counts(run), run.job.dedup
+    if counts is None:
         return None
-    counts, settings = read_manifest(run.folder / NEAR_COPIES).counts, run.job.dedup
     return NearCopies(
         threshold=settings.threshold,
         shingle_words=settings.shingle_words,
