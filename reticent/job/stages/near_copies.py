@@ -65,7 +65,7 @@ def near_copies_input(run: Run) -> dict[str, str]:
 
 
 def _counts(run: Run) -> dict[str, Any] | None:
-    """What the artefact counted; None if near-copies were not looked for."""
+    """Return the counts of the artefact; None if near-copies were not looked for."""
     from reticent.core.artifact import read_manifest
 
     if run.job.memory_limit is not None:
