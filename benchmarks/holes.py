@@ -13,7 +13,7 @@ default; otherwise the default stays "keep".
 Texts are MTSamples or MEDDOCAN (RETICENT_DATA, --corpus), a report an individual. A cell that is done is not run again:
 stop it and call it again with the same --out. With --own-epochs each arm is attacked after its own best epoch.
 
-    python -m benchmarks.holes --size toy|quick|cpu --out FOLDER [--arms ippclm,ippclm-surrogate,…]
+    python -m benchmarks.holes --size toy|quick|practical|cpu --out FOLDER [--arms ippclm,ippclm-surrogate,…]
     python -m benchmarks.holes --size real --base smollm2=FOLDER --objective clm --out FOLDER   # two cores, LoRA
     python -m benchmarks.holes --size real --base minilm=FOLDER --objective mlm --out FOLDER    # all weights; its head
                                                                                                 # from public reports
@@ -46,6 +46,9 @@ SIZES: dict[str, dict[str, Any]] = {
               "asking": {"prefix_tokens": 32, "num_tokens": 64, "num_samples": 5}},
     "cpu": {"people": [200], "epochs": [16], "pairs": 3, "characters": 1500, "hidden": 64, "layers": 2, "vocab": 2000,
             "public": 2000, "draws": 1000},
+    # Adapters and few epochs over everybody who is left where 600 reports pre-train the base.
+    "practical": {"people": [292], "epochs": [3], "pairs": 2, "characters": 1500, "hidden": 64, "layers": 2,
+                  "vocab": 2000, "public": 600, "lora": 8, "learning_rate": 2e-3, "draws": 1000, "inversion": False},
     # Inversion only by --invert: it reads sixteen copies of the window of each target, a masked model in every fold.
     "real": {"people": [100], "epochs": [3, 1], "pairs": 2, "characters": 2000, "one_window": True, "window": 128,
              "lora": 8, "draws": 1000, "inversion": False, "bf16": "on", "public": 600,

@@ -61,10 +61,11 @@ POLICIES_ABOUT = {
 }
 #: Files of the audit that make the page.
 MADE_BY = (
-    "config.py", "dossier/fr.toml", "dossier/language.py", "evidence/*.py", "gates.py", "membership/attacks.py",
-    "membership/catalogue.py", "membership/names.py", "membership/shadow.py", "membership/table.py",
-    "membership/validity.py", "outcomes.py", "recipes.py", "report/*.py", "report/fr.toml", "report/templates/*.j2",
-    "risk_verdict.py", "risks.py", "stats/binomial.py", "stats/estimate.py", "stats/seeds.py",
+    "config.py", "dossier/fr.toml", "dossier/language.py", "dossier/near_copies.py", "evidence/*.py", "gates.py",
+    "membership/attacks.py", "membership/catalogue.py", "membership/left_out.py", "membership/names.py",
+    "membership/shadow.py", "membership/table.py", "membership/validity.py", "outcomes.py", "recipes.py",
+    "report/*.py", "report/fr.toml", "report/templates/*.j2", "risk_verdict.py", "risks.py", "stats/binomial.py",
+    "stats/estimate.py", "stats/seeds.py",
 )  # fmt: skip
 #: Labels shown before the rest is folded away.
 NUM_LABELS = 8

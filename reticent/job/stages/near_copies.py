@@ -68,7 +68,7 @@ def _counts(run: Run) -> dict[str, Any] | None:
     """Return the counts of the artefact; None if near-copies were not looked for."""
     from reticent.core.artifact import read_manifest
 
-    if run.job.memory_limit is not None:
+    if run.job.memory_limit is not None or not (run.folder / NEAR_COPIES).exists():
         return None
     counts = read_manifest(run.folder / NEAR_COPIES).counts
     return counts if "copied" in counts else None
