@@ -83,9 +83,9 @@ def missing_records(num_without: int, num_individuals: int, table: object) -> st
 
 def unknown_fields(values: Values, table: object) -> str | None:
     """Return the warning about fields that no name says how to look for, and that are looked for as they stand."""
-    rows = values.table.filter(pc.equal(values.table.column("field"), "text"))
+    labels = values.table.column("label").filter(pc.equal(values.table.column("field"), "text"))
     known = {label for label, field in FIELDS.values() if field == "text"}
-    names = sorted({*rows.column("label").to_pylist()} - known)
+    names = sorted({*labels.unique().to_pylist()} - known)
     if not names:
         return None
     return (
