@@ -34,15 +34,19 @@ def simulate(size: str) -> dict[str, Any]:
     for num in INDIVIDUALS:
         for recall in RECALLS:
             for crowding in [*(f"correlation {own:g}" for own in CORRELATED), *(f"few {own:g}" for own in FEW)]:
-                draws = [_drawn(random, num, recall, crowding, DRAWS[size] // CORPORA) for _ in range(CORPORA)]
+                draws = [drawn_ends(random, num, recall, crowding, DRAWS[size] // CORPORA) for _ in range(CORPORA)]
                 over, under, width = np.concatenate(draws).mean(axis=0).tolist()
                 row = {"individuals": num, "recall": recall, "misses": crowding}
                 settings.append(row | {"recall_over": over, "bound_under": under, "width": width})
     return {"draws": DRAWS[size], "tail": TAIL, "settings": settings}
 
 
-def _drawn(random: np.random.Generator, num: int, recall: float, crowding: str, draws: int) -> np.ndarray:
-    """Whether the lower end lies over the truth and the bound under it, and the width; shape (draws, 3)."""
+def drawn_ends(random: np.random.Generator, num: int, recall: float, crowding: str, draws: int) -> np.ndarray:
+    """Return whether the lower end lies over the truth and the bound under it, and the width; shape (draws, 3).
+
+    One corpus is drawn, and ``draws`` samples of ``num`` individuals of it. ``crowding`` is "correlation 0.2" or "few
+    0.03", as in `CORRELATED` and `FEW`.
+    """
     from reticent.audit.stats.sampled import Drawn, sampled_share, sampled_total
 
     whole = random.poisson(random.gamma(2, 5, SIZE)) + 1.0

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from benchmarks.sampled_crowded import drawn_ends
 from reticent.audit.stats.sampled import Drawn, sampled_share, sampled_total
 from reticent.audit.stats.statistics import clopper_pearson
 
@@ -28,24 +29,7 @@ def test_the_end_that_guards_misses_at_most_25_of_1000_draws_if_few_hold_most_mi
     num: int, recall: float, few: float
 ) -> None:
     """Documents of unequal sizes, long ones drawn more often, of a finite corpus."""
-    random = np.random.default_rng(5)
-    size, miss = 1500, 1 - recall
-    whole = random.poisson(random.gamma(2, 5, size)) + 1.0
-    heavy = np.zeros(size, dtype=bool)
-    heavy[random.choice(size, round(few * size), replace=False)] = True
-    often = min(0.8 * miss / few, 0.95)
-    missed = random.binomial(whole.astype(int), np.where(heavy, often, (miss - few * often) / (1 - few))).astype(float)
-    stratum = (np.argsort(np.argsort(whole)) >= 2 * size // 3).astype(np.int64)
-    sizes = np.bincount(stratum)
-    over = np.zeros((DRAWS, 2), dtype=bool)
-    for each in over:
-        rows = np.concatenate([random.choice(np.flatnonzero(stratum == h), num // 2, replace=False) for h in (0, 1)])
-        sample = Drawn(np.arange(num), stratum[rows], sizes)
-        share = sampled_share(sample, (whole - missed)[rows], whole[rows])
-        total = sampled_total(sample, missed[rows], whole[rows])
-        assert share.low is not None
-        assert total.high is not None
-        each[:] = share.low > 1 - missed.sum() / whole.sum(), total.high < missed.sum()
+    over = drawn_ends(np.random.default_rng(5), num, recall, f"few {few}", DRAWS)[:, :2]
     assert (over.mean(axis=0) <= TAIL).all(), over.mean(axis=0)
 
 
