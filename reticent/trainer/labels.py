@@ -16,7 +16,7 @@ import numpy as np
 
 from reticent.core.errors import TrainingError
 from reticent.engine.kernels import draw_words, goldfish_drops, hash_targets, replace_words
-from reticent.engine.schema import DIRECT, IGNORE_INDEX
+from reticent.engine.schema import DIRECT, IGNORE_INDEX, INDIRECT
 from reticent.engine.store import TokenStore
 from reticent.trainer.context import BatchContext
 from reticent.trainer.recipes import DROPPED, Recipe
@@ -37,6 +37,8 @@ __all__ = [
 ]
 
 COUNTS = ("eligible", "protected", "targets", "violations")
+#: The flag of each kind of identifiers, and the argument of `write_tokens` that sets it.
+_MADE_FROM = {"direct": (DIRECT, "spans"), "indirect": (INDIRECT, "index")}
 #: Counts of a recipe that replaces indirect identifiers in the context; a ledger of another has none.
 CONTEXT_COUNTS = ("replaced", "filled", "coincidences", "read")
 
@@ -256,21 +258,24 @@ def protect_store(store: TokenStore, recipe: Recipe, special: SpecialIds, vocab_
     ArtifactError
         The store contains invalid values.
     TrainingError
-        The recipe protects a flag that no token has, it wants pseudonymised text and these are tokens of identifiers,
-        or `replacement_ids` finds no id.
+        The recipe protects direct or indirect identifiers and no token has that flag, it wants pseudonymised text and
+        these are tokens of identifiers, or `replacement_ids` finds no id.
     """
     store.check()
     # X has no flag, so a direct token is one that was not replaced; it would be a target, and no violation.
-    if recipe.text == "pseudonymised" and store.has_flag(DIRECT):
+    replaced = DIRECT if recipe.text == "pseudonymised" else 0
+    if replaced and store.has_flag(replaced):
         raise TrainingError(
             f"recipe {recipe.name}: the tokens hold direct identifiers; give it tokens of the text in which X stands "
             'for them (write_tokens with style "x", in a run those of train-pseudonymised)'
         )
-    wanted = recipe.protected_flags & ~DROPPED
-    if store.num_tokens and wanted and not store.has_flag(wanted):
-        raise TrainingError(
-            f"recipe {recipe.name}: no token has a flag that it protects; were they made without spans or index?"
-        )
+    for kind, (flag, made_from) in _MADE_FROM.items():
+        if recipe.protected_flags & flag & ~replaced and store.num_tokens and not store.has_flag(flag):
+            raise TrainingError(
+                f"recipe {recipe.name}: no token has the flag of {kind} identifiers, which it protects; were the "
+                f"tokens made without {made_from}? Give write_tokens the {made_from}; if the text has no {kind} "
+                "identifiers, choose a recipe that does not protect them"
+            )
     drawn_from = replacement_ids(store, recipe, special, vocab_size)
     return ProtectedStore(with_drops(store, recipe), fingerprint_protection(store, recipe), drawn_from)
 

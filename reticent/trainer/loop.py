@@ -114,9 +114,10 @@ def train(
     Raises
     ------
     TrainingError
-        The tokens do not fit the model or the text of the recipe, no token has a flag that the recipe protects, no
-        token is eligible as a target, a protected token is a target, the model reads an identifying word that the
-        recipe replaces, or the loss or its gradient is not finite. Earlier checkpoints are kept.
+        The tokens do not fit the model or the text of the recipe, the recipe protects direct or indirect identifiers
+        and no token has that flag, no token is eligible as a target, a protected token is a target, the model reads an
+        identifying word that the recipe replaces, or the loss or its gradient is not finite. Earlier checkpoints are
+        kept.
     ArtifactError
         ``out`` holds the state of another training.
     PolicyError

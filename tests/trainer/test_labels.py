@@ -349,6 +349,8 @@ def test_a_recipe_of_pseudonymised_text_is_not_trained_on_the_identifiers_themse
         protect_store(make_store(DOCUMENT), recipe, BERT, 20)
     replaced = make_store([(number, word, flags & INDIRECT) for number, word, flags in DOCUMENT])
     assert protect_store(replaced, recipe, BERT, 20).store is replaced
+    never = custom_recipe("never", f"{kind}a", {"never_target": ["direct", "indirect"]})  # X has no flag
+    assert protect_store(replaced, never, BERT, 20).store is replaced
 
 
 def test_a_recipe_of_surrogates_is_not_trained_on_the_identifiers_themselves(tmp_path: Path) -> None:

@@ -393,10 +393,12 @@ def test_a_plain_recipe_memorises_a_secret_and_does_not_look_at_flags(kind: str,
     assert final < 0.4
 
 
-@pytest.mark.parametrize("flags", [1, 2])
-@pytest.mark.parametrize(("kind", "recipe"), [("bert", "ppmlm"), ("gpt2", "ppclm")])
-def test_a_protected_recipe_does_not_learn_the_secret(kind: str, recipe: str, flags: int, tmp_path: Path) -> None:
-    rise, final = learned(kind, recipe, flags, tmp_path)
+@pytest.mark.parametrize(("recipe", "flags"), [("dpp", 1), ("ipp", 2), ("pp", 3)])
+@pytest.mark.parametrize(("kind", "objective"), [("bert", "mlm"), ("gpt2", "clm")])
+def test_a_protected_recipe_does_not_learn_the_secret(
+    kind: str, objective: str, recipe: str, flags: int, tmp_path: Path
+) -> None:
+    rise, final = learned(kind, f"{recipe}{objective}", flags, tmp_path)
     assert rise > 2
     assert final < 0.4
 
@@ -466,18 +468,30 @@ def test_mlm_without_a_mask_token_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.glob("epoch-*")) == []
 
 
-@pytest.mark.parametrize("recipe", ["dppclm", "ippclm", "ppclm"])
-def test_a_protecting_recipe_refuses_tokens_without_flags(recipe: str, tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match=f"{recipe}: no token has a flag"):
-        run("gpt2", recipe, tmp_path, store=random_store(5, protected=0.0))
-    run("gpt2", "clm", tmp_path, store=random_store(5, protected=0.0))
+@pytest.mark.parametrize(
+    ("recipe", "flags", "missing", "made_from"),
+    [
+        ("dppclm", 0, "direct", "spans"),
+        ("dppclm", 2, "direct", "spans"),
+        ("ippclm", 1, "indirect", "index"),
+        ("ppclm", 0, "direct", "spans"),
+        ("ppclm", 1, "indirect", "index"),
+        ("ppclm", 2, "direct", "spans"),
+    ],
+)
+def test_a_recipe_refuses_tokens_without_a_flag_that_it_protects(
+    recipe: str, flags: int, missing: str, made_from: str, tmp_path: Path
+) -> None:
+    store = make_store([(10, 0, 0), (11, 1, flags)])
+    wanted = f"{recipe}: no token has the flag of {missing} identifiers.*made without {made_from}.*choose a recipe that"
+    with pytest.raises(TrainingError, match=wanted):
+        run("gpt2", recipe, tmp_path, store=store)
+    run("gpt2", "clm", tmp_path, store=store)
 
 
-def test_a_recipe_needs_its_own_flag(tmp_path: Path) -> None:
-    indirect_only = make_store([(10, 0, 0), (11, 1, 2)])
-    with pytest.raises(TrainingError, match="dppclm: no token has a flag"):
-        run("gpt2", "dppclm", tmp_path, store=indirect_only)
-    assert run("gpt2", "ippclm", tmp_path, store=indirect_only).ledger.protected == 2
+def test_a_recipe_needs_its_own_flag_alone(tmp_path: Path) -> None:
+    store = make_store([(10, 0, 0), (11, 1, 2)])
+    assert run("gpt2", "ippclm", tmp_path, store=store).ledger.protected == 2
 
 
 @pytest.mark.parametrize("store", [make_store(), make_store([]), make_store([(10, 0, 3), (11, 1, 1)])])
