@@ -165,8 +165,9 @@ class Auditor:
         self.table = SurfaceTable(self.tokenizer)
         self.words = words_of(audit)
         self.true = self.table.surfaces(audit.input_ids, self.words)
+        self.bootstrap = bootstrap_of(config.num_bootstrap, config.seed, units)
         self.membership = MembershipAudit(
-            audit, members, self.words, self.true, self.table, config, lowercase=lowercase,
+            audit, members, self.words, self.true, self.table, config, self.bootstrap, lowercase=lowercase,
             user_inference_holdout=user_inference_holdout, zlib_bytes=zlib_bytes, groups=groups, units=units,
             copied=copied,
         )  # fmt: skip
@@ -176,10 +177,9 @@ class Auditor:
         self.train = train
         self.leakage = LeakageAudit(
             audit, self.words, self.true, words_of(train), members[self.words.documents], config,
-            units=units, categories=self.categories,
+            self.bootstrap, units=units, categories=self.categories,
         )  # fmt: skip
-        self.bootstrap = bootstrap_of(config.num_bootstrap, config.seed, units)
-        self.kinds = KindAudit(audit, members, self.bootstrap, copied)
+        self.kinds = KindAudit(audit, members, self.bootstrap, self.membership.kept)
         spelt = SurfaceTable(self.tokenizer, spelling_of(config.surface))
         self.threshold = ThresholdAudit(audit, members, self.words, spelt, self.bootstrap, units)
         self._inversion: InversionAudit | None = None

@@ -28,6 +28,7 @@ from reticent.audit.membership.table import Need
 from reticent.audit.report.summary import last_checkpoints, ledger_line, summary_table
 from reticent.audit.scoring.forward import score_masked
 from reticent.core.errors import ArtifactError, PolicyError, TrainingError
+from reticent.engine import split
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store import TokenStore, open_tokens
 from reticent.trainer.models import load_tokenizer
@@ -359,6 +360,27 @@ def test_areas_are_given_without_held_out_individuals_who_hold_near_copies(
 
 
 # ------------------------------------------------------------- a memoriser is found out
+
+
+def test_an_audit_decides_once_which_units_are_resampled_and_who_is_left_out(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, real = list[str](), split.households_of
+
+    class Counted(np.ndarray):
+        def __getitem__(self, key: Any) -> Any:
+            asked.append("left out")
+            return np.asarray(self)[key]
+
+    def households(units: np.ndarray | None) -> np.ndarray | None:
+        asked.append("units")
+        return real(units)
+
+    monkeypatch.setattr(split, "households_of", households)
+    copied = (np.arange(len(ground.members)) % 3 == 0).view(Counted)
+    config = AuditConfig(num_bootstrap=100, attacks=("loss",), batch_size=5, window_length=32, device="cpu")
+    ground.run(config, models=[], copied=copied)
+    assert sorted(asked) == ["left out", "units"]
 
 
 def test_the_memoriser_is_found_out_by_every_measure(memoriser: dict[str, Any], evidence: dict[str, Any]) -> None:

@@ -29,7 +29,7 @@ from reticent.audit.leakage.leakage import (
 from reticent.audit.leakage.low_cost import Graph, adversary_graphs, low_cost_membership
 from reticent.audit.leakage.words import Words
 from reticent.audit.scoring.forward import word_folds
-from reticent.audit.stats.clusters import bootstrap_of
+from reticent.audit.stats.clusters import Bootstrap
 from reticent.engine.store import TokenStore
 from reticent.trainer.windows import SpecialIds, cut_windows
 
@@ -71,13 +71,14 @@ class LeakageAudit:
         train_words: Words,
         is_member: np.ndarray,
         config: AuditConfig,
+        bootstrap: Bootstrap,
         *,
         units: np.ndarray | None = None,
         categories: tuple[np.ndarray, Sequence[str]] | None = None,
     ):
         self.store, self.words, self.true, self.train_words = store, words, true, train_words
         self.is_member, self.config, self.units, self.categories = is_member, config, units, categories
-        self._bootstrap = bootstrap_of(config.num_bootstrap, config.seed, units)
+        self._bootstrap = bootstrap
         self._contexts: dict[tuple[str, SpecialIds], Context] = {}
 
     @cached_property

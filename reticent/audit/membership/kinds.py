@@ -27,7 +27,6 @@ import numpy as np
 
 from reticent.audit.evidence.membership import KindAttack, KindMembership
 from reticent.audit.membership.attacks import individual_scores
-from reticent.audit.membership.left_out import kept_without_copies
 from reticent.audit.membership.shadow_attacks import LOG_PROB_LIMITS, Gaussians, fit_gaussians, lira_online_score
 from reticent.audit.stats.areas import Sides, auc_estimate, tpr_at_fpr
 from reticent.audit.stats.clusters import Bootstrap, clusters_of, iter_resamples, num_clusters
@@ -61,14 +60,13 @@ class KindAudit:
     Parameters
     ----------
     members : bool array, shape (store.num_documents,)
-    copied : as for `kept_without_copies`
+    kept : bool array, shape (individuals,), who stays in areas without near-copies (`kept_without_copies`), or None
     """
 
-    def __init__(self, store: TokenStore, members: np.ndarray, bootstrap: Bootstrap, copied: np.ndarray | None = None):
-        self.store, self.bootstrap = store, bootstrap
+    def __init__(self, store: TokenStore, members: np.ndarray, bootstrap: Bootstrap, kept: np.ndarray | None = None):
+        self.store, self.bootstrap, self._kept = store, bootstrap, kept
         self.codes, first = np.unique(store.individual, return_index=True)
         self.is_member = members[first]
-        self._kept = kept_without_copies(self.codes, self.is_member, copied)
 
     @cached_property
     def _flags(self) -> np.ndarray:

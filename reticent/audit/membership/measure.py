@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from reticent.audit.membership.user_inference import UserInferenceHoldout
 from reticent.audit.scoring.token_scores import TokenScores
 from reticent.audit.stats.areas import auc_estimate
 from reticent.audit.stats.clustered_auc import best_attack
-from reticent.audit.stats.clusters import Bootstrap, bootstrap_of
+from reticent.audit.stats.clusters import Bootstrap
 from reticent.core.errors import ArtifactError
 from reticent.engine.store import TokenStore
 
@@ -70,6 +70,7 @@ class MembershipAudit:
         surfaces: np.ndarray,
         table: SurfaceTable,
         config: AuditConfig,
+        bootstrap: Bootstrap,
         *,
         lowercase: TokenStore | None = None,
         user_inference_holdout: TokenStore | None = None,
@@ -78,8 +79,8 @@ class MembershipAudit:
         units: np.ndarray | None = None,
         copied: np.ndarray | None = None,
     ):
-        self.store, self.members, self.config, self.units = store, members, config, units
-        self.words, self.surfaces, self.table = words, surfaces, table
+        self.store, self.members, self.config, self.bootstrap = store, members, config, bootstrap
+        self.words, self.surfaces, self.table, self.units = words, surfaces, table, units
         attacks = config.attacks
         self.lowercase = _lowercase(lowercase, store) if needing(Need.LOWERCASE, attacks) else None
         self.holdout = (
@@ -109,7 +110,7 @@ class MembershipAudit:
         lowercase : scores of the documents in lower case
         further : as for `Auditor.measure`
         """
-        options = bootstrap_of(self.config.num_bootstrap, self.config.seed, self.units)
+        options = self.bootstrap
         document_scores = self._attacks(objective, scores, base, lowercase) | dict(further or {})
         results: dict[str, MeasuredAttack] = {}
         by_code: dict[str, np.ndarray] = {}
@@ -128,10 +129,10 @@ class MembershipAudit:
         if base is None and self.holdout is not None:
             of_holdout = self.holdout.blind(self.table, units=self.units, seed=self.config.seed)
         best = best_attack(by_code, self.codes, self.code_member, **options)
-        return Membership(self._without_copies(results, by_code, **options), best, blind, of_holdout)
+        return Membership(self._without_copies(results, by_code), best, blind, of_holdout)
 
     def _without_copies(
-        self, results: dict[str, MeasuredAttack], by_code: dict[str, np.ndarray], **bootstrap: Unpack[Bootstrap]
+        self, results: dict[str, MeasuredAttack], by_code: dict[str, np.ndarray]
     ) -> dict[str, MeasuredAttack]:
         """The attacks with their areas without the held-out individuals who hold near-copies, if these are not few."""
         kept = self.kept
@@ -139,13 +140,13 @@ class MembershipAudit:
             return results
         scores = {name: own[kept] for name, own in by_code.items()}
         codes, member = self.codes[kept], self.code_member[kept]
-        best = best_attack(scores, codes, member, **bootstrap)
+        best = best_attack(scores, codes, member, **self.bootstrap)
         ends = (best.intervals or {}) if best else {}
         found = {}
         for name, attacked in results.items():
             sides = [np.flatnonzero(side & ~np.isnan(scores[name])) for side in (member, ~member)]
             own, of_sides = (tuple(values[rows] for rows in sides) for values in (scores[name], codes))
-            auc = auc_estimate(own[0], own[1], (of_sides[0], of_sides[1]), **bootstrap)
+            auc = auc_estimate(own[0], own[1], (of_sides[0], of_sides[1]), **self.bootstrap)
             if name in ends and best:
                 auc = replace(auc, low=ends[name][0], high=ends[name][1], method=best.auc.method)
             found[name] = replace(attacked, auc_without_copies=auc)
