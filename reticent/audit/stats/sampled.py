@@ -28,6 +28,7 @@ from functools import cached_property
 import numpy as np
 from scipy import stats
 
+from reticent.audit.stats.bounds import LEAST_SHARE
 from reticent.audit.stats.estimate import LEVEL, Estimate
 
 __all__ = ["Drawn", "sampled_share", "sampled_total"]
@@ -36,10 +37,6 @@ SHARE = "Clopper-Pearson at the effective sample size, over individuals"
 TOTAL = "gamma interval of a weighted total, over individuals"
 ALL = "every document was drawn"
 _TAIL = (1 - LEVEL) / 2
-#: Items of one more individual that are rare, at least, as a share of those of a typical one. Simulated: with 0 the far
-#: end misses in up to 20 of 100 draws, with 1/2 in 4, with 2/3 in 3.5, with 3/4 in 2.8; with 1 the interval is a tenth
-#: wider and misses in up to 1.8.
-_LEAST_SHARE = 0.75
 
 
 @dataclass(frozen=True)
@@ -100,7 +97,7 @@ class Drawn:
             return max(one, typical)
         crowded = float((seen**2 / np.maximum(own, 1e-300)).sum() / seen.sum())
         known = min(crowd, typical if at_most == "typical" else most)
-        return max(float(seen.max()), crowded * most, one, _LEAST_SHARE * typical, known)
+        return max(float(seen.max()), crowded * most, one, LEAST_SHARE * typical, known)
 
     def variance(self, values: np.ndarray) -> float:
         """Return the variance of the estimated total of ``values``, float64, shape (D,)."""

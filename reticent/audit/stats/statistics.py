@@ -67,8 +67,9 @@ def ratio_estimate(
     A rate of exactly 0 or 1 does not vary in a bootstrap; its far bound is Clopper-Pearson's over the individuals whose
     denominator is positive. Nor does a rate that is the same for all individuals; its bounds assume that as many others
     as Clopper-Pearson allows differ as far as a rate can. A single individual has no interval; the bounds are then 0
-    and ``limit``. Where few individuals make a rate, a bootstrap is too narrow (one of n ends at 3 / n, as none does):
-    its far end reaches at least as far as `far_ends`; a mean without a limit, over fewer than 50, as `skewed_ends`.
+    and ``limit``. Where few individuals make a rate, a bootstrap is too narrow: one of n ends at 3 / n, as none does,
+    and those who make most of it may be elsewhere. So its far end reaches at least as far as `far_ends`; a mean without
+    a limit, over fewer than 50, as `skewed_ends`.
 
     Parameters
     ----------

@@ -533,11 +533,11 @@ def test_two_sides_without_spread_have_an_interval_within_reach(first: Any, seco
 
 
 def test_difference_of_rates_is_worked_by_hand() -> None:
-    difference = ratio_difference(side(30, 40), side(10, 40))
+    difference = ratio_difference(side(60, 80), side(20, 80))
     assert difference.value == 0.5
-    assert difference.n == 80
+    assert difference.n == 160
     low, high = bounds(difference)
-    spread = 1.96 * math.sqrt(2 * 0.75 * 0.25 / 40)
+    spread = 1.96 * math.sqrt(2 * 0.75 * 0.25 / 80)
     assert low == pytest.approx(0.5 - spread, abs=0.03)
     assert high == pytest.approx(0.5 + spread, abs=0.03)
 
