@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from reticent.audit.evidence.json_form import to_json
 from reticent.core.errors import PolicyError
 from reticent.core.progress import Progress
+from reticent.core.temporary import held_folder
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.job.classification import (
     FILE,
@@ -88,11 +88,11 @@ def _tokenised(
     from reticent.trainer.tokenizer_of_model import tokenizer_json_of
 
     made: dict[str, Path] = {}
-    with tempfile.TemporaryDirectory(prefix="reticent-classify-") as temporary:
+    with held_folder("reticent-classify-") as temporary:
         for path in folders:
             tokenizer = tokenizer_json_of(path)
             if tokenizer not in made:
-                made[tokenizer] = Path(temporary) / str(len(made))
+                made[tokenizer] = temporary / str(len(made))
                 made[tokenizer].mkdir()
                 with progress.task("tokens", corpus.num_documents, "documents") as advance:
                     write_tokens(

@@ -5,7 +5,6 @@ This module joins the floors: the engine detects, the audit compares with annota
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pyarrow.parquet as pq
 from reticent.audit.evidence.detection import DetectedSpans
 from reticent.core.errors import PolicyError
 from reticent.core.progress import Progress
+from reticent.core.temporary import held_folder
 from reticent.job.config import Job
 from reticent.job.run import Run
 from reticent.job.stages.corpus import staged_job
@@ -36,8 +36,8 @@ def detect_documents(job: Job, *, keep: bool, evaluate: bool, progress: Progress
     if keep:
         return _detect(job, evaluate, progress)
     job = staged_job(job)
-    with tempfile.TemporaryDirectory(prefix="reticent-detect-") as folder:
-        result = _detect(job.model_copy(update={"out": str(Path(folder) / "run")}), evaluate, progress)
+    with held_folder("reticent-detect-") as folder:
+        result = _detect(job.model_copy(update={"out": str(folder / "run")}), evaluate, progress)
     return replace(result, folder=None)
 
 

@@ -19,13 +19,14 @@ from reticent.core.artifact import write_artifact
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.core.manifest import hash_file
 from reticent.core.progress import Progress
+from reticent.core.temporary import held_folder
 from reticent.engine.schema import SPANS
 from reticent.engine.sources.config import Columns
 from reticent.engine.sources.remote_config import STORES, scheme_of
 from reticent.engine.spark.documents import SparkDocuments, open_documents
 from reticent.engine.spark.index import SparkIndex, build_index
 from reticent.engine.spark.protection import FLAGS, protect
-from reticent.engine.spark.session import local_folder, local_session, session_of
+from reticent.engine.spark.session import local_session, session_of
 from reticent.engine.spark.spans import SparkSpans, columns_beside, detect, refuse_learning
 from reticent.engine.spark.tokens import write_tokens
 from reticent.engine.split import write_individuals
@@ -140,7 +141,7 @@ def _session(how: OnSpark) -> Iterator[SparkSession]:
     if how.master is None:
         yield session_of()
         return
-    with local_folder() as folder:  # what is in it is encrypted
+    with held_folder("reticent-spark-") as folder:  # what is in it is encrypted
         spark = local_session(how.master, folder)
         try:
             yield spark

@@ -345,9 +345,13 @@ class Run:
     def recover(self) -> None:
         """Delete the remains of an interrupted run, once and before anything can fail."""
         from reticent.core.artifact import recover_folder
+        from reticent.core.manifest import JOB
+        from reticent.core.temporary import VERIFY, delete_left
 
         if not self._recovered:
             recover_folder(self.folder)
+            if (self.folder / JOB).is_file():  # ours
+                delete_left(VERIFY, self.folder)
         self._recovered = True
 
     def warn_of_memory(self, name: str, peak: int) -> None:

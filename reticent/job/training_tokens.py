@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reticent.core.errors import ArtifactError
+from reticent.core.temporary import VERIFY, held_folder
 from reticent.engine.schema import MEMBERS
 from reticent.engine.store import TokenStore, open_tokens
 from reticent.job.dependencies import surrogate_names
@@ -137,8 +138,6 @@ def verify_training(
     ArtifactError
         The ledger or the tokens cannot be read, or the job has no such model.
     """
-    import tempfile
-
     from reticent.core.artifact import read_manifest
     from reticent.core.manifest import MANIFEST
     from reticent.trainer.verify import read_ledger, verify_ledger
@@ -166,8 +165,8 @@ def verify_training(
                 mismatches.append("tokens: not those of the training; they were made again since")
     num_epochs = content["settings"]["num_epochs"]
     with (
-        tempfile.TemporaryDirectory(prefix=".verify-", dir=run.folder) as place,
-        training_tokens(run, model, recipe, Path(place), num_epochs) as (store, epoch_store),
+        held_folder(VERIFY, run.folder) as place,
+        training_tokens(run, model, recipe, place, num_epochs) as (store, epoch_store),
     ):
         context = public_context(run, model, recipe)
         tokens_of = epoch_store or store

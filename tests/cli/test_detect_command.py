@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,12 +72,19 @@ def found(reticent: Callable[..., Done]) -> Callable[..., Any]:
 
 
 def test_spans_are_counted_by_detector_and_category_and_nothing_is_kept(
-    documents: Path, found: Callable[..., Any]
+    documents: Path,
+    found: Callable[..., Any],
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    before = sorted(documents.parent.rglob("*"))
+    """Nor do those stay that a killed command left."""
+    before, temporary = sorted(documents.parent.rglob("*")), tmp_path_factory.mktemp("temporary")
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    (temporary / "reticent-detect-killed/run/spans").mkdir(parents=True)
     result = found(documents)
     assert result == {"folder": None, "documents": 3, "quarantined": 0, "spans": {"rules": {"EMAIL": 2}}}
     assert sorted(documents.parent.rglob("*")) == before
+    assert list(temporary.iterdir()) == []
 
 
 def test_evaluation_says_which_marks_are_found_and_which_by_no_detector(

@@ -83,10 +83,12 @@ def test_another_protection_of_a_recipe_makes_its_tokens_alone(values: Values, t
 
 def test_a_training_uses_the_tokens_of_its_recipe_and_its_ledger_is_verified_by_them(trained: Run) -> None:
     job, folder = trained, trained.folder / "models/toy"
+    (trained.folder / ".verify-killed" / "tokens").mkdir(parents=True)
     for recipe in ("ppmlm", "strict", "same"):
         verdict = verify_training(job, "toy", recipe, folder / recipe / "ledger.json")
         assert verdict.mismatches == []
         assert "0 violations" in verdict.flags
+    assert list(trained.folder.glob(".verify-*")) == []
     checks = check_text(job)
     assert set(checks) == {f"tokens/toy/{name}" for name in ("train", "audit", OWN, "train-tag-k5-n1-all")}
     assert checks["tokens/toy/train-tag-k5-n1-all"] is None

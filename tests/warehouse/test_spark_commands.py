@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,6 @@ from reticent.engine.detect import detect_spans, make_detectors
 from reticent.engine.detect.spans import SpanReader
 from reticent.engine.flagged_words import FlaggedWords
 from reticent.engine.protect import Policy
-from reticent.engine.spark.session import local_folder
 from reticent.engine.spark.tasks import SparkError
 from reticent.engine.split import write_individuals
 from reticent.job.config import parse_job
@@ -246,17 +244,3 @@ def check_local_sessions(
     assert content(out) == expected["detect"]
     assert list(temporary.glob("reticent-spark-*")) == []
     assert {path.name for path in out.parent.iterdir() if not path.name.endswith(".lock")} == {"tmp", "out"}
-
-
-def test_folders_of_local_sessions_are_deleted_when_their_driver_is_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with local_folder() as alive:
-        (alive / "blockmgr").mkdir()
-        left = tmp_path / "reticent-spark-left"
-        (left / "blockmgr").mkdir(parents=True)
-        with local_folder() as own:
-            assert own.stat().st_mode & 0o777 == 0o700
-            assert {alive, own} == set(tmp_path.iterdir())
-    assert list(tmp_path.iterdir()) == []

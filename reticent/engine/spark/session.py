@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from reticent.core.errors import PolicyError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["local_folder", "local_session", "session_of"]
+__all__ = ["local_session", "session_of"]
 
 #: Rows of a batch on its way to Python. Spark's 10,000 notes of 5 KB would be 50 MB, several times over.
 ROWS_PER_BATCH = 512
-#: Beginning of the names of folders of local sessions.
-_PREFIX: Final = "reticent-spark-"
 
 
 def session_of(documents: object = None) -> SparkSession:
@@ -78,32 +71,3 @@ def local_session(master: str, folder: Path | str) -> SparkSession:
     for name, value in settings.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
-
-
-@contextmanager
-def local_folder() -> Iterator[Path]:
-    """Yield a folder (0700) for the temporary files of a local session, and delete it in the end.
-
-    Folders of this user that a killed driver left are deleted first: what is in them is encrypted, with a key that died
-    with it.
-    """
-    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        try:
-            with _held(left):
-                if left.stat().st_uid == os.getuid() and any(left.iterdir()):  # an empty one is just being made
-                    shutil.rmtree(left, ignore_errors=True)
-        except OSError:
-            continue  # its driver is alive, or it is gone
-    with tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as made, _held(Path(made)):
-        yield Path(made)
-
-
-@contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """Hold a folder as in use, until this process ends however it does; `OSError` where another process has it."""
-    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(number)
