@@ -15,9 +15,9 @@ __all__ = ["new_folder", "require_new"]
 
 
 def require_new(out: Path) -> None:
-    """Raise `ArtifactError` unless ``out`` is new or an empty folder."""
-    if out.is_file() or (out.exists() and any(out.iterdir())):
-        raise ArtifactError(f"{out}: a file or not empty; choose a new folder")
+    """Raise `ArtifactError` unless ``out`` is new or an empty folder, or a link to one."""
+    if os.path.lexists(out) and (not out.is_dir() or any(out.iterdir())):
+        raise ArtifactError(f"{out}: a file, a link to no folder, or not empty; choose a new folder")
 
 
 @contextmanager
@@ -29,7 +29,7 @@ def new_folder(out: Path) -> Iterator[None]:
     Raises
     ------
     ArtifactError
-        ``out`` is a file or not empty, or cannot be written.
+        As :func:`require_new` says, or ``out`` cannot be written.
     """
     require_new(out)
     was_there = out.exists()

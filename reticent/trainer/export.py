@@ -153,15 +153,13 @@ def export_model(folder: Path | str, out: Path | str) -> list[str]:
     Raises
     ------
     ArtifactError
-        The folder is not a model folder, or ``out`` is a file or not empty, or cannot be written.
+        The folder is not a model folder, or ``out`` is not new or empty, or cannot be written.
     """
     folder, out = Path(folder), Path(out)
     found = {path for pattern in ALLOWED for path in folder.glob(pattern) if path.is_file() and not path.is_symlink()}
     allowed = {path for path in found if path.parent == folder or not path.parent.is_symlink()}
     if folder / "config.json" not in allowed or not any(path.suffix == ".safetensors" for path in allowed):
         raise ArtifactError(f"{folder}: not a model folder (config.json and *.safetensors, none of them a link)")
-    if out.is_symlink() or out.is_file() or (out.exists() and any(out.iterdir())):
-        raise ArtifactError(f"{out}: a file, a link or not empty; choose a new folder")
     with new_folder(out):
         for path in sorted(allowed):
             copied = out / path.relative_to(folder)
