@@ -119,6 +119,8 @@ def _write_whole(
                 raise ArtifactError(f"{path}: exists and is not an artefact of ours; choose another place")
             path.rmdir()
         _refuse_other_kind(path, kind)
+        if os.path.lexists(backup := backup_of(path)):  # what is ours went
+            raise ArtifactError(f"{backup}: not ours, and in the place of a backup; move it away")
         temporary = temporary_of(path) if resume is None else unfinished_path(path, kind, config, inputs)
         for part in parts_of(path):
             if part != temporary or not resume or not (part / STATE).is_file():
@@ -369,16 +371,16 @@ def _replace(path: Path, temporary: Path) -> None:
             path.rename(temporary)
         raise
     if replaces:
-        _delete(backup)
+        _delete(backup.rename(temporary_of(path)))  # a name that is ours, also when half of it is deleted
 
 
 def _recover(path: Path) -> None:
     """Bring back an old result that a crash left as a backup, and delete the leftovers of an interrupted writer."""
+    backup = backup_of(path)
+    if (backup / MANIFEST).exists():  # or it is not ours
+        backup.rename(path if is_vacant(path) else temporary_of(path))
     for leftover in leftovers_of(path):
-        if leftover == backup_of(path) and is_vacant(path) and (leftover / MANIFEST).exists():
-            leftover.rename(path)
-        else:
-            _delete(leftover)
+        _delete(leftover)
 
 
 def _delete(path: Path) -> None:

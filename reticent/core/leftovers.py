@@ -29,9 +29,9 @@ def parts_of(path: Path) -> list[Path]:
 
 
 def leftovers_of(path: Path) -> list[Path]:
-    """Leftovers of an interrupted writer of ``path`` beside it."""
+    """Leftovers of an interrupted writer of ``path`` beside it. A backup is ours if it holds a result."""
     found = list(path.parent.glob(f".{glob.escape(path.name)}.tmp-{'[0-9a-f]' * 12}"))
-    return [*found, backup] if (backup := backup_of(path)).exists() else found
+    return [*found, backup] if ((backup := backup_of(path)) / MANIFEST).exists() else found
 
 
 def is_vacant(path: Path) -> bool:
@@ -49,8 +49,7 @@ def interrupted_in(folder: Path) -> list[Path]:
             continue
         for entry in (*folders, *files):
             if match := re.fullmatch(r"\.(.+)\.(old|tmp-[0-9a-f]{12})", entry):
-                # A folder in .old is ours where there is a result, in it or in its place.
-                if match[2] != "old" or any((real / at / MANIFEST).exists() for at in (entry, match[1])):
+                if match[2] != "old" or (real / entry / MANIFEST).exists():
                     found.add(real / match[1])
             elif (real / entry).is_symlink() and leftovers_of(there := Path(os.path.realpath(real / entry))):
                 found.add(there)

@@ -158,7 +158,8 @@ def test_a_writer_killed_after_the_replacement_leaves_the_new_artefact(tmp_path:
     path = tmp_path / "index"
     write(path)
     run_killed_writer(path, point)
-    assert leftovers(tmp_path) == [".index.old"]
+    (left,) = leftovers(tmp_path)
+    assert left.startswith(".index.tmp-")
     assert read_manifest(path)
     assert (path / "words.txt").read_text() == "new"
     write(path, "newer")
@@ -173,11 +174,31 @@ def test_leftovers_of_other_artefacts_are_left_alone(tmp_path: Path) -> None:
     assert leftovers(tmp_path) == sorted(others)
 
 
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_what_somebody_keeps_under_the_name_of_a_backup_is_not_deleted(is_folder: bool, tmp_path: Path) -> None:
+    path, kept = tmp_path / "index", tmp_path / ".index.old"
+    if is_folder:
+        kept.mkdir()
+    work = kept / "thesis.txt" if is_folder else kept
+    work.write_text("two years of work")
+    (tmp_path / JOB).touch()
+    for _ in range(2):
+        with pytest.raises(ArtifactError, match=r"\.index\.old: not ours, and in the place of a backup; move it away"):
+            write(path)
+        kept.rename(tmp_path / "elsewhere")
+        write(path)
+        (tmp_path / "elsewhere").rename(kept)
+        read_manifest(path)
+        recover_folder(tmp_path)
+        assert work.read_text() == "two years of work"
+
+
 def test_a_half_deleted_artefact_is_not_recovered(tmp_path: Path) -> None:
     path = tmp_path / "index"
     write(path)
     run_killed_writer(path, "wipe")
-    assert content(tmp_path / ".index.old").keys() == {"words.txt", "deep/part.txt"}  # the manifest went first
+    (left,) = leftovers(tmp_path)
+    assert content(tmp_path / left).keys() == {"words.txt", "deep/part.txt"}  # the manifest went first
     shutil.rmtree(path)
     with pytest.raises(ArtifactError, match="no artefact here"):
         read_manifest(path)
