@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from reticent.core.errors import ReticentError
 from reticent.core.progress import Progress
 from reticent.core.verified import VerifiedFiles
-from reticent.job.config.kept import kept_content
+from reticent.job.config.kept import changed_sections, kept_content
 from reticent.job.eta import Timings
 from reticent.job.fingerprints import Fingerprints
 from reticent.job.trainings import Measurement, Training
@@ -316,7 +316,8 @@ class Run:
 
     def keep_job(self) -> None:
         """Write this job into the run folder. An earlier job stays until the first result of this one is there, so a
-        job that fails at its start leaves no settings to later commands.
+        job that fails at its start leaves no settings to later commands. That its documents were others is said even
+        when quiet, because all results of the run are then replaced.
         """
         from reticent.core.artifact import write_private
         from reticent.core.manifest import JOB
@@ -326,7 +327,11 @@ class Run:
         job_file, content = self.folder / JOB, kept_content(self.job)
         with self._writable():
             if not job_file.exists() or job_file.read_bytes() != content:
+                changed = changed_sections(job_file, content)
                 write_private(job_file, content)
+                if changed:
+                    tell = self.progress.warn if "corpus.source" in changed else self.progress.say
+                    tell(f"{job_file}: replaced by this job, which differs in {', '.join(changed)}")
         self._job_kept = True
 
     @contextmanager

@@ -15,9 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from reticent.core.errors import ReticentError
 from reticent.job.config.job import Job, load_job, parse_job
 
-__all__ = ["kept_content", "load_kept_job"]
+__all__ = ["changed_sections", "kept_content", "load_kept_job"]
 
 #: Fields that are always paths, and fields that may also be a name, such as one of the hub.
 PATHS = (
@@ -38,6 +39,19 @@ def kept_content(job: Job) -> bytes:
 
     values = _changed(job.model_dump(mode="json"), absolute)
     return json.dumps({**values, "out": os.path.abspath(job.out)}, indent=1).encode()
+
+
+def changed_sections(file: Path, content: bytes) -> list[str]:
+    """Return the sections in which the job in ``file`` differs from another (`kept_content`), and "corpus.source";
+    none if there is no job there that can be read."""
+    try:
+        before = json.loads(kept_content(load_kept_job(file)))
+    except (ReticentError, OSError):
+        return []
+    now = json.loads(content)
+    changed = [name for name in now if name != "out" and before.get(name) != now[name]]
+    moved = "corpus" in changed and before["corpus"].get("source") != now["corpus"].get("source")
+    return ["corpus.source" if name == "corpus" and moved else name for name in changed]
 
 
 def load_kept_job(file: Path) -> Job:

@@ -1,0 +1,53 @@
+"""The job of a run folder is not replaced by another without a word."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reticent.core.manifest import JOB
+from reticent.core.progress import Progress
+from reticent.job.config import load_kept_job, parse_job
+from reticent.job.run import Run
+
+
+def keep(folder: Path, source: Path, *, quiet: bool = True, **sections: Any) -> None:
+    job = parse_job({"out": str(folder), "corpus": {"source": str(source)}, **sections})
+    Run(job, Progress(quiet=quiet)).keep_job()
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    place = tmp_path / "place"
+    for name in ("documents", "others", "run"):
+        (place / name).mkdir(parents=True)
+    keep(place / "run", place / "documents")
+    return place / "run"
+
+
+def test_other_documents_are_said_also_when_quiet(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(kept, kept.parent / "others", train={"num_epochs": 3})
+    assert capsys.readouterr().err == (
+        f"warning: {kept / JOB}: replaced by this job, which differs in corpus.source, train\n"
+    )
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+def test_other_settings_are_said_unless_quiet(kept: Path, quiet: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(kept, kept.parent / "documents", quiet=quiet, train={"num_epochs": 3})
+    assert capsys.readouterr().err == ("" if quiet else f"{kept / JOB}: replaced by this job, which differs in train\n")
+
+
+def test_nothing_is_said_of_the_same_job_a_moved_one_and_one_that_cannot_be_read(
+    kept: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep(kept, kept.parent / "documents", quiet=False)
+    shutil.move(kept.parent, kept.parent.with_name("moved"))
+    moved = kept.parent.with_name("moved") / "run"
+    Run(load_kept_job(moved / JOB), Progress()).keep_job()
+    (moved / JOB).write_text("{")
+    keep(moved, moved.parent / "documents", quiet=False)
+    assert capsys.readouterr().err == ""
