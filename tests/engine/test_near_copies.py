@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import random
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from reticent.core.errors import ArtifactError
 from reticent.engine import near_copies
 from reticent.engine.config import DedupConfig, SplitConfig
-from reticent.engine.corpus import Corpus
+from reticent.engine.corpus import Corpus, open_corpus
 from reticent.engine.near_copies import heldout_with_copies, read_copied, write_copied
 from reticent.engine.schema import HELDOUT, MEMBERS, REFERENCE
 from reticent.engine.sources.frames import FrameSource
@@ -74,3 +79,31 @@ def test_who_holds_copies_is_read_as_it_was_written(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_copied(tmp_path), copied)
     with pytest.raises(ArtifactError, match="not readable"):
         read_copied(tmp_path / "nowhere")
+
+
+def test_files_are_read_by_many_threads_with_one_result(
+    individuals: Individuals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = individuals.table.column("individual_id").to_pylist()
+    member, heldout = (np.flatnonzero(individuals.mask(side)) for side in (MEMBERS, HELDOUT))
+    words = {code: text(code) for code in range(NUM)} | {heldout[1]: text(int(member[1]))}
+    for code, own in words.items():  # a file each
+        row = {"doc_id": [f"d{code}"], "individual_id": [names[code]], "text": [" ".join(own)]}
+        pq.write_table(pa.table(row), tmp_path / f"{code:02}.parquet")
+    readers, read = set(), Corpus.for_each_batch
+
+    def for_each_batch(self: Corpus, work: Callable[..., None], **options: Any) -> None:
+        def noted(first: int, batch: pa.RecordBatch) -> None:
+            readers.add(threading.get_ident())
+            time.sleep(0.01)
+            work(first, batch)
+
+        read(self, noted, **options)
+
+    monkeypatch.setattr(Corpus, "for_each_batch", for_each_batch)
+    for num_threads in (1, 4):
+        readers.clear()
+        copied = heldout_with_copies(open_corpus(tmp_path), individuals, num_threads=num_threads)
+        assert copied is not None
+        assert np.flatnonzero(copied).tolist() == [heldout[1]]
+        assert len(readers) == num_threads
