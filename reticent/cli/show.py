@@ -200,8 +200,8 @@ def print_summary(evidence: AuditEvidence, folder: Path, as_json: bool = False) 
     if table.rows:
         from dataclasses import replace
 
-        from reticent.audit.dossier.language import Words
-        from reticent.audit.dossier.near_copies import near_copies_lines
+        from reticent.audit.language import Words
+        from reticent.audit.near_copies import near_copies_lines
 
         said = near_copies_lines(replace(evidence, risks=table), Words("en"))
         console.print(f"Near-copies: {' '.join(said)}", soft_wrap=True, markup=False, highlight=False)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from reticent.audit.stats.seeds import num_seeds
 
 if TYPE_CHECKING:
-    from reticent.audit.dossier.language import Words
     from reticent.audit.dossier.models import ShownModel
     from reticent.audit.evidence.audit import AuditEvidence
     from reticent.audit.evidence.dossier import DossierEvidence
+    from reticent.audit.language import Words
 
 __all__ = ["FACTS", "Told", "setting"]
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reticent.audit.dossier.judged import cells_of, change_of, reason_of
-from reticent.audit.dossier.language import Words
 from reticent.audit.dossier.models import shown_models
-from reticent.audit.dossier.near_copies import near_copies_lines
 from reticent.audit.dossier.page import template_of_dossier
+from reticent.audit.language import Words
+from reticent.audit.near_copies import near_copies_lines
 from reticent.audit.report.first_screen import FirstScreen
 
 if TYPE_CHECKING:

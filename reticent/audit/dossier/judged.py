@@ -11,9 +11,9 @@ from reticent.audit.risk_verdict import CANNOT, FEW, UNSURE, WIDE, WITHOUT_POWER
 from reticent.audit.risks import RISKS
 
 if TYPE_CHECKING:
-    from reticent.audit.dossier.language import Words
     from reticent.audit.dossier.models import ShownModel
     from reticent.audit.evidence.risks import RiskResult
+    from reticent.audit.language import Words
 
 __all__ = ["OUTCOMES", "Cell", "cells_of", "change_of", "number_in_words", "reason_of"]
 

@@ -12,10 +12,10 @@ from reticent.audit.stats.seeds import over_seeds, passages_over_seeds
 from reticent.engine.schema import DIRECT, INDIRECT
 
 if TYPE_CHECKING:
-    from reticent.audit.dossier.language import Words
     from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
     from reticent.audit.evidence.extraction import ExtractedModel
     from reticent.audit.evidence.risks import ModelRisks
+    from reticent.audit.language import Words
     from reticent.trainer.recipes import Recipe
 
 __all__ = ["ShownModel", "explained", "shown_models"]

@@ -13,11 +13,11 @@ from reticent.audit.dossier.facts import FACTS, Told
 from reticent.audit.dossier.figures import Row, rows_of
 from reticent.audit.dossier.impact import FEARED, LEVELS, filled_fields
 from reticent.audit.dossier.judged import cells_of, change_of, reason_of
-from reticent.audit.dossier.language import Words
 from reticent.audit.dossier.models import ShownModel, shown_models
-from reticent.audit.dossier.near_copies import near_copies_lines
 from reticent.audit.dossier.questions import CRITERIA, EXAMINED, LIKELIHOODS, Question
 from reticent.audit.evidence.rules import FORBIDDEN
+from reticent.audit.language import Words
+from reticent.audit.near_copies import near_copies_lines
 from reticent.audit.report.readings import ordinary_utility
 from reticent.core.errors import ArtifactError
 from reticent.engine.schema import INDIRECT

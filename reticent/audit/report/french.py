@@ -23,7 +23,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from reticent.audit.dossier.language import NO_BREAK, THIN, french, spaced
+from reticent.audit.language import NO_BREAK, THIN, french, spaced
 from reticent.audit.report.figure import printable
 
 if TYPE_CHECKING:

@@ -15,13 +15,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from reticent.audit.dossier.language import Words
-from reticent.audit.dossier.near_copies import near_copies_lines
 from reticent.audit.evidence.audit import FORMAT, AuditEvidence, publish_audit
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.rules import FORBIDDEN
+from reticent.audit.language import Words
 from reticent.audit.membership.names import DEFAULT_ATTACKS
 from reticent.audit.membership.validity import INVALID, NO_POWER, judged
+from reticent.audit.near_copies import near_copies_lines
 from reticent.audit.report import figure
 from reticent.audit.report.environment import template_environment
 from reticent.audit.report.extraction_page import extraction_html
@@ -61,11 +61,11 @@ POLICIES_ABOUT = {
 }
 #: Files of the audit that make the page.
 MADE_BY = (
-    "config.py", "dossier/fr.toml", "dossier/language.py", "dossier/near_copies.py", "evidence/*.py", "gates.py",
-    "membership/attacks.py", "membership/catalogue.py", "membership/left_out.py", "membership/names.py",
-    "membership/shadow.py", "membership/table.py", "membership/validity.py", "outcomes.py", "recipes.py",
-    "report/*.py", "report/fr.toml", "report/templates/*.j2", "risk_verdict.py", "risks.py", "stats/binomial.py",
-    "stats/estimate.py", "stats/seeds.py",
+    "config.py", "dossier/fr.toml", "evidence/*.py", "gates.py", "language.py", "membership/attacks.py",
+    "membership/catalogue.py", "membership/left_out.py", "membership/names.py", "membership/shadow.py",
+    "membership/table.py", "membership/validity.py", "near_copies.py", "outcomes.py", "recipes.py", "report/*.py",
+    "report/fr.toml", "report/templates/*.j2", "risk_verdict.py", "risks.py", "stats/binomial.py", "stats/estimate.py",
+    "stats/seeds.py",
 )  # fmt: skip
 #: Labels shown before the rest is folded away.
 NUM_LABELS = 8

@@ -26,7 +26,6 @@ from reticent.audit.dossier.figures import FIGURES, rows_of
 from reticent.audit.dossier.first_screen import first_screen
 from reticent.audit.dossier.impact import FIELDS
 from reticent.audit.dossier.judged import REASONS, number_in_words
-from reticent.audit.dossier.language import NO_BREAK, Words, french
 from reticent.audit.dossier.models import explained, shown_models
 from reticent.audit.dossier.page import CLAIMS, page_name, render
 from reticent.audit.dossier.questions import CRITERIA, EXAMINED, LIKELIHOODS
@@ -34,6 +33,7 @@ from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.dossier import Declared
 from reticent.audit.evidence.json_form import from_json
 from reticent.audit.evidence.membership import MeasuredAttack, Roc, WorstSubgroup
+from reticent.audit.language import NO_BREAK, Words, french
 from reticent.audit.membership.names import DEFAULT_ATTACKS, DEFAULT_SHADOW_ATTACKS
 from reticent.audit.membership.validity import INVALID, QUIET
 from reticent.audit.risk_verdict import CANNOT, FEW, UNSURE, WIDE, WITHOUT_POWER, WITHOUT_TWIN
@@ -226,8 +226,9 @@ def test_every_placeholder_of_a_string_is_in_its_french() -> None:
 
 
 def strings_of_the_code() -> Iterator[str]:
-    """Every literal of the room, and of the risks, that may be a string of a page."""
-    for path in (*ROOM.glob("*.py"), ROOM.parent / "risks.py", ROOM.parent / "risk_verdict.py"):
+    """Every literal of the room, and of what it shares with others, that may be a string of a page."""
+    shared = ("risks", "risk_verdict", "near_copies", "language")
+    for path in (*ROOM.glob("*.py"), *(ROOM.parent / f"{name}.py" for name in shared)):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield node.value

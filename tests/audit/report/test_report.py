@@ -13,6 +13,7 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from importlib.resources import files as package
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,12 @@ def render(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[st
 
 
 # ------------------------------------------------------------------ the page as a file
+
+
+def test_the_report_imports_nothing_of_the_dossier() -> None:
+    files = sorted(Path(str(package("reticent.audit.report"))).glob("*.py"))
+    assert len(files) > 5
+    assert [file.name for file in files if "reticent.audit.dossier" in file.read_text(encoding="utf-8")] == []
 
 
 def test_the_page_fetches_nothing_and_runs_nothing(folder: Path, page: Page) -> None:

@@ -1,4 +1,4 @@
-"""The languages of a dossier: English strings are in the code and the templates, ``fr.toml`` has the French of each.
+"""The languages of report and dossier: English is in code and templates, its French in the dossier's ``fr.toml``.
 
 A string without its French is an error where the page is made, so that no page is half translated.
 """

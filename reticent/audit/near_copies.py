@@ -1,5 +1,5 @@
 """Sentences beside the verdict: how many held-out individuals hold near-copies of members' documents, and the areas of
-membership without them. The report and the summary say the same.
+membership without them. The report, the dossier and the summary say the same.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from reticent.audit.membership.validity import CHANCE, INVALID
 from reticent.audit.stats.seeds import over_seeds
 
 if TYPE_CHECKING:
-    from reticent.audit.dossier.language import Words
     from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
     from reticent.audit.evidence.membership import MeasuredAttack
+    from reticent.audit.language import Words
 
 __all__ = ["near_copies_lines"]
 
