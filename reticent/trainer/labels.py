@@ -250,8 +250,10 @@ class ProtectedStore:
     random_ids: np.ndarray | None
 
 
-def protect_store(store: TokenStore, recipe: Recipe, special: SpecialIds, vocab_size: int) -> ProtectedStore:
-    """Return the tokens of one epoch, checked and ready to be cut into windows.
+def protect_store(
+    store: TokenStore, recipe: Recipe, special: SpecialIds, vocab_size: int, *, is_searched: bool = False
+) -> ProtectedStore:
+    """Return the tokens of one epoch, checked and ready to be cut into windows; ``is_searched`` as for `train`.
 
     Raises
     ------
@@ -269,7 +271,8 @@ def protect_store(store: TokenStore, recipe: Recipe, special: SpecialIds, vocab_
             f"recipe {recipe.name}: the tokens hold direct identifiers; give it tokens of the text in which X stands "
             'for them (write_tokens with style "x", in a run those of train-pseudonymised)'
         )
-    for kind, (flag, made_from) in _MADE_FROM.items():
+    found = is_searched and store.has_flag(recipe.protected_flags & ~DROPPED)
+    for kind, (flag, made_from) in _MADE_FROM.items() if not found else ():
         if recipe.protected_flags & flag & ~replaced and store.num_tokens and not store.has_flag(flag):
             raise TrainingError(
                 f"recipe {recipe.name}: no token has the flag of {kind} identifiers, which it protects; were the "

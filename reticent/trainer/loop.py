@@ -81,6 +81,7 @@ def train(
     resume: bool = True,
     world: World | None = None,
     context: ContextWords | None = None,
+    is_searched: bool = False,
 ) -> TrainResult:
     """Fine-tune ``model`` in place with a recipe; checkpoints go to ``out/epoch-NNNN``, plain ``save_pretrained``
     folders.
@@ -110,6 +111,9 @@ def train(
         The processes that take part; default: those that torchrun started.
     context : ContextWords, optional
         Public words, which a recipe with ``context_indirect`` puts where indirect identifiers stood.
+    is_searched : bool
+        The tokens were made with spans and index, as those of a run: a kind of identifiers of which none was found is
+        no error, if there is one of another kind that the recipe protects.
 
     Raises
     ------
@@ -138,7 +142,7 @@ def train(
     step = _choose_step(recipe, config, privacy, world, device, changes=epoch_store is not None)
     # Added tokens may have no row in the embeddings.
     vocab_size = min(len(fast_tokenizer), num_rows(model))
-    protected = protect_store(store, recipe, special, vocab_size)
+    protected = protect_store(store, recipe, special, vocab_size, is_searched=is_searched)
     identity = identity_of(model, store, recipe, config, world.size, more=step.cache_key())
     if context is not None:
         identity["context"] = context.digest
@@ -169,7 +173,9 @@ def train(
         while state.epoch <= config.num_epochs:
             run.clock.begin_epoch()
             if epoch_store is not None:
-                protected = protect_store(epoch_store(state.epoch), recipe, special, vocab_size)
+                protected = protect_store(
+                    epoch_store(state.epoch), recipe, special, vocab_size, is_searched=is_searched
+                )
                 windows = _cut(protected, special, config, device)
             run.ledger.begin_epoch(state.epoch, protected.fingerprint)
             replace = None if context is None else BatchContext(context, windows, recipe, step.mask_seed, state.epoch)

@@ -386,7 +386,7 @@ def test_an_audit_decides_once_which_units_are_resampled_and_who_is_left_out(
 def test_the_memoriser_is_found_out_by_every_measure(memoriser: dict[str, Any], evidence: dict[str, Any]) -> None:
     base = model_of(evidence, "base", "clm", 0)
     assert memoriser["privacy"]["both"]["types"]["value"] < 0.25
-    assert memoriser["excess"]["both"]["excess"]["low"] > 0.3
+    assert memoriser["excess"]["both"]["excess"]["low"] > 0.25
     assert memoriser["membership"]["loss"]["auc"]["value"] == 1.0
     assert memoriser["low_cost"]["recall"]["value"] > 0.8
     assert memoriser["utility"]["members"]["token_accuracy"]["value"] > 0.8
