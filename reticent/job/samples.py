@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -40,12 +42,23 @@ class Samples:
         return show
 
     def of(self, splits: tuple[str, ...]) -> TextSample:
-        """Return the sample of these splits; the text is read where no pass has shown it."""
+        """Return the sample of these splits. Where no pass has shown the text, what is read of the corpus is the row
+        groups and files that hold a document of a sample.
+        """
+        from reticent import _rust
+
         if not self._taken:
-            show, first = self.shown(), 0
-            for batch in self._run.corpus.batches(columns=("doc_id", "individual_id", "text")):
-                show(first, batch)
-                first += batch.num_rows
+            show, corpus = self.shown(), self._run.corpus
+            wanted = np.zeros(corpus.num_documents, dtype=bool)
+            for sample in self._taken.values():
+                wanted[sample.rows] = True
+            corpus.for_each_batch(
+                show,
+                columns=("doc_id", "individual_id", "text"),
+                num_threads=_rust.resolve_threads(self._run.job.num_threads),
+                frugal=self._run.job.memory_limit is not None,
+                wanted=wanted,
+            )
         return self._taken[splits]
 
     def tokenizer_of(self, model: ModelSection) -> Retokenizer:

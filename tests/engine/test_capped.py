@@ -12,11 +12,18 @@ from fixtures.tokenizers import plain_tokenizer
 from fixtures.views import SIDES, Views, assert_same, case_of
 
 from reticent.core.errors import ArtifactError
-from reticent.engine.capped import CAP, CappedSupports
+from reticent.engine import capped
+from reticent.engine import views as views_module
+from reticent.engine.capped import CAP, CappedSupports, CappedWriter
 from reticent.engine.protect import POLICIES, Policy
 from reticent.engine.schema import MEMBERS
 
 TOKENIZER = plain_tokenizer(*(f"w{i}" for i in range(9)))
+
+
+@pytest.fixture(autouse=True)
+def few_words_a_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capped, "FRAME", 100)
 
 
 @pytest.fixture
@@ -53,8 +60,8 @@ def test_views_by_capped_supports_are_those_by_look_ups(views: Views, tmp_path: 
     for name, splits in SIDES.items():
         kept = tmp_path / f"capped-{name}"
         views.policy = Policy(k=2, n=3)
-        views.view(f"first-{name}", splits, keep=keeping(kept))
-        supports = np.frombuffer((kept / "supports_2.bin").read_bytes(), dtype=np.uint8)
+        _, counts = views.view(f"first-{name}", splits, keep=keeping(kept))
+        (supports,) = CappedSupports(kept, counts["words"]).of(slice(0, counts["words"]))
         assert {*(supports & 15), *(supports >> 4)} >= {0, 2, 5, 14, CAP}
         for k in (2, 3, 5, CAP):
             for n in (1, 2, 3):
@@ -81,7 +88,7 @@ def test_supports_of_a_larger_k_answer_it_and_those_above(views: Views, tmp_path
 def test_supports_of_more_than_three_words_have_a_plane_of_their_own(tmp_path: Path) -> None:
     views = views_in(tmp_path, max_n=5)
     views.view("first", (MEMBERS,), keep=keeping(tmp_path / "capped"))
-    assert sorted(content(tmp_path / "capped")) == ["supports_2.bin", "supports_4.bin"]
+    assert sorted(content(tmp_path / "capped")) == ["ends_2.bin", "ends_4.bin", "supports_2.bin", "supports_4.bin"]
     for n in (2, 4, 5):
         views.policy = Policy(k=4, n=n, policy="cover")
         views.view(f"capped-{n}", (MEMBERS,), capped=tmp_path / "capped")
@@ -107,7 +114,7 @@ def test_supports_and_views_are_the_same_bytes_for_any_number_of_threads(tmp_pat
         for folder in (kept, views.folder / "second"):
             for name, data in content(folder).items():
                 made.setdefault(f"{folder.name}/{name}", set()).add(data)
-    assert len(made) == 5
+    assert len(made) == 6
     assert all(len(data) == 1 for data in made.values())
 
 
@@ -122,3 +129,37 @@ def test_supports_that_do_not_fit_are_refused(views: Views, tmp_path: Path) -> N
         views.view("large", (MEMBERS,), capped=kept)
     with pytest.raises(ArtifactError, match="holds no supports"):
         CappedSupports(tmp_path, 3)
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 130])
+def test_neither_blocks_nor_frames_change_a_view(
+    views: Views, tmp_path: Path, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    views.view("first", (MEMBERS,), keep=keeping(tmp_path / "whole"))
+    monkeypatch.setattr(views_module, "WORDS_AT_ONCE", at_once)
+    views.view("parts", (MEMBERS,), keep=keeping(tmp_path / "parts"))
+    views.view("second", (MEMBERS,), capped=tmp_path / "whole")
+    assert content(tmp_path / "parts") == content(tmp_path / "whole")
+    assert content(views.folder / "second") == content(views.folder / "first") == content(views.folder / "parts")
+
+
+def test_frames_that_are_damaged_are_told(tmp_path: Path) -> None:
+    words = np.arange(250) % 256
+    with CappedWriter(tmp_path, 1) as writer:
+        for part in np.split(words.astype(np.uint8), [3, 3, 120, 249]):
+            writer.write([part])
+    supports = CappedSupports(tmp_path, 250)
+    for start, stop in ((0, 250), (99, 101), (100, 200), (249, 250), (250, 250), (0, 0)):
+        assert supports.of(slice(start, stop))[0].tolist() == words[start:stop].tolist()
+    data = bytearray((tmp_path / "supports_2.bin").read_bytes())
+    data[0] ^= 0xFF
+    (tmp_path / "supports_2.bin").write_bytes(data)
+    with pytest.raises(ArtifactError, match="supports that cannot be read"):
+        CappedSupports(tmp_path, 250).of(slice(0, 1))
+    ends = np.fromfile(tmp_path / "ends_2.bin", dtype="<i8")
+    ends[[0, 1]] = ends[[1, 0]]
+    ends.tofile(tmp_path / "ends_2.bin")
+    with pytest.raises(ArtifactError, match="supports that cannot be read"):
+        CappedSupports(tmp_path, 250)
+    with pytest.raises(ArtifactError):
+        CappedSupports(tmp_path, 350)
