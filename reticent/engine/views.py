@@ -8,7 +8,7 @@ policy costs little. It holds, bit for bit, what `reticent.engine.tokens.write_t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -120,21 +120,10 @@ def write_view(
             *bits, *exceptions, block.token_offsets, flags, starts, block.word_offsets, block.kept,
             num_threads=num_threads,
         )  # fmt: skip
-        rows = np.flatnonzero(block.kept)
-        counts = {
-            "words": int(np.diff(block.word_offsets)[rows].sum()),
-            "direct": int(np.count_nonzero(flags & DIRECT)),
-            "indirect": int(np.count_nonzero(flags & INDIRECT)),
-            "protected": int(np.count_nonzero(flags)),
-        }
-        return _Protected(rows, planes, int(np.diff(block.token_offsets)[rows].sum()), counts, supports)
+        return _Protected.of(block, flags, planes, supports)
 
     counts = dict.fromkeys(("words", "direct", "indirect", "protected"), 0)
-    with ExitStack() as stack:
-        writer = stack.enter_context(ViewWriter(folder))
-        kept = (
-            stack.enter_context(CappedWriter(stack.enter_context(keep()), num_planes)) if keep and num_planes else None
-        )
+    with ViewWriter(folder) as writer, _keeping(keep, num_planes) as kept:
         for block, found in worked_ahead(view.blocks(), protected):
             writer.write(block.first + found.rows, block.codes[found.rows], found.planes, found.num_tokens)
             if kept:
@@ -162,6 +151,27 @@ class _Protected:
     counts: dict[str, int]
     #: Planes of capped supports that are to be kept.
     supports: list[np.ndarray]
+
+    @classmethod
+    def of(cls, block: _Block, flags: np.ndarray, planes: Planes, supports: list[np.ndarray]) -> _Protected:
+        """Return the kept documents of a block with these flags of words."""
+        rows = np.flatnonzero(block.kept)
+        counts = {
+            "words": int(np.diff(block.word_offsets)[rows].sum()),
+            "direct": int(np.count_nonzero(flags & DIRECT)),
+            "indirect": int(np.count_nonzero(flags & INDIRECT)),
+            "protected": int(np.count_nonzero(flags)),
+        }
+        return cls(rows, planes, int(np.diff(block.token_offsets)[rows].sum()), counts, supports)
+
+
+@contextmanager
+def _keeping(keep: Callable[[], AbstractContextManager[Path]] | None, num_planes: int) -> Iterator[CappedWriter | None]:
+    if keep is None or num_planes == 0:
+        yield None
+    else:
+        with keep() as folder, CappedWriter(folder, num_planes) as writer:
+            yield writer
 
 
 @dataclass(slots=True)

@@ -97,8 +97,8 @@ def test_supports_of_more_than_three_words_have_a_plane_of_their_own(tmp_path: P
 
 
 def test_nothing_is_kept_that_answers_no_other_k(views: Views, tmp_path: Path) -> None:
-    for number, about in enumerate(({"n": 1}, {"n": 3, "k": CAP + 1}, {"n": 2, "max_document_frequency": 0.5})):
-        views.policy = Policy(**about)
+    for number, policy in enumerate((Policy(n=1), Policy(n=3, k=CAP + 1), Policy(n=2, max_document_frequency=0.5))):
+        views.policy = policy
         views.view(f"first-{number}", (MEMBERS,), keep=keeping(tmp_path / "capped"))
         assert not (tmp_path / "capped").exists()
 
