@@ -30,6 +30,7 @@ from benchmarks import (
     scrub,
     tables_polars,
     taggers,
+    tagging_speed,
     training,
 )
 
@@ -61,6 +62,7 @@ MODULES = (
     foundation_models,
     tables_polars,
     taggers,
+    tagging_speed,
     probes,
     canary_lab,
     experiment,

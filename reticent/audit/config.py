@@ -214,6 +214,7 @@ class ExtractionConfig(Section):
     batch_size: Annotated[int, of_job("audit.batch_size"), Field(ge=1)] = 64
     seed: Annotated[int, of_job("seed")] = 0
     device: Annotated[str, of_job("train.device")] = "auto"
+    bf16: Annotated[Bf16, of_job("train.bf16")] = "auto"
 
     @model_validator(mode="after")
     def _ascending(self) -> ExtractionConfig:

@@ -327,7 +327,7 @@ class Auditor:
         return continue_documents(
             load_model(entry.path, entry.objective), self.store, self.members,
             special_ids(self._tokenizer_of(entry.path), entry.objective), self.config.generation,
-            batch_size=self.config.batch_size, device=self.config.device, seed=self.config.seed,
+            batch_size=self.config.batch_size, device=self.config.device, bf16=self.config.bf16, seed=self.config.seed,
         )  # fmt: skip
 
     def measure_written(self, entry: ModelEntry, written: Written) -> Generated:

@@ -23,7 +23,7 @@ def check_device(device: str) -> None:
 
 
 def pick_device(device: str) -> torch.device:
-    """Return the device meant by a name; "auto" is CUDA where there is one, else the CPU.
+    """Return the device meant by a name; "auto" is CUDA where there is one, else the CPU. A GPU has its number.
 
     Raises
     ------
@@ -36,11 +36,9 @@ def pick_device(device: str) -> torch.device:
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        found = torch.device(device)
-        torch.empty(1, device=found)
+        return torch.empty(1, device=torch.device(device)).device
     except (RuntimeError, AssertionError, NotImplementedError):  # torch raises nothing narrower
         raise _unknown(device) from None
-    return found
 
 
 def _unknown(device: str) -> PolicyError:
@@ -50,5 +48,9 @@ def _unknown(device: str) -> PolicyError:
 
 
 def uses_bf16(bf16: str, device: torch.device) -> bool:
-    """Whether the setting "auto", "on" or "off" means bfloat16 autocast on a device; "auto" is on for CUDA."""
-    return bf16 == "on" or (bf16 == "auto" and device.type == "cuda")
+    """Whether "auto", "on" or "off" means bfloat16 on a device; "auto" is on for a GPU that computes in it."""
+    if bf16 != "auto" or device.type != "cuda":
+        return bf16 == "on"
+    import torch
+
+    return torch.cuda.is_bf16_supported(including_emulation=False)

@@ -238,19 +238,23 @@ class TextSample:
         order = np.lexsort((rows, _hashes(units, seed)))[: self.NUM_DOCUMENTS]
         self._rows, self._order = np.sort(rows[order]), np.argsort(np.argsort(rows[order]))
         self._store_rows = np.sort(order)  # documents of the store are those of the splits, in order
-        self._texts: list[str] = []
-        self._doc_ids: list[pa.Array] = []
-        self._units: list[np.ndarray] = []
+        #: By the first row: texts, ids and units of documents.
+        self._parts: dict[int, tuple[list[str], pa.Array, np.ndarray]] = {}
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The rows of the corpus that are kept, ascending."""
+        return self._rows
 
     def take(self, first: int, batch: pa.RecordBatch) -> None:
-        """Keep the documents of the sample among these, which stand from row ``first`` of the corpus on."""
+        """Keep the documents of the sample among these, which stand from row ``first`` of the corpus on. Batches may
+        come in any order, and from several threads.
+        """
         found = pa.array(self._rows[slice(*np.searchsorted(self._rows, [first, first + batch.num_rows]))] - first)
         if len(found):
             kept = batch.take(found)
-            self._texts += kept.column("text").to_pylist()
-            self._doc_ids.append(kept.column("doc_id"))
-            codes = self._individuals.individual_codes(kept.column("individual_id"))
-            self._units.append(self._individuals.units[codes])
+            units = self._individuals.units[self._individuals.individual_codes(kept.column("individual_id"))]
+            self._parts[first] = kept.column("text").to_pylist(), kept.column("doc_id"), units
 
     def expected(
         self, policy: Policy, spans: SpanReader | None, index: NgramIndex | None, tokenizer: Retokenizer | None = None
@@ -258,17 +262,20 @@ class TextSample:
         """Work out the protection of the kept documents from their text, and their tokens by a tokenizer. No store is
         needed yet.
         """
-        taken = np.cumsum([len(self._texts[i]) for i in self._order]) <= self.NUM_CHARACTERS
+        parts = [self._parts[first] for first in sorted(self._parts)]
+        all_texts = [text for texts, _, _ in parts for text in texts]
+        taken = np.cumsum([len(all_texts[i]) for i in self._order]) <= self.NUM_CHARACTERS
         taken[:1] = True
         chosen = np.sort(self._order[taken])
-        texts, doc_ids = [self._texts[i] for i in chosen], pa.concat_arrays(self._doc_ids).take(pa.array(chosen))
+        texts = [all_texts[i] for i in chosen]
+        doc_ids = pa.concat_arrays([ids for _, ids, _ in parts]).take(pa.array(chosen))
         table = WordTable()
         words = DocumentWords.of(texts, table)
         surfaces, seen = table.surfaces("exact" if index is None else index.surface)
         supports: Iterable[np.ndarray] = ()
         if index is not None:
             supports = looked_up_supports(words, surfaces, policy.n, partial(_tables, index), index.min_support)
-        units = np.concatenate(self._units)[chosen]
+        units = np.concatenate([units for _, _, units in parts])[chosen]
         marks = _read_spans(spans, self._rows[chosen], policy)
         protected = _protect(words, units, seen, marks, supports, policy, 0 if index is None else index.num_units)
         tokenised = None if tokenizer is None else tokenizer(texts, words.bases)

@@ -188,9 +188,8 @@ def _packed(batch: Batch, targets: Targets, causal: bool, part: Part, windows: W
     assert part.rows is not None
     lengths = batch.attention.sum(axis=1)
     laid = lay_out(
-        targets.input_ids, _labels(targets, causal), lengths, part.rows, pad=windows.special.pad,
-        multiple=windows.pad_to_multiple_of,
-    )  # fmt: skip
+        targets.input_ids, _labels(targets, causal), lengths, part.rows, pad=windows.special.pad, padded=windows.padded
+    )
     at = np.flatnonzero(laid.labels != IGNORE_INDEX)
     return MicroBatch(
         input_ids=torch.from_numpy(laid.input_ids),

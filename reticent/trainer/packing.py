@@ -11,6 +11,7 @@ Shapes: W windows, B rows, T tokens of a row.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -71,13 +72,21 @@ def num_packed_rows(windows: Windows, length: int) -> int:
 
 
 def lay_out(
-    input_ids_WS: np.ndarray, labels_WS: np.ndarray, lengths: np.ndarray, rows: np.ndarray, *, pad: int, multiple: int
+    input_ids_WS: np.ndarray,
+    labels_WS: np.ndarray,
+    lengths: np.ndarray,
+    rows: np.ndarray,
+    *,
+    pad: int,
+    padded: Callable[[int], int],
 ) -> Packed:
-    """Place windows of these lengths side by side in their rows; ``rows`` must be ascending."""
+    """Place windows of these lengths side by side in their rows; ``rows`` must be ascending, ``padded`` says how wide
+    the longest becomes.
+    """
     ends = np.cumsum(lengths)
     first = np.searchsorted(rows, rows)  # the first window of each window's row
     columns = ends - lengths - (ends - lengths)[first]
-    shape = (int(rows[-1]) + 1, -(-int((columns + lengths).max()) // multiple) * multiple)
+    shape = (int(rows[-1]) + 1, padded(int((columns + lengths).max())))
     packed = Packed(
         np.full(shape, pad, dtype=np.int64),
         np.full(shape, IGNORE_INDEX, dtype=np.int64),

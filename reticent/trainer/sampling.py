@@ -114,7 +114,7 @@ def physical_batches(sample: Sample, windows: Windows, max_rows: int) -> Iterato
 
 def dummy_batch(windows: Windows) -> Batch:
     """Return one row of padding for an empty sample, so its step is taken and its noise is added."""
-    shape = (1, windows.pad_to_multiple_of)
+    shape = (1, windows.padded(1))
     nothing = np.zeros(shape, dtype=np.bool_)
     return Batch(
         np.full(1, -1, dtype=np.int64),

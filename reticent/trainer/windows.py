@@ -75,6 +75,8 @@ class Windows:
     documents: np.ndarray
     starts: np.ndarray
     lengths: np.ndarray
+    #: Tokens of the longest window there may be, special ones included: models may have positions for no more.
+    longest: int
     pad_to_multiple_of: int = 8
 
     def __len__(self) -> int:
@@ -102,8 +104,7 @@ class Windows:
         special, store = self.special, self.store
         starts, lengths = self.starts[windows], self.lengths[windows]
         offset = int(special.prefix is not None)
-        longest = int(lengths.max(initial=0)) + special.num_added
-        width = -(-longest // self.pad_to_multiple_of) * self.pad_to_multiple_of
+        width = self.padded(int(lengths.max(initial=0)) + special.num_added)
         shape = (len(windows), width)
         input_ids = np.empty(shape, dtype=np.int64)
         word_ids = np.empty(shape, dtype=np.int32)
@@ -119,6 +120,10 @@ class Windows:
         if special.suffix is not None:
             input_ids[np.arange(len(windows)), offset + lengths] = special.suffix
         return Batch(np.asarray(windows, dtype=np.int64), input_ids, word_ids, flags, is_text, attention)
+
+    def padded(self, length: int) -> int:
+        """Return the width of a row for so many tokens: the next multiple, but no more than a window may have."""
+        return min(-(-length // self.pad_to_multiple_of) * self.pad_to_multiple_of, self.longest)
 
     def token_positions(self, windows: np.ndarray, width: int) -> np.ndarray:
         """Return the position in the store of each cell of a batch, int64 (B, T), -1 for special tokens and padding."""
@@ -140,7 +145,7 @@ def cut_windows(store: TokenStore, length: int, special: SpecialIds, *, pad_to_m
     if capacity < 1:
         raise PolicyError(f"window_length: {length} leaves no room beside {special.num_added} special tokens")
     documents, starts, lengths = cut_documents(store.doc_offsets, capacity)
-    return Windows(store, special, documents, starts, lengths, pad_to_multiple_of)
+    return Windows(store, special, documents, starts, lengths, length, pad_to_multiple_of)
 
 
 def prefetched(items: Iterable[T], depth: int = 4) -> Generator[T, None, None]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from fixtures.cases import Case, real_case
+from fixtures.cases import real_case
 from fixtures.drawing import examples, share_of
 from fixtures.tokenizers import plain_tokenizer
+from fixtures.views import SIDES, Views, assert_same, case_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,91 +23,19 @@ from reticent.core.errors import ArtifactError, CorpusError
 from reticent.engine import packed as packed_module
 from reticent.engine import views as views_module
 from reticent.engine.detect import alignment
-from reticent.engine.index import IndexConfig, build_index
-from reticent.engine.numbered import NumberedWords, WordSpans, WordWriter
+from reticent.engine.numbered import NumberedWords, WordWriter
 from reticent.engine.packed import StoredIds
 from reticent.engine.protect import POLICIES, Policy
 from reticent.engine.schema import HELDOUT, MEMBERS
-from reticent.engine.store import TokenStore, open_tokens
+from reticent.engine.store import open_tokens
 from reticent.engine.text_pass import Encoding, TextPass
 from reticent.engine.token_copy import copy_tokens
-from reticent.engine.tokens import write_tokens
-from reticent.engine.views import NumberedCorpus, write_view
 
 #: Of every way that a text comes to tokens, and one whose ids need three bytes.
 WIDE = plain_tokenizer(*(f"none{i}" for i in range(70_000)), "a", "b", "Smith", "12")
 TOKENIZERS = {**{name: tokenizer_json(name) for name in KINDS}, "wide": WIDE}
-SIDES = {"train": (MEMBERS,), "audit": (MEMBERS, HELDOUT)}
 #: Documents of a real corpus; 0 for all.
 LIMIT = int(os.environ.get("RETICENT_VIEW_DOCUMENTS", "60")) or None
-COLUMNS = ("input_ids", "word_ids", "flags", "ngram_starts", "doc_offsets", "individual")
-COUNTS = ("documents", "tokens", "words", "direct", "indirect", "protected", "retention", "blacklisted")
-
-
-@dataclass
-class Views:
-    """A pass over the text of a case, and the views over it."""
-
-    case: Any
-    tokenizer: str
-    policy: Policy
-    surface: str = "exact"
-    num_threads: int = 0
-
-    def __post_init__(self) -> None:
-        self.folder = self.case.folder / "tokens"
-        self.folders = folders = {name: self.folder / name for name in ("ids", "gaps", "words", "spans")}
-        for folder in folders.values():
-            folder.mkdir(parents=True)
-        self.joint = self.index((MEMBERS, HELDOUT))
-        encoding = Encoding(self.tokenizer, folders["ids"], folders["gaps"])
-        text = TextPass(self.case.corpus, folders["words"], self.joint, folders["spans"], self.case.spans, [encoding])
-        text.num_threads = self.num_threads
-        self.counts = text.run()
-        words, spans = NumberedWords(folders["words"]), WordSpans(folders["spans"])
-        self.numbered = NumberedCorpus(self.case.corpus, words, spans, self.joint)
-
-    def index(self, splits: tuple[str, ...]) -> Any:
-        config = IndexConfig(max_n=self.policy.n, surface=self.surface)
-        return build_index(self.case.corpus, self.case.individuals, splits=splits, config=config)
-
-    def view(self, name: str, splits: tuple[str, ...]) -> tuple[TokenStore, dict[str, Any]]:
-        (self.folder / name).mkdir()
-        counts = write_view(
-            self.folder / name,
-            self.folder / "ids",
-            self.folder / "gaps",
-            self.numbered,
-            self.case.individuals,
-            splits=splits,
-            index=self.index(splits),
-            policy=self.policy,
-            num_threads=self.num_threads,
-        )
-        return open_tokens(self.folder / name), counts
-
-    def of_text(self, name: str, splits: tuple[str, ...]) -> tuple[TokenStore, dict[str, Any]]:
-        (self.case.folder / name).mkdir()
-        options = {"index": self.index(splits), "spans": self.case.spans, "splits": splits, "policy": self.policy}
-        counts = write_tokens(
-            self.case.folder / name, self.case.corpus, self.case.individuals, self.tokenizer, **options
-        )
-        return open_tokens(self.case.folder / name), counts
-
-
-def assert_same(found: tuple[TokenStore, dict[str, Any]], expected: tuple[TokenStore, dict[str, Any]]) -> None:
-    for name in COLUMNS:
-        np.testing.assert_array_equal(getattr(found[0], name), getattr(expected[0], name), err_msg=name)
-    assert found[0].doc_ids.to_pylist() == expected[0].doc_ids.to_pylist()
-    assert {name: found[1][name] for name in COUNTS} == {name: expected[1][name] for name in COUNTS}
-    assert found[0].flags_fingerprint() == expected[0].flags_fingerprint()
-    assert found[0].text_fingerprint() == expected[0].text_fingerprint()
-
-
-def case_of(folder: Path, documents: list[tuple[str, str]], homes: dict[str, str] | None = None) -> Case:
-    case = Case(folder, documents, homes)
-    case.write()
-    return case
 
 
 pieces = st.sampled_from(

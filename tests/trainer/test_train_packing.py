@@ -90,7 +90,9 @@ def test_every_epoch_packs_other_windows_together() -> None:
 def test_a_hand_worked_row() -> None:
     ids = np.array([[2, 10, 3, 0], [2, 11, 12, 3], [2, 13, 3, 0]])
     labels = np.where(ids == 11, 11, IGNORE_INDEX)
-    laid = lay_out(ids, labels, np.array([3, 4, 3]), np.array([0, 0, 1]), pad=0, multiple=4)
+    laid = lay_out(
+        ids, labels, np.array([3, 4, 3]), np.array([0, 0, 1]), pad=0, padded=lambda length: -(-length // 4) * 4
+    )
     assert laid.input_ids.tolist() == [[2, 10, 3, 2, 11, 12, 3, 0], [2, 13, 3, 0, 0, 0, 0, 0]]
     assert laid.segments.tolist() == [[0, 0, 0, 1, 1, 1, 1, -1], [2, 2, 2, -1, -1, -1, -1, -1]]
     assert laid.positions.tolist() == [[0, 1, 2, 0, 1, 2, 3, 0], [0, 1, 2, 0, 0, 0, 0, 0]]
@@ -111,7 +113,7 @@ LENGTHS = np.array([5, 9, 3])
 
 
 def packed_logits(model: Any, ids: np.ndarray, causal: bool) -> torch.Tensor:
-    laid = lay_out(ids, np.full_like(ids, IGNORE_INDEX), LENGTHS, np.zeros(3, dtype=int), pad=0, multiple=8)
+    laid = lay_out(ids, np.full_like(ids, IGNORE_INDEX), LENGTHS, np.zeros(3, dtype=int), pad=0, padded=lambda _: 24)
     segments, positions = torch.from_numpy(laid.segments), torch.from_numpy(laid.positions)
     at = torch.arange(laid.input_ids.size)
     mask = block_diagonal_mask(segments, positions, causal)

@@ -236,6 +236,6 @@ def _extracted(model: Any, canaries: CanaryTokens, special: SpecialIds, config: 
     wanted = [row[at[0] : at[-1] + 1] for row, at in zip(ids, secret, strict=True)]
     made = generate(
         model, prompts, special=special, num_tokens=max(map(len, wanted)), batch_size=config.batch_size,
-        device=config.device,
+        device=config.device, bf16="off",
     )[:, 0]  # fmt: skip
     return np.array([np.array_equal(row[: len(true)], true) for row, true in zip(made, wanted, strict=True)])

@@ -173,7 +173,7 @@ class _Drawn:
             self.outcomes["greedy", k], log_p = score_continuations(
                 model, self.ids[:, -(k + config.suffix_tokens) :], k, special=special,
                 decoding=decoding_of(config), batch_size=config.batch_size, device=config.device,
-                progress=partial(_advance, progress, done),
+                bf16=config.bf16, progress=partial(_advance, progress, done),
             )  # fmt: skip
         for n in config.num_queries:  # ends of the longest prefixes
             self.outcomes["drawn", n] = chance_of_extraction(log_p, n) >= config.probability

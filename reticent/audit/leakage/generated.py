@@ -120,6 +120,7 @@ def continue_documents(
     *,
     batch_size: int,
     device: str,
+    bf16: str,
     seed: int,
 ) -> Written:
     """Return a model's continuations of the documents that `draw_prompts` draws.
@@ -132,7 +133,7 @@ def continue_documents(
     if len(documents):
         made = generate(
             model, list(prompts), special=special, num_tokens=config.num_tokens, decoding=_decoding(config),
-            num_samples=config.num_samples, batch_size=batch_size, seed=seed, device=device,
+            num_samples=config.num_samples, batch_size=batch_size, seed=seed, device=device, bf16=bf16,
         )  # fmt: skip
     return Written(documents, prompts, made)
 

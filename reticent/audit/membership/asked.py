@@ -61,7 +61,7 @@ def asking_scores(
         with task("probes") as advance:
             found[PROBING] = probe_score(
                 load(), store, scores, tokenizer, special, window_length=config.window_length,
-                batch_size=config.batch_size, device=config.device, seed=config.seed,
+                batch_size=config.batch_size, device=config.device, bf16=config.bf16, seed=config.seed,
                 progress=advance and partial(with_total, advance, store.num_documents),
             )  # fmt: skip
     return found

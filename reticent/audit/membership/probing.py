@@ -51,6 +51,7 @@ def probe_score(
     window_length: int,
     batch_size: int,
     device: str,
+    bf16: str,
     seed: int,
     progress: Callable[[int], None] | None = None,
 ) -> np.ndarray:
@@ -76,7 +77,7 @@ def probe_score(
             with_gaps = np.where(random.random(ids.shape) < GAPS, gap, ids)
             _, totals = score_continuations(
                 model, np.concatenate([with_gaps, ids], axis=1), length + 1, special=special, decoding=Decoding(),
-                batch_size=batch_size, device=device,
+                batch_size=batch_size, device=device, bf16=bf16,
             )  # fmt: skip
             probed[documents, copy] = totals / (length - 1)
         done += len(documents)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from reticent.core.device import pick_device
+from reticent.core.device import pick_device, uses_bf16
 from reticent.core.errors import PolicyError, TrainingError
 from reticent.trainer.models import logits_at, max_positions, without_own_settings
 from reticent.trainer.windows import SpecialIds
@@ -86,6 +86,7 @@ def generate(
     batch_size: int = 64,
     seed: int = 0,
     device: str = "auto",
+    bf16: str = "auto",
     progress: Callable[[int], None] | None = None,
 ) -> np.ndarray:
     """Return generated ids, int64 (prompts, num_samples, num_tokens), -1 after the end of a text.
@@ -99,6 +100,8 @@ def generate(
         Token ids, without special ones.
     seed : int
         The draws depend on it and on ``batch_size``, because random numbers go to rows.
+    bf16 : {"auto", "on", "off"}
+        bfloat16 for the model's arithmetic; "auto" is on for CUDA.
 
     Raises
     ------
@@ -119,7 +122,7 @@ def generate(
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
             ids, attention = _left_padded([prompts[row] for row in rows], special)
-            with _autocast(device_):
+            with _autocast(device_, bf16):
                 output = net.generate(
                     torch.from_numpy(ids).to(device_),
                     attention_mask=torch.from_numpy(attention).to(device_),
@@ -143,6 +146,7 @@ def score_continuations(
     decoding: Decoding,
     batch_size: int = 64,
     device: str = "auto",
+    bf16: str = "auto",
     progress: Callable[[int], None] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return how a model continues each prefix: whether greedy decoding gives the true continuation, bool (N,), and
@@ -174,7 +178,7 @@ def score_continuations(
             rows = torch.from_numpy(ids[start : start + rows_at_once]).to(device_)
             wanted = torch.zeros_like(rows, dtype=torch.bool)
             wanted[:, num_prefix + offset - 1 : -1] = True
-            with _autocast(device_):
+            with _autocast(device_, bf16):
                 logits = logits_at(net, rows, None, wanted)
             true = rows[:, num_prefix + offset :].reshape(-1, 1)
             shape = (len(rows), num_suffix)
@@ -242,8 +246,8 @@ def _left_padded(prompts: Sequence[np.ndarray], special: SpecialIds) -> tuple[np
     return ids, attention
 
 
-def _autocast(device: torch.device) -> Any:
-    return torch.autocast("cuda", dtype=torch.bfloat16, enabled=device.type == "cuda")
+def _autocast(device: torch.device, bf16: str) -> Any:
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=uses_bf16(bf16, device))
 
 
 @contextlib.contextmanager

@@ -40,6 +40,11 @@ def score_logits(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.T
 
 
 def _in_torch(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    with torch.autocast(logits_NV.device.type, enabled=False):  # it would take the products for those of a model
+        return _columns(logits_NV, true_N)
+
+
+def _columns(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.Tensor, ...]:
     log_p = torch.log_softmax(logits_NV.float(), dim=-1)
     true_log_p = log_p.gather(1, true_N[:, None])
     top, argmax = log_p.max(-1)

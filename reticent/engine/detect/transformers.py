@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from reticent.core.device import pick_device
+from reticent.core.device import pick_device, uses_bf16
 from reticent.core.errors import PolicyError
 from reticent.engine.detect.passages import cut_passages, find_in_pieces
 from reticent.engine.detect.windows import Found, cut_texts, join_spans
@@ -80,11 +80,12 @@ class TransformersDetector:
         longest = longest_input(self._tokenizer, self._model.config)
         self._window = min(longest, 512) if window is None else window
         self._stride = self._window // 4 if stride is None else stride
-        room = self._window - self._tokenizer.num_special_tokens_to_add()
-        if self._window > longest or self._stride < 0 or self._stride >= room:
+        self._around = _special_tokens(self._tokenizer)
+        self._room = self._window - sum(map(len, self._around))
+        if self._window > longest or self._stride < 0 or self._stride >= self._room:
             raise PolicyError(
                 f"detector transformers: a window of {self._window} tokens, of which {self._stride} are shared and "
-                f"{self._window - room} special, does not fit a model that takes {longest}"
+                f"{self._window - self._room} special, does not fit a model that takes {longest}"
             )
         if not 0 <= min_score <= 1 or batch_tokens < 1:
             raise PolicyError("detector transformers: min_score is 0 to 1, batch_tokens at least 1")
@@ -134,39 +135,44 @@ class TransformersDetector:
         """For each text the offsets (T, 2) of its tokens in characters, and their probabilities (T, labels)."""
         encoded = self._tokenizer(
             texts,
-            truncation=True,
-            max_length=self._window,
-            stride=self._stride,
-            return_overflowing_tokens=True,
+            add_special_tokens=False,
             return_offsets_mapping=True,
-            return_special_tokens_mask=True,
             split_special_tokens=True,  # a text that spells "[SEP]" is a text
+            verbose=False,  # that it is longer than the model takes
         )
-        own = [np.flatnonzero(np.array(mask) == 0) for mask in encoded["special_tokens_mask"]]
-        probabilities = self._probabilities(encoded["input_ids"])
-        document_of = np.array(encoded["overflow_to_sample_mapping"])
-        for document in range(len(texts)):
-            windows = np.flatnonzero(document_of == document)
-            places, first = [], 0
-            for window in windows:
-                places.append(first + np.arange(len(own[window])))
-                first += max(len(own[window]) - self._stride, 0)
-            num_tokens = int(places[-1][-1]) + 1 if len(places[-1]) else 0
-            offsets = np.zeros((num_tokens, 2), dtype=np.int64)
+        tokens = [np.array(ids, dtype=np.int64) for ids in encoded["input_ids"]]
+        before, after = self._around
+        # Cut here and not by the tokenizer: before 0.23.3 tokenizers leaves out the last token of some texts.
+        windows = [list(self._windows(len(ids))) for ids in tokens]
+        probabilities = iter(
+            self._probabilities(
+                [np.concatenate([before, ids[start:end], after]) for ids, of in zip(tokens, windows, strict=True)
+                 for start, end in of]
+            )
+        )  # fmt: skip
+        for ids, offsets, of in zip(tokens, encoded["offset_mapping"], windows, strict=True):
+            num_tokens = len(ids)
             best = np.zeros((num_tokens, len(self._scheme.is_start)), dtype=np.float32)
             farthest = np.full(num_tokens, -1)
-            for number, (window, place) in enumerate(zip(windows, places, strict=True)):
-                rank = np.arange(len(place))
-                left = rank if number else np.full(len(place), num_tokens)  # the text's own ends are no edges
-                right = rank[::-1] if number < len(windows) - 1 else np.full(len(place), num_tokens)
+            for start, end in of:
+                rank = np.arange(end - start)
+                left = rank if start else np.full(len(rank), num_tokens)  # the text's own ends are no edges
+                right = rank[::-1] if end < num_tokens else np.full(len(rank), num_tokens)
                 distance = np.minimum(left, right)
-                better = distance > farthest[place]
-                farthest[place[better]] = distance[better]
-                best[place[better]] = probabilities[window][own[window][better]]
-                offsets[place] = np.array(encoded["offset_mapping"][window], dtype=np.int64).reshape(-1, 2)[own[window]]
-            yield offsets, best
+                better = distance > farthest[start:end]
+                farthest[start:end][better] = distance[better]
+                best[start:end][better] = next(probabilities)[len(before) : len(before) + len(rank)][better]
+            yield np.array(offsets, dtype=np.int64).reshape(-1, 2), best
 
-    def _probabilities(self, input_ids: list[list[int]]) -> list[np.ndarray]:
+    def _windows(self, num_tokens: int) -> Iterator[tuple[int, int]]:
+        """Start and end of the windows of a text; neighbours share ``stride`` tokens."""
+        start, end = 0, min(num_tokens, self._room)
+        while start < num_tokens:
+            yield start, end
+            start = end - self._stride if end < num_tokens else num_tokens
+            end = min(start + self._room, num_tokens)
+
+    def _probabilities(self, input_ids: list[np.ndarray]) -> list[np.ndarray]:
         """Probabilities (T, labels) of every window; windows of like length go together."""
         import torch
 
@@ -259,10 +265,18 @@ def _batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
         yield chosen
 
 
+def _special_tokens(tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The special tokens before a text and after it."""
+    plain = tokenizer("a", add_special_tokens=False)["input_ids"]
+    whole = np.array(tokenizer("a")["input_ids"], dtype=np.int64)
+    num_before = next(n for n in range(len(whole) + 1) if whole[n : n + len(plain)].tolist() == plain)
+    return whole[:num_before], whole[num_before + len(plain) :]
+
+
 def _dtype(device: Any) -> Any:
     import torch
 
-    return torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
+    return torch.bfloat16 if uses_bf16("auto", device) else torch.float32
 
 
 def load_tagger(model: str, device: Any, dtype: Any, *, who: str = "detector transformers") -> tuple[Any, Any]:

@@ -22,21 +22,20 @@ from reticent.audit.membership.names import USER_INFERENCE
 from reticent.core.errors import PolicyError
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.job.artefact import Artefact, Outputs, Step
+from reticent.job.capped import NONE, Capped, capped_supports
 from reticent.job.noise import noise_settings, protecting
 from reticent.job.rewritten import REWRITTEN
+from reticent.job.samples import Samples
 from reticent.job.stages.index import INDEXES
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from reticent.engine.carried_text import CarriedText
     from reticent.engine.ngrams import NgramIndex
-    from reticent.engine.oracle.tokens import Retokenizer
     from reticent.engine.protect import Policy
     from reticent.engine.rewrite import TextStyle
     from reticent.engine.split import Individuals
     from reticent.engine.text_pass import TextPass
-    from reticent.engine.verify import ExpectedTokens, TextSample
+    from reticent.engine.verify import ExpectedTokens
     from reticent.job.config import Job, ModelSection
     from reticent.job.run import Run
 
@@ -73,7 +72,7 @@ class _Variant:
 
 def protect_steps(run: Run) -> Iterator[Step]:
     """Yield the step of the pass over the text, and one for each artefact ``tokens/MODEL/VARIANT``."""
-    samples = _Samples(run)
+    samples = Samples(run, TRAIN, AUDIT)
     if run.job.model:
         yield Step(text_artefacts(run), partial(_read_text, run, samples, None))
     for model in run.job.model:
@@ -85,48 +84,6 @@ def protect_steps(run: Run) -> Iterator[Step]:
         if USER_INFERENCE in run.job.audit.attacks:
             yield _holdout_step(run, model, tokenizer)
     run.invalidate(*INDEXES, "numbered")  # their memory
-
-
-class _Samples:
-    """Documents whose tokens are held to their text where views are made, by splits; one pass reads them for all."""
-
-    def __init__(self, run: Run):
-        self._run = run
-        self._taken: dict[tuple[str, ...], TextSample] = {}
-        self._tokenizers: dict[str, Retokenizer] = {}
-
-    def shown(self) -> Callable[[int, pa.RecordBatch], None]:
-        """Draw them, and return what must be called with the first row of each batch of documents and the batch."""
-        from reticent.engine.verify import TextSample
-
-        run = self._run
-        drawn = self._taken = {
-            splits: TextSample(run.corpus, run.individuals, splits, run.job.seed) for splits in (TRAIN, AUDIT)
-        }
-
-        def show(first: int, batch: pa.RecordBatch) -> None:
-            for sample in drawn.values():
-                sample.take(first, batch)
-
-        return show
-
-    def of(self, splits: tuple[str, ...]) -> TextSample:
-        """Return the sample of these splits; the text is read where no pass has shown it."""
-        if not self._taken:
-            show, first = self.shown(), 0
-            for batch in self._run.corpus.batches(columns=("doc_id", "individual_id", "text")):
-                show(first, batch)
-                first += batch.num_rows
-        return self._taken[splits]
-
-    def tokenizer_of(self, model: ModelSection) -> Retokenizer:
-        """Return the tokenizer of a model's ids, which its views share."""
-        from reticent.engine.oracle.tokens import Retokenizer
-
-        if model.name not in self._tokenizers:
-            path = self._run.folder / "tokens" / model.name / "ids" / "tokenizer.json"
-            self._tokenizers = {model.name: Retokenizer(path)}  # one is enough: models come one after the other
-        return self._tokenizers[model.name]
 
 
 def text_steps(run: Run, carried: Callable[[TextPass], CarriedText]) -> Iterator[Step]:
@@ -153,7 +110,7 @@ def text_artefacts(run: Run) -> tuple[Artefact, ...]:
 
 
 def _read_text(
-    run: Run, samples: _Samples | None, carried: Callable[[TextPass], CarriedText] | None, outputs: Outputs
+    run: Run, samples: Samples | None, carried: Callable[[TextPass], CarriedText] | None, outputs: Outputs
 ) -> None:
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.text_pass import Encoding, TextPass
@@ -241,6 +198,7 @@ def write_view_of(
     index: NgramIndex,
     policy: Policy,
     progress: Callable[[int], None] | None = None,
+    capped: Capped = NONE,
 ) -> dict[str, Any]:
     """Write the view of the documents of these splits, protected by an index and a policy; returns its counts."""
     from reticent.core.artifact import read_manifest
@@ -256,6 +214,8 @@ def write_view_of(
         splits=splits,
         index=index,
         policy=policy,
+        capped=capped.folder,
+        keep=capped.keep,
         num_threads=run.job.num_threads,
         progress=progress,
     )
@@ -284,7 +244,7 @@ def _require_room(run: Run, variants: Iterable[_Variant], room: int) -> None:
 
 
 def _build_view(
-    run: Run, model: ModelSection, variant: _Variant, folder: Path, counts: dict[str, Any], *, samples: _Samples
+    run: Run, model: ModelSection, variant: _Variant, folder: Path, counts: dict[str, Any], *, samples: Samples
 ) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
@@ -296,6 +256,9 @@ def _build_view(
     policy = variant.policy or run.policy
     _require_room(run, [variant], ROOM_OF_VIEW)
     index = _index_of(run, variant, policy)
+    # A noisy threshold is an index of its own.
+    is_own = index is run.index(variant.index)
+    capped = capped_supports(run, variant.index, variant.splits, policy) if is_own else NONE
 
     def expected() -> ExpectedTokens:
         sample, spans = samples.of(variant.splits), SpanReader(run.folder / "spans")
@@ -305,7 +268,8 @@ def _build_view(
     # The sample is read and protected while the core works on numbers.
     with task as advance, ThreadPoolExecutor(1) as pool:
         sample = pool.submit(expected)
-        counts.update(write_view_of(run, model, folder, run.individuals, variant.splits, index, policy, advance))
+        documents = (run.individuals, variant.splits)
+        counts.update(write_view_of(run, model, folder, *documents, index, policy, advance, capped))
     counts["text_check"] = sample.result().require(open_tokens(folder)).to_dict()
     if variant.splits == TRAIN:
         _warn_of_policy(run, model, policy, counts)

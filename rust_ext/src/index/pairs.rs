@@ -3,7 +3,8 @@
 //! A table with open addressing that reads one line of memory for most keys. Keys are mixed by a function that loses nothing, and the
 //! upper bits of the result say in which line a key belongs. So a slot need not hold the key: the lower bits tell it from all others
 //! that belong to the same line, and how many lines away from it the entry lies is stored too. With the rank that makes a slot of eight
-//! bytes, where ids are small enough (`Size::layout`); else a slot holds the key.
+//! bytes, where ids are small enough (`Size::layout`); else a slot holds the key. Where four bits more are left they hold the support
+//! (`index::capped`).
 //!
 //! What a look-up reads can be fetched ahead ([`Pairs::seek`]). The slots of a line are compared at once, without a branch that a
 //! processor would have to guess; with AVX2 where it has it.
@@ -23,11 +24,11 @@ pub struct Pairs {
     left: Size,
 }
 
-/// Zero is a free slot.
+/// Zero is a free slot. What is found is rank + 1, and in the lowest bits the support, where there is room for it.
 enum Slots {
-    /// Lower bits of the mixed key, lines between it and where it belongs, rank + 1.
+    /// Lower bits of the mixed key, lines between it and where it belongs, what is found.
     Narrow(Buffer<Line>, Layout),
-    /// The key, then rank + 1.
+    /// The key, then what is found.
     Wide(Buffer<[u64; 2]>),
 }
 
@@ -37,7 +38,9 @@ type Line = [u64; 8];
 #[derive(Clone, Copy)]
 struct Layout {
     low_bits: u32,
-    rank_bits: u32,
+    /// Of what is found, and of the support in it: [`CAP_BITS`] or none.
+    found_bits: u32,
+    cap_bits: u32,
 }
 
 /// What a table is to hold.
@@ -71,6 +74,8 @@ const NO_TAG: u64 = u64::MAX - (1 << DISTANCE_BITS);
 const AHEAD: usize = 32;
 /// Bits of the lines between an entry and where it belongs: with a third of the slots free none is known to need more.
 const DISTANCE_BITS: u32 = 7;
+/// Bits of a support beside a rank.
+pub const CAP_BITS: u32 = 4;
 /// Lines in which an entry may lie.
 const REACH: usize = 1 << DISTANCE_BITS;
 
@@ -103,8 +108,9 @@ impl Size {
         // Of keys that belong in one line the lowest of so many bits differ: they follow each other.
         let low_bits = (key_bits + 1).saturating_sub(self.num_lines().ilog2()).min(key_bits);
         let rank_bits = usize::BITS - self.num_ranked.leading_zeros();
-        let layout = Layout { low_bits, rank_bits };
-        (low_bits + DISTANCE_BITS + rank_bits <= u64::BITS).then_some(layout)
+        let free_bits = u64::BITS.checked_sub(low_bits + DISTANCE_BITS + rank_bits)?;
+        let cap_bits = if free_bits < CAP_BITS { 0 } else { CAP_BITS };
+        Some(Layout { low_bits, found_bits: rank_bits + cap_bits, cap_bits })
     }
 }
 
@@ -128,7 +134,7 @@ impl Pairs {
     pub fn extend(&mut self, keys: &[u64], support: &[u32], least: Least) -> bool {
         let mut ranked = keys.iter().zip(support).filter(|pair| *pair.1 >= least.of_ranked);
         loop {
-            let mut taken = [(Seek::default(), 0u64); AHEAD];
+            let mut taken = [(Seek::default(), 0u64, 0u32); AHEAD];
             let (mut num_taken, mut num_seen) = (0, 0);
             for (&key, &support) in ranked.by_ref().take(AHEAD) {
                 let is_held = support >= least.of_held;
@@ -140,11 +146,11 @@ impl Pairs {
                 num_seen += 1;
                 self.num_ranked += 1;
                 if is_held {
-                    taken[num_taken] = (self.seek((key >> 32) as u32, key as u32), self.num_ranked.into());
+                    taken[num_taken] = (self.seek((key >> 32) as u32, key as u32), self.num_ranked.into(), support);
                     num_taken += 1;
                 }
             }
-            if !taken[..num_taken].iter().all(|&(seek, rank)| self.insert(seek, rank)) {
+            if !taken[..num_taken].iter().all(|&(seek, rank, support)| self.insert(seek, rank, support)) {
                 return false;
             }
             if num_seen < AHEAD {
@@ -153,7 +159,9 @@ impl Pairs {
         }
     }
 
-    fn insert(&mut self, Seek { home, tag }: Seek, rank: u64) -> bool {
+    fn insert(&mut self, Seek { home, tag }: Seek, rank: u64, support: u32) -> bool {
+        let cap_bits = self.cap_bits();
+        let found = rank << cap_bits | u64::from(support.min((1 << cap_bits) - 1));
         match &mut self.slots {
             Slots::Narrow(lines, layout) => {
                 let mut near = lines[home..home + REACH].iter_mut().zip(tag..);
@@ -161,14 +169,14 @@ impl Pairs {
                 let Some((slot, tag)) = free else {
                     return false;
                 };
-                *slot = tag << layout.rank_bits | rank;
+                *slot = tag << layout.found_bits | found;
             }
             Slots::Wide(slots) => {
                 let mut place = home;
                 while slots[place][1] != 0 {
                     place = next(place, slots.len());
                 }
-                slots[place] = [tag, rank];
+                slots[place] = [tag, found];
             }
         }
         true
@@ -197,19 +205,28 @@ impl Pairs {
         Seek { home, tag: if is_known { tag } else { NO_TAG } }
     }
 
-    /// Of each n-gram that is looked for its rank + 1, or 0 where the table has it not.
-    pub fn find(&self, seeks: &[Seek], found: &mut [u32]) {
+    /// The lowest bits of what is found that hold the support: [`CAP_BITS`], or none.
+    pub fn cap_bits(&self) -> u32 {
+        match &self.slots {
+            Slots::Narrow(_, layout) => layout.cap_bits,
+            Slots::Wide(_) => CAP_BITS,
+        }
+    }
+
+    /// Of each n-gram that is looked for its rank + 1 above its support, of [`Pairs::cap_bits`] and capped by them; or 0 where the
+    /// table has it not.
+    pub fn find(&self, seeks: &[Seek], found: &mut [u64]) {
         self.find_with(seeks, found, InstructionSet::detect());
     }
 
-    fn find_with(&self, seeks: &[Seek], found: &mut [u32], set: InstructionSet) {
+    fn find_with(&self, seeks: &[Seek], found: &mut [u64], set: InstructionSet) {
         match (&self.slots, set) {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the function asks for a processor with AVX2, and only `detect` makes this value, after asking it.
             (Slots::Narrow(lines, layout), InstructionSet::Avx2) => unsafe {
-                find_with_avx2(lines, layout.rank_bits, seeks, found);
+                find_with_avx2(lines, layout.found_bits, seeks, found);
             },
-            (Slots::Narrow(lines, layout), _) => find_in_lines(lines, layout.rank_bits, seeks, found),
+            (Slots::Narrow(lines, layout), _) => find_in_lines(lines, layout.found_bits, seeks, found),
             (Slots::Wide(slots), _) => {
                 seeks.iter().zip(found).for_each(|(&seek, found)| *found = find_in_slots(slots, seek));
             }
@@ -219,36 +236,36 @@ impl Pairs {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn find_with_avx2(lines: &[Line], rank_bits: u32, seeks: &[Seek], found: &mut [u32]) {
-    find_in_lines(lines, rank_bits, seeks, found);
+fn find_with_avx2(lines: &[Line], found_bits: u32, seeks: &[Seek], found: &mut [u64]) {
+    find_in_lines(lines, found_bits, seeks, found);
 }
 
 #[inline(always)]
-fn find_in_lines(lines: &[Line], rank_bits: u32, seeks: &[Seek], found: &mut [u32]) {
-    let rank = (1u64 << rank_bits) - 1;
+fn find_in_lines(lines: &[Line], found_bits: u32, seeks: &[Seek], found: &mut [u64]) {
+    let mask = (1u64 << found_bits) - 1;
     for (&Seek { home, tag }, found) in seeks.iter().zip(found) {
         *found = 0;
         for (line, tag) in lines[home..home + REACH].iter().zip(tag..) {
             let (mut entry, mut is_full) = (0, true);
             for &slot in line {
                 // Zero, and so no entry, where a free slot has the tag.
-                entry |= if slot >> rank_bits == tag { slot } else { 0 };
+                entry |= if slot >> found_bits == tag { slot } else { 0 };
                 is_full &= slot != 0;
             }
             if entry != 0 || !is_full {
-                *found = (entry & rank) as u32;
+                *found = entry & mask;
                 break;
             }
         }
     }
 }
 
-fn find_in_slots(slots: &[[u64; 2]], Seek { home, tag }: Seek) -> u32 {
+fn find_in_slots(slots: &[[u64; 2]], Seek { home, tag }: Seek) -> u64 {
     let mut place = home;
     loop {
         match slots[place] {
             [_, 0] => return 0,
-            [key, rank] if key == tag => return rank as u32,
+            [key, found] if key == tag => return found,
             _ => place = next(place, slots.len()),
         }
     }
@@ -277,13 +294,15 @@ mod tests {
                 found[0]
             });
             assert_eq!(found[0], found[1]);
-            found[0].checked_sub(1)
+            let rank = (found[0] >> pairs.cap_bits()).checked_sub(1)? as u32;
+            Some((rank, found[0] & ((1 << pairs.cap_bits()) - 1)))
         };
         let ranked = || keys.iter().zip(support).filter(|pair| *pair.1 >= least.of_ranked);
-        let held: HashMap<u64, u32> = (0..)
+        let cap = (1u32 << pairs.cap_bits()) - 1;
+        let held: HashMap<u64, (u32, u64)> = (0..)
             .zip(ranked())
             .filter(|(_, pair)| *pair.1 >= least.of_held)
-            .map(|(rank, (&key, _))| (key, rank))
+            .map(|(rank, (&key, &support))| (key, (rank, support.min(cap).into())))
             .collect();
         for &key in keys {
             assert_eq!(find(key), held.get(&key).copied());
@@ -328,6 +347,9 @@ mod tests {
         let of = |num_ids, num| Size { num_held: num, num_ranked: num, num_ids }.layout().is_some();
         assert!(of(1, 1) && of(1 << 24, 1 << 25) && of(1 << 25, 1 << 26));
         assert!(!of(u32::MAX as usize, 1 << 20));
+        // The first two have room for supports too.
+        let cap_bits = |num_ids, num| Size { num_held: num, num_ranked: num, num_ids }.layout().unwrap().cap_bits;
+        assert_eq!([cap_bits(1, 1), cap_bits(1 << 24, 1 << 25), cap_bits(1 << 25, 1 << 26)], [4, 4, 0]);
         // Two ids of 26 bits and a rank of 27 still fit, whatever share of them is held.
         let few = Size { num_held: 10, num_ranked: 1 << 26, num_ids: 1 << 26 };
         assert!(few.layout().is_none() && Pairs::narrow(few).is_none());

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
+use crate::index::capped::{capped, plane_of};
 use crate::index::lookup::{AHEAD, Found};
 use crate::index::ngram_index::{MAX_K, NgramIndex};
 use crate::index::pairs::{Pairs, Seek};
@@ -160,14 +161,19 @@ impl<'a> Finder<'a> {
         let mut take = self.begin();
         let known = (&index.words, &*index.support);
         index.lookup().find_all(known, text, words, memo, |word, found| take.word(&mut starts[word], found));
-        self.extend(take, starts);
+        self.extend(take, starts, &mut []);
     }
 
-    /// The same of words that were looked up before.
-    pub(super) fn minimal_starts_of(&mut self, found: impl Iterator<Item = Found>, starts: &mut [u8]) {
+    /// The same of words that were looked up before. Supports go into `planes` of these words (`capped`), as many as are given.
+    pub(super) fn minimal_starts_of(
+        &mut self,
+        found: impl Iterator<Item = Found>,
+        starts: &mut [u8],
+        planes: &mut [&mut [u8]],
+    ) {
         let mut take = self.begin();
         found.zip(&mut *starts).for_each(|(found, start)| take.word(start, found));
-        self.extend(take, starts);
+        self.extend(take, starts, planes);
     }
 
     /// Flag the words of the document whose starts were just found (`flags` is all zeros).
@@ -188,12 +194,13 @@ impl<'a> Finder<'a> {
     }
 
     /// From the words of a document to its longer n-grams.
-    fn extend(&mut self, Take { mut ids, rare, .. }: Take, starts: &mut [u8]) {
+    fn extend(&mut self, Take { mut ids, rare, .. }: Take, starts: &mut [u8], planes: &mut [&mut [u8]]) {
         let num_words = ids.len();
         let is_limited = self.settings.max_word_support.is_some();
         for n in 2..=self.settings.n.min(num_words) {
             let (pairs, num_starts) = (&*self.pairs[n - 2], num_words - n + 1);
-            let (mut seeks, mut asked, mut found) = ([Seek::default(); AHEAD], [0; AHEAD], [0; AHEAD]);
+            let (mut seeks, mut asked, mut found) = ([Seek::default(); AHEAD], [0; AHEAD], [0u64; AHEAD]);
+            let mut plane = planes.get_mut(plane_of(n));
             for first in (0..num_starts).step_by(AHEAD) {
                 let places = first..num_starts.min(first + AHEAD);
                 let mut num_asked = 0;
@@ -209,8 +216,11 @@ impl<'a> Finder<'a> {
                 ids[places].fill(0);
                 pairs.find(&seeks[..num_asked], &mut found);
                 for (&i, &found) in asked[..num_asked].iter().zip(&found) {
-                    ids[i] = found;
+                    ids[i] = (found >> pairs.cap_bits()) as u32;
                     starts[i] |= u8::from(found == 0) << (n - 1);
+                }
+                if let Some(plane) = &mut plane {
+                    asked[..num_asked].iter().zip(&found).for_each(|(&i, &found)| plane[i] |= capped(n, found));
                 }
             }
             ids[num_starts..].fill(0);
@@ -242,7 +252,7 @@ impl Take {
 }
 
 /// Flag the words of one document that a policy protects (`flags` is all zeros); `rare` as in [`Finder`].
-fn apply(policy: Policy, max_n: usize, starts: &[u8], rare: &[bool], flags: &mut [u8]) {
+pub(super) fn apply(policy: Policy, max_n: usize, starts: &[u8], rare: &[bool], flags: &mut [u8]) {
     let num_words = starts.len();
     // Most words start none, and eight of those are passed over with one comparison.
     let intervals = || {
@@ -251,14 +261,18 @@ fn apply(policy: Policy, max_n: usize, starts: &[u8], rare: &[bool], flags: &mut
         words.flat_map(|(i, &start)| (1..=8).filter(move |n| start >> (n - 1) & 1 == 1).map(move |n| (i, i + n - 1)))
     };
     match policy {
+        // Without a branch: many intervals overlap. Each ends in the document, so its words are those of `flags`.
         Policy::All => {
-            for (first, last) in intervals() {
-                flags[first..=last].fill(INDIRECT);
+            for ahead in 0..max_n.min(num_words) {
+                let reaches = u8::MAX << ahead;
+                let words = flags[ahead..].iter_mut().zip(starts);
+                words.for_each(|(flag, &start)| *flag |= u8::from(start & reaches != 0) * INDIRECT);
             }
         }
         Policy::Last => {
-            for (_, last) in intervals() {
-                flags[last] = INDIRECT;
+            for ahead in 0..max_n.min(num_words) {
+                let words = flags[ahead..].iter_mut().zip(starts);
+                words.for_each(|(flag, &start)| *flag |= (start >> ahead & 1) * INDIRECT);
             }
         }
         Policy::Cover => {

@@ -1,6 +1,7 @@
 //! Word flags: the protection of documents whose words are numbers (`numbers`) and whose spans are ranges of words.
 //!
-//! The same answer as from the text (`protect`, and `detect::blacklist`), in integers.
+//! The same answer as from the text (`protect`, and `detect::blacklist`), in integers. n-grams are looked up, or their supports stand
+//! beside the numbers (`capped`); words alone need neither.
 
 use std::ops::Range;
 
@@ -10,6 +11,7 @@ use rayon::prelude::*;
 
 use crate::detect::blacklist::is_small_number;
 use crate::error::{Error, Result};
+use crate::index::capped::{KEPT, Planes, RARE, Starts, are_found, num_planes};
 use crate::index::lookup::Found;
 use crate::index::ngram_index::NgramIndex;
 use crate::index::numbers::{Stored, UNKNOWN};
@@ -77,6 +79,15 @@ impl NumberedDocuments<'_> {
 
     fn num_words(&self) -> usize {
         self.offsets.last().map_or(0, |&end| end.max(0) as usize)
+    }
+
+    fn num_words_of(&self, document: usize) -> usize {
+        (self.offsets[document + 1] - self.offsets[document]) as usize
+    }
+
+    /// Words of those that count.
+    fn num_kept(&self, documents: Range<usize>) -> usize {
+        documents.filter(|&document| self.kept[document]).map(|document| self.num_words_of(document)).sum()
     }
 
     /// Words of a document that each of its spans meets, and the span's scope.
@@ -150,15 +161,14 @@ impl NumberBlacklist {
         Ok(())
     }
 
-    /// How far each word reaches, by its number.
-    fn reaches(&self) -> Vec<u8> {
-        let reach = |&alike: &u32| match alike {
+    /// How far a word reaches.
+    fn reach(&self, number: usize) -> u8 {
+        match self.alike[number] {
             UNKNOWN => OCCURRENCE,
             alike if self.everywhere[alike as usize] => CORPUS,
             alike if self.of_some[alike as usize] => INDIVIDUAL,
             _ => OCCURRENCE,
-        };
-        self.alike.iter().map(reach).collect()
+        }
     }
 
     fn is_of_unit(&self, number: u32, unit: u32) -> bool {
@@ -175,62 +185,135 @@ pub struct Supports<'a> {
     pub index: &'a NgramIndex,
     /// By number: see [`NgramIndex::found_by_number`].
     pub found: &'a [Found],
+    /// By number, and last of a word without one: see [`known_words`].
+    pub known: &'a [u8],
     pub settings: Settings,
+}
+
+/// Bits of a word that reaches beyond the spans that show it, beside [`KEPT`] and [`RARE`].
+const OF_INDIVIDUAL: u8 = 4;
+const OF_CORPUS: u8 = 8;
+
+/// By number, and last of a word without one, what decides alone: [`KEPT`], [`RARE`] and how far the word reaches.
+pub fn known_words(found: &[Found], settings: Settings, blacklist: &NumberBlacklist) -> Vec<u8> {
+    let known_by_support = |support: u32| {
+        let is_rare = settings.max_word_support.is_none_or(|limit| support < limit);
+        u8::from(support >= settings.k) * KEPT + u8::from(is_rare) * RARE
+    };
+    let known = found.iter().enumerate().map(|(number, found)| {
+        let reaches = match blacklist.reach(number) {
+            CORPUS => OF_CORPUS,
+            INDIVIDUAL => OF_INDIVIDUAL,
+            _ => 0,
+        };
+        known_by_support(found.support) | reaches
+    });
+    known.chain([known_by_support(0)]).collect()
 }
 
 /// Documents that one thread takes at a time.
 const SHARE: usize = 64;
 
-/// Flags of each word, and for each the lengths of the minimal identifying n-grams that start there (bit n - 1); zero for
-/// documents that do not count.
+/// Of each word its flags, and the lengths of the minimal identifying n-grams that start there (bit n - 1); zero for documents that do
+/// not count.
+pub struct Flagged {
+    pub flags: Vec<u8>,
+    pub starts: Vec<u8>,
+    /// Supports of the words of documents that count, where they were to be kept (`capped`).
+    pub planes: Vec<Vec<u8>>,
+}
+
+/// Where supports come from.
+pub enum SupportsFrom<'a> {
+    Planes(Planes<'a>),
+    /// They are looked up, and those of documents that count are kept if that is asked for.
+    Index {
+        keeps: bool,
+    },
+}
+
+/// What one thread works on.
+struct Share<'a> {
+    rows: Range<usize>,
+    flags: &'a mut [u8],
+    starts: &'a mut [u8],
+    planes: Planes<'a>,
+    kept: Vec<&'a mut [u8]>,
+}
+
 pub fn flag_words(
     documents: NumberedDocuments<'_>,
     supports: &Supports<'_>,
     blacklist: &NumberBlacklist,
-) -> Result<(Vec<u8>, Vec<u8>)> {
+    from: SupportsFrom<'_>,
+) -> Result<Flagged> {
     documents.check()?;
-    let Supports { index, found, settings } = supports;
+    let Supports { index, settings, .. } = supports;
     settings.check(index)?;
-    let (pairs, reaches) = (index.pairs(settings.n, settings.k)?, blacklist.reaches());
+    let num_kept = documents.num_kept(0..documents.kept.len());
+    let (mut planes, keeps) = match from {
+        SupportsFrom::Planes(planes) => (planes, None),
+        SupportsFrom::Index { .. } if settings.n == 1 => (Planes(Vec::new()), None),
+        SupportsFrom::Index { keeps } => (Planes(Vec::new()), Some(keeps)),
+    };
+    let pairs = if keeps.is_some() { index.pairs(settings.n, settings.k)? } else { Vec::new() };
+    if keeps.is_none() {
+        planes.check(*settings, num_kept)?;
+    }
+    let num_made = if keeps == Some(true) && are_found(&pairs, *settings) { num_planes(settings.n) } else { 0 };
     let num_words = documents.num_words();
-    let (mut flags, mut starts) = (vec![0u8; num_words], vec![0u8; num_words]);
+    let mut made =
+        Flagged { flags: vec![0; num_words], starts: vec![0; num_words], planes: vec![vec![0; num_kept]; num_made] };
     let mut shares = Vec::new();
-    let (mut flags_left, mut starts_left) = (&mut flags[..], &mut starts[..]);
+    let (mut flags_left, mut starts_left) = (&mut made.flags[..], &mut made.starts[..]);
+    let mut made_left: Vec<&mut [u8]> = made.planes.iter_mut().map(|plane| &mut plane[..]).collect();
     for first in (0..documents.kept.len()).step_by(SHARE) {
         let rows = first..(first + SHARE).min(documents.kept.len());
         let num = (documents.offsets[rows.end] - documents.offsets[rows.start]) as usize;
-        let (own_flags, own_starts);
-        (own_flags, flags_left) = flags_left.split_at_mut(num);
-        (own_starts, starts_left) = starts_left.split_at_mut(num);
-        shares.push((rows, own_flags, own_starts));
+        let num_kept = documents.num_kept(rows.clone());
+        let (flags, starts) = (split_off(&mut flags_left, num), split_off(&mut starts_left, num));
+        let kept = made_left.iter_mut().map(|left| split_off(left, num_kept)).collect();
+        shares.push(Share { rows, flags, starts, planes: planes.split_off(num_kept), kept });
     }
-    shares.into_par_iter().for_each(|(rows, flags, starts)| {
-        let (mut finder, mut numbers) = (Finder::new(&pairs, *settings), Vec::new());
-        let mut at = 0;
+    shares.into_par_iter().for_each(|share| {
+        let (mut finder, mut by_planes) = (Finder::new(&pairs, *settings), Starts::new(*settings));
+        let (mut numbers, mut known) = (Vec::new(), Vec::new());
+        let Share { rows, flags: mut flags_left, starts: mut starts_left, mut planes, kept: mut kept_left } = share;
         for document in rows {
-            let own = documents.offsets[document] as usize..documents.offsets[document + 1] as usize;
-            let range = at..at + own.len();
-            at = range.end;
+            let num_words = documents.num_words_of(document);
+            let (flags, starts) = (split_off(&mut flags_left, num_words), split_off(&mut starts_left, num_words));
             if !documents.kept[document] {
                 continue;
             }
-            let (flags, starts) = (&mut flags[range.clone()], &mut starts[range]);
-            let unit = documents.units[document];
-            numbers.resize(own.len(), 0);
+            numbers.resize(num_words, 0);
             documents.numbers.read(document, &mut numbers);
-            let found = |&number: &u32| found.get(number as usize).copied().unwrap_or_default();
-            finder.minimal_starts_of(numbers.iter().map(found), starts);
-            finder.apply(starts, flags);
+            let num_known = supports.known.len() - 1;
+            known.clear();
+            known.extend(numbers.iter().map(|&number| supports.known[(number as usize).min(num_known)]));
+            if keeps.is_some() {
+                let found = |&number: &u32| supports.found.get(number as usize).copied().unwrap_or_default();
+                let mut kept: Vec<&mut [u8]> = kept_left.iter_mut().map(|left| split_off(left, num_words)).collect();
+                finder.minimal_starts_of(numbers.iter().map(found), starts, &mut kept);
+                finder.apply(starts, flags);
+            } else {
+                by_planes.flag(&known, &planes.split_off(num_words), starts, flags);
+            }
             for (words, _) in documents.spans_of(document) {
                 flags[words.start as usize..words.end as usize].iter_mut().for_each(|flag| *flag |= DIRECT);
             }
-            for (flag, &number) in flags.iter_mut().zip(&numbers) {
-                let reach = reaches.get(number as usize).copied().unwrap_or(OCCURRENCE);
-                if reach == CORPUS || reach == INDIVIDUAL && blacklist.is_of_unit(number, unit) {
+            let unit = documents.units[document];
+            for ((flag, &known), &number) in flags.iter_mut().zip(&known).zip(&numbers) {
+                if known & OF_CORPUS != 0 || known & OF_INDIVIDUAL != 0 && blacklist.is_of_unit(number, unit) {
                     *flag |= DIRECT;
                 }
             }
         }
     });
-    Ok((flags, starts))
+    Ok(made)
+}
+
+fn split_off<'a>(left: &mut &'a mut [u8], num: usize) -> &'a mut [u8] {
+    let (own, rest) = std::mem::take(left).split_at_mut(num);
+    *left = rest;
+    own
 }

@@ -96,7 +96,7 @@ def test_a_model_writes_and_its_rates_carry_the_decoding() -> None:
     identifiers = Identifiers(slots, table.surfaces(store.input_ids, slots), k=2, n=1, max_n=1)
     members = np.arange(20) < 10
     config = GenerationConfig(num_prompts=4, prefix_tokens=3, num_tokens=6, num_samples=2, temperature=0.7)
-    options: dict[str, Any] = {"batch_size": 8, "device": "cpu", "seed": 0}
+    options: dict[str, Any] = {"batch_size": 8, "device": "cpu", "bf16": "off", "seed": 0}
     special = special_ids(words, "clm")
     model = toy_model("gpt2")
     written, other = (continue_documents(model, store, members, special, config, **options) for _ in "ab")

@@ -133,7 +133,9 @@ def models(people: TokenStore) -> dict[str, GPT2LMHeadModel]:
 def asked(people: TokenStore, models: dict[str, GPT2LMHeadModel]) -> dict[str, dict[str, np.ndarray]]:
     found = {}
     for name, model in models.items():
-        written = continue_documents(model, people, MEMBERS, SPECIAL, GENERATION, batch_size=32, device="cpu", seed=0)
+        written = continue_documents(
+            model, people, MEMBERS, SPECIAL, GENERATION, batch_size=32, device="cpu", bf16="off", seed=0
+        )
         found[name] = asking_scores(
             CONFIG, people, score_causal(model, people, SPECIAL, device="cpu"), written, load=lambda own=model: own,
             objective="clm", tokenizer=tokenizer(), special=SPECIAL, task=Silent(),

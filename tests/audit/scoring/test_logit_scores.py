@@ -53,6 +53,16 @@ def test_columns_equal_the_definition(
 
 
 @pytest.mark.parametrize("way", WAYS)
+def test_a_model_in_bfloat16_takes_no_digits_from_the_columns(way: str) -> None:
+    logits = torch.from_numpy(np.random.default_rng(4).standard_normal((7, 300)).astype(np.float32))
+    true = torch.arange(7)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = WAYS[way](logits, true)
+    for ours, oracle in zip(found, plainly(logits.numpy(), true.numpy()), strict=True):
+        assert np.abs(ours.numpy() - oracle).max() < 2e-5
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_a_large_vocabulary_loses_no_digits(way: str) -> None:
     logits = torch.from_numpy(np.random.default_rng(3).standard_normal((5, 49_152)).astype(np.float32))
     true = torch.arange(5)
