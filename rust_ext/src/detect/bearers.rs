@@ -15,7 +15,9 @@ use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 
 use crate::detect::context::is_particle;
+use crate::detect::sequences::Places;
 use crate::storage::intern::Interner;
+use crate::storage::key::Key;
 use crate::text::pieces::View;
 use crate::text::surface::Surface;
 use crate::text::texts::Texts;
@@ -27,6 +29,8 @@ const FEW: u32 = 1000;
 
 pub struct Bearers {
     words: Interner,
+    /// The short words: most words of a text are no name, and are told so from the cache.
+    places: Places,
     /// (word, individual) of those who have it.
     pairs: HashSet<(u32, u64), FixedState>,
     num_bearers: Vec<u32>,
@@ -40,6 +44,7 @@ impl Default for Bearers {
     fn default() -> Self {
         Self {
             words: Interner::new(),
+            places: Places::default(),
             pairs: HashSet::default(),
             num_bearers: Vec::new(),
             individuals: HashSet::default(),
@@ -70,6 +75,9 @@ impl Bearers {
                     continue;
                 }
                 let word = self.words.intern(piece);
+                if let Some(key) = Key::of(piece.as_bytes(), 0, piece.len()) {
+                    self.places.set(key);
+                }
                 if word as usize == self.num_bearers.len() {
                     self.num_bearers.push(0);
                     self.num_users.push(AtomicU32::new(0));
@@ -83,10 +91,13 @@ impl Bearers {
         self.num_bearers[word as usize].max(MIN_USERS).max(self.individuals.len() as u32 / FEW)
     }
 
-    /// A word stands in small letters in a document of an individual; what is announced as a name is not used as a word.
+    /// A word, with its key, stands in small letters in a document of an individual; what is announced as a name is not used as a word.
     #[inline]
-    pub fn saw(&self, text: &str, start: usize, end: usize, individual: u64, is_announced: impl FnOnce() -> bool) {
-        let Some(word) = self.words.find_at(text, start, end) else { return };
+    pub fn saw(&self, key: Option<Key>, word: &str, individual: u64, is_announced: impl FnOnce() -> bool) {
+        if key.is_some_and(|key| !self.places.has(key)) {
+            return;
+        }
+        let Some(word) = self.words.find(word) else { return };
         let num_users = &self.num_users[word as usize];
         // The number is only written under the lock; one that is read late costs a look into the table.
         if num_users.load(Ordering::Relaxed) >= self.enough(word)
@@ -121,7 +132,8 @@ mod tests {
             &Texts::of(&["Will", "Ann", "Ann", "Ann", "Ann", "Will de Roy"]),
         );
         let saw = |word: &str, by: &[&str]| {
-            by.iter().for_each(|one| bearers.saw(word, 0, word.len(), number_of(one), || false))
+            by.iter()
+                .for_each(|one| bearers.saw(Key::of(word.as_bytes(), 0, word.len()), word, number_of(one), || false))
         };
         saw("will", &["a", "b", "b", "c"]); // its bearer does not count, and no individual twice
         saw("ann", &["a", "x", "y"]); // four have it

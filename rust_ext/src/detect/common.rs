@@ -9,22 +9,21 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use foldhash::fast::FixedState;
-use hashbrown::HashMap;
 use rayon::prelude::*;
 
 use crate::detect::bearers::{Bearers, number_of};
-use crate::detect::context::{has_case, is_announced, is_capital, starts_sentence};
+use crate::detect::context::{is_announced, is_capital, starts_sentence};
+use crate::detect::counts::{Counts, Table, Written};
 use crate::detect::few::Documents;
-use crate::detect::lines::Lines;
+use crate::detect::lines::{Lines, has_case};
 use crate::detect::written::{is_all_capitals, is_in_address};
 use crate::error::{Error, Result};
 use crate::pool::rows;
 use crate::storage::key::Key;
-use crate::storage::key_table::KeyTable;
 use crate::text::pieces::View;
 use crate::text::surface::Surface;
 use crate::text::texts::Texts;
+use crate::text::words::Bounds;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
@@ -34,87 +33,6 @@ pub enum Class {
     Mixed,
     /// A name only where something else says so.
     Common,
-}
-
-/// How the corpus writes a word.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    /// In small letters, in lines with case; `u32::MAX` for a word of a list.
-    small: u32,
-    /// With a capital inside a sentence, and at the start of one, in lines with case; not in capitals alone.
-    capital: u32,
-    start: u32,
-    /// In small letters, in lines without case.
-    typed: u32,
-    /// All there are.
-    all: u32,
-    /// Of those in small letters.
-    documents: Documents,
-}
-
-impl Counts {
-    #[inline]
-    fn plus(&self, other: &Self, documents: Documents) -> Self {
-        Self {
-            small: self.small.saturating_add(other.small),
-            capital: self.capital.saturating_add(other.capital),
-            start: self.start.saturating_add(other.start),
-            typed: self.typed.saturating_add(other.typed),
-            all: self.all.saturating_add(other.all),
-            documents,
-        }
-    }
-}
-
-/// Counts of words, beside their keys: a rare word costs one look into memory.
-#[derive(Default)]
-struct Table {
-    short: KeyTable<Counts>,
-    long: HashMap<Box<str>, Counts, FixedState>,
-    /// Documents counted so far.
-    num_documents: u32,
-}
-
-impl Table {
-    #[inline]
-    fn add_at(&mut self, text: &str, start: usize, end: usize, counts: Counts) {
-        match Key::of(text.as_bytes(), start, end) {
-            Some(key) => add(self.short.entry(key), counts),
-            None => match self.long.get_mut(&text[start..end]) {
-                Some(known) => add(known, counts),
-                None => _ = self.long.insert(text[start..end].into(), counts),
-            },
-        }
-    }
-
-    fn merge(&mut self, mut other: Self) {
-        if other.len() > self.len() {
-            std::mem::swap(self, &mut other);
-        }
-        self.num_documents = self.num_documents.saturating_add(other.num_documents);
-        other.short.into_pairs().for_each(|(key, counts)| merge(self.short.entry(key), counts));
-        other.long.into_iter().for_each(|(word, counts)| merge(self.long.entry(word).or_default(), counts));
-    }
-
-    fn get(&self, word: &str) -> Option<Counts> {
-        match Key::of(word.as_bytes(), 0, word.len()) {
-            Some(key) => self.short.get(key),
-            None => self.long.get(word).copied(),
-        }
-    }
-
-    fn len(&self) -> usize {
-        self.short.len() + self.long.len()
-    }
-}
-
-#[inline]
-fn add(counts: &mut Counts, more: Counts) {
-    *counts = counts.plus(&more, counts.documents.then(more.documents));
-}
-
-fn merge(counts: &mut Counts, more: Counts) {
-    *counts = counts.plus(&more, counts.documents.merged(more.documents));
 }
 
 pub struct CommonWords {
@@ -171,34 +89,36 @@ impl CommonWords {
             let view = View::new(text, Surface::Fold);
             let mut lines = Lines::new(text);
             let individual = individuals.map(|individuals| number_of(individuals.get(row)));
+            let folded = view.text();
+            let key = |&(start, end): &Bounds| Key::of(folded.as_bytes(), start as usize, end as usize);
+            // The keys of the next pieces, in turn; the table has been told of them.
+            let mut ahead: [Option<Key>; AHEAD] = std::array::from_fn(|at| view.pieces.get(at).and_then(key));
             for (number, &(start, end)) in view.pieces.iter().enumerate() {
-                let (text, start, end) = (view.text(), start as usize, end as usize);
-                if let Some(&(start, end)) = view.pieces.get(number + AHEAD)
-                    && let Some(key) = Key::of(text.as_bytes(), start as usize, end as usize)
-                {
-                    part.short.prefetch(key);
+                let next = view.pieces.get(number + AHEAD).and_then(key);
+                if let Some(next) = next {
+                    part.prefetch(next);
                 }
-                if end - start < 2 || text.as_bytes()[start].is_ascii_digit() {
+                let key = std::mem::replace(&mut ahead[number % AHEAD], next);
+                let (start, end) = (start as usize, end as usize);
+                if end - start < 2 || folded.as_bytes()[start].is_ascii_digit() {
                     continue;
                 }
-                let seen = |counts: Counts| Counts { all: 1, ..counts };
                 let has_case = lines.has_case(&view, number);
-                let counts = match cased.then(|| is_capital(&view, number)).flatten() {
-                    Some(false) if has_case && !is_in_address(text, start, end) => {
-                        seen(Counts { small: 1, documents: document, ..Counts::default() })
-                    }
-                    Some(false) if !has_case => seen(Counts { typed: 1, documents: document, ..Counts::default() }),
-                    Some(true) if has_case && !is_all_capitals(&view, number) => {
-                        let start = u32::from(starts_sentence(&view, number));
-                        seen(Counts { capital: 1 - start, start, ..Counts::default() })
-                    }
-                    _ => seen(Counts::default()),
+                let written = match cased.then(|| is_capital(&view, number)).flatten() {
+                    Some(false) if has_case && !is_in_address(folded, start, end) => Written::Small,
+                    Some(false) if !has_case => Written::Typed,
+                    Some(true) if has_case && !is_all_capitals(&view, number) => match starts_sentence(&view, number) {
+                        true => Written::Start,
+                        false => Written::Capital,
+                    },
+                    _ => Written::Other,
                 };
-                part.add_at(text, start, end, counts);
+                let word = &folded[start..end];
+                part.see(key, word, written, document);
                 if let Some(individual) = individual
-                    && counts.small + counts.typed == 1
+                    && written.is_small()
                 {
-                    bearers.saw(text, start, end, individual, || is_announced(&view, number));
+                    bearers.saw(key, word, individual, || is_announced(&view, number));
                 }
             }
         });
@@ -210,12 +130,7 @@ impl CommonWords {
         for row in 0..words.len() {
             let view = View::new(words.get(row), Surface::Fold);
             for number in 0..view.len() {
-                self.total.add_at(
-                    view.piece(number),
-                    0,
-                    view.piece(number).len(),
-                    Counts { small: u32::MAX, ..Counts::default() },
-                );
+                self.total.list(view.piece(number));
             }
         }
         self.version = VERSIONS.fetch_add(1, Ordering::Relaxed) + 1;
@@ -244,7 +159,8 @@ impl CommonWords {
 
     /// What a folded word is.
     pub fn class(&self, word: &str) -> Class {
-        let Counts { small, capital, start, typed, .. } = self.counts(word);
+        let counts = self.counts(word);
+        let (small, capital, start, typed) = (counts.small(), counts.capital(), counts.start(), counts.typed());
         if small >= MIN_SMALL && small > capital {
             return Class::Common;
         }
@@ -267,45 +183,47 @@ impl CommonWords {
     /// Whether a folded word that is a name of individuals is a word of the language too: it is listed, or is written small
     /// as a name is not, and by many who do not have it.
     pub fn is_language(&self, name: &str) -> bool {
-        self.counts(name).small == u32::MAX || self.bearers.is_word(name) && self.class(name) != Class::Name
+        self.counts(name).small() == u32::MAX || self.bearers.is_word(name) && self.class(name) != Class::Name
     }
 
     /// Whether a folded word is common and many documents have it in small letters: as a name of individuals, which dialogues and
     /// careless notes write small too, has few. Many are three, and one in fifty, and are no more than 200.
     pub fn is_widespread(&self, word: &str) -> bool {
-        let Counts { small, documents, .. } = self.counts(word);
+        let counts = self.counts(word);
         let many = (self.total.num_documents / 50).clamp(MIN_DOCUMENTS, MAX_DOCUMENTS);
-        self.class(word) == Class::Common && (small == u32::MAX || documents.num() >= many)
+        self.class(word) == Class::Common && (counts.small() == u32::MAX || counts.documents.num() >= many)
     }
 
     /// Whether a folded word has been seen with a capital inside a sentence.
     pub fn has_capital(&self, word: &str) -> bool {
-        self.counts(word).capital > 0
+        self.counts(word).capital() > 0
     }
 
     /// Whether a folded word stands in small letters in a line with case, and more often so in all than with a capital.
     pub fn is_mostly_small(&self, word: &str) -> bool {
-        let Counts { small, typed, capital, start, .. } = self.counts(word);
-        small > 0 && small.saturating_add(typed) > capital.saturating_add(start)
+        let counts = self.counts(word);
+        let small = counts.small();
+        small > 0 && small.saturating_add(counts.typed()) > counts.capital().saturating_add(counts.start())
     }
 
     /// Whether a folded word has been seen in small letters in lines without case alone and in one document, and in capitals alone
     /// nowhere, as an abbreviation is.
     pub fn is_typed_in_one(&self, word: &str) -> bool {
-        let Counts { small, capital, start, typed, all, documents } = self.counts(word);
-        small == 0 && documents.num() == 1 && all == typed.saturating_add(capital).saturating_add(start)
+        let counts = self.counts(word);
+        let others = counts.typed().saturating_add(counts.capital()).saturating_add(counts.start());
+        counts.small() == 0 && counts.documents.num() == 1 && counts.all == others
     }
 
     /// Whether documents were counted, and none has a folded word with a capital.
     pub fn has_no_capital(&self, word: &str) -> bool {
-        let Counts { capital, start, .. } = self.counts(word);
-        self.total.num_documents > 0 && capital == 0 && start == 0
+        let counts = self.counts(word);
+        self.total.num_documents > 0 && counts.capital() == 0 && counts.start() == 0
     }
 
     /// Whether a folded word has been seen in small letters at all.
     pub fn is_word(&self, word: &str) -> bool {
         let counts = self.counts(word);
-        counts.small > 0 || counts.typed > 0
+        counts.small() > 0 || counts.typed() > 0
     }
 }
 

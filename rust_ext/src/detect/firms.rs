@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 
 use rayon::prelude::*;
 
-use crate::detect::context::{has_case, is_announced, is_capital, is_eponym, is_title, starts_sentence};
-use crate::detect::lines::Lines;
+use crate::detect::context::{is_announced, is_capital, is_eponym, is_title, starts_sentence};
+use crate::detect::lines::{Lines, has_case};
 use crate::detect::places::{Words, is_head_of_place, is_in_place, words};
 use crate::detect::running::kind_at;
 use crate::detect::running_words::{ACT, AND, ARTICLE, COPULA, GREETING, NO_NAME, PLACE, ends_as_no_name, kind};

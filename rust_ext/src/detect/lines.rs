@@ -1,18 +1,35 @@
-//! Lines: whether the line of a word has capitals and small letters.
+//! Lines: whether a text, and the line of a word, has capitals and small letters.
+
+use memchr::memchr;
 
 use crate::text::pieces::View;
+
+/// Whether case says anything here: a text all in small letters or all in capitals has none.
+pub fn has_case(text: &str) -> bool {
+    let (mut capitals, mut small) = (0, 0);
+    // Sums of a byte each, which a processor makes 16 at a time.
+    for chunk in text.as_bytes().chunks(128) {
+        let (mut of_capitals, mut of_small) = (0u8, 0u8);
+        for byte in chunk {
+            of_capitals += u8::from(byte.is_ascii_uppercase());
+            of_small += u8::from(byte.is_ascii_lowercase());
+        }
+        (capitals, small) = (capitals + usize::from(of_capitals), small + usize::from(of_small));
+    }
+    capitals > 0 && capitals * 200 >= capitals + small && small >= capitals
+}
 
 /// The lines of a text, from the first on: a line all in small letters (of a dialogue that was typed so) or all in capitals (a
 /// heading) says nothing of its words, whatever the rest of the text is like.
 pub struct Lines<'a> {
-    text: &'a [u8],
+    text: &'a str,
     end: usize,
     has_case: bool,
 }
 
 impl<'a> Lines<'a> {
     pub fn new(text: &'a str) -> Self {
-        Self { text: text.as_bytes(), end: 0, has_case: false }
+        Self { text, end: 0, has_case: false }
     }
 
     /// Where the line ends that was asked for last.
@@ -27,16 +44,29 @@ impl<'a> Lines<'a> {
         let Some(start) = view.origin_start(number) else { return false };
         while start >= self.end {
             let from = self.end;
-            let length =
-                self.text[from..].iter().position(|&byte| byte == b'\n').map_or(self.text.len() - from, |at| at + 1);
+            let rest = &self.text[from..];
+            let length = memchr(b'\n', rest.as_bytes()).map_or(rest.len(), |at| at + 1);
             self.end = from + length.max(1);
-            let line = &self.text[from..from + length];
+            let line = &rest[..length];
             let is = |ascii: fn(&u8) -> bool, any: fn(char) -> bool| {
-                line.iter().any(ascii) || !line.is_ascii() && String::from_utf8_lossy(line).chars().any(any)
+                line.as_bytes().iter().any(ascii) || !line.is_ascii() && line.chars().any(any)
             };
             self.has_case =
                 is(u8::is_ascii_uppercase, char::is_uppercase) && is(u8::is_ascii_lowercase, char::is_lowercase);
         }
         self.has_case
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn case_of_a_text() {
+        assert!(has_case("Seen by Dr. Young"));
+        assert!(!has_case("seen by dr. young"));
+        assert!(!has_case("SEEN BY DR. YOUNG"));
+        assert!(!has_case(""));
     }
 }

@@ -22,6 +22,11 @@ impl Known {
         Self { class: common.class(word), of_individuals, has_no_capital }
     }
 
+    /// Whether it may be a name in small letters in a text with case, though nothing announces it.
+    pub fn may_be_small(self) -> bool {
+        self.class == Class::Name && !self.has_no_capital
+    }
+
     /// Whether a name of individuals is nobody's where it stands with a capital, and no title says otherwise.
     pub fn is_other(self, view: &View, piece: usize) -> bool {
         self.of_individuals

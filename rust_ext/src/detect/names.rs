@@ -164,13 +164,15 @@ impl Names {
     }
 
     /// The first part that a piece is like.
-    fn part_like(&self, piece: &str, may_be: impl Fn() -> bool) -> Option<usize> {
+    fn part_like(&self, piece: &str, may_be: impl FnOnce() -> bool) -> Option<usize> {
+        if !may_be() {
+            return None;
+        }
         let found = letters(piece);
         self.parts.iter().position(|part| {
             (part.letters ^ found).count_ones() as usize <= 2 * part.num_edits
                 && part.chars.len() >= 4
                 && part.text.len().abs_diff(piece.len()) <= part.reach()
-                && may_be()
                 && is_like(part, piece)
         })
     }

@@ -9,10 +9,11 @@ use rayon::prelude::*;
 
 use crate::detect::codes::Code;
 use crate::detect::common::{Class, CommonWords};
-use crate::detect::context::{has_case, is_capital, is_in_date, starts_sentence};
+use crate::detect::context::{is_capital, is_in_date, starts_sentence};
 use crate::detect::dates::BirthDate;
-use crate::detect::gazetteer::gap_form;
+use crate::detect::lines::has_case;
 use crate::detect::names::{Names, Setting};
+use crate::detect::sequences::gap_form;
 use crate::error::{Error, Result};
 use crate::text::pieces::View;
 use crate::text::spans::Found;

@@ -23,7 +23,8 @@
 use rayon::prelude::*;
 
 use crate::detect::common::CommonWords;
-use crate::detect::context::{has_case, is_capital, is_in_date, is_initial, starts_sentence};
+use crate::detect::context::{is_capital, is_in_date, is_initial, starts_sentence};
+use crate::detect::lines::has_case;
 use crate::detect::own_line::is_own_line;
 use crate::detect::places::is_in_place;
 use crate::detect::running_words::{

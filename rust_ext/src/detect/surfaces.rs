@@ -18,11 +18,11 @@ use hashbrown::{HashSet, HashTable};
 use rayon::prelude::*;
 
 use crate::detect::common::{Class, CommonWords};
-use crate::detect::context::{has_case, is_announced, is_capital, is_eponym, is_particle};
+use crate::detect::context::{is_announced, is_capital, is_eponym, is_particle};
 use crate::detect::firms::is_in_firm;
-use crate::detect::gazetteer::{Sequences, gap_form};
-use crate::detect::lines::Lines;
+use crate::detect::lines::{Lines, has_case};
 use crate::detect::places::is_in_place;
+use crate::detect::sequences::{Sequences, gap_form};
 use crate::detect::written::{is_all_capitals, is_in_address};
 use crate::error::{Error, Result};
 use crate::storage::strings::Strings;

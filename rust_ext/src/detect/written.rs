@@ -5,6 +5,11 @@ use crate::text::pieces::View;
 /// Whether the piece is written in capitals alone, as headings and abbreviations are: no sign of a name.
 #[inline]
 pub fn is_all_capitals(view: &View, number: usize) -> bool {
+    // Mostly the second letter tells it.
+    let second = view.origin_start(number).and_then(|start| view.original.as_bytes().get(start + 1));
+    if !second.is_some_and(u8::is_ascii_uppercase) {
+        return false;
+    }
     let bounds = view.origin_of(number, number);
     let original = bounds.and_then(|(start, end)| view.original.as_bytes().get(start..end));
     original.is_some_and(|original| original.len() > 1 && original.iter().all(|byte| byte.is_ascii_uppercase()))

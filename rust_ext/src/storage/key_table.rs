@@ -96,6 +96,10 @@ impl<V: Copy + Default> KeyTable<V> {
     }
 
     /// Every key with its value, in no order.
+    pub fn pairs(&self) -> impl Iterator<Item = (Key, V)> {
+        self.keys.iter().copied().zip(self.values.iter().copied()).filter(|&(key, _)| key != Key::default())
+    }
+
     pub fn into_pairs(self) -> impl Iterator<Item = (Key, V)> {
         self.keys.into_iter().zip(self.values).filter(|&(key, _)| key != Key::default())
     }
@@ -120,6 +124,7 @@ mod tests {
         let key = |word: &str| Key::of(word.as_bytes(), 0, word.len()).unwrap();
         assert!(expected.iter().all(|(word, &sum)| table.get(key(word)) == Some(sum)));
         assert_eq!(table.get(key("other")), None);
+        assert_eq!(table.pairs().map(|(_, sum)| u64::from(sum)).sum::<u64>(), (0..5_000).sum());
         assert_eq!(table.into_pairs().count(), expected.len());
     }
 }

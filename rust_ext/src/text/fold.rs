@@ -12,6 +12,7 @@ use std::sync::LazyLock;
 use unicode_normalization::char::{decompose_canonical, decompose_compatible, is_combining_mark};
 
 use crate::text::characters::is_default_ignorable;
+use crate::text::stretches::{Stops, push_ascii};
 use crate::text::surface::{Surface, capital_look_alike, casefold, look_alike};
 
 /// Text as it is compared, and where its bytes stood.
@@ -36,54 +37,51 @@ const OTHER: char = '\u{1f}';
 pub fn fold(text: &str, surface: Surface) -> Folded {
     let mut folded = Folded::with_capacity(text.len());
     let bytes = text.as_bytes();
+    let mut stops = Stops::at_others_and_white(text);
+    let of_two_bytes = (surface == Surface::Fold).then(|| &*FOLD_OF_TWO_BYTES);
     let mut at = 0;
     while at < bytes.len() {
         // A space after one that was pushed is one too many.
-        let run = if folded.text.ends_with(' ') && bytes[at] == b' ' { 0 } else { simple_prefix(&bytes[at..]) };
-        folded.push_run(&text[at..at + run], surface != Surface::Exact);
-        at += run;
-        let Some(c) = text[at..].chars().next() else { break };
-        match FOLD_OF_TWO_BYTES.get((c as usize).wrapping_sub(0x80)) {
-            Some(&plain) if plain != SLOW && surface == Surface::Fold => {
-                folded.push(at, c, |_, to| to.push(char::from(plain)));
-            }
-            _ => {
-                folded.push(at, c, |c, to| if c.is_whitespace() { push_space(to) } else { push_folded(to, c, surface) })
-            }
+        if bytes[at] != b' ' || !folded.text.ends_with(' ') {
+            let stop = stops.next(at);
+            push_ascii(&mut folded.text, text, at, stop, surface != Surface::Exact);
+            at = stop;
         }
+        match bytes.get(at) {
+            None => break,
+            Some(byte) if byte.is_ascii() => {
+                match folded.text.ends_with(' ') {
+                    true => folded.note(folded.text.len() as u32, 0, at as u32, 1),
+                    false => folded.text.push(' '),
+                }
+                at += 1;
+                continue;
+            }
+            Some(_) => {}
+        }
+        if let Some(plain) = of_two_bytes.and_then(|table| plain_of_two(table, bytes, at)) {
+            folded.note(folded.text.len() as u32, 1, at as u32, 2);
+            folded.text.push(plain);
+            at += 2;
+            continue;
+        }
+        let Some(c) = text[at..].chars().next() else { break };
+        folded.push(at, c, |c, to| if c.is_whitespace() { push_space(to) } else { push_folded(to, c, surface) });
         at += c.len_utf8();
     }
     folded
 }
 
-/// Bytes at the start that stand for themselves but for case: ASCII, with single spaces.
-fn simple_prefix(bytes: &[u8]) -> usize {
-    let mut at = 0;
-    // A processor looks at 16 at a time; in each chunk also at the byte before, for a second space.
-    for chunk in bytes.chunks_exact(CHUNK) {
-        let mut space = at > 0 && bytes[at - 1] == b' ';
-        let mut stops = 0;
-        for &byte in chunk {
-            stops |= byte & 0x80 | u8::from(byte.wrapping_sub(b'\t') < 5) | u8::from(space & (byte == b' '));
-            space = byte == b' ';
-        }
-        if stops != 0 {
-            break;
-        }
-        at += CHUNK;
+/// What the character of two bytes at `at` folds to, if that is one byte.
+#[inline]
+fn plain_of_two(table: &[u8; 0x780], bytes: &[u8], at: usize) -> Option<char> {
+    let (first, second) = (bytes[at], *bytes.get(at + 1)?);
+    if !(0xc2..0xe0).contains(&first) {
+        return None;
     }
-    let mut space = at > 0 && bytes[at - 1] == b' ';
-    for (rest, &byte) in bytes[at..].iter().enumerate() {
-        match byte {
-            b' ' if space => return at + rest,
-            b'\t'..=b'\r' | 0x80.. => return at + rest,
-            _ => space = byte == b' ',
-        }
-    }
-    bytes.len()
+    let plain = *table.get(((usize::from(first) & 0x1f) << 6 | usize::from(second) & 0x3f) - 0x80)?;
+    (plain != SLOW).then_some(char::from(plain))
 }
-
-const CHUNK: usize = 32;
 
 fn push_space(to: &mut String) {
     if !to.ends_with(' ') {
@@ -120,35 +118,31 @@ pub fn plain_sign(c: char) -> Option<char> {
 /// The text as rules read it; None when it is ASCII, for then nothing changes.
 pub fn fold_plain(text: &str) -> Option<Folded> {
     let bytes = text.as_bytes();
-    let mut at = ascii_prefix(bytes);
+    let mut stops = Stops::at_others(text);
+    let mut at = stops.next(0);
     if at == bytes.len() {
         return None;
     }
     let mut folded = Folded::with_capacity(text.len());
+    let of_two_bytes = &*PLAIN_OF_TWO_BYTES;
     folded.text.push_str(&text[..at]);
-    while let Some(c) = text[at..].chars().next() {
-        match PLAIN_OF_TWO_BYTES.get((c as usize).wrapping_sub(0x80)) {
-            Some(&plain) if plain != SLOW => folded.push(at, c, |_, to| to.push(char::from(plain))),
-            _ => folded.push(at, c, push_plain),
+    while at < bytes.len() {
+        if let Some(plain) = plain_of_two(of_two_bytes, bytes, at) {
+            folded.note(folded.text.len() as u32, 1, at as u32, 2);
+            folded.text.push(plain);
+            at += 2;
+        } else {
+            let Some(c) = text[at..].chars().next() else { break };
+            folded.push(at, c, push_plain);
+            at += c.len_utf8();
         }
-        at += c.len_utf8();
-        let run = ascii_prefix(&bytes[at..]);
-        folded.text.push_str(&text[at..at + run]);
-        at += run;
+        if at < bytes.len() {
+            let stop = stops.next(at);
+            push_ascii(&mut folded.text, text, at, stop, false);
+            at = stop;
+        }
     }
     Some(folded)
-}
-
-/// Bytes of ASCII at the start, eight at a time.
-fn ascii_prefix(bytes: &[u8]) -> usize {
-    let mut at = 0;
-    for chunk in bytes.chunks_exact(8) {
-        if !chunk.is_ascii() {
-            break;
-        }
-        at += 8;
-    }
-    at + bytes[at..].iter().position(|byte| !byte.is_ascii()).unwrap_or(bytes.len() - at)
 }
 
 /// No ASCII byte: the character is deleted, or folds to more than one.
@@ -240,15 +234,6 @@ impl Folded {
         self.segments.push(Segment { folded, folded_len, origin: start as u32, origin_len: (end - start) as u32 });
     }
 
-    /// ASCII without white space: byte for byte.
-    fn push_run(&mut self, run: &str, lower: bool) {
-        let from = self.text.len();
-        self.text.push_str(run);
-        if lower {
-            self.text[from..].make_ascii_lowercase();
-        }
-    }
-
     /// The character at `origin`, folded by `push`.
     fn push(&mut self, origin: usize, c: char, push: impl FnOnce(char, &mut String)) {
         let (folded, origin_len) = (self.text.len() as u32, c.len_utf8() as u32);
@@ -258,7 +243,12 @@ impl Folded {
         if folded_len == origin_len && (origin_len == 1 || !self.text.as_bytes()[folded as usize].is_ascii()) {
             return;
         }
-        let origin = origin as u32;
+        self.note(folded, folded_len, origin as u32, origin_len);
+    }
+
+    /// Bytes of the original whose folded ones are not as many.
+    #[inline]
+    fn note(&mut self, folded: u32, folded_len: u32, origin: u32, origin_len: u32) {
         match self.segments.last_mut() {
             Some(last) if folded_len == 0 && last.folded_len == 0 && last.origin + last.origin_len == origin => {
                 last.origin_len += origin_len;

@@ -10,6 +10,7 @@ pub mod layout;
 pub mod pieces;
 pub mod seen;
 pub mod spans;
+pub mod stretches;
 pub mod surface;
 pub mod texts;
 pub mod words;

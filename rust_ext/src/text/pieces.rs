@@ -45,8 +45,7 @@ impl<'a> View<'a> {
             Shape::Ascii(read.to_ascii_lowercase())
         };
         let mut view = Self { original, unescaped, shape, pieces: Vec::new(), starts: Vec::new() };
-        let mut pieces = Vec::with_capacity(view.text().len() / 5);
-        cut(view.text(), &mut pieces);
+        let pieces = cut(view.text());
         if let Shape::Folded(folded) = &view.shape {
             view.starts = folded.origins(view.read(), pieces.iter().map(|&(start, _)| start));
         }
@@ -67,6 +66,12 @@ impl<'a> View<'a> {
     /// What is folded.
     fn read(&self) -> &str {
         self.unescaped.as_ref().map_or(self.original, |unescaped| &unescaped.text)
+    }
+
+    /// Whether escapes were undone: what stands in the original between two pieces may then have letters.
+    #[inline]
+    pub fn is_unescaped(&self) -> bool {
+        self.unescaped.is_some()
     }
 
     #[inline]
@@ -127,34 +132,33 @@ impl<'a> View<'a> {
 }
 
 thread_local! {
-    static BLOCKS: RefCell<Vec<Block>> = const { RefCell::new(Vec::new()) };
+    static SCRATCH: RefCell<(Vec<Block>, Vec<u32>)> = const { RefCell::new((Vec::new(), Vec::new())) };
 }
 
 /// Runs of letters, digits and marks, by masks of 64 bytes.
-fn cut(text: &str, pieces: &mut Vec<Bounds>) {
-    BLOCKS.with_borrow_mut(|blocks| {
+fn cut(text: &str) -> Vec<Bounds> {
+    SCRATCH.with_borrow_mut(|(blocks, edges)| {
         let bytes = text.as_bytes();
         if !classify(bytes, blocks, InstructionSet::detect()) {
             mark_letters(text, blocks);
         }
-        let mut open = None;
+        // Where runs begin and end, in turn.
+        edges.clear();
+        let mut before = 0;
         for (number, block) in blocks.iter().enumerate() {
             let inside = block.letter | block.digit;
-            // Bits where a run begins or ends.
-            let mut edges = inside ^ (inside << 1 | u64::from(open.is_some()));
-            while edges != 0 {
-                let at = (number * 64) as u32 + edges.trailing_zeros();
-                edges &= edges - 1;
-                match open.take() {
-                    Some(start) => pieces.push((start, at)),
-                    None => open = Some(at),
-                }
+            let mut left = inside ^ (inside << 1 | before);
+            before = inside >> 63;
+            while left != 0 {
+                edges.push((number * 64) as u32 + left.trailing_zeros());
+                left &= left - 1;
             }
         }
-        if let Some(start) = open {
-            pieces.push((start, bytes.len() as u32));
+        if before != 0 {
+            edges.push(bytes.len() as u32);
         }
-    });
+        edges.as_chunks::<2>().0.iter().map(|&[start, end]| (start, end)).collect()
+    })
 }
 
 /// The bytes of letters, digits and marks beyond ASCII join the letters.

@@ -1,0 +1,238 @@
+//! Sequences: patterns of several pieces, looked up by their first.
+//!
+//! An entry is a sequence of pieces (`pieces`), found where its pieces follow each other and stand free of letters and digits. A
+//! text costs one table look-up a piece, so a million entries are as fast as ten. What stands between two pieces must be what
+//! stands there in the entry, or both are what joins the parts of a name (`Saint-Élie`, `SAINT ELIE`).
+
+use std::borrow::Cow;
+
+use crate::storage::intern::Interner;
+use crate::storage::key::Key;
+use crate::storage::key_table::KeyTable;
+use crate::text::pieces::View;
+
+/// A sequence of pieces: its number, where what follows its first piece stands in `rests`, and the next entry with that
+/// first piece.
+#[derive(Clone, Copy)]
+struct Entry {
+    number: u32,
+    rest: (u32, u32),
+    next: u32,
+}
+
+const NONE: u32 = u32::MAX;
+
+/// The first and last entry that begins with a piece; `NONE` for none.
+#[derive(Clone, Copy)]
+struct Starting {
+    first: u32,
+    last: u32,
+}
+
+impl Default for Starting {
+    fn default() -> Self {
+        Self { first: NONE, last: NONE }
+    }
+}
+
+/// Pieces that are told to the table before they are looked up.
+const AHEAD: usize = 8;
+/// 2^20 bits stay in the cache beside everything else.
+const BEGINNINGS: u32 = 20;
+
+/// A bit for each place that the hash of a short piece can have.
+pub struct Places(Vec<u64>);
+
+impl Default for Places {
+    fn default() -> Self {
+        Self(vec![0; 1 << (BEGINNINGS - 6)])
+    }
+}
+
+impl Places {
+    #[inline(always)]
+    fn of(key: Key) -> (usize, u64) {
+        let place = key.hash() >> (64 - BEGINNINGS);
+        ((place >> 6) as usize, 1 << (place & 63))
+    }
+
+    pub fn set(&mut self, key: Key) {
+        let (place, bit) = Self::of(key);
+        self.0[place] |= bit;
+    }
+
+    #[inline(always)]
+    pub fn has(&self, key: Key) -> bool {
+        let (place, bit) = Self::of(key);
+        self.0[place] & bit != 0
+    }
+}
+
+/// Sequences of pieces by their first.
+#[derive(Default)]
+pub struct Sequences {
+    pieces: Interner,
+    /// The short first pieces: most pieces of a text begin nothing, and are told so from the cache, not from a table of all
+    /// names.
+    beginnings: Places,
+    /// The entries that begin with a piece: of short pieces, and by number of those that have no key.
+    short: KeyTable<Starting>,
+    long: Vec<Starting>,
+    entries: Vec<Entry>,
+    /// The gap before each further piece, and its id.
+    rests: Vec<(Box<str>, u32)>,
+}
+
+impl Sequences {
+    pub fn new() -> Self {
+        Self { pieces: Interner::new(), ..Self::default() }
+    }
+
+    /// The entries that begin with a piece.
+    fn starting(&mut self, head: &str) -> &mut Starting {
+        if let Some(key) = Key::of(head.as_bytes(), 0, head.len()) {
+            self.beginnings.set(key);
+            return self.short.entry(key);
+        }
+        let id = self.pieces.intern(head) as usize;
+        if id >= self.long.len() {
+            self.long.resize(id + 1, Starting::default());
+        }
+        &mut self.long[id]
+    }
+
+    /// Add the pieces `first..=last` of a text under a number.
+    pub fn add(&mut self, view: &View, first: usize, last: usize, number: u32) {
+        let rest = (first + 1..=last).map(|piece| (view.gap(piece - 1), view.piece(piece)));
+        self.add_pieces(view.piece(first), rest, number);
+    }
+
+    /// Add pieces and gaps, in turn.
+    pub fn add_form(&mut self, form: &[&str], number: u32) {
+        let (pairs, _) = form[1..].as_chunks::<2>();
+        self.add_pieces(form[0], pairs.iter().map(|&[gap, piece]| (gap, piece)), number);
+    }
+
+    fn add_pieces<'a>(&mut self, head: &str, rest: impl Iterator<Item = (&'a str, &'a str)>, number: u32) {
+        let from = self.rests.len() as u32;
+        for (gap, piece) in rest {
+            let id = self.pieces.intern(piece);
+            self.rests.push((gap_form(gap).into(), id));
+        }
+        let to = self.rests.len() as u32;
+        let entry = self.entries.len() as u32;
+        self.entries.push(Entry { number, rest: (from, to), next: NONE });
+        let starting = self.starting(head);
+        let before = std::mem::replace(&mut starting.last, entry);
+        match before {
+            NONE => starting.first = entry,
+            before => self.entries[before as usize].next = entry,
+        }
+    }
+
+    /// The pieces that entries may begin with, ascending; few others are among them.
+    pub fn candidates(&self, view: &View) -> Vec<u32> {
+        let text = view.text().as_bytes();
+        let mut candidates = vec![0; view.len()];
+        let mut num = 0;
+        // Without a branch that hangs on the text: whether a word is a name, a processor cannot foresee.
+        for (piece, &(start, end)) in view.pieces.iter().enumerate() {
+            candidates[num] = piece as u32;
+            num += match Key::of(text, start as usize, end as usize) {
+                Some(key) => usize::from(self.beginnings.has(key)),
+                None => 1,
+            };
+        }
+        candidates.truncate(num);
+        candidates
+    }
+
+    /// Give each entry that stands in a text: its piece, its number and the last piece of the match; by piece.
+    #[inline]
+    pub fn find(&self, view: &View, emit: impl FnMut(usize, u32, usize)) {
+        self.find_where(view, |_, _| true, emit);
+    }
+
+    /// The same of those that begin with a short piece that is `wanted`, and of all that begin with a longer one.
+    #[inline(always)]
+    pub fn find_where(
+        &self,
+        view: &View,
+        wanted: impl Fn(usize, Key) -> bool,
+        mut emit: impl FnMut(usize, u32, usize),
+    ) {
+        let candidates = self.candidates(view);
+        let key = |&piece: &u32| {
+            let (start, end) = view.pieces[piece as usize];
+            Key::of(view.text().as_bytes(), start as usize, end as usize)
+        };
+        for (at, piece) in candidates.iter().enumerate() {
+            if let Some(key) = candidates.get(at + AHEAD).and_then(key) {
+                self.short.prefetch(key);
+            }
+            let (number, key) = (*piece as usize, key(piece));
+            if key.is_none_or(|key| wanted(number, key)) {
+                self.at(view, number, key, |entry, last| emit(number, entry, last));
+            }
+        }
+    }
+
+    /// The short first pieces of entries that are of several pieces, or else `wanted`.
+    pub fn places_of(&self, wanted: impl Fn(u32) -> bool) -> Places {
+        let mut places = Places::default();
+        for (key, starting) in self.short.pairs() {
+            let entry = |at: u32| (at != NONE).then(|| self.entries[at as usize]);
+            let mut entries = std::iter::successors(entry(starting.first), |before| entry(before.next));
+            if entries.any(|entry| entry.rest.0 < entry.rest.1 || wanted(entry.number)) {
+                places.set(key);
+            }
+        }
+        places
+    }
+
+    /// Give each entry that stands at a piece: its number and the last piece of the match.
+    #[inline]
+    fn at(&self, view: &View, piece: usize, key: Option<Key>, mut emit: impl FnMut(u32, usize)) {
+        let starting = match key {
+            Some(key) => self.short.get(key),
+            None => {
+                let id = self.pieces.find(view.piece(piece));
+                id.and_then(|id| self.long.get(id as usize)).copied()
+            }
+        };
+        let mut entry = starting.map_or(NONE, |starting| starting.first);
+        while entry != NONE {
+            let Entry { number, rest: (from, to), next } = self.entries[entry as usize];
+            entry = next;
+            let rest = &self.rests[from as usize..to as usize];
+            let follows = |(at, (gap, id)): (usize, &(Box<str>, u32))| {
+                let next = piece + at + 1;
+                next < view.len() && self.pieces.word(*id) == view.piece(next) && **gap == *gap_form(view.gap(next - 1))
+            };
+            if rest.iter().enumerate().all(follows) {
+                emit(number, piece + rest.len());
+            }
+        }
+    }
+}
+
+/// One writing of what may stand between two pieces: a space for all that joins the parts of a name, else itself, with
+/// white space as one space.
+pub fn gap_form(gap: &str) -> Cow<'_, str> {
+    if gap == " " {
+        return Cow::Borrowed(gap);
+    }
+    let joins = |c: char| c.is_whitespace() || matches!(c, '-' | '\'' | '.' | ',');
+    if !gap.is_empty() && gap.len() <= 8 && gap.chars().all(joins) {
+        return Cow::Borrowed(" ");
+    }
+    let mut one = String::with_capacity(gap.len());
+    for c in gap.chars() {
+        match c.is_whitespace() {
+            true if one.ends_with(' ') => {}
+            true => one.push(' '),
+            false => one.push(c),
+        }
+    }
+    Cow::Owned(one)
+}
