@@ -17,7 +17,7 @@ use hashbrown::HashSet;
 use crate::detect::context::is_particle;
 use crate::detect::sequences::Places;
 use crate::storage::intern::Interner;
-use crate::storage::key::Key;
+use crate::storage::key::Hashed;
 use crate::text::pieces::View;
 use crate::text::surface::Surface;
 use crate::text::texts::Texts;
@@ -44,7 +44,7 @@ impl Default for Bearers {
     fn default() -> Self {
         Self {
             words: Interner::new(),
-            places: Places::default(),
+            places: Places::for_pieces(0),
             pairs: HashSet::default(),
             num_bearers: Vec::new(),
             individuals: HashSet::default(),
@@ -75,9 +75,6 @@ impl Bearers {
                     continue;
                 }
                 let word = self.words.intern(piece);
-                if let Some(key) = Key::of(piece.as_bytes(), 0, piece.len()) {
-                    self.places.set(key);
-                }
                 if word as usize == self.num_bearers.len() {
                     self.num_bearers.push(0);
                     self.num_users.push(AtomicU32::new(0));
@@ -85,6 +82,9 @@ impl Bearers {
                 self.num_bearers[word as usize] += u32::from(self.pairs.insert((word, individual)));
             }
         }
+        self.places = Places::for_pieces(self.words.len());
+        let words = (0..self.words.len() as u32).map(|word| self.words.word(word).as_bytes());
+        words.filter_map(|word| Hashed::of(word, 0, word.len())).for_each(|key| self.places.set(key));
     }
 
     fn enough(&self, word: u32) -> u32 {
@@ -93,7 +93,7 @@ impl Bearers {
 
     /// A word, with its key, stands in small letters in a document of an individual; what is announced as a name is not used as a word.
     #[inline]
-    pub fn saw(&self, key: Option<Key>, word: &str, individual: u64, is_announced: impl FnOnce() -> bool) {
+    pub fn saw(&self, key: Option<Hashed>, word: &str, individual: u64, is_announced: impl FnOnce() -> bool) {
         if key.is_some_and(|key| !self.places.has(key)) {
             return;
         }
@@ -133,7 +133,7 @@ mod tests {
         );
         let saw = |word: &str, by: &[&str]| {
             by.iter()
-                .for_each(|one| bearers.saw(Key::of(word.as_bytes(), 0, word.len()), word, number_of(one), || false))
+                .for_each(|one| bearers.saw(Hashed::of(word.as_bytes(), 0, word.len()), word, number_of(one), || false))
         };
         saw("will", &["a", "b", "b", "c"]); // its bearer does not count, and no individual twice
         saw("ann", &["a", "x", "y"]); // four have it

@@ -69,13 +69,14 @@ impl Code {
     /// First and last byte of the code where it begins in a piece.
     #[inline]
     pub fn at(&self, view: &View, piece: usize) -> Option<(usize, usize)> {
-        let (start, _) = view.pieces[piece];
+        let (start, _) = view.pieces()[piece];
         let skipped =
             if self.is_number { view.piece(piece).bytes().take_while(u8::is_ascii_alphabetic).count() } else { 0 };
         let begin = start as usize + skipped;
         let (mut wanted, mut at, mut leading) = (&*self.text, piece, self.is_number);
         loop {
-            let (from, to) = (if at == piece { begin } else { view.pieces[at].0 as usize }, view.pieces[at].1 as usize);
+            let (from, to) =
+                (if at == piece { begin } else { view.pieces()[at].0 as usize }, view.pieces()[at].1 as usize);
             let whole = &view.text()[from..to];
             let rest = if leading { whole.trim_start_matches('0') } else { whole };
             if at == piece && rest.is_empty() {

@@ -19,7 +19,7 @@ use crate::detect::lines::{Lines, has_case};
 use crate::detect::written::{is_all_capitals, is_in_address};
 use crate::error::{Error, Result};
 use crate::pool::rows;
-use crate::storage::key::Key;
+use crate::storage::key::Hashed;
 use crate::text::pieces::View;
 use crate::text::surface::Surface;
 use crate::text::texts::Texts;
@@ -90,11 +90,11 @@ impl CommonWords {
             let mut lines = Lines::new(text);
             let individual = individuals.map(|individuals| number_of(individuals.get(row)));
             let folded = view.text();
-            let key = |&(start, end): &Bounds| Key::of(folded.as_bytes(), start as usize, end as usize);
+            let key = |&(start, end): &Bounds| Hashed::of(folded.as_bytes(), start as usize, end as usize);
             // The keys of the next pieces, in turn; the table has been told of them.
-            let mut ahead: [Option<Key>; AHEAD] = std::array::from_fn(|at| view.pieces.get(at).and_then(key));
-            for (number, &(start, end)) in view.pieces.iter().enumerate() {
-                let next = view.pieces.get(number + AHEAD).and_then(key);
+            let mut ahead: [Option<Hashed>; AHEAD] = std::array::from_fn(|at| view.pieces().get(at).and_then(key));
+            for (number, &(start, end)) in view.pieces().iter().enumerate() {
+                let next = view.pieces().get(number + AHEAD).and_then(key);
                 if let Some(next) = next {
                     part.prefetch(next);
                 }

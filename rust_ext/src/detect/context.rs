@@ -337,14 +337,14 @@ pub fn is_eponym(view: &View, number: usize) -> bool {
 
 /// Whether a piece is one letter, written as a capital: an initial, when a name stands beside it.
 pub fn is_initial(view: &View, number: usize) -> bool {
-    let (start, end) = view.pieces[number];
+    let (start, end) = view.pieces()[number];
     end - start == 1 && is_capital(view, number) == Some(true)
 }
 
 /// Whether a month's name stands beside a number, and so is no person's.
 pub fn is_in_date(view: &View, number: usize) -> bool {
     let is_number =
-        |at: usize| view.pieces.get(at).is_some() && view.piece(at).starts_with(|c: char| c.is_ascii_digit());
+        |at: usize| view.pieces().get(at).is_some() && view.piece(at).starts_with(|c: char| c.is_ascii_digit());
     month(view.piece(number)).is_some() && (is_number(number + 1) || number > 0 && is_number(number - 1))
 }
 
@@ -378,6 +378,8 @@ mod tests {
             ("a Bard-Parker blade", "parker", false, false, true),
             ("seen by Parker. Blade", "parker", false, false, false),
             ("seen by J. Young", "young", false, false, false),
+            ("so it was.&nbsp;Young men", "young", false, true, false),
+            ("so &eacute;t&eacute;&nbsp;Young", "young", false, false, false),
         ] {
             let (view, number) = at(text, piece);
             let found = (is_announced(&view, number), starts_sentence(&view, number), is_eponym(&view, number));

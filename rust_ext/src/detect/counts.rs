@@ -4,7 +4,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use crate::detect::few::Documents;
-use crate::storage::key::Key;
+use crate::storage::key::Hashed;
 use crate::storage::key_table::KeyTable;
 
 /// How a word is written in one place.
@@ -85,13 +85,13 @@ pub struct Table {
 
 impl Table {
     #[inline(always)]
-    pub fn prefetch(&self, key: Key) {
+    pub fn prefetch(&self, key: Hashed) {
         self.short.prefetch(key);
     }
 
     /// Count a word that is written so in a document, given its key if it has one.
     #[inline(always)]
-    pub fn see(&mut self, key: Option<Key>, word: &str, written: Written, document: Documents) {
+    pub fn see(&mut self, key: Option<Hashed>, word: &str, written: Written, document: Documents) {
         match key {
             Some(key) => self.short.entry(key).see(written, document),
             None => self.change_long(word, |counts| counts.see(written, document)),
@@ -114,7 +114,7 @@ impl Table {
     /// Have a word as one of a list.
     pub fn list(&mut self, word: &str) {
         let list = |counts: &mut Counts| counts.of[Written::Small as usize] = u32::MAX;
-        match Key::of(word.as_bytes(), 0, word.len()) {
+        match Hashed::of(word.as_bytes(), 0, word.len()) {
             Some(key) => list(self.short.entry(key)),
             None => self.change_long(word, list),
         }
@@ -125,12 +125,12 @@ impl Table {
             std::mem::swap(self, &mut other);
         }
         self.num_documents = self.num_documents.saturating_add(other.num_documents);
-        other.short.into_pairs().for_each(|(key, counts)| self.short.entry(key).merge(&counts));
+        other.short.into_pairs().for_each(|(key, counts)| self.short.entry(key.into()).merge(&counts));
         other.long.into_iter().for_each(|(word, counts)| self.long.entry(word).or_default().merge(&counts));
     }
 
     pub fn get(&self, word: &str) -> Option<Counts> {
-        match Key::of(word.as_bytes(), 0, word.len()) {
+        match Hashed::of(word.as_bytes(), 0, word.len()) {
             Some(key) => self.short.get(key),
             None => self.long.get(word).copied(),
         }

@@ -96,7 +96,7 @@ fn year(piece: &str) -> Option<(u32, usize)> {
 /// Readings of the date that begins at a piece, and the byte where it ends.
 fn read(view: &View, first: usize) -> Option<(Vec<Date>, usize)> {
     let piece = view.piece(first);
-    let end_of = |piece: usize| view.pieces[piece].1 as usize;
+    let end_of = |piece: usize| view.pieces()[piece].1 as usize;
     if matches!(piece.len(), 6 | 8) && piece.bytes().all(|byte| byte.is_ascii_digit()) {
         return Some((compact(piece), end_of(first)));
     }
@@ -149,7 +149,7 @@ fn numeric(view: &View, first: usize) -> Option<(Vec<Date>, usize)> {
             return None;
         }
     }
-    let end = view.pieces[last].0 as usize + numbers[2].1;
+    let end = view.pieces()[last].0 as usize + numbers[2].1;
     let [a, b, c] = numbers;
     let orders: &[(_, _, _)] = match (a.1, b.1, c.1) {
         (4, 1 | 2, 1 | 2) => &[(a, b, c), (a, c, b)],
@@ -200,7 +200,7 @@ mod tests {
         let date = BirthDate::new(&View::new(value, Surface::Fold), 0).unwrap();
         let view = View::new(text, Surface::Fold);
         let (first, end) = (0..view.len()).find_map(|piece| date.at(&view, piece))?;
-        let (start, end) = view.origin(view.pieces[first].0 as usize, end)?;
+        let (start, end) = view.origin(view.pieces()[first].0 as usize, end)?;
         Some(text[start..end].to_owned())
     }
 

@@ -14,7 +14,7 @@ use crate::detect::listed::{Known, is_name, is_pair_of_names, may_be_name};
 use crate::detect::sequences::{Places, Sequences};
 use crate::error::{Error, Result};
 use crate::pool::rows;
-use crate::storage::key::Key;
+use crate::storage::key::Hashed;
 use crate::text::pieces::View;
 use crate::text::spans::Found;
 use crate::text::surface::Surface;
@@ -123,7 +123,7 @@ impl Guarded<'_> {
                 // Where the longest pattern so far ends: what stands in one of several pieces is kept with it.
                 let covered = Cell::new(0);
                 // A common word in small letters mostly, which `guard` would not keep.
-                let wanted = |piece: usize, key: Key| {
+                let wanted = |piece: usize, key: Hashed| {
                     !cased
                         || classes.small.has(key)
                         || is_capital(view, piece) != Some(false)
@@ -200,4 +200,74 @@ fn guard(view: &View, hits: &mut Vec<Hit>, classes: &[Known], cased: bool) {
         spread(&mut names, piece, piece + 1, piece);
     }
     hits.retain(|&(first, last, _)| first < last || names[first] == 2);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The definition: every hit goes through the guard.
+    fn find_all(gazetteer: &Gazetteer, common: &CommonWords, view: &View) -> Vec<Hit> {
+        let (mut hits, classes) = (Vec::new(), gazetteer.classes_of(common));
+        gazetteer.sequences.find(view, |piece, number, last| hits.push((piece, last, number)));
+        guard(view, &mut hits, &classes.known, has_case(view.original));
+        hits.sort_unstable();
+        hits
+    }
+
+    #[test]
+    fn what_is_passed_over_is_what_the_guard_would_not_keep() {
+        let words = [
+            "la",
+            "La",
+            "will",
+            "Will",
+            "the",
+            "The",
+            "Roy",
+            "roy",
+            "Dr",
+            "nom",
+            "paz",
+            "Paz",
+            "otorhinolaryngologist",
+        ];
+        let gaps = [" ", " ", " ", " ", ". ", ": ", ", ", "-", "\n", " to "];
+        let (mut number, mut texts) = (1u32, Vec::new());
+        let mut next = |num: usize| {
+            number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (number >> 8) as usize % num
+        };
+        for _ in 0..600 {
+            texts
+                .push((0..12).map(|_| [words[next(words.len())], gaps[next(gaps.len())]].concat()).collect::<String>());
+        }
+        let texts: Vec<&str> = texts.iter().map(|text| &**text).collect();
+        let patterns =
+            Texts::of(&["La", "Will", "The", "Roy", "La Paz", "Will", "Paz La Roy", "otorhinolaryngologist"]);
+        let gazetteer = Gazetteer::new(&patterns, Surface::Fold).unwrap();
+        let gazetteer = gazetteer.with_names(vec![true, true, false, true, true, false, true, true]).unwrap();
+        // Of few texts, so that words have been seen in some ways and not in others.
+        let (mut num_small, mut num_passed) = (0, 0);
+        for learned in [&texts[..1], &texts[..4], &texts[..40], &["la will the roy paz"; 3]] {
+            let mut common = CommonWords::new();
+            common.add(&Texts::of(learned), None).unwrap();
+            common.merge();
+            let guarded = gazetteer.guarded(Some(&common));
+            for text in &texts {
+                let view = View::new(text, Surface::Fold);
+                let bounds = |&(first, last, source): &Hit| {
+                    let (start, end) = view.origin_of(first, last)?;
+                    Some(Found { document: 0, start, end, source })
+                };
+                let kept = find_all(&gazetteer, &common, &view);
+                let mut expected: Vec<Found> = kept.iter().filter_map(bounds).collect();
+                expected.sort_unstable_by_key(|found| (found.start, found.end, found.source));
+                assert_eq!(guarded.find(0, &view), expected, "{text:?}");
+                num_small += kept.iter().filter(|hit| is_capital(&view, hit.0) == Some(false)).count();
+                num_passed += usize::from(kept.is_empty());
+            }
+        }
+        assert!(num_small > 100 && num_passed > 100);
+    }
 }

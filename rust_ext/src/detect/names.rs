@@ -127,7 +127,7 @@ impl Names {
     /// Give first piece, last piece, source and whether letters differ, for each name of a text, from left to right.
     pub fn find(&self, view: &View, setting: Setting, mut emit: impl FnMut(usize, usize, u32, bool)) {
         let mut hits = Vec::new();
-        for (piece, &(start, end)) in view.pieces.iter().enumerate() {
+        for (piece, &(start, end)) in view.pieces().iter().enumerate() {
             let length = (end - start).min(63);
             if (self.lengths | self.lengths_alike) >> length & 1 == 0 {
                 continue;

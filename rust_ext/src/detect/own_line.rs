@@ -20,7 +20,8 @@ pub fn is_own_line(view: &View, first: usize, last: usize) -> bool {
     if !begins || !ends {
         return false;
     }
-    let number = view.pieces.get(last + 1).is_some() && view.piece(last + 1).bytes().all(|byte| byte.is_ascii_digit());
+    let number =
+        view.pieces().get(last + 1).is_some() && view.piece(last + 1).bytes().all(|byte| byte.is_ascii_digit());
     let street = number && {
         let gap = between(view, last + 1);
         gap.is_some_and(|gap| matches!(gap, " " | ", "))

@@ -165,12 +165,12 @@ impl Profile {
         if self.phrases.is_empty() && self.dates.is_empty() && self.codes.is_empty() {
             return;
         }
-        for (piece, &(start, _)) in view.pieces.iter().enumerate() {
+        for (piece, &(start, _)) in view.pieces().iter().enumerate() {
             let byte = view.text().as_bytes()[start as usize];
             if byte.is_ascii_digit() {
                 for date in &self.dates {
                     if let Some((first, end)) = date.at(view, piece) {
-                        emit(view.origin(view.pieces[first].0 as usize, end), date.source, false);
+                        emit(view.origin(view.pieces()[first].0 as usize, end), date.source, false);
                     }
                 }
             }

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use crate::storage::intern::Interner;
-use crate::storage::key::Key;
+use crate::storage::key::Hashed;
 use crate::storage::key_table::KeyTable;
 use crate::text::pieces::View;
 
@@ -37,34 +37,46 @@ impl Default for Starting {
 
 /// Pieces that are told to the table before they are looked up.
 const AHEAD: usize = 8;
-/// 2^20 bits stay in the cache beside everything else.
-const BEGINNINGS: u32 = 20;
+/// Up to 2^20 bits stay in the cache beside everything else.
+const MAX_BITS: u32 = 20;
 
 /// A bit for each place that the hash of a short piece can have.
-pub struct Places(Vec<u64>);
+pub struct Places {
+    bits: Vec<u64>,
+    shift: u32,
+}
 
 impl Default for Places {
     fn default() -> Self {
-        Self(vec![0; 1 << (BEGINNINGS - 6)])
+        Self::with_bits(MAX_BITS)
     }
 }
 
 impl Places {
+    fn with_bits(num: u32) -> Self {
+        Self { bits: vec![0; 1 << (num - 6)], shift: 64 - num }
+    }
+
+    /// Room for so many pieces, with few of the others among them while it lasts.
+    pub fn for_pieces(num: usize) -> Self {
+        Self::with_bits((num * 32).next_power_of_two().trailing_zeros().clamp(10, MAX_BITS))
+    }
+
     #[inline(always)]
-    fn of(key: Key) -> (usize, u64) {
-        let place = key.hash() >> (64 - BEGINNINGS);
+    fn of(&self, key: Hashed) -> (usize, u64) {
+        let place = key.hash >> self.shift;
         ((place >> 6) as usize, 1 << (place & 63))
     }
 
-    pub fn set(&mut self, key: Key) {
-        let (place, bit) = Self::of(key);
-        self.0[place] |= bit;
+    pub fn set(&mut self, key: Hashed) {
+        let (place, bit) = self.of(key);
+        self.bits[place] |= bit;
     }
 
     #[inline(always)]
-    pub fn has(&self, key: Key) -> bool {
-        let (place, bit) = Self::of(key);
-        self.0[place] & bit != 0
+    pub fn has(&self, key: Hashed) -> bool {
+        let (place, bit) = self.of(key);
+        self.bits[place] & bit != 0
     }
 }
 
@@ -90,7 +102,7 @@ impl Sequences {
 
     /// The entries that begin with a piece.
     fn starting(&mut self, head: &str) -> &mut Starting {
-        if let Some(key) = Key::of(head.as_bytes(), 0, head.len()) {
+        if let Some(key) = Hashed::of(head.as_bytes(), 0, head.len()) {
             self.beginnings.set(key);
             return self.short.entry(key);
         }
@@ -136,9 +148,9 @@ impl Sequences {
         let mut candidates = vec![0; view.len()];
         let mut num = 0;
         // Without a branch that hangs on the text: whether a word is a name, a processor cannot foresee.
-        for (piece, &(start, end)) in view.pieces.iter().enumerate() {
+        for (piece, &(start, end)) in view.pieces().iter().enumerate() {
             candidates[num] = piece as u32;
-            num += match Key::of(text, start as usize, end as usize) {
+            num += match Hashed::of(text, start as usize, end as usize) {
                 Some(key) => usize::from(self.beginnings.has(key)),
                 None => 1,
             };
@@ -158,19 +170,22 @@ impl Sequences {
     pub fn find_where(
         &self,
         view: &View,
-        wanted: impl Fn(usize, Key) -> bool,
+        wanted: impl Fn(usize, Hashed) -> bool,
         mut emit: impl FnMut(usize, u32, usize),
     ) {
         let candidates = self.candidates(view);
         let key = |&piece: &u32| {
-            let (start, end) = view.pieces[piece as usize];
-            Key::of(view.text().as_bytes(), start as usize, end as usize)
+            let (start, end) = view.pieces()[piece as usize];
+            Hashed::of(view.text().as_bytes(), start as usize, end as usize)
         };
+        // The keys of the next ones, in turn.
+        let mut ahead: [Option<Hashed>; AHEAD] = std::array::from_fn(|at| candidates.get(at).and_then(key));
         for (at, piece) in candidates.iter().enumerate() {
-            if let Some(key) = candidates.get(at + AHEAD).and_then(key) {
-                self.short.prefetch(key);
+            let next = candidates.get(at + AHEAD).and_then(key);
+            if let Some(next) = next {
+                self.short.prefetch(next);
             }
-            let (number, key) = (*piece as usize, key(piece));
+            let (number, key) = (*piece as usize, std::mem::replace(&mut ahead[at % AHEAD], next));
             if key.is_none_or(|key| wanted(number, key)) {
                 self.at(view, number, key, |entry, last| emit(number, entry, last));
             }
@@ -184,7 +199,7 @@ impl Sequences {
             let entry = |at: u32| (at != NONE).then(|| self.entries[at as usize]);
             let mut entries = std::iter::successors(entry(starting.first), |before| entry(before.next));
             if entries.any(|entry| entry.rest.0 < entry.rest.1 || wanted(entry.number)) {
-                places.set(key);
+                places.set(key.into());
             }
         }
         places
@@ -192,7 +207,7 @@ impl Sequences {
 
     /// Give each entry that stands at a piece: its number and the last piece of the match.
     #[inline]
-    fn at(&self, view: &View, piece: usize, key: Option<Key>, mut emit: impl FnMut(u32, usize)) {
+    fn at(&self, view: &View, piece: usize, key: Option<Hashed>, mut emit: impl FnMut(u32, usize)) {
         let starting = match key {
             Some(key) => self.short.get(key),
             None => {

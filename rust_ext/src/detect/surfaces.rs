@@ -281,7 +281,7 @@ impl Surfaces {
         let word = view.piece(piece);
         if is_capital(view, piece) == Some(false) {
             if lines.has_case(view, piece) {
-                let (start, end) = view.pieces[piece];
+                let (start, end) = view.pieces()[piece];
                 own && self.common.class(word) == Class::Name
                     && !is_in_address(view.text(), start as usize, end as usize)
             } else {

@@ -31,6 +31,7 @@ pub fn is_in_address(text: &str, start: usize, end: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::surface::Surface;
 
     #[test]
     fn names_within_addresses() {
@@ -43,5 +44,11 @@ mod tests {
         assert_eq!(found, [false, true, true, true, false, false]);
         let last = text.len() - 3;
         assert!(!is_in_address(text, last, text.len()));
+    }
+    #[test]
+    fn pieces_in_capitals_alone() {
+        let view = View::new("MRI Mri ÉTÉ É X M&Uuml;LLER X\u{301}Y OK", Surface::Fold);
+        let found: Vec<bool> = (0..view.len()).map(|piece| is_all_capitals(&view, piece)).collect();
+        assert_eq!(found, [true, false, false, false, false, false, false, true]);
     }
 }

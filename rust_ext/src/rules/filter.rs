@@ -167,8 +167,11 @@ impl Filter {
     /// Whether some rule may match from a place on, by its first three bytes.
     #[inline(always)]
     pub fn may_begin(&self, text: &[u8], at: usize) -> bool {
-        let class = |at: usize| text.get(at).map_or(END, |&byte| CLASSES[byte as usize] as usize);
-        let place = (class(at) * NUM_CLASSES + class(at + 1)) * NUM_CLASSES + class(at + 2);
+        let [first, second, third] = match text[at..].first_chunk::<3>() {
+            Some(bytes) => bytes.map(|byte| CLASSES[byte as usize] as usize),
+            None => [at, at + 1, at + 2].map(|at| text.get(at).map_or(END, |&byte| CLASSES[byte as usize] as usize)),
+        };
+        let place = (first * NUM_CLASSES + second) * NUM_CLASSES + third;
         self.begins[place / 64] >> (place % 64) & 1 == 1
     }
 

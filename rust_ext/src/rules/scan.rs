@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::sync::LazyLock;
 
-use memchr::{memchr3_iter, memmem};
+use memchr::{memchr, memchr3, memchr3_iter, memmem};
 use rayon::prelude::*;
 use regex_automata::meta::{Cache, Regex};
 use regex_automata::nfa::thompson::{self, NFA};
@@ -351,9 +351,11 @@ fn scan_text(
     let read = source.read();
     let folded = fold_plain(read);
     let plain = folded.as_ref().map_or(read, |folded| &folded.text).as_bytes();
-    // Folding may make a sign of what was none.
-    let seen = if source.unescaped.is_some() || folded.is_some() { self::seen(plain) } else { seen };
-    let others = seen.equals || seen.edge;
+    // Folding keeps every sign, and may make one of what was none.
+    let others = match source.unescaped.is_some() || (folded.is_some() && !(seen.equals || seen.edge)) {
+        true => memchr3(b'=', b'\t', b'|', plain).is_some() || memchr(b'>', plain).is_some(),
+        false => seen.equals || seen.edge,
+    };
     let hits = CACHES.with_borrow_mut(|caches| {
         caches.resize_with(RULES.len(), || None);
         let mut scan = Scan {

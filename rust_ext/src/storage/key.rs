@@ -53,6 +53,28 @@ impl Key {
     }
 }
 
+/// A key with its hash, for those who ask several tables.
+#[derive(Clone, Copy)]
+pub struct Hashed {
+    pub key: Key,
+    pub hash: u64,
+}
+
+impl Hashed {
+    /// That of the bytes `start..end`, if there are 1 to 15.
+    #[inline(always)]
+    pub fn of(bytes: &[u8], start: usize, end: usize) -> Option<Self> {
+        Key::of(bytes, start, end).map(Self::from)
+    }
+}
+
+impl From<Key> for Hashed {
+    #[inline(always)]
+    fn from(key: Key) -> Self {
+        Self { key, hash: key.hash() }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

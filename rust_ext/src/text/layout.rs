@@ -9,6 +9,7 @@ use memchr::{memchr, memchr_iter};
 
 use crate::text::escapes::Escape;
 use crate::text::seen::Seen;
+use crate::text::stretches::spaces_behind_letters;
 
 /// Letters that must stand apart, with one gap between each and the next, to be a word.
 const MIN_APART: usize = 4;
@@ -44,7 +45,7 @@ fn is_word(byte: Option<&u8>) -> bool {
 fn close_up(text: &str) -> Vec<Escape> {
     let bytes = text.as_bytes();
     let (mut edits, mut from) = (Vec::new(), 0);
-    for space in memchr_iter(b' ', bytes) {
+    for space in spaces_behind_letters(bytes) {
         if space < from {
             continue;
         }

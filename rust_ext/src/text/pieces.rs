@@ -28,7 +28,7 @@ pub struct View<'a> {
     unescaped: Option<Folded>,
     shape: Shape,
     /// Bounds in `text()`.
-    pub pieces: Vec<Bounds>,
+    pieces: Vec<Bounds>,
     /// Where each piece begins in the original; empty where it begins there as here.
     starts: Vec<u32>,
 }
@@ -91,17 +91,25 @@ impl<'a> View<'a> {
         self.pieces.is_empty()
     }
 
+    /// Bounds of the pieces in `text()`.
+    #[inline]
+    pub fn pieces(&self) -> &[Bounds] {
+        &self.pieces
+    }
+
     #[inline]
     pub fn piece(&self, number: usize) -> &str {
         let (start, end) = self.pieces[number];
-        &self.text()[start as usize..end as usize]
+        // SAFETY: `new` cut this very text into pieces, of whole characters and in order, and nothing changes either after.
+        unsafe { self.text().get_unchecked(start as usize..end as usize) }
     }
 
     /// What stands between a piece and the next.
     #[inline]
     pub fn gap(&self, number: usize) -> &str {
         let end = self.pieces.get(number + 1).map_or(self.text().len(), |next| next.0 as usize);
-        &self.text()[self.pieces[number].1 as usize..end]
+        // SAFETY: as for `piece`: it stands between two of them, or behind the last one.
+        unsafe { self.text().get_unchecked(self.pieces[number].1 as usize..end) }
     }
 
     /// Bounds in the original of `start..end` of `text()`; None where they would cut a character.

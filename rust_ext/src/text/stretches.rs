@@ -1,7 +1,7 @@
 //! Stretches: what of a text a folding copies as it is, up to the next byte that it must look at.
 //!
 //! Masks of 64 bytes say where those bytes stand, so that a text is walked over from one to the next, and what stands between
-//! two is copied in blocks.
+//! two is copied in blocks. In the same way the few spaces are found before which a letter may stand alone.
 
 /// The bytes of a text at which a folding stops.
 pub struct Stops<'a> {
@@ -44,14 +44,7 @@ impl<'a> Stops<'a> {
     fn mask_of(&mut self, number: usize) -> u64 {
         if number != self.number {
             let rest = self.bytes.get(number * BLOCK..).unwrap_or_default();
-            let masks = match rest.first_chunk::<BLOCK>() {
-                Some(block) => Masks::of(block),
-                None => {
-                    let mut last = [0; BLOCK];
-                    last[..rest.len()].copy_from_slice(rest);
-                    Masks::of(&last)
-                }
-            };
+            let masks = Masks::of_first(rest);
             self.number = number;
             self.mask = masks.other;
             if self.at_white {
@@ -63,6 +56,24 @@ impl<'a> Stops<'a> {
     }
 }
 
+/// The spaces behind a capital of ASCII that no letter or digit stands before, and behind what is not ASCII.
+pub fn spaces_behind_letters(bytes: &[u8]) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut before = Masks::default();
+    for (number, block) in bytes.chunks(BLOCK).enumerate() {
+        let now = Masks::of_first(block);
+        let moved = |now: u64, before: u64, by: u32| now << by | before >> (64 - by);
+        let alone = moved(now.capital, before.capital, 1) & !moved(now.word, before.word, 2);
+        let mut left = now.space & (alone | moved(now.other, before.other, 1));
+        while left != 0 {
+            found.push(number * BLOCK + left.trailing_zeros() as usize);
+            left &= left - 1;
+        }
+        before = now;
+    }
+    found
+}
+
 /// Classes of 64 bytes; bit i is byte i.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 struct Masks {
@@ -71,9 +82,26 @@ struct Masks {
     /// From tab to carriage return.
     control: u64,
     space: u64,
+    /// Of ASCII.
+    capital: u64,
+    /// Letters and digits of ASCII, and what is beyond it.
+    word: u64,
 }
 
 impl Masks {
+    /// Those of the first bytes of a text; past its end there is nothing.
+    #[inline(always)]
+    fn of_first(bytes: &[u8]) -> Self {
+        match bytes.first_chunk::<BLOCK>() {
+            Some(block) => Self::of(block),
+            None => {
+                let mut last = [0; BLOCK];
+                last[..bytes.len()].copy_from_slice(bytes);
+                Self::of(&last)
+            }
+        }
+    }
+
     #[cfg(not(target_arch = "x86_64"))]
     fn of(block: &[u8; BLOCK]) -> Self {
         Self::by_bytes(block)
@@ -87,16 +115,23 @@ impl Masks {
         for (number, part) in block.as_chunks::<16>().0.iter().enumerate() {
             // SAFETY: every x86-64 processor has these instructions; 16 bytes are read of an array of 16, and `loadu` asks for
             // no alignment.
-            let [other, control, space] = unsafe {
+            let [other, control, space, capital, word] = unsafe {
                 let part = _mm_loadu_si128(part.as_ptr().cast());
-                let above = _mm_sub_epi8(part, _mm_set1_epi8(b'\t' as i8));
-                let control = _mm_cmpeq_epi8(_mm_min_epu8(above, _mm_set1_epi8(4)), above);
+                let among = |bytes: __m128i, first: u8, num: u8| {
+                    let above = _mm_sub_epi8(bytes, _mm_set1_epi8(first as i8));
+                    _mm_cmpeq_epi8(_mm_min_epu8(above, _mm_set1_epi8(num as i8 - 1)), above)
+                };
+                let letter = among(_mm_or_si128(part, _mm_set1_epi8(0x20)), b'a', 26);
+                let word = _mm_or_si128(_mm_or_si128(letter, among(part, b'0', 10)), part);
                 let space = _mm_cmpeq_epi8(part, _mm_set1_epi8(b' ' as i8));
-                [part, control, space].map(|part| u64::from(_mm_movemask_epi8(part) as u32))
+                [part, among(part, b'\t', 5), space, among(part, b'A', 26), word]
+                    .map(|part| u64::from(_mm_movemask_epi8(part) as u32))
             };
             masks.other |= other << (16 * number);
             masks.control |= control << (16 * number);
             masks.space |= space << (16 * number);
+            masks.capital |= capital << (16 * number);
+            masks.word |= word << (16 * number);
         }
         masks
     }
@@ -108,6 +143,8 @@ impl Masks {
             masks.other |= u64::from(!byte.is_ascii()) << bit;
             masks.control |= u64::from(matches!(byte, b'\t'..=b'\r')) << bit;
             masks.space |= u64::from(*byte == b' ') << bit;
+            masks.capital |= u64::from(byte.is_ascii_uppercase()) << bit;
+            masks.word |= u64::from(byte.is_ascii_alphanumeric() || !byte.is_ascii()) << bit;
         }
         masks
     }
@@ -149,7 +186,7 @@ mod tests {
             while text.len() < length {
                 number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 let rare = number >> 27 < 4;
-                text.push(if rare { [' ', '\n', 'é', '\u{b}'][(number >> 10) as usize % 4] } else { 'x' });
+                text.push(if rare { [' ', '\n', 'é', '\u{b}', 'Z', '7'][(number >> 10) as usize % 6] } else { 'x' });
                 text.push_str([" ", "", "A"][(number >> 20) as usize % 3]);
             }
             let bytes = text.as_bytes();
@@ -164,6 +201,14 @@ mod tests {
                     assert_eq!(stops.next(from), next(from), "{text:?} from {from}");
                 }
             }
+            let is_word = |byte: u8| byte.is_ascii_alphanumeric() || !byte.is_ascii();
+            let behind = |at: &usize| {
+                let alone =
+                    |before: usize| bytes[before].is_ascii_uppercase() && !(before > 0 && is_word(bytes[before - 1]));
+                let letter = |before: usize| !bytes[before].is_ascii() || alone(before);
+                bytes[*at] == b' ' && at.checked_sub(1).is_some_and(letter)
+            };
+            assert_eq!(spaces_behind_letters(bytes), (0..bytes.len()).filter(behind).collect::<Vec<_>>(), "{text:?}");
             let mut block = [0; BLOCK];
             block.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
             assert_eq!(Masks::of(&block), Masks::by_bytes(&block));
