@@ -4,7 +4,7 @@
 //! nor full-width digits), tried only where a word, a number, `+` or `(` begins, and a check of what it matched (a checksum, a
 //! calendar, the words around it). What it finds must stand free: its first and last letter or digit touch no other.
 //!
-//! `scan` finds the places, `filter` says which rules can match there, `fields` where a form announces a value, `checks` and `numbers` hold what an expression cannot
+//! `scan` finds the places, `filter` says which rules can match there, `split` where a group begins, `fields` where a form announces a value, `checks` and `numbers` hold what an expression cannot
 //! say; the other files are the table of rules, one subject each.
 
 mod addresses;
@@ -21,6 +21,8 @@ mod numbers;
 mod people;
 mod places;
 mod scan;
+mod source;
+mod split;
 mod values;
 
 use std::sync::LazyLock;

@@ -42,7 +42,7 @@ pub const RULES: &[Rule] = &[
         "NAME",
         Rank::Form,
         "names behind titles: Dr., Mrs, Mme, Sr., Frau, Prof. Dr. med. …",
-        r"%DOTTED%\. {0,2}(?:%SERIES%(?:\. ?| ) ?){0,5}(%NAME%)|(?:M\.|D\.a?) {1,2}(%NAME%)|%SPELLED% {1,2}(?:%SERIES%(?:\. ?| ) ?){0,5}(%NAME%)",
+        r"(?:%DOTTED%\. {0,2}(?:%SERIES%(?:\. ?| ) ?){0,5}|(?:M\.|D\.a?) {1,2}|%SPELLED% {1,2}(?:%SERIES%(?:\. ?| ) ?){0,5})(%NAME%)",
         is_titled_name,
     ),
     rule(

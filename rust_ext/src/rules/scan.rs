@@ -13,6 +13,8 @@ use regex_automata::{Anchored, Input};
 
 use super::fields::{Fields, is_sign, signs as signs_of_fields};
 use super::filter::{Filter, LANES, Mask};
+use super::source::Source;
+use super::split::{Answer, Caches, Split, parts as parts_of};
 use super::{Hit, RULES, expand};
 use crate::error::{Error, Result};
 use crate::pool::rows;
@@ -33,6 +35,8 @@ const ADDRESS: &str = "field_address";
 const AT: &str = "email";
 /// A cue that forms write without a space behind a name ("MartínezNºCol: 28"): it is tried inside of a word too.
 const GLUED: &[u8] = b"NoCol";
+/// What shows a match free: no letter or digit.
+const FREE: &str = r"(?:[^0-9A-Za-z\x80-\xff]|\z)";
 /// Bytes before the sign that are looked at.
 const MAX_LOCAL: usize = 64;
 /// Reported groups of an expression.
@@ -42,6 +46,8 @@ struct Compiled {
     regexes: Vec<Regex>,
     /// Rules that report all that they match.
     whole: Vec<bool>,
+    /// Of those with a group at the end.
+    splits: Vec<Option<Split>>,
     filter: Filter,
     at: usize,
     unlimited: usize,
@@ -53,7 +59,7 @@ static COMPILED: LazyLock<std::result::Result<Compiled, String>> = LazyLock::new
 
 fn compile() -> std::result::Result<Compiled, String> {
     let syntax = syntax::Config::new().unicode(false).utf8(false);
-    let (mut regexes, mut whole, mut automata) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut regexes, mut whole, mut splits, mut automata) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for rule in RULES.iter() {
         let pattern = expand(rule.pattern);
         let build = |pattern: &str| {
@@ -65,7 +71,11 @@ fn compile() -> std::result::Result<Compiled, String> {
         whole.push(groups == 1);
         // Without a group of its own, the expression is the group; the byte behind it shows that it stands free.
         let reported = if groups == 1 { format!("({pattern})") } else { format!("(?:{pattern})") };
-        let pattern = format!(r"{reported}(?:[^0-9A-Za-z\x80-\xff]|\z)");
+        let split = if groups == 2 { parts_of(&pattern) } else { None };
+        let split =
+            split.map(|(before, group)| Ok::<_, String>(Split::new(build(before)?, build(&format!("{group}{FREE}"))?)));
+        splits.push(split.transpose()?);
+        let pattern = format!("{reported}{FREE}");
         regexes.push(build(&pattern)?);
         let config = thompson::Config::new().utf8(false).which_captures(thompson::WhichCaptures::None);
         let nfa = NFA::compiler().configure(config).syntax(syntax).build(&pattern);
@@ -79,12 +89,18 @@ fn compile() -> std::result::Result<Compiled, String> {
         .filter(|&(rule, _)| rule != at && !RULES[rule].of_field)
         .map(|(rule, nfa)| (rule as u8, nfa))
         .collect();
-    Ok(Compiled { filter: Filter::new(&filtered), regexes, whole, at, unlimited, address })
+    Ok(Compiled { filter: Filter::new(&filtered), regexes, whole, splits, at, unlimited, address })
+}
+
+#[derive(Default)]
+struct Remembered {
+    whole: Option<Cache>,
+    split: Option<Caches>,
 }
 
 thread_local! {
     /// What the expressions remember of their automata, by rule.
-    static CACHES: RefCell<Vec<Option<Cache>>> = const { RefCell::new(Vec::new()) };
+    static CACHES: RefCell<Vec<Remembered>> = const { RefCell::new(Vec::new()) };
     static BLOCKS: RefCell<Vec<Block>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -110,43 +126,10 @@ fn before_digit(blocks: &[Block], at: usize) -> usize {
     }
 }
 
-/// A text, and what was made of it for the rules.
-struct Source<'a> {
-    text: &'a str,
-    unescaped: Option<Folded>,
-}
-
-impl Source<'_> {
-    /// The text that is folded.
-    fn read(&self) -> &str {
-        self.unescaped.as_ref().map_or(self.text, |unescaped| &unescaped.text)
-    }
-
-    /// Bounds in the text of what stands at these in the plain one.
-    fn original(&self, folded: Option<&Folded>, start: usize, end: usize) -> Option<(usize, usize)> {
-        let (start, end) = match folded {
-            Some(folded) => folded.original(self.read(), start, end)?,
-            None => (start, end),
-        };
-        match &self.unescaped {
-            Some(unescaped) => unescaped.original(self.text, start, end),
-            None => Some((start, end)),
-        }
-    }
-
-    /// Whether it was written in letters apart.
-    fn is_apart(&self, folded: Option<&Folded>, start: usize, end: usize) -> bool {
-        self.unescaped.is_some()
-            && self
-                .original(folded, start, end)
-                .is_some_and(|(start, end)| self.text[start..end].split(' ').all(|word| word.chars().count() <= 1))
-    }
-}
-
 /// A text under its rules; `resume` is the end of each rule's last match.
 struct Scan<'a> {
     compiled: &'a Compiled,
-    caches: &'a mut Vec<Option<Cache>>,
+    caches: &'a mut [Remembered],
     text: &'a [u8],
     source: &'a Source<'a>,
     folded: Option<&'a Folded>,
@@ -273,7 +256,15 @@ impl Scan<'_> {
         }
         let regex = &self.compiled.regexes[rule];
         let input = Input::new(self.text).range(at..limit).anchored(Anchored::Yes);
-        let cache = self.caches[rule].get_or_insert_with(|| regex.create_cache());
+        if let Some(split) = &self.compiled.splits[rule] {
+            let caches = self.caches[rule].split.get_or_insert_with(|| split.create_caches());
+            match split.find(self.text, at..limit, caches) {
+                Answer::Group(start, end) => return self.accept(rule, start, end),
+                Answer::Nothing => return false,
+                Answer::Unknown => {}
+            }
+        }
+        let cache = self.caches[rule].whole.get_or_insert_with(|| regex.create_cache());
         if self.compiled.whole[rule] {
             // Groups cost several times the match. Without one, the match ends with the byte that shows it free, or with the text.
             let Some(end) = regex.search_half_with(cache, &input).map(|half| half.offset()) else {
@@ -357,7 +348,7 @@ fn scan_text(
         false => seen.equals || seen.edge,
     };
     let hits = CACHES.with_borrow_mut(|caches| {
-        caches.resize_with(RULES.len(), || None);
+        caches.resize_with(RULES.len(), Remembered::default);
         let mut scan = Scan {
             compiled,
             caches,

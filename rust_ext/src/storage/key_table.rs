@@ -133,7 +133,7 @@ mod tests {
         let key = |word: &str| Hashed::of(word.as_bytes(), 0, word.len()).unwrap();
         assert!(expected.iter().all(|(word, &sum)| table.get(key(word)) == Some(sum)));
         assert_eq!(table.get(key("other")), None);
-        assert_eq!(table.pairs().map(|(_, sum)| u64::from(sum)).sum::<u64>(), (0..5_000).sum());
+        assert_eq!(table.pairs().map(|(_, sum)| u64::from(sum)).sum::<u64>(), (0..5_000).sum::<u64>());
         assert_eq!(table.into_pairs().count(), expected.len());
     }
 }
