@@ -117,13 +117,14 @@ mod tests {
     #[test]
     fn the_group_is_that_of_the_whole() {
         let free = "(?:[^a-z]|\\z)";
+        let mut num_found = 0;
         // Beginnings that take more than they may, or less.
         for pattern in ["(?:ab|a)(b?c)", "(?:a|ab)(b?c)", "a*(ab)", "a*?(a*b)", "(?:a ?){0,2}(a(?: a)?)", "(?:x|)(a+)"]
         {
             let whole = Regex::new(&format!("(?:{pattern}){free}")).unwrap();
             let (before, group) = parts(pattern).unwrap();
             let split = Split::new(Regex::new(before).unwrap(), Regex::new(&format!("{group}{free}")).unwrap());
-            let (mut caches, mut num_found) = (split.create_caches(), 0);
+            let mut caches = split.create_caches();
             for number in 0..4_usize.pow(6) {
                 let text: Vec<u8> = (0..6).map(|at| b"abc "[number / 4_usize.pow(at) % 4]).collect();
                 let mut slots = [None; 4];
@@ -138,7 +139,7 @@ mod tests {
                 assert_eq!(found, expected, "{pattern} in {text:?}");
                 num_found += usize::from(found.is_some());
             }
-            assert!(num_found > 10, "{pattern}");
         }
+        assert!(num_found > 500);
     }
 }
