@@ -187,7 +187,7 @@ def run(
         if prepared is None:
             prepare_apart(folder, size)
         for kind in kinds or OBJECTIVES:  # the first is the goal's
-            if time.monotonic() > deadline:
+            if result["models"] and time.monotonic() > deadline:
                 break
             result["models"][kind] = _one(kind, folder, shape, size, deadline)
             print(tables(kind, result["models"][kind]))

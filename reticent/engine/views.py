@@ -8,7 +8,7 @@ policy costs little. It holds, bit for bit, what `reticent.engine.tokens.write_t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -167,11 +167,12 @@ class _Protected:
 
 @contextmanager
 def _keeping(keep: Callable[[], AbstractContextManager[Path]] | None, num_planes: int) -> Iterator[CappedWriter | None]:
-    if keep is None or num_planes == 0:
-        yield None
-    else:
-        with keep() as folder, CappedWriter(folder, num_planes) as writer:
-            yield writer
+    with ExitStack() as opened:
+        writer = None
+        if keep is not None and num_planes > 0:
+            with suppress(ArtifactError):  # another process writes them: the view is the same without
+                writer = opened.enter_context(CappedWriter(opened.enter_context(keep()), num_planes))
+        yield writer
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ updated, or another split, never meets the supports of before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -39,16 +39,26 @@ def capped_supports(run: Run, index: str, splits: tuple[str, ...], policy: Polic
     """Return the supports of the documents of these splits by an index of the run, for a policy."""
     from reticent.engine.capped import CAP
 
-    if policy.n == 1 or policy.k > CAP:
-        return NONE
+    path = run.folder / "supports" / index
     fingerprints = run.fingerprints
     inputs = {**run.corpus_input(), **{name: fingerprints.of(name) for name in ("split", "words", index)}}
-    path = run.folder / "supports" / index
+    _delete_of_others(path, inputs)
+    if policy.n == 1 or policy.k > CAP:
+        return NONE
     if _answers(run, path, inputs, splits, policy):
         return Capped(path)
     config = {"k": policy.k, "n": policy.n, "splits": list(splits)}
     # With a limit some n-grams are not looked up.
     return Capped(keep=partial(_written, run, path, config, inputs)) if policy.max_document_frequency is None else NONE
+
+
+def _delete_of_others(path: Path, inputs: dict[str, str]) -> None:
+    """Delete supports of another corpus, split or index: of documents that may have been withdrawn."""
+    from reticent.core.artifact import delete_artifact, read_manifest
+
+    with suppress(ArtifactError):  # none, or not to be read: what cannot be deleted is not read either
+        if read_manifest(path).inputs != inputs:
+            delete_artifact(path)
 
 
 def _answers(run: Run, path: Path, inputs: dict[str, str], splits: tuple[str, ...], policy: Policy) -> bool:

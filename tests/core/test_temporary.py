@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reticent.core.manifest import JOB
-from reticent.core.temporary import VERIFY, delete_left, held_folder
+from reticent.core.temporary import HELD, VERIFY, delete_left, held_folder
 from reticent.job.config import parse_job
 from reticent.job.run import Run
 
@@ -32,7 +32,6 @@ def test_a_folder_is_deleted_when_its_process_was_killed_and_not_before(tmp_path
         theirs = Path(holder.stdout.readline().strip())
         with held_folder("reticent-test-", tmp_path) as own:
             assert own.stat().st_mode & 0o777 == 0o700
-            (own / "file").touch()
             delete_left("reticent-test-", tmp_path)
             assert {theirs, own} == set(tmp_path.iterdir())
         assert list(tmp_path.iterdir()) == [theirs]
@@ -52,18 +51,21 @@ def test_other_names_files_links_and_empty_folders_are_left_alone(
     (tmp_path / "reticent-other-1" / "file").mkdir(parents=True)
     (tmp_path / "reticent-test-file").touch()
     (tmp_path / "reticent-test-empty").mkdir()
+    (tmp_path / "reticent-test-results" / "spans").mkdir(parents=True)  # of a person who chose this name
     (tmp_path / "reticent-test-link").symlink_to(tmp_path / "reticent-other-1")
     before = sorted(tmp_path.iterdir())
     with held_folder("reticent-test-"):
         pass
     assert sorted(tmp_path.iterdir()) == before
     assert (tmp_path / "reticent-other-1" / "file").exists()
+    assert (tmp_path / "reticent-test-results" / "spans").exists()
 
 
 @pytest.mark.parametrize("is_run", [True, False])
 def test_a_run_deletes_what_a_killed_verification_left_in_its_own_folder(is_run: bool, tmp_path: Path) -> None:
     left = tmp_path / f"{VERIFY}left" / "tokens"
     left.mkdir(parents=True)
+    (left.parent / HELD).touch()
     if is_run:
         (tmp_path / JOB).write_text("{}")
     Run(parse_job({"out": str(tmp_path), "corpus": {"source": str(tmp_path)}})).recover()

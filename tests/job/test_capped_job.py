@@ -13,6 +13,7 @@ import pytest
 from fixtures.jobs import Recorder, Values, changed, content, make_hospital, run, values_of
 
 from reticent.core.artifact import read_manifest
+from reticent.core.locks import locked
 from reticent.core.verified import VERIFIED
 from reticent.engine import views as views_module
 from reticent.engine.capped import CappedSupports
@@ -171,7 +172,16 @@ def test_an_updated_index_never_meets_the_supports_of_before(again: Values, tmp_
         assert tokens(tmp_path / "updated") == tokens(tmp_path / f"fresh-{k}")
 
 
-def test_a_noisy_threshold_keeps_none(values: Values, tmp_path: Path) -> None:
-    noisy = changed(values, out=str(tmp_path / "run"), threshold__epsilon=1.0, threshold__delta=0.05)
-    run(changed(noisy, protect__n=1))
-    assert not (tmp_path / "run/supports").exists()
+def test_a_view_does_without_supports_that_another_process_writes(again: Values, tmp_path: Path) -> None:
+    folder = Path(again["out"])
+    shutil.rmtree(folder / "supports")
+    with locked(folder / "supports/index"), locked(folder / "supports/index-joint"):
+        run(changed(again, protect__k=3))
+    assert not any((folder / name).exists() for name in SUPPORTS)
+    assert tokens(folder) == from_nothing(again, tmp_path / "fresh", k=3)
+
+
+def test_supports_of_other_documents_are_deleted_where_nothing_takes_their_place(again: Values) -> None:
+    folder = Path(again["out"])
+    run(changed(again, split__heldout=0.3, protect__n=1))
+    assert not any((folder / name).exists() for name in SUPPORTS)

@@ -103,7 +103,8 @@ class TransformersDetector:
             digest.update(weights.float().cpu().numpy().tobytes())
         options = (self._scheme.types, self._wanted.tolist(), self._min_score, self._window, self._stride)
         device = f"{self._device.type} {self._model.dtype}"
-        return f"transformers {transformers.__version__} {digest.hexdigest()} {options} {device}"
+        # The number is that of the way in which windows are cut.
+        return f"transformers {transformers.__version__} 2 {digest.hexdigest()} {options} {device}"
 
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
         texts = batch.column("text").to_pylist()
@@ -142,7 +143,7 @@ class TransformersDetector:
         )
         tokens = [np.array(ids, dtype=np.int64) for ids in encoded["input_ids"]]
         before, after = self._around
-        # Cut here and not by the tokenizer: before 0.23.3 tokenizers leaves out the last token of some texts.
+        # Cut here and not by the tokenizer: tokenizers before 0.23.3 gives some long texts their first window alone.
         windows = [list(self._windows(len(ids))) for ids in tokens]
         probabilities = iter(
             self._probabilities(
@@ -267,10 +268,12 @@ def _batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
 
 def _special_tokens(tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
     """The special tokens before a text and after it."""
-    plain = tokenizer("a", add_special_tokens=False)["input_ids"]
-    whole = np.array(tokenizer("a")["input_ids"], dtype=np.int64)
-    num_before = next(n for n in range(len(whole) + 1) if whole[n : n + len(plain)].tolist() == plain)
-    return whole[:num_before], whole[num_before + len(plain) :]
+    encoded = tokenizer("a", return_special_tokens_mask=True)
+    whole = np.array(encoded["input_ids"], dtype=np.int64)
+    own = np.flatnonzero(np.array(encoded["special_tokens_mask"]) == 0)
+    if len(own) == 0:
+        raise PolicyError("detector transformers: the tokenizer makes no token of a letter")
+    return whole[: own[0]], whole[own[-1] + 1 :]
 
 
 def _dtype(device: Any) -> Any:

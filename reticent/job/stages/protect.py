@@ -256,9 +256,7 @@ def _build_view(
     policy = variant.policy or run.policy
     _require_room(run, [variant], ROOM_OF_VIEW)
     index = _index_of(run, variant, policy)
-    # A noisy threshold is an index of its own.
-    is_own = index is run.index(variant.index)
-    capped = capped_supports(run, variant.index, variant.splits, policy) if is_own else NONE
+    capped = capped_supports(run, variant.index, variant.splits, policy)
 
     def expected() -> ExpectedTokens:
         sample, spans = samples.of(variant.splits), SpanReader(run.folder / "spans")
