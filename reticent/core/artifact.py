@@ -21,13 +21,13 @@ import hashlib
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from reticent.core.deletion import delete, discard
 from reticent.core.errors import ArtifactError, ReticentError
 from reticent.core.json_toml import parse_json
 from reticent.core.leftovers import backup_of, interrupted_in, is_vacant, leftovers_of, parts_of, temporary_of
@@ -124,7 +124,7 @@ def _write_whole(
         temporary = temporary_of(path) if resume is None else unfinished_path(path, kind, config, inputs)
         for part in parts_of(path):
             if part != temporary or not resume or not (part / STATE).is_file():
-                _delete(part)
+                delete(part)
         old_umask = os.umask(0o077)
         try:
             temporary.mkdir(mode=0o700, exist_ok=bool(resume))
@@ -136,7 +136,7 @@ def _write_whole(
             with signals_deferred(), suppress(OSError):  # the next writer deletes the files that this one cannot
                 _recover(path)
                 if resume is not None and temporary.exists() and not (temporary / STATE).is_file():
-                    _delete(temporary)
+                    delete(temporary)
             raise
         finally:
             os.umask(old_umask)
@@ -249,7 +249,7 @@ def delete_artifact(path: Path) -> None:
     """Delete an artefact, so that it is gone whole; its lock stays. Nothing is done where there is none."""
     if (path / MANIFEST).exists():
         with locked(path):
-            _delete(path)
+            delete(path)
 
 
 def nest_artifact(path: Path, name: str) -> None:
@@ -258,7 +258,9 @@ def nest_artifact(path: Path, name: str) -> None:
         return
     with locked(path):
         _recover(path)
-        backup, nested = backup_of(path), temporary_of(path)
+        if os.path.lexists(backup := backup_of(path)):
+            raise ArtifactError(f"{backup}: not ours, and in the place of a backup; move it away")
+        nested = temporary_of(path)
         nested.mkdir(mode=0o700)
         path.rename(backup)  # from where `_recover` brings it back
         nested.rename(path)
@@ -318,7 +320,7 @@ def delete_unfinished(folder: Path) -> None:
     for part in list(folder.rglob(f".*.part-{'[0-9a-f]' * 12}")):
         path = part.with_name(part.name[1:].rpartition(".part-")[0])
         with suppress(InUseError), locked(path):
-            _delete(part)
+            delete(part)
 
 
 def make_private_folder(path: Path) -> None:
@@ -371,25 +373,18 @@ def _replace(path: Path, temporary: Path) -> None:
             path.rename(temporary)
         raise
     if replaces:
-        _delete(backup.rename(temporary_of(path)))  # a name that is ours, also when half of it is deleted
+        discard(path, backup)
 
 
 def _recover(path: Path) -> None:
     """Bring back an old result that a crash left as a backup, and delete the leftovers of an interrupted writer."""
-    backup = backup_of(path)
-    if (backup / MANIFEST).exists():  # or it is not ours
-        backup.rename(path if is_vacant(path) else temporary_of(path))
     for leftover in leftovers_of(path):
-        _delete(leftover)
-
-
-def _delete(path: Path) -> None:
-    """Delete a file or folder; the manifest first, so that a half-deleted artefact is never recovered."""
-    if path.is_dir():
-        (path / MANIFEST).unlink(missing_ok=True)
-        shutil.rmtree(path)
-    else:
-        path.unlink()
+        if leftover != backup_of(path):
+            delete(leftover)
+        elif is_vacant(path):
+            leftover.rename(path)
+        else:
+            discard(path, leftover)
 
 
 def _sync(path: Path) -> None:

@@ -42,18 +42,20 @@ def capped_supports(run: Run, index: str, splits: tuple[str, ...], policy: Polic
     path = run.folder / "supports" / index
     fingerprints = run.fingerprints
     inputs = {**run.corpus_input(), **{name: fingerprints.of(name) for name in ("split", "words", index)}}
-    _delete_of_others(path, inputs)
-    if policy.n == 1 or policy.k > CAP:
-        return NONE
-    if _answers(run, path, inputs, splits, policy):
+    can_answer = policy.n > 1 and policy.k <= CAP
+    if can_answer and _answers(run, path, inputs, splits, policy):
         return Capped(path)
-    config = {"k": policy.k, "n": policy.n, "splits": list(splits)}
-    # With a limit some n-grams are not looked up.
-    return Capped(keep=partial(_written, run, path, config, inputs)) if policy.max_document_frequency is None else NONE
+    if can_answer and policy.max_document_frequency is None:  # with a limit some n-grams are not looked up
+        config = {"k": policy.k, "n": policy.n, "splits": list(splits)}
+        return Capped(keep=partial(_written, run, path, config, inputs))
+    _delete_of_others(path, inputs)
+    return NONE
 
 
 def _delete_of_others(path: Path, inputs: dict[str, str]) -> None:
-    """Delete supports of another corpus, split or index: of documents that may have been withdrawn."""
+    """Delete supports of another corpus, split or index, of documents that may have been withdrawn, where no others
+    take their place.
+    """
     from reticent.core.artifact import delete_artifact, read_manifest
 
     with suppress(ArtifactError):  # none, or not to be read: what cannot be deleted is not read either

@@ -56,7 +56,7 @@ def leftovers(folder: Path) -> list[str]:
 KILLED_WRITER = """
 import os, signal, sys
 from pathlib import Path
-from reticent.core import artifact
+from reticent.core import artifact, deletion
 path, point = Path(sys.argv[1]), sys.argv[2]
 
 def die(*_):
@@ -74,9 +74,9 @@ if point == "sync":
 if point == "manifest":
     Path.write_text = lambda self, text, **_: die() if self.name == "manifest.json" else self.write_bytes(text.encode())
 if point == "wiping":
-    artifact._delete = die
+    deletion.delete = artifact.delete = die
 if point == "wipe":
-    artifact.shutil.rmtree = die
+    deletion.shutil.rmtree = die
 Path.rename = rename
 with artifact.write_artifact(path, kind="index", config={}, inputs={}) as writer:
     (writer.path / "words.txt").write_bytes(b"new")
@@ -283,14 +283,14 @@ def test_a_second_interruption_does_not_stop_the_cleaning_up(tmp_path: Path, mon
     path = tmp_path / "index"
     write(path)
     before = content(path)
-    wipe, came = artifact._delete, []
+    wipe, came = artifact.delete, []
 
     def disturbed(path: Path) -> None:
         signal.raise_signal(signal.SIGINT)
         came.append(path)
         wipe(path)
 
-    monkeypatch.setattr(artifact, "_delete", disturbed)
+    monkeypatch.setattr(artifact, "delete", disturbed)
 
     def fail() -> None:
         with write_artifact(path, kind="index", config={}, inputs={}) as writer:
