@@ -373,7 +373,7 @@ def _replace(path: Path, temporary: Path) -> None:
             path.rename(temporary)
         raise
     if replaces:
-        discard(path, backup)
+        discard(backup, temporary_of(path))
 
 
 def _recover(path: Path) -> None:
@@ -384,7 +384,7 @@ def _recover(path: Path) -> None:
         elif is_vacant(path):
             leftover.rename(path)
         else:
-            discard(path, leftover)
+            discard(leftover, temporary_of(path))
 
 
 def _sync(path: Path) -> None:

@@ -6,7 +6,6 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from reticent.core.leftovers import temporary_of
 from reticent.core.manifest import MANIFEST
 
 __all__ = ["delete", "discard"]
@@ -21,13 +20,12 @@ def delete(path: Path) -> None:
         path.unlink()
 
 
-def discard(path: Path, backup: Path) -> None:
-    """Delete the backup of ``path``, under a name that is ours also when half of it is gone; where a full disk has no
-    room for one, under its own.
+def discard(backup: Path, under: Path) -> None:
+    """Delete a backup under a name that is ours also when half of it is gone; where a full disk has no room for that
+    name, under its own.
     """
-    renamed = temporary_of(path)
     with suppress(OSError):
-        backup.rename(renamed)
-    for left in (renamed, backup):
+        backup.rename(under)
+    for left in (under, backup):
         if left.exists():
             delete(left)

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from fixtures.command import command
 
+from reticent.core.temporary import HELD
 from reticent.engine.schema import SPAN_TYPE
 from reticent.engine.synthetic import SynthConfig, synthesize
 
@@ -81,6 +82,7 @@ def test_spans_are_counted_by_detector_and_category_and_nothing_is_kept(
     before, temporary = sorted(documents.parent.rglob("*")), tmp_path_factory.mktemp("temporary")
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     (temporary / "reticent-detect-killed/run/spans").mkdir(parents=True)
+    (temporary / "reticent-detect-killed" / HELD).touch()
     result = found(documents)
     assert result == {"folder": None, "documents": 3, "quarantined": 0, "spans": {"rules": {"EMAIL": 2}}}
     assert sorted(documents.parent.rglob("*")) == before

@@ -13,6 +13,7 @@ from fixtures.models import toy_model, toy_tokenizer
 
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import ArtifactError, ReticentError
+from reticent.core.temporary import HELD
 from reticent.engine.flagged_words import FlaggedWords
 from reticent.engine.store import open_tokens
 from reticent.engine.tokens import TokenMaker
@@ -84,6 +85,7 @@ def test_another_protection_of_a_recipe_makes_its_tokens_alone(values: Values, t
 def test_a_training_uses_the_tokens_of_its_recipe_and_its_ledger_is_verified_by_them(trained: Run) -> None:
     job, folder = trained, trained.folder / "models/toy"
     (trained.folder / ".verify-killed" / "tokens").mkdir(parents=True)
+    (trained.folder / ".verify-killed" / HELD).touch()
     for recipe in ("ppmlm", "strict", "same"):
         verdict = verify_training(job, "toy", recipe, folder / recipe / "ledger.json")
         assert verdict.mismatches == []
