@@ -119,8 +119,7 @@ def _write_whole(
                 raise ArtifactError(f"{path}: exists and is not an artefact of ours; choose another place")
             path.rmdir()
         _refuse_other_kind(path, kind)
-        if os.path.lexists(backup := backup_of(path)):  # what is ours went
-            raise ArtifactError(f"{backup}: not ours, and in the place of a backup; move it away")
+        _free_backup_of(path)
         temporary = temporary_of(path) if resume is None else unfinished_path(path, kind, config, inputs)
         for part in parts_of(path):
             if part != temporary or not resume or not (part / STATE).is_file():
@@ -258,9 +257,7 @@ def nest_artifact(path: Path, name: str) -> None:
         return
     with locked(path):
         _recover(path)
-        if os.path.lexists(backup := backup_of(path)):
-            raise ArtifactError(f"{backup}: not ours, and in the place of a backup; move it away")
-        nested = temporary_of(path)
+        backup, nested = _free_backup_of(path), temporary_of(path)
         nested.mkdir(mode=0o700)
         path.rename(backup)  # from where `_recover` brings it back
         nested.rename(path)
@@ -385,6 +382,13 @@ def _recover(path: Path) -> None:
             leftover.rename(path)
         else:
             discard(leftover, temporary_of(path))
+
+
+def _free_backup_of(path: Path) -> Path:
+    """Return the place of the backup, after `_recover`, which leaves there only what is not ours."""
+    if os.path.lexists(backup := backup_of(path)):
+        raise ArtifactError(f"{backup}: not ours, and in the place of a backup; move it away")
+    return backup
 
 
 def _sync(path: Path) -> None:
