@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import time
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fixtures.processor_time import processor_seconds
 
 from reticent import _rust
 from reticent.core.errors import PolicyError
@@ -432,17 +432,7 @@ def test_unknown_language_is_refused_by_the_core() -> None:
 
 def test_time_grows_with_the_number_of_individuals_and_no_faster() -> None:
     def seconds(num_individuals: int) -> float:
-        best = float("inf")
-        for _ in range(3):
-            start = time.process_time()
-            _rust.synth_documents(
-                num_individuals=num_individuals,
-                words_per_document=100,
-                documents_per_individual=2.0,
-                num_threads=1,
-                **SETTINGS,
-            )
-            best = min(best, time.process_time() - start)
-        return best
+        sizes = {"num_individuals": num_individuals, "words_per_document": 100, "documents_per_individual": 2.0}
+        return processor_seconds(lambda: _rust.synth_documents(**sizes, num_threads=1, **SETTINGS))
 
     assert seconds(4000) < 3 * 8 * seconds(500)
