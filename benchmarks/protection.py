@@ -4,7 +4,7 @@ A hospital by `reticent synth` goes through ``reticent run --until protect`` (ru
 the members and one over everybody) in a process of its own, in turns with `encode_batch_fast` of the tokenizers library
 on the same texts. The tokens must be as many before a time is shown. Then the same run is started again with nothing to
 do, with another k, and with a recipe that has a k, n and policy of its own: the last two read neither text nor
-tokenizer, but for a sample of the text that the result is held to.
+tokenizer.
 
     python -m benchmarks.protection [--documents 50000] [--rounds 3] [--growth 12500 25000 ...] [--size toy]
 
@@ -39,7 +39,7 @@ VOCABULARIES = ("bert-base-cased", "gpt2", "bert-base-multilingual-cased", LARGE
 #: Folder of the run -> bytes that count as tokens, all planes of both views among them.
 TOKENS = "tokens"
 #: Folders whose bytes are told.
-STORED = (TOKENS, "words", "word-spans", "supports")
+STORED = (TOKENS, "words", "word-spans", "supports", "text-samples")
 SETTINGS = """
 seed = 3
 [corpus]

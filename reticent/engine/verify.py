@@ -17,7 +17,6 @@ MB, 50 million tokens of the members), measured on a busy machine.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -27,27 +26,22 @@ import pyarrow.compute as pc
 from reticent.core.errors import ArtifactError
 from reticent.engine.oracle.protection import (
     DocumentWords,
+    Seen,
     WordTable,
     count_supports,
     direct_words,
-    looked_up_supports,
     protected_words,
 )
-from reticent.engine.oracle.tokens import Comparison, Protected, Retokenizer, Spans, TextCheck, TokenisedText
+from reticent.engine.oracle.tokens import Comparison, Protected, Retokenizer, Spans, TextCheck, read_texts
 
 if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus
     from reticent.engine.detect.spans import SpanReader
-    from reticent.engine.ngrams import NgramIndex
     from reticent.engine.protect import Policy
     from reticent.engine.split import Individuals
     from reticent.engine.store import TokenStore
 
-__all__ = ["CheckedText", "TextCheck", "TextSample", "verify_tokens"]
-
-
-#: Rows of an index's table that are looked at together.
-ROWS_AT_ONCE = 1 << 20
+__all__ = ["CheckedText", "TextCheck", "protection", "read_spans", "verify_tokens"]
 
 
 class CheckedText:
@@ -116,8 +110,8 @@ class CheckedText:
             is_drawn = pc.is_in(pa.array(surfaces, drawn.type), value_set=drawn).to_numpy(zero_copy_only=False)
             below = np.where(is_drawn, policy.k - 1, np.iinfo(np.int64).max)[words.spellings]
             supports = (np.minimum(support, below) for support in supports)
-        marks = _read_spans(spans, self._rows[chosen], policy)
-        return _protect(words, units, seen, marks, supports, policy, len(np.unique(units)))
+        marks = read_spans(spans, self._rows[chosen])
+        return protection(words, units, Seen.of(seen), marks, supports, policy, len(np.unique(units)))
 
 
 class _Documents(NamedTuple):
@@ -131,9 +125,10 @@ def _mask(individuals: Individuals | None, splits: tuple[str, ...] | None) -> np
     return individuals.mask(*splits) if individuals is not None and splits else None
 
 
-def _read_spans(reader: SpanReader | None, rows: np.ndarray, policy: Policy, *, at_once: int = 1 << 15) -> Spans:
-    """The spans of the documents of these rows of the corpus, ascending."""
-    parts = [Spans(*(np.empty(0, dtype=np.int64),) * 3, np.empty(0, dtype="U10"))]
+def read_spans(reader: SpanReader | None, rows: np.ndarray, *, at_once: int = 1 << 15) -> Spans:
+    """Return the spans of the documents of these rows of the corpus, ascending."""
+    parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = [(np.empty(0, dtype=np.int64),) * 3]
+    names = [pa.array([], pa.string())]
     for first in range(0, int(rows.max(initial=-1)) + 1, at_once) if reader is not None else ():
         assert reader is not None
         last_row = min(first + at_once, int(rows[-1]) + 1)
@@ -141,24 +136,34 @@ def _read_spans(reader: SpanReader | None, rows: np.ndarray, policy: Policy, *, 
         owners = np.repeat(np.arange(first, last_row), np.diff(offsets))
         place = np.searchsorted(rows, owners)
         kept = np.append(rows, -1)[place] == owners
-        labels = labels.filter(pa.array(kept)).dictionary_encode()
-        scopes = np.array([*map(policy.scope_of, labels.dictionary.to_pylist()), ""], dtype="U10")
-        codes = labels.indices.to_numpy(zero_copy_only=False)
-        parts.append(Spans(place[kept], starts[kept].astype(np.int64), ends[kept].astype(np.int64), scopes[codes]))
-    return Spans(*map(np.concatenate, zip(*parts, strict=True)))
+        parts.append((place[kept], starts[kept].astype(np.int64), ends[kept].astype(np.int64)))
+        names.append(labels.filter(pa.array(kept)).cast(pa.string()))
+    labels = pa.concat_arrays(names).dictionary_encode()
+    owners, starts, ends = map(np.concatenate, zip(*parts, strict=True))
+    codes = labels.indices.to_numpy(zero_copy_only=False)
+    return Spans(owners, starts, ends, codes, labels.dictionary.to_pylist())
 
 
-def _protect(
+def protection(
     words: DocumentWords,
     units: np.ndarray,
-    seen: list[str],
+    seen: Seen,
     spans: Spans,
     supports: Iterable[np.ndarray],
     policy: Policy,
     num_units: int,
 ) -> Protected:
+    """Work out what a policy protects of documents.
+
+    Parameters
+    ----------
+    units : unit of each document
+    supports : for 1, 2 … n words those of the n-grams that begin at each word; none where support protects no word
+    num_units : units that the supports count
+    """
     place = words.bases[spans.owners]
-    direct = direct_words(words, units, seen, spans.starts + place, spans.ends + place, spans.scopes)
+    scopes = spans.scopes(policy.scope_of)
+    direct = direct_words(words, units, seen, spans.starts + place, spans.ends + place, scopes)
     indirect = protected_words(
         words,
         supports,
@@ -208,117 +213,13 @@ def verify_tokens(
             f"{num_documents:,}; not made from these documents"
         )
     comparison, first = Comparison(store), 0
+    retokenizer = Retokenizer(store.tokenizer_path)
     for batch in text.batches(splits):
         last = first + len(batch.rows)
-        comparison.add(batch.texts, batch.doc_ids, np.arange(first, last), protected.slice(first, last))
+        part = protected.slice(first, last)
+        read = read_texts(batch.texts, batch.doc_ids, part.words.bases, part.spans, retokenizer)
+        comparison.add(np.arange(first, last), read, part)
         first = last
         if progress:
             progress(last)
     return comparison.result(whole=True)
-
-
-class TextSample:
-    """Some documents of a corpus, whose tokens are checked where they are made; `take` is shown every document first.
-
-    Whole individuals (households) are drawn, so what a span spreads over one's documents is seen. What a spot check
-    does not see: a surface that is protected in the whole corpus because of a span in a document outside of the sample,
-    and whether the index counted right, since supports are looked up in its tables. `verify_tokens` sees both.
-
-    Cost: under half a second, and a pass over the spans and the index's tables.
-    """
-
-    #: Documents that are kept, and characters of them that are looked at.
-    NUM_DOCUMENTS, NUM_CHARACTERS = 200, 200_000
-
-    def __init__(self, corpus: Corpus, individuals: Individuals, splits: tuple[str, ...], seed: int):
-        self._individuals = individuals
-        codes = individuals.individual_codes(corpus.scan().column("individual_id"))
-        rows = np.flatnonzero(individuals.mask(*splits)[codes])
-        units = individuals.units[codes[rows]].astype(np.uint64)
-        order = np.lexsort((rows, _hashes(units, seed)))[: self.NUM_DOCUMENTS]
-        self._rows, self._order = np.sort(rows[order]), np.argsort(np.argsort(rows[order]))
-        self._store_rows = np.sort(order)  # documents of the store are those of the splits, in order
-        #: By the first row: texts, ids and units of documents.
-        self._parts: dict[int, tuple[list[str], pa.Array, np.ndarray]] = {}
-
-    @property
-    def rows(self) -> np.ndarray:
-        """The rows of the corpus that are kept, ascending."""
-        return self._rows
-
-    def take(self, first: int, batch: pa.RecordBatch) -> None:
-        """Keep the documents of the sample among these, which stand from row ``first`` of the corpus on. Batches may
-        come in any order, and from several threads.
-        """
-        found = pa.array(self._rows[slice(*np.searchsorted(self._rows, [first, first + batch.num_rows]))] - first)
-        if len(found):
-            kept = batch.take(found)
-            units = self._individuals.units[self._individuals.individual_codes(kept.column("individual_id"))]
-            self._parts[first] = kept.column("text").to_pylist(), kept.column("doc_id"), units
-
-    def expected(
-        self, policy: Policy, spans: SpanReader | None, index: NgramIndex | None, tokenizer: Retokenizer | None = None
-    ) -> ExpectedTokens:
-        """Work out the protection of the kept documents from their text, and their tokens by a tokenizer. No store is
-        needed yet.
-        """
-        parts = [self._parts[first] for first in sorted(self._parts)]
-        all_texts = [text for texts, _, _ in parts for text in texts]
-        taken = np.cumsum([len(all_texts[i]) for i in self._order]) <= self.NUM_CHARACTERS
-        taken[:1] = True
-        chosen = np.sort(self._order[taken])
-        texts = [all_texts[i] for i in chosen]
-        doc_ids = pa.concat_arrays([ids for _, ids, _ in parts]).take(pa.array(chosen))
-        table = WordTable()
-        words = DocumentWords.of(texts, table)
-        surfaces, seen = table.surfaces("exact" if index is None else index.surface)
-        supports: Iterable[np.ndarray] = ()
-        if index is not None:
-            supports = looked_up_supports(words, surfaces, policy.n, partial(_tables, index), index.min_support)
-        units = np.concatenate([units for _, _, units in parts])[chosen]
-        marks = _read_spans(spans, self._rows[chosen], policy)
-        protected = _protect(words, units, seen, marks, supports, policy, 0 if index is None else index.num_units)
-        tokenised = None if tokenizer is None else tokenizer(texts, words.bases)
-        return ExpectedTokens(texts, doc_ids, self._store_rows[chosen], protected, tokenizer, tokenised)
-
-
-class ExpectedTokens(NamedTuple):
-    """Documents of a sample, the documents of the store that they are, what protects them by their text, and their
-    tokens by a tokenizer.
-    """
-
-    texts: list[str]
-    doc_ids: pa.Array
-    store_rows: np.ndarray
-    protected: Protected
-    tokenizer: Retokenizer | None
-    tokenised: TokenisedText | None
-
-    def check(self, store: TokenStore) -> TextCheck:
-        """Compare the tokens of these documents with their text."""
-        comparison = Comparison(store)
-        is_same = self.tokenizer is not None and store.tokenizer_path.samefile(self.tokenizer.path)
-        comparison.add(self.texts, self.doc_ids, self.store_rows, self.protected, self.tokenised if is_same else None)
-        return comparison.result(whole=False)
-
-    def require(self, store: TokenStore) -> TextCheck:
-        """Compare the tokens of these documents with their text; `ArtifactError` where they do not fit it."""
-        check = self.check(store)
-        if not check.holds:
-            raise ArtifactError(f"tokens: {check.failure()}")
-        return check
-
-
-def _tables(index: NgramIndex, n: int) -> Iterator[pa.RecordBatch]:
-    """Yield the table of n-grams of an index in parts."""
-    num_rows = index.num_words if n == 1 else index.num_ngrams(n)
-    for first in range(0, num_rows, ROWS_AT_ONCE):
-        yield pa.record_batch(index.words(first, ROWS_AT_ONCE) if n == 1 else index.level(n, first, ROWS_AT_ONCE))
-
-
-def _hashes(units: np.ndarray, seed: int) -> np.ndarray:
-    """splitmix64 of each unit and the seed."""
-    x = units + np.uint64(seed * 0x9E3779B97F4A7C15 % 2**64)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
-    return x ^ (x >> np.uint64(31))

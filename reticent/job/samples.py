@@ -1,21 +1,34 @@
-"""Samples of the text that tokens are held to where views are made."""
+"""Samples of the text that tokens are held to where views are made.
+
+What a sample says is kept beside the tokens, ``text-samples/MODEL/INDEX`` (`reticent.engine.sampled_text`): a view with
+another k, n or policy is held to it, and neither the text nor the tokenizer is read again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from reticent.core.errors import ArtifactError
+from reticent.job.kept import Kept
+from reticent.job.noise import noise_settings
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from reticent.engine.ngrams import NgramIndex
     from reticent.engine.oracle.tokens import Retokenizer
-    from reticent.engine.verify import TextSample
+    from reticent.engine.protect import Policy
+    from reticent.engine.sampled_text import SampledText, TextSample
     from reticent.job.config import ModelSection
     from reticent.job.run import Run
 
 __all__ = ["Samples"]
+
+KIND = "text-sample"
 
 
 class Samples:
@@ -28,7 +41,7 @@ class Samples:
 
     def shown(self) -> Callable[[int, pa.RecordBatch], None]:
         """Draw them, and return what must be called with the first row of each batch of documents and the batch."""
-        from reticent.engine.verify import TextSample
+        from reticent.engine.sampled_text import TextSample
 
         run = self._run
         drawn = self._taken = {
@@ -41,9 +54,41 @@ class Samples:
 
         return show
 
-    def of(self, splits: tuple[str, ...]) -> TextSample:
-        """Return the sample of these splits. Where no pass has shown the text, what is read of the corpus is the row
-        groups and files that hold a document of a sample.
+    def reader(
+        self, model: ModelSection, name: str, splits: tuple[str, ...], index: NgramIndex, policy: Policy
+    ) -> Callable[[], SampledText]:
+        """Return what reads the sample of these splits: as it was kept, or else from the text, by the index of the run
+        of that name as it protects.
+        """
+        run = self._run
+        names = {"split": "split", "spans": "spans", "index": name, "ids": f"tokens/{model.name}/ids"}
+        inputs = {**run.corpus_input(), **{of: run.fingerprints.of(path) for of, path in names.items()}}
+        settings: dict[str, Any] = {"n": policy.n, "seed": run.job.seed, "splits": list(splits)}
+        if name == "index" and (noise := noise_settings(run)):
+            settings |= {"k": policy.k, **noise}  # supports are those of the draws
+        kept = Kept(run, f"text-samples/{model.name}/{name}", KIND, inputs)
+
+        def fits(made: dict[str, Any]) -> bool:
+            return made["n"] >= policy.n and {**made, "n": policy.n} == settings
+
+        def read() -> SampledText:
+            from reticent.engine.detect.spans import SpanReader
+            from reticent.engine.sampled_text import SampledText
+
+            if kept.answers(fits):
+                with suppress(ArtifactError):
+                    return SampledText.of(kept.path)
+            spans, tokenizer = SpanReader(run.folder / "spans"), self._tokenizer_of(model)
+            sample = self._of(splits).read(spans, index, tokenizer, max_n=policy.n)
+            with suppress(ArtifactError), kept.written(settings) as folder:  # another process may write it
+                sample.write(folder)
+            return sample
+
+        return read
+
+    def _of(self, splits: tuple[str, ...]) -> TextSample:
+        """The sample of these splits. Where no pass has shown the text, what is read of the corpus is the row groups
+        and files that hold a document of a sample.
         """
         from reticent import _rust
 
@@ -61,8 +106,8 @@ class Samples:
             )
         return self._taken[splits]
 
-    def tokenizer_of(self, model: ModelSection) -> Retokenizer:
-        """Return the tokenizer of a model's ids, which its views share."""
+    def _tokenizer_of(self, model: ModelSection) -> Retokenizer:
+        """The tokenizer of a model's ids, which its views share."""
         from reticent.engine.oracle.tokens import Retokenizer
 
         if model.name not in self._tokenizers:

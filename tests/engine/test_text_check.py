@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,15 @@ from hypothesis import strategies as st
 from benchmarks.escape_tokenizers import tokenizer_json
 from reticent import _rust
 from reticent.core.errors import ArtifactError
-from reticent.engine import verify
+from reticent.engine import sampled_text
 from reticent.engine.index import IndexConfig, build_index
 from reticent.engine.oracle.protection import WordTable
+from reticent.engine.oracle.tokens import Retokenizer
 from reticent.engine.protect import POLICIES, Policy
+from reticent.engine.sampled_text import SampledText, TextSample
 from reticent.engine.schema import DIRECT, INDIRECT, MEMBERS
 from reticent.engine.store import TokenStore
-from reticent.engine.verify import CheckedText, TextCheck, TextSample, verify_tokens
+from reticent.engine.verify import CheckedText, TextCheck, verify_tokens
 
 TOKENIZERS = {name: make() for name, (make, _) in KINDS.items()}
 SPLITS = (MEMBERS,)
@@ -59,8 +62,14 @@ def sampled(case: Case, store: TokenStore, policy: Policy, surface: str = "exact
     config = IndexConfig(max_n=policy.n, surface=surface, min_support=1 + seed % 2)
     index = build_index(case.corpus, case.individuals, config=config)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(verify, "ROWS_AT_ONCE", 3)
-        return sample.expected(policy, case.spans, index).check(store)
+        patch.setattr(sampled_text, "ROWS_AT_ONCE", 3)
+        read = sample.read(case.spans, index, Retokenizer(store.tokenizer_path), max_n=policy.n)
+    # As numbers on a disk it says the same.
+    kept = Path(tempfile.mkdtemp(dir=case.folder))
+    read.write(kept)
+    check = SampledText.of(kept).check(store, policy)
+    assert check == read.check(store, policy)
+    return check
 
 
 # Everything `write_tokens` writes holds.
@@ -294,7 +303,7 @@ def test_surfaces_are_those_of_the_index(surface: str, texts: list[str]) -> None
 def test_the_check_needs_no_core() -> None:
     code = (
         "import sys; sys.modules['reticent._rust'] = None\n"
-        "import reticent.engine.verify\n"
+        "import reticent.engine.verify, reticent.engine.sampled_text\n"
         "print(*(n for n in ('torch', 'reticent.engine.tokens', 'reticent.engine.flagged_words') if n in sys.modules))"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == []

@@ -15,8 +15,11 @@ from fixtures.models import toy_model, toy_tokenizer
 from reticent import _rust
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import ArtifactError
+from reticent.engine.corpus import Corpus
+from reticent.engine.oracle import tokens
+from reticent.engine.sampled_text import SampledText
 from reticent.engine.store import open_tokens
-from reticent.engine.verify import ExpectedTokens, TextCheck
+from reticent.engine.verify import TextCheck
 from reticent.job.config import parse_job
 from reticent.job.run import Run
 from reticent.job.status import job_status
@@ -105,11 +108,11 @@ def test_all_tokens_are_held_to_their_text_and_what_was_rewritten_is_said_not_to
 def test_a_violation_that_the_sample_does_not_see_fails_the_command(
     hospital: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def blind(self: ExpectedTokens, *_: Any) -> TextCheck:
+    def blind(self: SampledText, *_: Any) -> TextCheck:
         return TextCheck(**{**dict.fromkeys(TextCheck.__dataclass_fields__, 0), "found_in": (), "whole": False})
 
     monkeypatch.setattr(_rust, "planes", without_gaps)
-    monkeypatch.setattr(ExpectedTokens, "check", blind)
+    monkeypatch.setattr(SampledText, "check", blind)
     folder = tmp_path / "run"
     run(values_of(hospital, folder))
     assert command("protect", folder, "--quiet") == 0
@@ -172,3 +175,77 @@ def test_a_ledger_says_whether_its_flags_were_checked_and_fails_on_others(hospit
     shutil.copytree(folder / "text-check" / "toy" / "audit", folder / "text-check" / "toy" / "train")
     verdict = verify_training(mine, "toy", "ppmlm", ledger)
     assert any("not those that were checked" in line for line in verdict.mismatches)
+
+
+def kept(folder: Path) -> list[Path]:
+    return sorted((folder / "text-samples").rglob("sample.arrow"))
+
+
+def checks(folder: Path) -> list[dict[str, Any]]:
+    return [read_manifest(folder / name).counts["text_check"] for name in (TRAIN, AUDIT)]
+
+
+def unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on no text and no tokenizer is read."""
+
+    def refused(*_: Any, **__: Any) -> Any:
+        raise AssertionError("read again")
+
+    monkeypatch.setattr(Corpus, "for_each_batch", refused)
+    monkeypatch.setattr(Corpus, "batches", refused)
+    monkeypatch.setattr(tokens, "Retokenizer", refused)
+
+
+def test_another_protection_is_held_to_the_sample_as_it_was_kept(
+    hospital: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = values_of(hospital, tmp_path / "run")
+    run(values)
+    files = {path: path.stat().st_mtime_ns for path in kept(tmp_path / "run")}
+    assert [path.parent.name for path in files] == ["index", "index-joint"]
+    for protection in ({"k": 5}, {"k": 40}, {"k": 2, "n": 2, "policy": "cover"}, {"k": 4, "n": 1}):
+        another = {f"protect__{name}": value for name, value in protection.items()}
+        with monkeypatch.context() as patch:
+            unread(patch)
+            run(changed(values, **another))
+        fresh = tmp_path / "-".join(map(str, protection.values()))
+        run(changed(values, out=str(fresh), **another))
+        assert checks(tmp_path / "run") == checks(fresh)
+    assert {path: path.stat().st_mtime_ns for path in kept(tmp_path / "run")} == files
+
+
+def test_a_violation_is_found_by_a_kept_sample(hospital: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = values_of(hospital, tmp_path / "run")
+    run(values)
+    unread(monkeypatch)
+    monkeypatch.setattr(_rust, "planes", without_gaps)
+    with pytest.raises(ArtifactError, match=r"tokens: of [\d,]+ documents .* [1-9][\d,]* tokens of direct and 0 of"):
+        run(changed(values, protect__k=5))
+
+
+@pytest.mark.parametrize("damage", ["bytes", "manifest", "all"])
+def test_a_sample_that_cannot_be_read_is_read_from_the_text_again(hospital: Path, tmp_path: Path, damage: str) -> None:
+    values = values_of(hospital, tmp_path / "run")
+    run(values)
+    whole = [path.read_bytes() for path in kept(tmp_path / "run")]
+    for path in kept(tmp_path / "run"):
+        if damage == "bytes":
+            path.write_bytes(path.read_bytes()[:-9])
+        elif damage == "manifest":
+            (path.parent / "manifest.json").write_text("{}")
+        else:
+            shutil.rmtree(path.parent)
+    run(changed(values, protect__k=5))
+    assert [path.read_bytes() for path in kept(tmp_path / "run")] == whole
+
+
+def test_samples_of_other_documents_or_other_draws_are_not_taken(hospital: Path, tmp_path: Path) -> None:
+    values = values_of(hospital, tmp_path / "run")
+    run(values)
+    before = kept(tmp_path / "run")[0].read_bytes()
+    run(changed(values, split__heldout=0.2))
+    assert kept(tmp_path / "run")[0].read_bytes() != before
+    run(changed(values, protect__k=2, threshold__epsilon=2.0, protect__n=1))
+    noisy = kept(tmp_path / "run")[0].read_bytes()
+    run(changed(values, protect__k=3, threshold__epsilon=2.0, protect__n=1))
+    assert kept(tmp_path / "run")[0].read_bytes() != noisy  # supports are drawn for each k

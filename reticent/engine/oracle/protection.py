@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,15 @@ import regex
 
 from reticent.engine.oracle.words import IGNORABLE, word_bounds
 
-__all__ = ["DocumentWords", "WordTable", "count_supports", "direct_words", "looked_up_supports", "protected_words"]
+__all__ = [
+    "DocumentWords",
+    "Seen",
+    "WordTable",
+    "count_supports",
+    "direct_words",
+    "looked_up_supports",
+    "protected_words",
+]
 
 #: Letters of two scripts that print like a Latin one, in lower case.
 LOOK_ALIKE = str.maketrans("аαвсеεһіιјкκмоοрρѕтτуυхχν", "aabceehiijkkmooppsttyyxxv")
@@ -40,6 +48,21 @@ class WordTable(dict[str, int]):
         """The surface of each spelling, and that of its visible part: without default-ignorable characters."""
         spellings = list(self)
         return _surfaces(spellings, surface), _surfaces([IGNORABLE.sub("", word) for word in spellings], surface)
+
+
+class Seen(NamedTuple):
+    """Of each spelling the number of the surface of its visible part, and whether a span that holds it protects it
+    elsewhere too.
+    """
+
+    numbers: np.ndarray
+    spreads: np.ndarray
+
+    @classmethod
+    def of(cls, surfaces: list[str]) -> Seen:
+        """Number the surfaces of the visible parts of spellings."""
+        spreads = [_NUMBER.fullmatch(surface) is None for surface in surfaces]
+        return cls(_numbers(surfaces), np.array(spreads, dtype=bool))
 
 
 def _surfaces(words: list[str], surface: str) -> list[str]:
@@ -151,7 +174,7 @@ class DocumentWords:
 def direct_words(
     words: DocumentWords,
     units: np.ndarray,
-    seen: list[str],
+    seen: Seen,
     starts: np.ndarray,
     ends: np.ndarray,
     scopes: np.ndarray,
@@ -161,17 +184,15 @@ def direct_words(
     Parameters
     ----------
     units : unit of each document
-    seen : surface of the visible part of each spelling
+    seen : of each spelling
     starts, ends, scopes : of each span its characters in the joined texts, and "corpus", "individual" or "occurrence"
     """
-    of_surface = _numbers(seen)
-    spread = np.array([_NUMBER.fullmatch(surface) is None for surface in seen], dtype=bool)
-    surface, unit = of_surface[words.spellings], units[words.documents].astype(np.int64)
+    surface, unit = seen.numbers[words.spellings].astype(np.int64), units[words.documents].astype(np.int64)
     direct = words.met_by(starts, ends)
-    num_surfaces = len(seen) + 1
+    num_surfaces = len(seen.numbers) + 1
     for scope in ("corpus", "individual"):
         shown = words.met_by(starts[scopes == scope], ends[scopes == scope])
-        shown &= spread[words.spellings]
+        shown &= seen.spreads[words.spellings]
         if scope == "corpus":
             listed = np.zeros(num_surfaces, dtype=bool)
             listed[surface[shown]] = True

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +20,7 @@ from reticent.engine.schema import DIRECT, INDIRECT
 if TYPE_CHECKING:
     from reticent.engine.store import TokenStore
 
-__all__ = ["Comparison", "Protected", "Retokenizer", "Spans", "TextCheck", "TokenisedText"]
+__all__ = ["Comparison", "Protected", "ReadTexts", "Retokenizer", "Spans", "TextCheck", "TokenisedText", "read_texts"]
 
 #: Documents that name themselves in a message, at most.
 NAMED = 10
@@ -104,17 +104,24 @@ class TextCheck:
 
 
 class Spans(NamedTuple):
-    """Spans of some documents: the document of each among these, ascending, its characters and scope."""
+    """Spans of some documents: the document of each among these, ascending, its characters, and the place of its label
+    in ``names``.
+    """
 
     owners: np.ndarray
     starts: np.ndarray
     ends: np.ndarray
-    scopes: np.ndarray
+    labels: np.ndarray
+    names: list[str]
 
     def slice(self, first: int, last: int) -> Spans:
         """Those of a run of the documents."""
         own = slice(*np.searchsorted(self.owners, [first, last]))
-        return Spans(self.owners[own] - first, self.starts[own], self.ends[own], self.scopes[own])
+        return Spans(self.owners[own] - first, self.starts[own], self.ends[own], self.labels[own], self.names)
+
+    def scopes(self, scope_of: Callable[[str], str]) -> np.ndarray:
+        """The scope of each span, by that of a label."""
+        return np.array([*map(scope_of, self.names), ""], dtype="U10")[self.labels]
 
 
 class Protected(NamedTuple):
@@ -140,6 +147,30 @@ class TokenisedText(NamedTuple):
     ids: np.ndarray
     starts: np.ndarray
     ends: np.ndarray
+
+
+class ReadTexts(NamedTuple):
+    """Tokens of documents and the numbers that a comparison needs beside them and their words; no character of a text.
+
+    ``is_visible`` (bool, a character of the joined texts) says what is not white space; ``cut`` are the stretches of
+    whole grapheme clusters that spans cut, starts and ends.
+    """
+
+    doc_ids: pa.Array
+    is_visible: np.ndarray
+    cut: tuple[np.ndarray, np.ndarray]
+    tokens: TokenisedText
+
+
+def read_texts(
+    texts: list[str], doc_ids: pa.Array, bases: np.ndarray, spans: Spans, retokenizer: Retokenizer
+) -> ReadTexts:
+    """Read documents; ``bases`` are where each begins in the joined texts, and the end."""
+    joined = "\n".join(texts)
+    codes = np.frombuffer(joined.encode("utf-32-le"), dtype=np.uint32)
+    place = bases[spans.owners]
+    cut = _whole_characters(joined, spans.starts + place, spans.ends + place)
+    return ReadTexts(doc_ids, ~np.isin(codes, SPACES), cut, retokenizer(texts, bases))
 
 
 class Retokenizer:
@@ -202,43 +233,28 @@ class Comparison:
             fingerprint=self._store.flags_fingerprint() if whole else "",
         )
 
-    @cached_property
-    def _retokenizer(self) -> Retokenizer:
-        return Retokenizer(self._store.tokenizer_path)
-
-    def add(
-        self,
-        texts: list[str],
-        doc_ids: pa.Array,
-        rows: np.ndarray,
-        protected: Protected,
-        tokenised: TokenisedText | None = None,
-    ) -> None:
-        """Compare these documents, ``tokenised`` as the store should be, with those of these rows of the store."""
+    def add(self, rows: np.ndarray, read: ReadTexts, protected: Protected) -> None:
+        """Compare documents with those of these rows of the store."""
         store, words, spans = self._store.select(rows), protected.words, protected.spans
-        num_tokens, ids, starts, ends = tokenised or self._retokenizer(texts, words.bases)
+        num_tokens, ids, starts, ends = read.tokens
         stored = np.diff(store.doc_offsets)
-        whole = (stored == num_tokens) & (store.doc_ids.to_numpy(False) == doc_ids.to_numpy(False))
-        owners = np.repeat(np.arange(len(texts)), num_tokens)
+        whole = (stored == num_tokens) & (store.doc_ids.to_numpy(False) == read.doc_ids.to_numpy(False))
+        owners = np.repeat(np.arange(len(rows)), num_tokens)
         within = np.arange(len(owners)) - np.repeat(np.cumsum(num_tokens) - num_tokens, num_tokens)
         kept = whole[owners]
         owners, ids, starts, ends = owners[kept], ids[kept], starts[kept], ends[kept]
         at = store.doc_offsets[owners] + within[kept]
 
-        joined = "\n".join(texts)
-        codes = np.frombuffer(joined.encode("utf-32-le"), dtype=np.uint32)
-        visible = ~np.isin(codes, SPACES)
-        place = words.bases[spans.owners]
-        direct = _covered(len(codes), words.starts[protected.direct], words.ends[protected.direct])
-        starts_of_spans, ends_of_spans = spans.starts + place, spans.ends + place
-        cut = _covered(len(codes), *_whole_characters(joined, starts_of_spans, ends_of_spans))
-        direct |= _covered(len(codes), starts_of_spans, ends_of_spans)
-        direct |= cut & ~_covered(len(codes), words.starts, words.ends)  # a word is direct or not by itself
-        indirect = _covered(len(codes), words.starts[protected.indirect], words.ends[protected.indirect])
+        place, length = words.bases[spans.owners], len(read.is_visible)
+        direct = _covered(length, words.starts[protected.direct], words.ends[protected.direct])
+        direct |= _covered(length, spans.starts + place, spans.ends + place)
+        # A word is direct or not by itself.
+        direct |= _covered(length, *read.cut) & ~_covered(length, words.starts, words.ends)
+        indirect = _covered(length, words.starts[protected.indirect], words.ends[protected.indirect])
         wrong = ~whole
         flags, needed = store.flags[at], np.zeros(len(at), dtype=np.uint8)
         for name, characters, bit in (("direct", direct, DIRECT), ("indirect", indirect, INDIRECT)):
-            before = np.concatenate([[0], np.cumsum(characters & visible)])
+            before = np.concatenate([[0], np.cumsum(characters & read.is_visible)])
             meets = before[ends] > before[starts]
             needed |= meets * np.uint8(bit)
             violated = meets & (flags & bit == 0)
@@ -248,7 +264,7 @@ class Comparison:
         other = (store.input_ids[at] != ids) | (store.word_ids[at] != _word_ids(words, owners, starts, ends))
         differs = ~whole
         differs[owners[other]] = True
-        self._counts["documents"] += len(texts)
+        self._counts["documents"] += len(rows)
         self._counts["tokens"] += int(stored.sum())
         self._counts["mismatches"] += int(np.count_nonzero(differs))
         self._counts["unexplained"] += int(np.count_nonzero(flags & ~needed))

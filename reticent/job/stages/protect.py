@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from reticent.engine.rewrite import TextStyle
     from reticent.engine.split import Individuals
     from reticent.engine.text_pass import TextPass
-    from reticent.engine.verify import ExpectedTokens
     from reticent.job.config import Job, ModelSection
     from reticent.job.run import Run
 
@@ -248,7 +247,6 @@ def _build_view(
 ) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    from reticent.engine.detect.spans import SpanReader
     from reticent.engine.store import open_tokens
 
     if variant.index != "index" and run.job.memory_limit is not None:
@@ -257,18 +255,13 @@ def _build_view(
     _require_room(run, [variant], ROOM_OF_VIEW)
     index = _index_of(run, variant, policy)
     capped = capped_supports(run, variant.index, variant.splits, policy)
-
-    def expected() -> ExpectedTokens:
-        sample, spans = samples.of(variant.splits), SpanReader(run.folder / "spans")
-        return sample.expected(policy, spans, index, samples.tokenizer_of(model))
-
+    read = samples.reader(model, variant.index, variant.splits, index, policy)
     task = run.progress.task(f"protect {variant.name} tokens", run.corpus.num_documents, "documents")
-    # The sample is read and protected while the core works on numbers.
     with task as advance, ThreadPoolExecutor(1) as pool:
-        sample = pool.submit(expected)
+        sample = pool.submit(read)  # while the core works on numbers
         documents = (run.individuals, variant.splits)
         counts.update(write_view_of(run, model, folder, *documents, index, policy, advance, capped))
-    counts["text_check"] = sample.result().require(open_tokens(folder)).to_dict()
+    counts["text_check"] = sample.result().require(open_tokens(folder), policy).to_dict()
     if variant.splits == TRAIN:
         _warn_of_policy(run, model, policy, counts)
 
