@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
 
 from reticent.core.errors import PolicyError
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["check_device", "pick_device", "uses_bf16"]
+__all__ = ["autocast", "check_device", "pick_device", "uses_bf16"]
 
 #: Names of devices that models may run on, with or without a number.
 DEVICE = re.compile(r"auto|(cpu|cuda|hip|hpu|maia|mps|mtia|npu|xla|xpu)(:[0-9]+)?")
@@ -54,3 +55,12 @@ def uses_bf16(bf16: str, device: torch.device) -> bool:
     import torch
 
     return torch.cuda.is_bf16_supported(including_emulation=False)
+
+
+def autocast(bf16: str, device: torch.device) -> AbstractContextManager[Any]:
+    """Return a new context of forward passes, in bfloat16 where `uses_bf16` says so."""
+    if not uses_bf16(bf16, device):
+        return nullcontext()
+    import torch
+
+    return torch.autocast(device.type, dtype=torch.bfloat16)

@@ -25,14 +25,14 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from reticent.core.device import pick_device, uses_bf16
+from reticent.core.device import autocast, pick_device
 from reticent.core.errors import ArtifactError, TrainingError
 from reticent.trainer.classes import LabelledTokens
 from reticent.trainer.config import ClassifyConfig
 from reticent.trainer.export import keep_allowed, write_card
 from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
 from reticent.trainer.optimizer import make_optimizer
-from reticent.trainer.windows import Batch, SpecialIds, Windows, cut_windows, prefetched
+from reticent.trainer.windows import Batch, SpecialIds, Windows, cut_windows, padding_multiple, prefetched
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -113,7 +113,7 @@ def classify(
         check_fit(model, documents.store, tokenizer, special, config.window_length)
         trained = _freeze(model)
         model = model.to(device=device)  # type: ignore
-        train_windows, test_windows = _windows(documents, config, special, 64 if device.type == "cuda" else 8)
+        train_windows, test_windows = _windows(documents, config, special, padding_multiple(device))
         losses, num_steps = _fit(model.train(), trained, train_windows, documents, config, progress)
         predicted = _predict(model.eval(), test_windows, config)
     if out is not None:
@@ -286,7 +286,7 @@ def _logits(model: PreTrainedModel, batch: Batch, config: ClassifyConfig) -> tor
     device = model.device
     input_ids_BT = torch.from_numpy(batch.input_ids).to(device, non_blocking=True)
     attention_BT = torch.from_numpy(batch.attention).to(device, non_blocking=True)
-    with torch.autocast(device.type, dtype=torch.bfloat16, enabled=uses_bf16(config.bf16, device)):
+    with autocast(config.bf16, device):
         return model(input_ids=input_ids_BT, attention_mask=attention_BT).logits.float()
 
 

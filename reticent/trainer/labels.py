@@ -251,9 +251,9 @@ class ProtectedStore:
 
 
 def protect_store(
-    store: TokenStore, recipe: Recipe, special: SpecialIds, vocab_size: int, *, is_searched: bool = False
+    store: TokenStore, recipe: Recipe, special: SpecialIds, vocab_size: int, *, has_spans_and_index: bool = False
 ) -> ProtectedStore:
-    """Return the tokens of one epoch, checked and ready to be cut into windows; ``is_searched`` as for `train`.
+    """Return the tokens of one epoch, checked and ready to be cut into windows; ``has_spans_and_index`` as for `train`.
 
     Raises
     ------
@@ -271,7 +271,7 @@ def protect_store(
             f"recipe {recipe.name}: the tokens hold direct identifiers; give it tokens of the text in which X stands "
             'for them (write_tokens with style "x", in a run those of train-pseudonymised)'
         )
-    found = is_searched and store.has_flag(recipe.protected_flags & ~DROPPED)
+    found = has_spans_and_index and store.has_flag(recipe.protected_flags & ~DROPPED)
     for kind, (flag, made_from) in _MADE_FROM.items() if not found else ():
         if recipe.protected_flags & flag & ~replaced and store.num_tokens and not store.has_flag(flag):
             raise TrainingError(

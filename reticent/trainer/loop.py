@@ -41,7 +41,7 @@ from reticent.trainer.resume import State, delete_state, delete_training, identi
 from reticent.trainer.step import MakeTargets, Step
 from reticent.trainer.stopping import Stop, graceful_stop
 from reticent.trainer.verify import write_ledger
-from reticent.trainer.windows import Batch, SpecialIds, Windows, cut_windows, prefetched
+from reticent.trainer.windows import Batch, SpecialIds, Windows, cut_windows, padding_multiple, prefetched
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -81,7 +81,7 @@ def train(
     resume: bool = True,
     world: World | None = None,
     context: ContextWords | None = None,
-    is_searched: bool = False,
+    has_spans_and_index: bool = False,
 ) -> TrainResult:
     """Fine-tune ``model`` in place with a recipe; checkpoints go to ``out/epoch-NNNN``, plain ``save_pretrained``
     folders.
@@ -111,8 +111,8 @@ def train(
         The processes that take part; default: those that torchrun started.
     context : ContextWords, optional
         Public words, which a recipe with ``context_indirect`` puts where indirect identifiers stood.
-    is_searched : bool
-        The tokens were made with spans and index, as those of a run: a kind of identifiers of which none was found is
+    has_spans_and_index : bool
+        The tokens were made with both, as those of a run: a kind of identifiers of which none was found is
         no error, if there is one of another kind that the recipe protects.
 
     Raises
@@ -142,7 +142,7 @@ def train(
     step = _choose_step(recipe, config, privacy, world, device, changes=epoch_store is not None)
     # Added tokens may have no row in the embeddings.
     vocab_size = min(len(fast_tokenizer), num_rows(model))
-    protected = protect_store(store, recipe, special, vocab_size, is_searched=is_searched)
+    protected = protect_store(store, recipe, special, vocab_size, has_spans_and_index=has_spans_and_index)
     identity = identity_of(model, store, recipe, config, world.size, more=step.cache_key())
     if context is not None:
         identity["context"] = context.digest
@@ -174,7 +174,7 @@ def train(
             run.clock.begin_epoch()
             if epoch_store is not None:
                 protected = protect_store(
-                    epoch_store(state.epoch), recipe, special, vocab_size, is_searched=is_searched
+                    epoch_store(state.epoch), recipe, special, vocab_size, has_spans_and_index=has_spans_and_index
                 )
                 windows = _cut(protected, special, config, device)
             run.ledger.begin_epoch(state.epoch, protected.fingerprint)
@@ -322,8 +322,7 @@ def _adapt(model: PreTrainedModel, recipe: Recipe, config: TrainConfig) -> Adapt
 
 
 def _cut(protected: ProtectedStore, special: SpecialIds, config: TrainConfig, device: torch.device) -> Windows:
-    # Rows are padded to a multiple that suits the matrix units of the device.
-    multiple = 64 if device.type == "cuda" else 8
+    multiple = padding_multiple(device)
     return cut_windows(protected.store, config.window_length, special, pad_to_multiple_of=multiple)
 
 

@@ -7,13 +7,12 @@ and processes. With a mean for each micro-batch, the weight of a target would de
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from reticent.core.device import uses_bf16
+from reticent.core.device import autocast
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.distributed import World
 from reticent.trainer.feed import MicroBatches, iter_steps, plan_steps
@@ -41,7 +40,7 @@ class PlainStep:
         self.causal = recipe.objective == "clm"
         self.mask_seed, self.max_grad_norm = config.seed, config.max_grad_norm
         self.network: torch.nn.Module | None = None
-        self.autocast = _autocast(config, device)
+        self.autocast = partial(autocast, config.bf16, device)
 
     def cache_key(self) -> None:
         """None: `TrainConfig` and the recipe already determine the weights."""
@@ -88,10 +87,3 @@ class PlainStep:
     def finish(self, num_steps: int) -> dict[str, Any]:
         """Return nothing; a plain training has no cost to settle."""
         return {}
-
-
-def _autocast(config: TrainConfig, device: torch.device) -> Callable[[], AbstractContextManager[Any]]:
-    """Return the context of forward passes: bfloat16 if ``config.bf16`` and the device ask for it."""
-    if uses_bf16(config.bf16, device):
-        return lambda: torch.autocast(device.type, dtype=torch.bfloat16)
-    return contextlib.nullcontext

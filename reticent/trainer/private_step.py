@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from reticent.core.device import autocast
 from reticent.core.errors import ArtifactError
 from reticent.trainer.budget import Budget
 from reticent.trainer.config import TrainConfig
@@ -115,7 +115,8 @@ class PrivateStep:
             seed=self.seed,
             rank=world.rank,
             num_ranks=world.size,
-            autocast=_autocast(config, self.device),
+            # "auto" would make the clip less exact.
+            autocast=partial(autocast, "on" if config.bf16 == "on" else "off", self.device),
         )
         try:
             self._reserve()  # last, after all other reasons to refuse the run
@@ -178,12 +179,3 @@ def _budget(privacy: PrivacyConfig) -> Budget | None:
         max_epsilon=privacy.budget_epsilon,
         max_delta=privacy.budget_delta,
     )
-
-
-def _autocast(config: TrainConfig, device: torch.device) -> Callable[[], AbstractContextManager[Any]]:
-    """Float32 unless bf16 is set to true, because "auto" would make the clip less exact."""
-    if config.bf16 != "on":
-        return nullcontext
-    import torch
-
-    return lambda: torch.autocast(device.type, dtype=torch.bfloat16)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from reticent.core.device import pick_device, uses_bf16
+from reticent.core.device import autocast, pick_device
 from reticent.core.errors import TrainingError
 from reticent.engine.randomness import generator
 from reticent.engine.schema import IGNORE_INDEX
@@ -122,7 +122,7 @@ def train_tagger(
             chosen = order[first : first + batch_size]
             longest = int(rows[1][chosen].sum(axis=1).max())
             ids, mask, labels = (torch.from_numpy(part[chosen, :longest]).to(where) for part in rows)
-            with torch.autocast(where.type, dtype=torch.bfloat16, enabled=uses_bf16("auto", where)):
+            with autocast("auto", where):
                 logits = tagger(input_ids=ids, attention_mask=mask).logits
             loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), reduction="sum")
             count = int((labels != IGNORE_INDEX).sum())

@@ -22,9 +22,11 @@ from reticent.engine.randomness import generator
 from reticent.engine.window_kernels import cut_documents
 
 if TYPE_CHECKING:
+    import torch
+
     from reticent.engine.store import TokenStore
 
-__all__ = ["Batch", "SpecialIds", "Windows", "cut_windows", "prefetched"]
+__all__ = ["Batch", "SpecialIds", "Windows", "cut_windows", "padding_multiple", "prefetched"]
 
 T = TypeVar("T")
 
@@ -131,6 +133,11 @@ class Windows:
         columns = np.arange(width) - offset
         inside = (columns >= 0) & (columns < self.lengths[windows][:, None])
         return np.where(inside, self.starts[windows][:, None] + columns, -1)
+
+
+def padding_multiple(device: torch.device) -> int:
+    """Return the number of tokens of which rows are padded to a multiple, as suits the matrix units of a device."""
+    return 64 if device.type == "cuda" else 8
 
 
 def cut_windows(store: TokenStore, length: int, special: SpecialIds, *, pad_to_multiple_of: int = 8) -> Windows:

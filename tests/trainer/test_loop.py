@@ -491,9 +491,9 @@ def test_a_recipe_refuses_tokens_without_a_flag_that_it_protects(
 
 def test_a_run_whose_detectors_found_nothing_is_trained_if_another_kind_is_there(tmp_path: Path) -> None:
     store = make_store([(10, 0, 0), (11, 1, 2)])
-    assert run("gpt2", "ppclm", tmp_path, store=store, is_searched=True).ledger.protected == 2
+    assert run("gpt2", "ppclm", tmp_path, store=store, has_spans_and_index=True).ledger.protected == 2
     with pytest.raises(TrainingError, match="no token has the flag of direct"):
-        run("gpt2", "dppclm", tmp_path, store=store, is_searched=True)
+        run("gpt2", "dppclm", tmp_path, store=store, has_spans_and_index=True)
 
 
 def test_a_recipe_needs_its_own_flag_alone(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from reticent.core.device import pick_device, uses_bf16
+from reticent.core.device import autocast, pick_device
 from reticent.core.errors import PolicyError, TrainingError
 from reticent.trainer.models import logits_at, max_positions, without_own_settings
 from reticent.trainer.windows import SpecialIds
@@ -122,7 +122,7 @@ def generate(
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
             ids, attention = _left_padded([prompts[row] for row in rows], special)
-            with _autocast(device_, bf16):
+            with autocast(bf16, device_):
                 output = net.generate(
                     torch.from_numpy(ids).to(device_),
                     attention_mask=torch.from_numpy(attention).to(device_),
@@ -178,7 +178,7 @@ def score_continuations(
             rows = torch.from_numpy(ids[start : start + rows_at_once]).to(device_)
             wanted = torch.zeros_like(rows, dtype=torch.bool)
             wanted[:, num_prefix + offset - 1 : -1] = True
-            with _autocast(device_, bf16):
+            with autocast(bf16, device_):
                 logits = logits_at(net, rows, None, wanted)
             true = rows[:, num_prefix + offset :].reshape(-1, 1)
             shape = (len(rows), num_suffix)
@@ -244,10 +244,6 @@ def _left_padded(prompts: Sequence[np.ndarray], special: SpecialIds) -> tuple[np
         if special.prefix is not None:
             ids[row, first] = special.prefix
     return ids, attention
-
-
-def _autocast(device: torch.device, bf16: str) -> Any:
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=uses_bf16(bf16, device))
 
 
 @contextlib.contextmanager

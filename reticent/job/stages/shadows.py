@@ -264,7 +264,7 @@ def _train(shadow: Shadow, folder: Path, counts: dict[str, int]) -> Path:
             privacy=_privacy(run, model) if recipe.private else None,
             world=World(),
             context=public_context(run, model, recipe, of=drawn),
-            is_searched=True,
+            has_spans_and_index=True,
         )
     counts.update(steps=result.num_steps, **result.ledger.to_dict())
     return result.checkpoints[config.num_epochs]

@@ -100,7 +100,7 @@ def _build(run: Run, training: Training, seed: int, folder: Path, counts: dict[s
             epoch_store=epoch_store,
             privacy=privacy_of(run, model) if recipe.private else None,
             context=public_context(run, model, recipe),
-            is_searched=True,
+            has_spans_and_index=True,
         )
     counts.update(steps=result.num_steps, **result.ledger.to_dict())
     if result.guarantee is not None:

@@ -282,7 +282,7 @@ def trained(planted: Planted, tmp_path_factory: pytest.TempPathFactory) -> dict[
     for recipe in ("clm", "ppclm"):
         model = toy_model("gpt2", hidden_size=64, max_length=128)
         train(model, store, get_recipe(recipe), config, tmp_path_factory.mktemp(recipe),
-              tokenizer=toy_tokenizer("gpt2"), is_searched=True)  # fmt: skip
+              tokenizer=toy_tokenizer("gpt2"), has_spans_and_index=True)  # fmt: skip
         audit = CanaryAudit(num_bootstrap=100, window_length=128, device="cpu")
         audits[recipe] = audit_canaries(model, "clm", tokens, special, audit).arms
     return audits
