@@ -24,15 +24,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reticent.core.errors import ArtifactError
-from reticent.engine.oracle.protection import (
-    DocumentWords,
-    Seen,
-    WordTable,
-    count_supports,
-    direct_words,
-    protected_words,
-)
-from reticent.engine.oracle.tokens import Comparison, Protected, Retokenizer, Spans, TextCheck, read_texts
+from reticent.engine.oracle.documents import WordTable, read_words
+from reticent.engine.oracle.protection import DocumentWords, count_supports
+from reticent.engine.oracle.retokenizer import Retokenizer, read_texts
+from reticent.engine.oracle.tokens import Comparison, Protected, Spans, TextCheck
 
 if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus
@@ -41,7 +36,7 @@ if TYPE_CHECKING:
     from reticent.engine.split import Individuals
     from reticent.engine.store import TokenStore
 
-__all__ = ["CheckedText", "TextCheck", "protection", "read_spans", "verify_tokens"]
+__all__ = ["CheckedText", "TextCheck", "read_spans", "verify_tokens"]
 
 
 class CheckedText:
@@ -62,7 +57,7 @@ class CheckedText:
         self._table = WordTable()
         parts, rows, codes, num_done = [], [], [], 0
         for batch in self.batches(splits):
-            parts.append(DocumentWords.of(batch.texts, self._table))
+            parts.append(read_words(batch.texts, self._table))
             rows.append(batch.rows)
             codes.append(batch.codes)
             num_done += len(batch.rows)
@@ -104,14 +99,15 @@ class CheckedText:
         words = self._words if chosen.all() else self._words.select(chosen)
         codes = self._codes[chosen]
         units = codes if self._individuals is None else self._individuals.units[codes]
-        surfaces, seen = self._table.surfaces(surface)
+        surfaces = self._table.surfaces(surface)
         supports: Iterable[np.ndarray] = count_supports(words, units, surfaces, policy.n) if counted else ()
         if drawn is not None:
             is_drawn = pc.is_in(pa.array(surfaces, drawn.type), value_set=drawn).to_numpy(zero_copy_only=False)
             below = np.where(is_drawn, policy.k - 1, np.iinfo(np.int64).max)[words.spellings]
             supports = (np.minimum(support, below) for support in supports)
         marks = read_spans(spans, self._rows[chosen])
-        return protection(words, units, Seen.of(seen), marks, supports, policy, len(np.unique(units)))
+        seen, num_units = self._table.seen(surface), len(np.unique(units))
+        return Protected.by(policy, words, units, seen, marks, supports, num_units)
 
 
 class _Documents(NamedTuple):
@@ -142,38 +138,6 @@ def read_spans(reader: SpanReader | None, rows: np.ndarray, *, at_once: int = 1 
     owners, starts, ends = map(np.concatenate, zip(*parts, strict=True))
     codes = labels.indices.to_numpy(zero_copy_only=False)
     return Spans(owners, starts, ends, codes, labels.dictionary.to_pylist())
-
-
-def protection(
-    words: DocumentWords,
-    units: np.ndarray,
-    seen: Seen,
-    spans: Spans,
-    supports: Iterable[np.ndarray],
-    policy: Policy,
-    num_units: int,
-) -> Protected:
-    """Work out what a policy protects of documents.
-
-    Parameters
-    ----------
-    units : unit of each document
-    supports : for 1, 2 … n words those of the n-grams that begin at each word; none where support protects no word
-    num_units : units that the supports count
-    """
-    place = words.bases[spans.owners]
-    scopes = spans.scopes(policy.scope_of)
-    direct = direct_words(words, units, seen, spans.starts + place, spans.ends + place, scopes)
-    indirect = protected_words(
-        words,
-        supports,
-        k=policy.k,
-        n=policy.n,
-        policy=policy.policy,
-        max_document_frequency=policy.max_document_frequency,
-        num_units=num_units,
-    )
-    return Protected(words, direct, indirect, spans)
 
 
 def verify_tokens(

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from reticent.job.kept import Kept
+from reticent.job.cached import Cached
 
 if TYPE_CHECKING:
     from reticent.engine.protect import Policy
@@ -39,16 +39,16 @@ def capped_supports(run: Run, index: str, splits: tuple[str, ...], policy: Polic
 
     fingerprints = run.fingerprints
     inputs = {**run.corpus_input(), **{name: fingerprints.of(name) for name in ("split", "words", index)}}
-    kept = Kept(run, f"supports/{index}", KIND, inputs)
+    cached = Cached(run, f"supports/{index}", KIND, inputs)
     settings = {"k": policy.k, "n": policy.n, "splits": list(splits)}
 
     def fits(made: dict[str, object]) -> bool:
         return made["splits"] == settings["splits"] and made["k"] <= policy.k and made["n"] >= policy.n  # type: ignore[operator]
 
     can_answer = policy.n > 1 and policy.k <= CAP
-    if can_answer and kept.answers(fits):
-        return Capped(kept.path)
+    if can_answer and cached.answers(fits):
+        return Capped(cached.path)
     if can_answer and policy.max_document_frequency is None:  # with a limit some n-grams are not looked up
-        return Capped(keep=partial(kept.written, settings))
-    kept.delete_of_others()
+        return Capped(keep=partial(cached.written, settings))
+    cached.delete_of_others()
     return NONE

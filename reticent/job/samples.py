@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reticent.core.errors import ArtifactError
-from reticent.job.kept import Kept
+from reticent.job.cached import Cached
 from reticent.job.noise import noise_settings
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from reticent.engine.ngrams import NgramIndex
-    from reticent.engine.oracle.tokens import Retokenizer
+    from reticent.engine.oracle.retokenizer import Retokenizer
     from reticent.engine.protect import Policy
-    from reticent.engine.sampled_text import SampledText, TextSample
+    from reticent.engine.sampled_text import SampledText
+    from reticent.engine.text_sample import TextSample
     from reticent.job.config import ModelSection
     from reticent.job.run import Run
 
@@ -41,7 +42,7 @@ class Samples:
 
     def shown(self) -> Callable[[int, pa.RecordBatch], None]:
         """Draw them, and return what must be called with the first row of each batch of documents and the batch."""
-        from reticent.engine.sampled_text import TextSample
+        from reticent.engine.text_sample import TextSample
 
         run = self._run
         drawn = self._taken = {
@@ -66,7 +67,7 @@ class Samples:
         settings: dict[str, Any] = {"n": policy.n, "seed": run.job.seed, "splits": list(splits)}
         if name == "index" and (noise := noise_settings(run)):
             settings |= {"k": policy.k, **noise}  # supports are those of the draws
-        kept = Kept(run, f"text-samples/{model.name}/{name}", KIND, inputs)
+        cached = Cached(run, f"text-samples/{model.name}/{name}", KIND, inputs)
 
         def fits(made: dict[str, Any]) -> bool:
             return made["n"] >= policy.n and {**made, "n": policy.n} == settings
@@ -75,12 +76,12 @@ class Samples:
             from reticent.engine.detect.spans import SpanReader
             from reticent.engine.sampled_text import SampledText
 
-            if kept.answers(fits):
+            if cached.answers(fits):
                 with suppress(ArtifactError):
-                    return SampledText.of(kept.path)
+                    return SampledText.of(cached.path)
             spans, tokenizer = SpanReader(run.folder / "spans"), self._tokenizer_of(model)
             sample = self._of(splits).read(spans, index, tokenizer, max_n=policy.n)
-            with suppress(ArtifactError), kept.written(settings) as folder:  # another process may write it
+            with suppress(ArtifactError), cached.written(settings) as folder:  # another process may write it
                 sample.write(folder)
             return sample
 
@@ -108,7 +109,7 @@ class Samples:
 
     def _tokenizer_of(self, model: ModelSection) -> Retokenizer:
         """The tokenizer of a model's ids, which its views share."""
-        from reticent.engine.oracle.tokens import Retokenizer
+        from reticent.engine.oracle.retokenizer import Retokenizer
 
         if model.name not in self._tokenizers:
             path = self._run.folder / "tokens" / model.name / "ids" / "tokenizer.json"

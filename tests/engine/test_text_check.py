@@ -21,14 +21,15 @@ from hypothesis import strategies as st
 from benchmarks.escape_tokenizers import tokenizer_json
 from reticent import _rust
 from reticent.core.errors import ArtifactError
-from reticent.engine import sampled_text
+from reticent.engine import text_sample
 from reticent.engine.index import IndexConfig, build_index
-from reticent.engine.oracle.protection import WordTable
-from reticent.engine.oracle.tokens import Retokenizer
+from reticent.engine.oracle.documents import WordTable
+from reticent.engine.oracle.retokenizer import Retokenizer
 from reticent.engine.protect import POLICIES, Policy
-from reticent.engine.sampled_text import SampledText, TextSample
+from reticent.engine.sampled_text import SampledText
 from reticent.engine.schema import DIRECT, INDIRECT, MEMBERS
 from reticent.engine.store import TokenStore
+from reticent.engine.text_sample import TextSample
 from reticent.engine.verify import CheckedText, TextCheck, verify_tokens
 
 TOKENIZERS = {name: make() for name, (make, _) in KINDS.items()}
@@ -62,7 +63,7 @@ def sampled(case: Case, store: TokenStore, policy: Policy, surface: str = "exact
     config = IndexConfig(max_n=policy.n, surface=surface, min_support=1 + seed % 2)
     index = build_index(case.corpus, case.individuals, config=config)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sampled_text, "ROWS_AT_ONCE", 3)
+        patch.setattr(text_sample, "ROWS_AT_ONCE", 3)
         read = sample.read(case.spans, index, Retokenizer(store.tokenizer_path), max_n=policy.n)
     # As numbers on a disk it says the same.
     kept = Path(tempfile.mkdtemp(dir=case.folder))
@@ -297,13 +298,13 @@ def test_surfaces_are_those_of_the_index(surface: str, texts: list[str]) -> None
     table = WordTable()
     for word in pa.record_batch(_rust.segment(array).surfaces(array)).column("word").to_pylist():
         _ = table[word]
-    assert sorted(set(table.surfaces(surface)[0]), key=str.encode) == listed
+    assert sorted(set(table.surfaces(surface)), key=str.encode) == listed
 
 
 def test_the_check_needs_no_core() -> None:
     code = (
         "import sys; sys.modules['reticent._rust'] = None\n"
-        "import reticent.engine.verify, reticent.engine.sampled_text\n"
+        "import reticent.engine.verify, reticent.engine.text_sample\n"
         "print(*(n for n in ('torch', 'reticent.engine.tokens', 'reticent.engine.flagged_words') if n in sys.modules))"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == []

@@ -13,10 +13,12 @@ import pytest
 from fixtures.jobs import Recorder, Values, changed, content, make_hospital, run, values_of
 
 from reticent.core.artifact import read_manifest
+from reticent.core.errors import PolicyError
 from reticent.core.locks import locked
 from reticent.core.verified import VERIFIED
 from reticent.engine import views as views_module
 from reticent.engine.capped import CappedSupports
+from reticent.engine.ngrams import NgramIndex
 from reticent.job.config import parse_job
 from reticent.job.run import Run
 from reticent.job.update import update_run
@@ -185,3 +187,11 @@ def test_supports_of_other_documents_are_deleted_where_nothing_takes_their_place
     folder = Path(again["out"])
     run(changed(again, split__heldout=0.3, protect__n=1))
     assert not any((folder / name).exists() for name in SUPPORTS)
+
+
+def test_supports_need_no_room_for_tables_of_ngrams(again: Values, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(NgramIndex, "table_bytes", lambda *_, **__: 1 << 50)
+    limited = changed(again, memory_limit="20GB")
+    run(changed(limited, protect__k=4))
+    with pytest.raises(PolicyError, match="n-grams that protect tokens take"):
+        run(changed(limited, protect__k=40))

@@ -16,7 +16,7 @@ from reticent import _rust
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import ArtifactError
 from reticent.engine.corpus import Corpus
-from reticent.engine.oracle import tokens
+from reticent.engine.oracle import retokenizer
 from reticent.engine.sampled_text import SampledText
 from reticent.engine.store import open_tokens
 from reticent.engine.verify import TextCheck
@@ -193,7 +193,7 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Corpus, "for_each_batch", refused)
     monkeypatch.setattr(Corpus, "batches", refused)
-    monkeypatch.setattr(tokens, "Retokenizer", refused)
+    monkeypatch.setattr(retokenizer, "Retokenizer", refused)
 
 
 def test_another_protection_is_held_to_the_sample_as_it_was_kept(

@@ -1,5 +1,6 @@
 """Oracle of protection: a second implementation, plain, slow, and without the core.
 
-Nothing here imports the compiled core. `words` is the word rule, `protection` the consequences of words, spans and a
-policy, `tokens` compares stored tokens with it. :mod:`reticent.engine.verify` does so for a corpus.
+Nothing here imports the compiled core. `words` is the word rule, `documents` reads words and `retokenizer` tokens of a
+text. In numbers, `protection` has the consequences of words, spans and a policy, and `tokens` compares stored tokens
+with them. :mod:`reticent.engine.verify` does so for a corpus.
 """

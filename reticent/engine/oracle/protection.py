@@ -1,53 +1,31 @@
-"""Oracle of a policy's protection, by brute force: surfaces, supports, scopes and policies of
-definitions.md#identifiers.
+"""Oracle of a policy's protection, by brute force: supports, scopes and policies of definitions.md#identifiers.
 
 Everything is said of flat arrays over the words of many documents. An n-gram's support is the number of distinct units
 that use it, counted by sorting all of them: nothing is pruned, hashed or looked up. Cost: about 0.5 us a word for each
 n, and 110 bytes a word while it lasts.
 
-Surfaces are made by pyarrow's Unicode tables and Python's own: a letter that is newer than these is its own.
+:mod:`reticent.engine.oracle.documents` makes these arrays of texts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import regex
-
-from reticent.engine.oracle.words import IGNORABLE, word_bounds
 
 __all__ = [
     "DocumentWords",
     "Seen",
-    "WordTable",
     "count_supports",
     "direct_words",
     "looked_up_supports",
+    "numbers_of",
     "protected_words",
 ]
-
-#: Letters of two scripts that print like a Latin one, in lower case.
-LOOK_ALIKE = str.maketrans("аαвсеεһіιјкκмоοрρѕтτуυхχν", "aabceehiijkkmooppsttyyxxv")
-_MARKS = regex.compile(r"\p{M}")
-_NUMBER = regex.compile(r"\p{N}{0,3}")
-
-
-class WordTable(dict[str, int]):
-    """Number of each spelling of a word, given when first met."""
-
-    def __missing__(self, word: str) -> int:
-        self[word] = number = len(self)
-        return number
-
-    def surfaces(self, surface: str) -> tuple[list[str], list[str]]:
-        """The surface of each spelling, and that of its visible part: without default-ignorable characters."""
-        spellings = list(self)
-        return _surfaces(spellings, surface), _surfaces([IGNORABLE.sub("", word) for word in spellings], surface)
 
 
 class Seen(NamedTuple):
@@ -58,35 +36,11 @@ class Seen(NamedTuple):
     numbers: np.ndarray
     spreads: np.ndarray
 
-    @classmethod
-    def of(cls, surfaces: list[str]) -> Seen:
-        """Number the surfaces of the visible parts of spellings."""
-        spreads = [_NUMBER.fullmatch(surface) is None for surface in surfaces]
-        return cls(_numbers(surfaces), np.array(spreads, dtype=bool))
 
-
-def _surfaces(words: list[str], surface: str) -> list[str]:
-    if surface == "exact":
-        return _normalised(words, "NFC")
-    if surface == "casefold":
-        return [_casefold(word) for word in _normalised(words, "NFC")]
-    assert surface == "fold"
-    folded = [_casefold(IGNORABLE.sub("", word)) for word in _normalised(words, "NFKC")]
-    return [_MARKS.sub("", word).translate(LOOK_ALIKE) for word in _normalised(folded, "NFD")]
-
-
-def _normalised(words: list[str], form: Literal["NFC", "NFKC", "NFD"]) -> list[str]:
-    return pc.utf8_normalize(pa.array(words, pa.large_string()), form).to_pylist()
-
-
-def _casefold(word: str) -> str:
-    """Each character by itself: the sigma that ends a word is no other letter. ẞ is ß, and so SS."""
-    return "".join(c.lower() for c in word.replace("ẞ", "ß").upper())
-
-
-def _numbers(words: list[str]) -> np.ndarray:
-    table: WordTable = WordTable()
-    return np.fromiter(map(table.__getitem__, words), dtype=np.int64, count=len(words))
+def numbers_of(words: list[str]) -> np.ndarray:
+    """Number of each word, from 0 in the order in which they are first met."""
+    numbers: dict[str, int] = {}
+    return np.fromiter((numbers.setdefault(word, len(numbers)) for word in words), dtype=np.int64, count=len(words))
 
 
 @dataclass(slots=True)
@@ -95,7 +49,7 @@ class DocumentWords:
 
     Attributes
     ----------
-    spellings : int32 array, one a word, into a `WordTable`
+    spellings : int32 array, one a word, numbers of a `reticent.engine.oracle.documents.WordTable`
     starts, ends : int64 arrays, characters of the joined texts
     doc_offsets : int64 array, words of document d are ``doc_offsets[d]:doc_offsets[d + 1]``
     bases : int64 array, one a document and one more: where each begins in the joined texts
@@ -106,16 +60,6 @@ class DocumentWords:
     ends: np.ndarray
     doc_offsets: np.ndarray
     bases: np.ndarray
-
-    @classmethod
-    def of(cls, texts: list[str], table: WordTable) -> DocumentWords:
-        """Cut these documents into words."""
-        joined = "\n".join(texts)
-        starts, ends = word_bounds(joined)
-        words = [joined[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
-        spellings = np.fromiter(map(table.__getitem__, words), dtype=np.int32, count=len(words))
-        bases = np.cumsum([0, *(len(text) + 1 for text in texts)], dtype=np.int64)
-        return cls(spellings, starts, ends, np.searchsorted(starts, bases), bases)
 
     @classmethod
     def concatenated(cls, parts: list[DocumentWords]) -> DocumentWords:
@@ -204,7 +148,7 @@ def direct_words(
 
 def count_supports(words: DocumentWords, units: np.ndarray, surfaces: list[str], n: int) -> Iterator[np.ndarray]:
     """Yield for 1, 2 … n the support of the n-gram that begins at each word; 0 where its document ends first."""
-    word = _numbers(surfaces)[words.spellings]
+    word = numbers_of(surfaces)[words.spellings]
     unit = units[words.documents].astype(np.int64)
     left = _words_left(words)
     num_units, num_words = int(units.max(initial=0)) + 1, len(surfaces) + 1
@@ -231,7 +175,7 @@ def looked_up_supports(
     tables : of 1, columns word and support; of 2, 3 … columns left, right and support, ascending: the numbers of two
         n-grams of the table before among those whose support is ``kept`` or more (of words: among all)
     """
-    number = _numbers(surfaces)
+    number = numbers_of(surfaces)
     first = np.unique(number, return_index=True)[1]  # of spellings with one surface, the first
     rows, support, num_rows = np.full(len(surfaces) + 1, -1), np.zeros(len(surfaces) + 1, dtype=np.int64), 0
     for table in tables(1):

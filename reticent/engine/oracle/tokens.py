@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import regex
 
 from reticent.core.errors import ArtifactError
-from reticent.engine.oracle.charsmap import Charsmaps
-from reticent.engine.oracle.protection import DocumentWords
+from reticent.engine.oracle.protection import DocumentWords, Seen, direct_words, protected_words
 from reticent.engine.schema import DIRECT, INDIRECT
 
 if TYPE_CHECKING:
+    from reticent.engine.protect import Policy
     from reticent.engine.store import TokenStore
 
-__all__ = ["Comparison", "Protected", "ReadTexts", "Retokenizer", "Spans", "TextCheck", "TokenisedText", "read_texts"]
+__all__ = ["Comparison", "Protected", "ReadTexts", "Spans", "TextCheck", "TokenisedText"]
 
 #: Documents that name themselves in a message, at most.
 NAMED = 10
@@ -28,12 +25,6 @@ NAMED = 10
 COUNTS = (
     *("documents", "tokens", "direct_characters", "indirect_characters", "direct_violations"),
     *("indirect_violations", "mismatches", "unexplained"),
-)
-#: A grapheme cluster.
-CLUSTER = regex.compile(r"\X")
-#: Unicode's White_Space.
-SPACES = np.array(
-    [*range(9, 14), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000], np.uint32
 )
 
 
@@ -132,6 +123,39 @@ class Protected(NamedTuple):
     indirect: np.ndarray
     spans: Spans
 
+    @classmethod
+    def by(
+        cls,
+        policy: Policy,
+        words: DocumentWords,
+        units: np.ndarray,
+        seen: Seen,
+        spans: Spans,
+        supports: Iterable[np.ndarray],
+        num_units: int,
+    ) -> Protected:
+        """Work out what a policy protects.
+
+        Parameters
+        ----------
+        units : unit of each document
+        supports : for 1, 2 … n words those of the n-grams that begin at each word; none where support protects no word
+        num_units : units that the supports count
+        """
+        place = words.bases[spans.owners]
+        scopes = spans.scopes(policy.scope_of)
+        direct = direct_words(words, units, seen, spans.starts + place, spans.ends + place, scopes)
+        indirect = protected_words(
+            words,
+            supports,
+            k=policy.k,
+            n=policy.n,
+            policy=policy.policy,
+            max_document_frequency=policy.max_document_frequency,
+            num_units=num_units,
+        )
+        return cls(words, direct, indirect, spans)
+
     def slice(self, first: int, last: int) -> Protected:
         """The same of a run of the documents."""
         own = slice(*self.words.doc_offsets[[first, last]])
@@ -160,61 +184,6 @@ class ReadTexts(NamedTuple):
     is_visible: np.ndarray
     cut: tuple[np.ndarray, np.ndarray]
     tokens: TokenisedText
-
-
-def read_texts(
-    texts: list[str], doc_ids: pa.Array, bases: np.ndarray, spans: Spans, retokenizer: Retokenizer
-) -> ReadTexts:
-    """Read documents; ``bases`` are where each begins in the joined texts, and the end."""
-    joined = "\n".join(texts)
-    codes = np.frombuffer(joined.encode("utf-32-le"), dtype=np.uint32)
-    place = bases[spans.owners]
-    cut = _whole_characters(joined, spans.starts + place, spans.ends + place)
-    return ReadTexts(doc_ids, ~np.isin(codes, SPACES), cut, retokenizer(texts, bases))
-
-
-class Retokenizer:
-    """The Python library's tokenizer of a file. Cost: up to .3 s for a large vocabulary."""
-
-    def __init__(self, path: Path):
-        from tokenizers import Tokenizer
-
-        from reticent.engine.oracle.misplaced import Misplaced
-
-        self.path = path
-        content = path.read_text(encoding="utf-8")
-        self._tokenizer, self._charsmaps = Tokenizer.from_str(content), Charsmaps(content)
-        self._tokenizer.encode_special_tokens = True  # a document that writes "[MASK]" has written text
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
-        self._misplaced = Misplaced(self._tokenizer)
-        unknown = self._tokenizer.model.tokenize("\U0010fffe")
-        self._unknown = unknown[0].id if len(unknown) == 1 else None
-        added = self._tokenizer.get_added_tokens_decoder()
-        self._special = [i for i, token in added.items() if token.special and i != self._unknown]
-
-    def __call__(self, texts: list[str], bases: np.ndarray) -> TokenisedText:
-        """Return the tokens of documents; ``bases`` are where each begins in the joined texts, and the end."""
-        chain = itertools.chain.from_iterable
-        deleted = [self._charsmaps.prefix(text) if self._charsmaps else 0 for text in texts]
-        texts = [text[length:] for text, length in zip(texts, deleted, strict=True)]
-        encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
-        lengths = np.array([len(encoding) for encoding in encodings], dtype=np.int64)
-        total = int(lengths.sum())
-        ids = np.fromiter(chain(encoding.ids for encoding in encodings), dtype=np.int64, count=total)
-        places = chain(map(self._places, texts, encodings))
-        offsets = np.fromiter(chain(places), dtype=np.int64, count=2 * total).reshape(-1, 2)
-        if self._unknown is not None:
-            ids[np.isin(ids, self._special)] = self._unknown
-        if self._charsmaps:
-            owners = chain(itertools.repeat(text, length) for text, length in zip(texts, lengths.tolist(), strict=True))
-            offsets[:, 0] = list(map(self._charsmaps.begin, owners, offsets[:, 0].tolist()))
-        place = np.repeat(bases[:-1] + deleted, lengths)
-        return TokenisedText(lengths, ids, offsets[:, 0] + place, offsets[:, 1] + place)
-
-    def _places(self, text: str, encoding: Any) -> list[tuple[int, int]]:
-        places = self._misplaced.places(text, encoding.ids) if self._misplaced else None
-        return encoding.offsets if places is None else places  # type: ignore[no-any-return]
 
 
 class Comparison:
@@ -269,26 +238,6 @@ class Comparison:
         self._counts["mismatches"] += int(np.count_nonzero(differs))
         self._counts["unexplained"] += int(np.count_nonzero(flags & ~needed))
         self._found_in += rows[wrong | differs].tolist()
-
-
-def _whole_characters(text: str, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Stretches with all of each grapheme cluster that they cut: a tokenizer may have a letter and its marks as one."""
-    real = starts < ends
-    return tuple(  # type: ignore[return-value]
-        np.array([_whole_character(text, at)[side] for at in edges[real].tolist()], dtype=np.int64)
-        for side, edges in enumerate((starts, ends))
-    )
-
-
-def _whole_character(text: str, at: int) -> tuple[int, int]:
-    """Where the grapheme cluster begins and ends that this place is within; twice the place where it is within none."""
-    if at == len(text) or text[at].isascii():
-        return at, at
-    first = at
-    while first > 0 and not (text[first].isascii() and text[first - 1].isascii()):  # two of ASCII are never one
-        first -= 1
-    cluster = next(m for m in CLUSTER.finditer(text, first) if m.end() > at)
-    return (at, at) if cluster.start() == at else cluster.span()
 
 
 def _covered(length: int, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:

@@ -252,9 +252,9 @@ def _build_view(
     if variant.index != "index" and run.job.memory_limit is not None:
         run.invalidate("index")  # its words
     policy = variant.policy or run.policy
-    _require_room(run, [variant], ROOM_OF_VIEW)
-    index = _index_of(run, variant, policy)
     capped = capped_supports(run, variant.index, variant.splits, policy)
+    _require_room(run, [variant] if capped.folder is None else (), ROOM_OF_VIEW)
+    index = _index_of(run, variant, policy)
     read = samples.reader(model, variant.index, variant.splits, index, policy)
     task = run.progress.task(f"protect {variant.name} tokens", run.corpus.num_documents, "documents")
     with task as advance, ThreadPoolExecutor(1) as pool:

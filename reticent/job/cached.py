@@ -1,7 +1,7 @@
-"""Folders that a run keeps beside its artefacts to be quicker the next time.
+"""Caches: folders that a run keeps beside its artefacts to be quicker the next time.
 
 No step of the plan makes one, and nothing follows from it that does not follow from its inputs: a run is the same
-without. Documents that were updated, or another split, never meet what was kept before, since its inputs are other.
+without. Documents that were updated, or another split, never meet what was cached before, since its inputs are other.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from reticent.core.errors import ArtifactError
 if TYPE_CHECKING:
     from reticent.job.run import Run
 
-__all__ = ["Kept"]
+__all__ = ["Cached"]
 
 
-class Kept:
-    """A folder of a run that holds what was made of these inputs, or not."""
+class Cached:
+    """A folder of a run that holds a result of these inputs, or not."""
 
     def __init__(self, run: Run, name: str, kind: str, inputs: dict[str, str]):
         self.path = run.folder / name

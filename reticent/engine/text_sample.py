@@ -1,0 +1,117 @@
+"""A sample of the documents of a corpus, read by the oracle: the check of :mod:`reticent.engine.verify` for some
+individuals, without the core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from reticent.engine.oracle.documents import WordTable, read_words
+from reticent.engine.oracle.protection import looked_up_supports
+from reticent.engine.oracle.retokenizer import Retokenizer, read_texts
+from reticent.engine.sampled_text import SampledText
+from reticent.engine.verify import read_spans
+
+if TYPE_CHECKING:
+    from reticent.engine.corpus import Corpus
+    from reticent.engine.detect.spans import SpanReader
+    from reticent.engine.ngrams import NgramIndex
+    from reticent.engine.split import Individuals
+
+__all__ = ["TextSample"]
+
+#: Rows of an index's table that are looked at together.
+ROWS_AT_ONCE = 1 << 20
+
+
+class TextSample:
+    """Some documents of a corpus, whose tokens are checked where they are made; `take` is shown every document first.
+
+    Whole individuals (households) are drawn, so what a span spreads over one's documents is seen. What a spot check
+    does not see: a surface that is protected in the whole corpus because of a span in a document outside of the sample,
+    and whether the index counted right, since supports are looked up in its tables. `verify_tokens` sees both.
+
+    Cost: under half a second, and a pass over the spans and the index's tables.
+    """
+
+    #: Documents that are kept, and characters of them that are looked at.
+    NUM_DOCUMENTS, NUM_CHARACTERS = 200, 200_000
+
+    def __init__(self, corpus: Corpus, individuals: Individuals, splits: tuple[str, ...], seed: int):
+        self._individuals = individuals
+        codes = individuals.individual_codes(corpus.scan().column("individual_id"))
+        rows = np.flatnonzero(individuals.mask(*splits)[codes])
+        units = individuals.units[codes[rows]].astype(np.uint64)
+        order = np.lexsort((rows, _hashes(units, seed)))[: self.NUM_DOCUMENTS]
+        self._rows, self._order = np.sort(rows[order]), np.argsort(np.argsort(rows[order]))
+        self._store_rows = np.sort(order)  # documents of the store are those of the splits, in order
+        #: By the first row: texts, ids and units of documents.
+        self._parts: dict[int, tuple[list[str], pa.Array, np.ndarray]] = {}
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The rows of the corpus that are kept, ascending."""
+        return self._rows
+
+    def take(self, first: int, batch: pa.RecordBatch) -> None:
+        """Keep the documents of the sample among these, which stand from row ``first`` of the corpus on. Batches may
+        come in any order, and from several threads.
+        """
+        found = pa.array(self._rows[slice(*np.searchsorted(self._rows, [first, first + batch.num_rows]))] - first)
+        if len(found):
+            kept = batch.take(found)
+            units = self._individuals.units[self._individuals.individual_codes(kept.column("individual_id"))]
+            self._parts[first] = kept.column("text").to_pylist(), kept.column("doc_id"), units
+
+    def read(
+        self, spans: SpanReader | None, index: NgramIndex | None, tokenizer: Retokenizer, *, max_n: int
+    ) -> SampledText:
+        """Read the kept documents: their words, the supports of their n-grams of up to ``max_n`` words by an index,
+        their spans and tokens.
+        """
+        parts = [self._parts[first] for first in sorted(self._parts)]
+        all_texts = [text for texts, _, _ in parts for text in texts]
+        taken = np.cumsum([len(all_texts[i]) for i in self._order]) <= self.NUM_CHARACTERS
+        taken[:1] = True
+        chosen = np.sort(self._order[taken])
+        texts = [all_texts[i] for i in chosen]
+        doc_ids = pa.concat_arrays([ids for _, ids, _ in parts]).take(pa.array(chosen))
+        table = WordTable()
+        words = read_words(texts, table)
+        surface = "exact" if index is None else index.surface
+        supports = []
+        if index is not None:
+            tables = partial(_tables, index)
+            supports = [*looked_up_supports(words, table.surfaces(surface), max_n, tables, index.min_support)]
+        units = np.concatenate([units for _, _, units in parts])[chosen]
+        marks = read_spans(spans, self._rows[chosen])
+        return SampledText(
+            words=words,
+            units=units,
+            seen=table.seen(surface),
+            spans=marks,
+            supports=supports,
+            num_units=0 if index is None else index.num_units,
+            read=read_texts(texts, doc_ids, words.bases, marks, tokenizer),
+            store_rows=self._store_rows[chosen],
+        )
+
+
+def _tables(index: NgramIndex, n: int) -> Iterator[pa.RecordBatch]:
+    """Yield the table of n-grams of an index in parts."""
+    num_rows = index.num_words if n == 1 else index.num_ngrams(n)
+    for first in range(0, num_rows, ROWS_AT_ONCE):
+        yield pa.record_batch(index.words(first, ROWS_AT_ONCE) if n == 1 else index.level(n, first, ROWS_AT_ONCE))
+
+
+def _hashes(units: np.ndarray, seed: int) -> np.ndarray:
+    """splitmix64 of each unit and the seed."""
+    x = units + np.uint64(seed * 0x9E3779B97F4A7C15 % 2**64)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+    return x ^ (x >> np.uint64(31))
