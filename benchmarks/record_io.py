@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -13,6 +14,8 @@ from statistics import median
 from typing import Any
 
 RECORD = Path(__file__).parent / "record"
+#: Characters of a line of a record.
+LINE = 100
 DATA = Path(os.environ.get("RETICENT_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))
 
 
@@ -91,8 +94,27 @@ def write_record(name: str, result: dict[str, Any], size: str) -> Path:
     """Write ``record/<name>.json``; toy runs check correctness only and leave no record."""
     path = RECORD / f"{name}.json"
     if size != "toy":
-        path.write_text(json.dumps({"machine": machine(), "size": size, **result}, indent=1) + "\n")
+        path.write_text(record_text({"machine": machine(), "size": size, **result}))
     return path
+
+
+def record_text(values: dict[str, Any]) -> str:
+    """Return values as JSON; an object or list that holds no other and fits is one line.
+
+    >>> print(record_text({"recall": {"value": 0.5, "of": 2}}), end="")
+    {
+     "recall": {"value": 0.5, "of": 2}
+    }
+    """
+    return _INNERMOST.sub(_one_line, json.dumps(values, indent=1)) + "\n"
+
+
+_INNERMOST = re.compile(r"([{\[])\n\s*([^{}\[\]]*?)\n\s*([}\]])")
+
+
+def _one_line(found: re.Match[str]) -> str:
+    line = found[1] + re.sub(r",\n\s*", ", ", found[2]) + found[3]
+    return line if len(line) <= LINE else found[0]
 
 
 def _lines(path: str) -> list[str]:
