@@ -65,7 +65,7 @@ FORMATS = {
     "text-sample": 1,
     "text-check": 1,
     "models": 2,
-    "measures": 5,
+    "measures": 6,
     "shadows": 1,
     "canaries": 1,
     "extraction": 2,

@@ -48,7 +48,7 @@ def utility(
         """Mean of the counted values over the chosen documents."""
         totals, counts = document_sums(values, counted, bounds)
         totals, counts = (np.bincount(row, part[chosen], minlength=len(codes)) for part in (totals, counts))
-        return ratio_estimate(totals, counts, codes, limit=limit, **bootstrap)
+        return ratio_estimate(totals, counts, codes, limit=limit, crowded=False, **bootstrap)
 
     right = scores.argmax == input_ids
     token_accuracy = rate(right, scored)

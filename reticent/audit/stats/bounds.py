@@ -41,30 +41,34 @@ LEAST_SHARE = 0.75
 TAILS = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
 
 
-def far_ends(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, float]:
+def far_ends(
+    numerator: np.ndarray, denominator: np.ndarray, *, least_share: float = LEAST_SHARE
+) -> tuple[float, float]:
     """Return the end of a rate's interval that is away from 0 or 1, whichever is nearer, and the rate as the other end.
 
     It is that of Clopper and Pearson at the effective sample size [@korn1998], with one individual more, as an exact
     interval has one event more: as large as the individual of an average item, and as much over the rate as those in
-    whom the rare items are, and at least by three quarters of its items (`LEAST_SHARE`). Of individuals with one item
+    whom the rare items are, and at least by ``least_share`` of its items. Of individuals with one item
     each it is Clopper-Pearson's, up to 5 % of its distance.
     """
     value = float(numerator.sum() / denominator.sum())
-    share, step, variance = _rare(numerator, denominator)
+    share, step, variance = _rare(numerator, denominator, least_share)
     upper = (share + step) / (1 + step)
     size = upper * (1 - upper) * (1 + step) ** 2 / (variance + step**2) - 1
     far = float(stats.beta.ppf(TAILS[1], upper * size, (1 - upper) * size)) if size > 0 else 1.0
     return 1 - far if value >= 0.5 else value, far if value <= 0.5 else value
 
 
-def _rare(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, float, float]:
+def _rare(
+    numerator: np.ndarray, denominator: np.ndarray, least_share: float = LEAST_SHARE
+) -> tuple[float, float, float]:
     """Return the rate or all but it, whichever is rarer, the items of one more individual, and the rate's variance."""
     total, items = denominator.sum(), np.abs(numerator)
     share = float(items.sum() / total)
     if share > 0.5:
         share, items = 1 - share, denominator - items
     crowd = float((items**2 / denominator).sum() / items.sum()) - share if items.any() else 0.0
-    step = max(crowd, min(LEAST_SHARE, 1 - share)) * float((denominator**2).sum() / total**2)
+    step = max(crowd, min(least_share, 1 - share)) * float((denominator**2).sum() / total**2)
     return share, step, float(((items - share * denominator) ** 2).sum() / total**2)
 
 

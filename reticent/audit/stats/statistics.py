@@ -14,6 +14,7 @@ from scipy import stats
 
 from reticent.audit.stats.binomial import LEVEL, clopper_pearson
 from reticent.audit.stats.bounds import (
+    LEAST_SHARE,
     TAILS,
     far_ends,
     num_rare,
@@ -61,6 +62,7 @@ def ratio_estimate(
     unit: str = "individuals",
     limit: float | None = 1.0,
     signed: bool = False,
+    crowded: bool = True,
 ) -> Estimate:
     """Return sum(numerator) / sum(denominator) with a percentile bootstrap interval over individuals.
 
@@ -81,11 +83,16 @@ def ratio_estimate(
         The largest possible ratio: 1 for a rate, None for a mean without a limit (which has no exact bound).
     signed : bool
         The ratio is a change of a rate, from -1 to 1. If it changed for no individual, both bounds are exact ones.
+    crowded : bool
+        Few individuals may make most of a rate, as they do of leaks. False of a rate that each has by many items, as
+        of the words that a model predicts right: its far end reaches no further than those observed say.
     """
     clusters = clusters_of(individuals, units)
     if clusters is not None:
         sums = (cluster_sums(values, clusters) for values in (numerator, denominator))
-        found = ratio_estimate(*sums, num_bootstrap=num_bootstrap, seed=seed, unit=unit, limit=limit, signed=signed)
+        found = ratio_estimate(
+            *sums, num_bootstrap=num_bootstrap, seed=seed, unit=unit, limit=limit, signed=signed, crowded=crowded
+        )
         return found.over_households(int(np.count_nonzero(denominator > 0)))
     certain = _without_spread(numerator, denominator, unit, limit, signed)
     if certain is not None:
@@ -100,7 +107,8 @@ def ratio_estimate(
         )
         low, high = wider((low, high), square_and_add(rose, fell))
     elif limit == 1.0:
-        low, high = wider((low, high), far_ends(numerator, denominator))
+        least_share = LEAST_SHARE if crowded else 0.0
+        low, high = wider((low, high), far_ends(numerator, denominator, least_share=least_share))
     elif limit is None and n < FEW_OF_A_MEAN and high > low:
         low, high = wider((low, high), skewed_ends(numerator, denominator))
     return Estimate(value=value, low=float(low), high=float(high), n=n, unit=unit)

@@ -81,3 +81,27 @@ def test_the_far_end_worked_by_hand() -> None:
     m = u * (1 - u) * 1.1875**2 / (v + 0.1875**2) - 1
 
     assert far_ends(leaks, items) == pytest.approx((0.025, stats.beta.ppf(0.975, u * m, (1 - u) * m)), abs=1e-5)
+
+
+@pytest.mark.parametrize(("num", "spread"), [(10, 0.05), (45, 0.05), (45, 0.2), (300, 0.1)])
+def test_a_rate_that_each_has_by_many_words_has_an_interval_that_holds_and_is_no_wider_than_it_must(
+    num: int, spread: float
+) -> None:
+    """Words predicted right, .7 of them on average, by individuals who differ by a standard deviation of ``spread``."""
+    random, missed, widths = np.random.default_rng(6), 0, []
+    sizes = 0.7 * 0.3 / spread**2 - 1
+    for _ in range(DRAWS):
+        words = random.integers(50, 400, num)
+        right = random.binomial(words, random.beta(0.7 * sizes, 0.3 * sizes, num)).astype(float)
+        found, crowded = (
+            ratio_estimate(right, words.astype(float), num_bootstrap=200, crowded=crowded) for crowded in (False, True)
+        )
+        low, high = found.low, found.high
+        assert low is not None
+        assert high is not None
+        assert crowded.low is not None
+        assert crowded.low <= low
+        missed += not low <= 0.7 <= high
+        widths.append((high - low) / (4 * (spread**2 * 1.2 / num) ** 0.5))  # of one with the spread known
+    assert missed / DRAWS <= (0.05 if num > 20 else 0.1) + 2 * (0.05 * 0.95 / DRAWS) ** 0.5
+    assert np.mean(widths) < 1.25
