@@ -77,7 +77,7 @@ FORMATS = {
     "guard": 3,
     "tagger": 1,
 }
-PACKAGES = ("numpy", "pyarrow", "tokenizers", "torch", "transformers")
+PACKAGES = ("numpy", "pyarrow", "regex", "tokenizers", "torch", "transformers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

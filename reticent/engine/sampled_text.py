@@ -2,7 +2,8 @@
 
 Text, spans, index and tokenizer are read once (:mod:`reticent.engine.text_sample`). From the numbers the protection by
 any k, n and policy is worked out, so a view with another is held to the same documents with no text and no tokenizer.
-They say no more of the text than the run does beside them: where words and spans stand, supports, ids of tokens.
+No character of a text is among them, but where its words, tokens, spans and blanks stand, which words are spelt alike,
+supports, and ids of tokens: they are as sensitive as the rest of a run.
 """
 
 from __future__ import annotations
@@ -23,8 +24,11 @@ if TYPE_CHECKING:
     from reticent.engine.protect import Policy
     from reticent.engine.store import TokenStore
 
-__all__ = ["SampledText"]
+__all__ = ["SampledText", "open_sampled_text"]
 
+#: Documents of a sample, and characters of them that are looked at.
+NUM_DOCUMENTS, NUM_CHARACTERS = 200, 200_000
+#: One row, a list in each column.
 FILE = "sample.arrow"
 COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 
@@ -35,7 +39,7 @@ class SampledText:
 
     Attributes
     ----------
-    words, units, seen, spans, supports, num_units : as `Protected.by` takes them
+    words, units, seen, spans, supports, num_units : as `Protected.by` takes them; no supports where none protect
     read : their visible characters and their tokens
     store_rows : the documents of the store that they are
     """
@@ -50,19 +54,20 @@ class SampledText:
     store_rows: np.ndarray
 
     def check(self, store: TokenStore, policy: Policy) -> TextCheck:
-        """Compare the tokens of these documents with what the policy protects of their text."""
+        """Compare the tokens of these documents with what the policy protects of their text.
+
+        Raises
+        ------
+        ArtifactError
+            The sample has no supports of n-grams as long as the policy looks at.
+        """
         supports = self.supports[: policy.n]
+        if 0 < len(supports) < policy.n:
+            raise ArtifactError(f"a sample of the text with n-grams of up to {len(supports)} words, not {policy.n}")
         protected = Protected.by(policy, self.words, self.units, self.seen, self.spans, supports, self.num_units)
         comparison = Comparison(store)
         comparison.add(self.store_rows, self.read, protected)
         return comparison.result(whole=False)
-
-    def require(self, store: TokenStore, policy: Policy) -> TextCheck:
-        """Compare the tokens of these documents with their text; `ArtifactError` where they do not fit it."""
-        check = self.check(store, policy)
-        if not check.holds:
-            raise ArtifactError(f"tokens: {check.failure()}")
-        return check
 
     def write(self, folder: Path) -> None:
         """Write it to a folder."""
@@ -90,39 +95,39 @@ class SampledText:
             "store_rows": self.store_rows,
         }
 
-    @classmethod
-    def of(cls, folder: Path) -> SampledText:
-        """Read what `write` wrote.
 
-        Raises
-        ------
-        ArtifactError
-            There is none, or it cannot be read.
-        """
-        try:
-            with pa.memory_map(str(folder / FILE)) as file:
-                row = pa.ipc.open_stream(file).read_next_batch()
-            lists = {name: column.flatten() for name, column in zip(row.schema.names, row.columns, strict=True)}
-            names, doc_ids = lists.pop("span_names").to_pylist(), lists.pop("doc_ids")
-            values = {name: column.to_numpy(zero_copy_only=False) for name, column in lists.items()}
-            taken = partial(_with_prefix, values)
-            return cls(
-                words=DocumentWords(**{name: values[name] for name in DocumentWords.__slots__}),
-                units=values["units"],
-                seen=Seen(**taken("seen_")),
-                spans=Spans(**taken("span_"), names=names),
-                supports=list(taken("support_").values()),
-                num_units=int(values["num_units"][0]),
-                read=ReadTexts(
-                    doc_ids,
-                    values["is_visible"],
-                    (values["cut_starts"], values["cut_ends"]),
-                    TokenisedText(**taken("token_")),
-                ),
-                store_rows=values["store_rows"],
-            )
-        except (OSError, KeyError, TypeError, StopIteration, pa.ArrowException) as error:
-            raise ArtifactError(f"{folder}: a sample that cannot be read ({type(error).__name__})") from None
+def open_sampled_text(folder: Path) -> SampledText:
+    """Return what `SampledText.write` wrote to a folder.
+
+    Raises
+    ------
+    ArtifactError
+        There is none, or it cannot be read.
+    """
+    try:
+        with pa.memory_map(str(folder / FILE)) as file:
+            row = pa.ipc.open_stream(file).read_next_batch()
+        lists = {name: column.flatten() for name, column in zip(row.schema.names, row.columns, strict=True)}
+        names, doc_ids = lists.pop("span_names").to_pylist(), lists.pop("doc_ids")
+        values = {name: column.to_numpy(zero_copy_only=False) for name, column in lists.items()}
+        taken = partial(_with_prefix, values)
+        return SampledText(
+            words=DocumentWords(**{name: values[name] for name in DocumentWords.__slots__}),
+            units=values["units"],
+            seen=Seen(**taken("seen_")),
+            spans=Spans(**taken("span_"), names=names),
+            supports=list(taken("support_").values()),
+            num_units=int(values["num_units"][0]),
+            read=ReadTexts(
+                doc_ids,
+                values["is_visible"],
+                (values["cut_starts"], values["cut_ends"]),
+                TokenisedText(**taken("token_")),
+            ),
+            store_rows=values["store_rows"],
+        )
+    except (OSError, KeyError, TypeError, ValueError, IndexError, AttributeError, StopIteration) as error:
+        raise ArtifactError(f"{folder}: a sample that cannot be read ({type(error).__name__})") from None
 
 
 def _with_prefix(values: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from reticent.engine.oracle.documents import WordTable, read_words
 from reticent.engine.oracle.protection import looked_up_supports
 from reticent.engine.oracle.retokenizer import Retokenizer, read_texts
-from reticent.engine.sampled_text import SampledText
+from reticent.engine.sampled_text import NUM_CHARACTERS, NUM_DOCUMENTS, SampledText
 from reticent.engine.verify import read_spans
 
 if TYPE_CHECKING:
@@ -39,15 +39,12 @@ class TextSample:
     Cost: under half a second, and a pass over the spans and the index's tables.
     """
 
-    #: Documents that are kept, and characters of them that are looked at.
-    NUM_DOCUMENTS, NUM_CHARACTERS = 200, 200_000
-
     def __init__(self, corpus: Corpus, individuals: Individuals, splits: tuple[str, ...], seed: int):
         self._individuals = individuals
         codes = individuals.individual_codes(corpus.scan().column("individual_id"))
         rows = np.flatnonzero(individuals.mask(*splits)[codes])
         units = individuals.units[codes[rows]].astype(np.uint64)
-        order = np.lexsort((rows, _hashes(units, seed)))[: self.NUM_DOCUMENTS]
+        order = np.lexsort((rows, _hashes(units, seed)))[:NUM_DOCUMENTS]
         self._rows, self._order = np.sort(rows[order]), np.argsort(np.argsort(rows[order]))
         self._store_rows = np.sort(order)  # documents of the store are those of the splits, in order
         #: By the first row: texts, ids and units of documents.
@@ -76,7 +73,7 @@ class TextSample:
         """
         parts = [self._parts[first] for first in sorted(self._parts)]
         all_texts = [text for texts, _, _ in parts for text in texts]
-        taken = np.cumsum([len(all_texts[i]) for i in self._order]) <= self.NUM_CHARACTERS
+        taken = np.cumsum([len(all_texts[i]) for i in self._order]) <= NUM_CHARACTERS
         taken[:1] = True
         chosen = np.sort(self._order[taken])
         texts = [all_texts[i] for i in chosen]

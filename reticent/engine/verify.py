@@ -124,7 +124,7 @@ def _mask(individuals: Individuals | None, splits: tuple[str, ...] | None) -> np
 def read_spans(reader: SpanReader | None, rows: np.ndarray, *, at_once: int = 1 << 15) -> Spans:
     """Return the spans of the documents of these rows of the corpus, ascending."""
     parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = [(np.empty(0, dtype=np.int64),) * 3]
-    names = [pa.array([], pa.string())]
+    names = [pa.array([], pa.string()).dictionary_encode()]
     for first in range(0, int(rows.max(initial=-1)) + 1, at_once) if reader is not None else ():
         assert reader is not None
         last_row = min(first + at_once, int(rows[-1]) + 1)
@@ -133,11 +133,11 @@ def read_spans(reader: SpanReader | None, rows: np.ndarray, *, at_once: int = 1 
         place = np.searchsorted(rows, owners)
         kept = np.append(rows, -1)[place] == owners
         parts.append((place[kept], starts[kept].astype(np.int64), ends[kept].astype(np.int64)))
-        names.append(labels.filter(pa.array(kept)).cast(pa.string()))
-    labels = pa.concat_arrays(names).dictionary_encode()
+        names.append(labels.filter(pa.array(kept)).cast(pa.string()).dictionary_encode())
+    labels = pa.chunked_array(names).unify_dictionaries()
     owners, starts, ends = map(np.concatenate, zip(*parts, strict=True))
-    codes = labels.indices.to_numpy(zero_copy_only=False)
-    return Spans(owners, starts, ends, codes, labels.dictionary.to_pylist())
+    codes = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in labels.chunks])
+    return Spans(owners, starts, ends, codes, labels.chunk(0).dictionary.to_pylist())
 
 
 def verify_tokens(

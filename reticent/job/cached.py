@@ -46,13 +46,16 @@ class Cached:
         Raises
         ------
         ArtifactError
-            Another process writes it.
+            Another process writes it, or its inputs have changed.
+        CorpusError
+            Documents have changed since the run read them.
         """
         from reticent.core.artifact import write_artifact
 
         with write_artifact(self.path, kind=self._kind, config=config, inputs=self._inputs) as writer:
             yield writer.path
             self._run.fingerprints.require_unchanged(self._inputs.values())
+            self._run.require_unchanged()
         self._run.verified.made(self.path)
 
     def delete_of_others(self) -> None:

@@ -1,7 +1,8 @@
 """Samples of the text that tokens are held to where views are made.
 
-What a sample says is kept beside the tokens, ``text-samples/MODEL/INDEX`` (`reticent.engine.sampled_text`): a view with
-another k, n or policy is held to it, and neither the text nor the tokenizer is read again.
+The numbers of a sample are cached, ``text-samples/MODEL/INDEX`` (`reticent.engine.sampled_text`): a view with another
+k, n or policy is held to them, and neither the text nor the tokenizer is read again. They are written once tokens have
+held to them; tokens that do not hold to cached ones are held to the text.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reticent.core.errors import ArtifactError
+from reticent.core.manifest import versions
 from reticent.job.cached import Cached
 from reticent.job.noise import noise_settings
 
@@ -21,15 +23,19 @@ if TYPE_CHECKING:
 
     from reticent.engine.ngrams import NgramIndex
     from reticent.engine.oracle.retokenizer import Retokenizer
+    from reticent.engine.oracle.tokens import TextCheck
     from reticent.engine.protect import Policy
     from reticent.engine.sampled_text import SampledText
+    from reticent.engine.store import TokenStore
     from reticent.engine.text_sample import TextSample
     from reticent.job.config import ModelSection
     from reticent.job.run import Run
 
-__all__ = ["Samples"]
+__all__ = ["Samples", "ViewSample"]
 
 KIND = "text-sample"
+#: Packages whose answers a sample holds.
+READ_BY = ("reticent", "pyarrow", "regex", "tokenizers")
 
 
 class Samples:
@@ -55,41 +61,9 @@ class Samples:
 
         return show
 
-    def reader(
-        self, model: ModelSection, name: str, splits: tuple[str, ...], index: NgramIndex, policy: Policy
-    ) -> Callable[[], SampledText]:
-        """Return what reads the sample of these splits: as it was kept, or else from the text, by the index of the run
-        of that name as it protects.
-        """
-        run = self._run
-        names = {"split": "split", "spans": "spans", "index": name, "ids": f"tokens/{model.name}/ids"}
-        inputs = {**run.corpus_input(), **{of: run.fingerprints.of(path) for of, path in names.items()}}
-        settings: dict[str, Any] = {"n": policy.n, "seed": run.job.seed, "splits": list(splits)}
-        if name == "index" and (noise := noise_settings(run)):
-            settings |= {"k": policy.k, **noise}  # supports are those of the draws
-        cached = Cached(run, f"text-samples/{model.name}/{name}", KIND, inputs)
-
-        def fits(made: dict[str, Any]) -> bool:
-            return made["n"] >= policy.n and {**made, "n": policy.n} == settings
-
-        def read() -> SampledText:
-            from reticent.engine.detect.spans import SpanReader
-            from reticent.engine.sampled_text import SampledText
-
-            if cached.answers(fits):
-                with suppress(ArtifactError):
-                    return SampledText.of(cached.path)
-            spans, tokenizer = SpanReader(run.folder / "spans"), self._tokenizer_of(model)
-            sample = self._of(splits).read(spans, index, tokenizer, max_n=policy.n)
-            with suppress(ArtifactError), cached.written(settings) as folder:  # another process may write it
-                sample.write(folder)
-            return sample
-
-        return read
-
-    def _of(self, splits: tuple[str, ...]) -> TextSample:
-        """The sample of these splits. Where no pass has shown the text, what is read of the corpus is the row groups
-        and files that hold a document of a sample.
+    def of(self, splits: tuple[str, ...]) -> TextSample:
+        """Return the sample of these splits. Where no pass has shown the text, what is read of the corpus is the row
+        groups and files that hold a document of a sample.
         """
         from reticent import _rust
 
@@ -107,11 +81,90 @@ class Samples:
             )
         return self._taken[splits]
 
-    def _tokenizer_of(self, model: ModelSection) -> Retokenizer:
-        """The tokenizer of a model's ids, which its views share."""
+    def tokenizer_of(self, model: ModelSection) -> Retokenizer:
+        """Return the tokenizer of a model's ids, which its views share."""
         from reticent.engine.oracle.retokenizer import Retokenizer
 
         if model.name not in self._tokenizers:
             path = self._run.folder / "tokens" / model.name / "ids" / "tokenizer.json"
             self._tokenizers = {model.name: Retokenizer(path)}  # one is enough: models come one after the other
         return self._tokenizers[model.name]
+
+
+class ViewSample:
+    """The sample that those views of a model are held to whose documents are of these splits and whose words one index
+    of the run protects.
+
+    Parameters
+    ----------
+    name : name of the index among the results of the run
+    index : the same, with the noise of the threshold if it has any
+    """
+
+    def __init__(
+        self,
+        samples: Samples,
+        run: Run,
+        model: ModelSection,
+        name: str,
+        splits: tuple[str, ...],
+        index: NgramIndex,
+        policy: Policy,
+    ):
+        from reticent.engine.sampled_text import NUM_CHARACTERS, NUM_DOCUMENTS
+
+        self._samples, self._run, self._model, self._splits = samples, run, model, splits
+        self._index, self._policy = index, policy
+        inputs = {"split": "split", "spans": "spans", "index": name, "ids": f"tokens/{model.name}/ids"}
+        fingerprints = {**run.corpus_input(), **{of: run.fingerprints.of(path) for of, path in inputs.items()}}
+        self._cached = Cached(run, f"text-samples/{model.name}/{name}", KIND, fingerprints)
+        self._settings: dict[str, Any] = {
+            "n": policy.n,
+            "seed": run.job.seed,
+            "splits": list(splits),
+            "size": [NUM_DOCUMENTS, NUM_CHARACTERS],
+            "versions": {name: version for name, version in versions().items() if name in READ_BY},
+        }
+        if name == "index" and (noise := noise_settings(run)):
+            self._settings |= {"k": policy.k, **noise}  # supports are those of the draws
+        self._numbers: SampledText | None = None
+        self._is_cached = False
+
+    def read(self) -> None:
+        """Read the numbers: the cached ones, or else those of the text."""
+        from reticent.engine.sampled_text import open_sampled_text
+
+        if self._cached.answers(self._fits):
+            with suppress(ArtifactError):
+                self._numbers = open_sampled_text(self._cached.path)
+                self._is_cached = self._cached.answers(self._fits)  # another process may have replaced them
+        if not self._is_cached:
+            self._cached.delete_of_others()
+            self._read_text()
+
+    def require(self, store: TokenStore) -> TextCheck:
+        """Return the check of a store against the sample; `ArtifactError` where its tokens do not fit the text."""
+        assert self._numbers is not None
+        check = self._numbers.check(store, self._policy)
+        if self._is_cached and not check.holds:
+            self._read_text()
+            check = self._numbers.check(store, self._policy)
+        if not check.holds:
+            raise ArtifactError(f"tokens: {check.failure()}")
+        if not self._is_cached:
+            with suppress(ArtifactError), self._cached.written(self._settings) as folder:  # a view does without
+                self._numbers.write(folder)
+        return check
+
+    def _read_text(self) -> None:
+        from reticent.engine.detect.spans import SpanReader
+
+        samples, spans = self._samples, SpanReader(self._run.folder / "spans")
+        tokenizer = samples.tokenizer_of(self._model)
+        sample = samples.of(self._splits)
+        self._numbers = sample.read(spans, self._index, tokenizer, max_n=self._policy.n)
+        self._is_cached = False
+
+    def _fits(self, made: dict[str, Any]) -> bool:
+        is_long_enough: bool = made["n"] >= self._policy.n
+        return is_long_enough and {**made, "n": self._policy.n} == self._settings

@@ -26,7 +26,7 @@ from reticent.engine.index import IndexConfig, build_index
 from reticent.engine.oracle.documents import WordTable
 from reticent.engine.oracle.retokenizer import Retokenizer
 from reticent.engine.protect import POLICIES, Policy
-from reticent.engine.sampled_text import SampledText
+from reticent.engine.sampled_text import open_sampled_text
 from reticent.engine.schema import DIRECT, INDIRECT, MEMBERS
 from reticent.engine.store import TokenStore
 from reticent.engine.text_sample import TextSample
@@ -68,7 +68,7 @@ def sampled(case: Case, store: TokenStore, policy: Policy, surface: str = "exact
     # As numbers on a disk it says the same.
     kept = Path(tempfile.mkdtemp(dir=case.folder))
     read.write(kept)
-    check = SampledText.of(kept).check(store, policy)
+    check = open_sampled_text(kept).check(store, policy)
     assert check == read.check(store, policy)
     return check
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from fixtures.command import command
 from fixtures.jobs import changed, make_hospital, run, values_of
@@ -14,10 +17,13 @@ from fixtures.models import toy_model, toy_tokenizer
 
 from reticent import _rust
 from reticent.core.artifact import read_manifest
-from reticent.core.errors import ArtifactError
+from reticent.core.errors import ArtifactError, CorpusError
+from reticent.engine import sampled_text
 from reticent.engine.corpus import Corpus
 from reticent.engine.oracle import retokenizer
-from reticent.engine.sampled_text import SampledText
+from reticent.engine.protect import Policy
+from reticent.engine.sampled_text import SampledText, open_sampled_text
+from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.store import open_tokens
 from reticent.engine.verify import TextCheck
 from reticent.job.config import parse_job
@@ -29,6 +35,7 @@ from reticent.job.training_tokens import verify_training
 pytestmark = pytest.mark.usefixtures("one_thread", "without_figures")
 
 TRAIN, AUDIT = "tokens/toy/train", "tokens/toy/audit"
+SIDES = (MEMBERS, HELDOUT)
 
 
 @pytest.fixture(scope="module")
@@ -217,10 +224,104 @@ def test_another_protection_is_held_to_the_sample_as_it_was_kept(
 def test_a_violation_is_found_by_a_kept_sample(hospital: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     values = values_of(hospital, tmp_path / "run")
     run(values)
-    unread(monkeypatch)
+    found = []
+    check = SampledText.check
+
+    def recorded(self: SampledText, *arguments: Any) -> TextCheck:
+        found.append(check(self, *arguments))
+        return found[-1]
+
+    monkeypatch.setattr(SampledText, "check", recorded)
     monkeypatch.setattr(_rust, "planes", without_gaps)
     with pytest.raises(ArtifactError, match=r"tokens: of [\d,]+ documents .* [1-9][\d,]* tokens of direct and 0 of"):
         run(changed(values, protect__k=5))
+    assert len(found) == 2  # of the kept one, and then of the text
+    assert found[0] == found[1]
+    assert found[0].direct_violations > 0
+
+
+def test_a_sample_is_that_of_its_documents_spans_index_and_tokenizer(mine: Run) -> None:
+    for path, index, splits in zip(kept(mine.folder), ("index", "index-joint"), (SIDES[:1], SIDES), strict=True):
+        manifest = read_manifest(path.parent)
+        made_of = {"split": "split", "spans": "spans", "index": index, "ids": "tokens/toy/ids"}
+        expected = {name: mine.fingerprints.of(place) for name, place in made_of.items()}
+        assert manifest.inputs == {**mine.corpus_input(), **expected}
+        versions = {name: version(name) for name in ("reticent", "pyarrow", "regex", "tokenizers")}
+        settings = {"n": 2, "seed": mine.job.seed, "splits": [*splits], "size": [200, 200_000], "versions": versions}
+        assert manifest.config == settings
+
+
+@pytest.mark.parametrize("name", ["corpus", "split", "spans", "index", "ids", "seed", "splits", "size", "versions"])
+def test_a_sample_of_anything_else_is_read_from_the_text_again(hospital: Path, mine: Run, name: str) -> None:
+    path = kept(mine.folder)[0].parent / "manifest.json"
+    before = json.loads(path.read_text())
+    other = json.loads(path.read_text())
+    part = "inputs" if name in other["inputs"] else "config"
+    other[part][name] = "0" * 64
+    path.write_text(json.dumps(other))
+    changes = {"model__recipes": ["ppmlm", "mlma"], "protect__k": 5}
+    run(changed(values_of(hospital, mine.folder), **changes))
+    after = json.loads(path.read_text())
+    assert (after["inputs"], after["config"]) == (before["inputs"], before["config"])
+
+
+def test_a_longer_ngram_has_the_sample_read_again(hospital: Path, tmp_path: Path) -> None:
+    values = changed(values_of(hospital, tmp_path / "run"), protect__n=1)
+    run(values)
+    short = open_sampled_text(kept(tmp_path / "run")[0].parent)
+    run(changed(values, protect__n=2))
+    run(changed(values, out=str(tmp_path / "fresh"), protect__n=2))
+    assert checks(tmp_path / "run") == checks(tmp_path / "fresh")
+    with pytest.raises(ArtifactError, match="n-grams of up to 1 words, not 2"):
+        short.check(open_tokens(tmp_path / "run" / TRAIN), Policy(n=2))
+
+
+def test_tokens_that_a_cached_sample_refuses_are_held_to_the_text(
+    hospital: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = values_of(hospital, tmp_path / "run")
+    run(values)
+    right = open_sampled_text(kept(tmp_path / "run")[0].parent)
+    wrong = replace(right, read=right.read._replace(tokens=right.read.tokens._replace(ids=right.read.tokens.ids + 1)))
+    monkeypatch.setattr(sampled_text, "open_sampled_text", lambda folder: wrong)
+    run(changed(values, protect__k=5))
+    assert all(check["mismatches"] == 0 for check in checks(tmp_path / "run"))
+
+
+def test_no_sample_of_text_that_changed_meanwhile_is_kept(
+    hospital: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documents = Path(shutil.copytree(hospital / "documents", tmp_path / "documents"))
+    values = changed(values_of(hospital, tmp_path / "run"), corpus__source=str(documents))
+    run(values)
+    shutil.rmtree(tmp_path / "run/text-samples")
+    write = SampledText.write
+
+    def meanwhile(self: SampledText, folder: Path) -> None:
+        write(self, folder)
+        part = sorted(documents.rglob("*.parquet"))[0]
+        pq.write_table(pq.read_table(part).slice(1), part)
+
+    monkeypatch.setattr(SampledText, "write", meanwhile)
+    with pytest.raises(CorpusError, match="changed"):
+        run(changed(values, protect__k=5))
+    assert kept(tmp_path / "run") == []
+
+
+def test_no_sample_of_withdrawn_documents_stays_where_none_can_be_written(
+    hospital: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = values_of(hospital, tmp_path / "run")
+    run(values)
+    withdrawn = tmp_path / "withdrawn.txt"
+    withdrawn.write_text(pq.read_table(hospital / "documents").column("individual_id")[0].as_py() + "\n")
+
+    def full(self: SampledText, folder: Path) -> None:
+        raise ArtifactError("no space")
+
+    monkeypatch.setattr(SampledText, "write", full)
+    run(changed(values, corpus={**values["corpus"], "withdrawn": [str(withdrawn)]}))
+    assert kept(tmp_path / "run") == []
 
 
 @pytest.mark.parametrize("damage", ["bytes", "manifest", "all"])

@@ -29,8 +29,8 @@ __all__ = [
 
 
 class Seen(NamedTuple):
-    """Of each spelling the number of the surface of its visible part, and whether a span that holds it protects it
-    elsewhere too.
+    """Of each spelling the number of the surface of its visible part (int64), and whether a span that holds it protects
+    it elsewhere too (bool).
     """
 
     numbers: np.ndarray
@@ -131,7 +131,7 @@ def direct_words(
     seen : of each spelling
     starts, ends, scopes : of each span its characters in the joined texts, and "corpus", "individual" or "occurrence"
     """
-    surface, unit = seen.numbers[words.spellings].astype(np.int64), units[words.documents].astype(np.int64)
+    surface, unit = seen.numbers[words.spellings], units[words.documents].astype(np.int64)
     direct = words.met_by(starts, ends)
     num_surfaces = len(seen.numbers) + 1
     for scope in ("corpus", "individual"):

@@ -25,7 +25,7 @@ from reticent.job.artefact import Artefact, Outputs, Step
 from reticent.job.capped import NONE, Capped, capped_supports
 from reticent.job.noise import noise_settings, protecting
 from reticent.job.rewritten import REWRITTEN
-from reticent.job.samples import Samples
+from reticent.job.samples import Samples, ViewSample
 from reticent.job.stages.index import INDEXES
 
 if TYPE_CHECKING:
@@ -255,13 +255,14 @@ def _build_view(
     capped = capped_supports(run, variant.index, variant.splits, policy)
     _require_room(run, [variant] if capped.folder is None else (), ROOM_OF_VIEW)
     index = _index_of(run, variant, policy)
-    read = samples.reader(model, variant.index, variant.splits, index, policy)
+    sample = ViewSample(samples, run, model, variant.index, variant.splits, index, policy)
     task = run.progress.task(f"protect {variant.name} tokens", run.corpus.num_documents, "documents")
     with task as advance, ThreadPoolExecutor(1) as pool:
-        sample = pool.submit(read)  # while the core works on numbers
+        reading = pool.submit(sample.read)  # while the core works on numbers
         documents = (run.individuals, variant.splits)
         counts.update(write_view_of(run, model, folder, *documents, index, policy, advance, capped))
-    counts["text_check"] = sample.result().require(open_tokens(folder), policy).to_dict()
+    reading.result()
+    counts["text_check"] = sample.require(open_tokens(folder)).to_dict()
     if variant.splits == TRAIN:
         _warn_of_policy(run, model, policy, counts)
 
