@@ -8,13 +8,12 @@ held to them; tokens that do not hold to cached ones are held to the text.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from reticent.core.errors import ArtifactError
-from reticent.core.manifest import versions
 from reticent.job.cached import Cached
 from reticent.job.noise import noise_settings
 
@@ -111,6 +110,7 @@ class ViewSample:
         index: NgramIndex,
         policy: Policy,
     ):
+        from reticent.core.manifest import versions
         from reticent.engine.sampled_text import NUM_CHARACTERS, NUM_DOCUMENTS
 
         self._samples, self._run, self._model, self._splits = samples, run, model, splits
@@ -139,7 +139,6 @@ class ViewSample:
                 self._numbers = open_sampled_text(self._cached.path)
                 self._is_cached = self._cached.answers(self._fits)  # another process may have replaced them
         if not self._is_cached:
-            self._cached.delete_of_others()
             self._read_text()
 
     def require(self, store: TokenStore) -> TextCheck:
@@ -152,9 +151,16 @@ class ViewSample:
         if not check.holds:
             raise ArtifactError(f"tokens: {check.failure()}")
         if not self._is_cached:
-            with suppress(ArtifactError), self._cached.written(self._settings) as folder:  # a view does without
-                self._numbers.write(folder)
+            self._write(self._numbers)
         return check
+
+    def _write(self, numbers: SampledText) -> None:
+        with ExitStack() as opened:
+            folder = None
+            with suppress(ArtifactError):  # another process writes them: a view does without
+                folder = opened.enter_context(self._cached.written(self._settings))
+            if folder is not None:
+                numbers.write(folder)
 
     def _read_text(self) -> None:
         from reticent.engine.detect.spans import SpanReader

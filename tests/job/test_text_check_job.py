@@ -18,6 +18,7 @@ from fixtures.models import toy_model, toy_tokenizer
 from reticent import _rust
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import ArtifactError, CorpusError
+from reticent.core.locks import locked
 from reticent.engine import sampled_text
 from reticent.engine.corpus import Corpus
 from reticent.engine.oracle import retokenizer
@@ -308,20 +309,32 @@ def test_no_sample_of_text_that_changed_meanwhile_is_kept(
     assert kept(tmp_path / "run") == []
 
 
-def test_no_sample_of_withdrawn_documents_stays_where_none_can_be_written(
-    hospital: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_sample_holds_documents_that_were_withdrawn(hospital: Path, tmp_path: Path) -> None:
     values = values_of(hospital, tmp_path / "run")
     run(values)
+
+    def people() -> set[str]:
+        owners = dict(
+            zip(*pq.read_table(hospital / "documents").select(["doc_id", "individual_id"]).to_pydict().values())
+        )
+        samples = [open_sampled_text(path.parent) for path in kept(tmp_path / "run")]
+        return {owners[document] for sample in samples for document in sample.read.doc_ids.to_pylist()}
+
+    person = min(people())
     withdrawn = tmp_path / "withdrawn.txt"
-    withdrawn.write_text(pq.read_table(hospital / "documents").column("individual_id")[0].as_py() + "\n")
-
-    def full(self: SampledText, folder: Path) -> None:
-        raise ArtifactError("no space")
-
-    monkeypatch.setattr(SampledText, "write", full)
+    withdrawn.write_text(person + "\n")
     run(changed(values, corpus={**values["corpus"], "withdrawn": [str(withdrawn)]}))
+    assert person not in people()
+
+
+def test_a_view_does_without_a_sample_that_another_process_writes(hospital: Path, tmp_path: Path) -> None:
+    values = values_of(hospital, tmp_path / "run")
+    folder = tmp_path / "run/text-samples/toy"
+    run(values, "index")
+    with locked(folder / "index"), locked(folder / "index-joint"):
+        run(values)
     assert kept(tmp_path / "run") == []
+    assert all(check["documents"] > 50 for check in checks(tmp_path / "run"))
 
 
 @pytest.mark.parametrize("damage", ["bytes", "manifest", "all"])
