@@ -314,9 +314,8 @@ def test_no_sample_holds_documents_that_were_withdrawn(hospital: Path, tmp_path:
     run(values)
 
     def people() -> set[str]:
-        owners = dict(
-            zip(*pq.read_table(hospital / "documents").select(["doc_id", "individual_id"]).to_pydict().values())
-        )
+        table = pq.read_table(hospital / "documents")
+        owners = dict(zip(*(table.column(name).to_pylist() for name in ("doc_id", "individual_id")), strict=True))
         samples = [open_sampled_text(path.parent) for path in kept(tmp_path / "run")]
         return {owners[document] for sample in samples for document in sample.read.doc_ids.to_pylist()}
 
