@@ -8,7 +8,7 @@ policy costs little. It holds, bit for bit, what `reticent.engine.tokens.write_t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,7 +68,7 @@ def write_view(
     index: NgramIndex,
     policy: Policy,
     capped: Path | None = None,
-    keep: Callable[[], AbstractContextManager[Path]] | None = None,
+    keep: Callable[[], AbstractContextManager[Path | None]] | None = None,
     num_threads: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
@@ -80,7 +80,8 @@ def write_view(
     index : the index whose supports protect; it counts words by the surface of ``numbered.index``
     capped : folder of supports of these documents by this index, kept at a k that is no larger and an n that is no
         smaller (`reticent.engine.capped`); k is at most `CAP`. Without it n-grams are looked up.
-    keep : opens the folder that such supports are kept in, where looking up gives some of use
+    keep : opens the folder that such supports are kept in, where looking up gives some of use, or None: the view is the
+        same without
 
     Raises
     ------
@@ -166,13 +167,12 @@ class _Protected:
 
 
 @contextmanager
-def _keeping(keep: Callable[[], AbstractContextManager[Path]] | None, num_planes: int) -> Iterator[CappedWriter | None]:
+def _keeping(
+    keep: Callable[[], AbstractContextManager[Path | None]] | None, num_planes: int
+) -> Iterator[CappedWriter | None]:
     with ExitStack() as opened:
-        writer = None
-        if keep is not None and num_planes > 0:
-            with suppress(ArtifactError):  # another process writes them: the view is the same without
-                writer = opened.enter_context(CappedWriter(opened.enter_context(keep()), num_planes))
-        yield writer
+        folder = opened.enter_context(keep()) if keep is not None and num_planes > 0 else None
+        yield None if folder is None else opened.enter_context(CappedWriter(folder, num_planes))
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ without. Documents that were updated, or another split, never meet what was cach
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,19 +40,26 @@ class Cached:
         return True
 
     @contextmanager
-    def written(self, config: dict[str, Any]) -> Iterator[Path]:
-        """Open a new folder for it, which takes its place at the end.
+    def written(self, config: dict[str, Any]) -> Iterator[Path | None]:
+        """Open a new folder for it, which takes its place at the end; None where another process writes it.
 
         Raises
         ------
         ArtifactError
-            Another process writes it, or its inputs have changed.
+            Its inputs have changed.
         CorpusError
             Documents have changed since the run read them.
         """
         from reticent.core.artifact import write_artifact
 
-        with write_artifact(self.path, kind=self._kind, config=config, inputs=self._inputs) as writer:
+        with ExitStack() as opened:
+            writer = None
+            with suppress(ArtifactError):  # a run is the same without
+                whole = write_artifact(self.path, kind=self._kind, config=config, inputs=self._inputs)
+                writer = opened.enter_context(whole)
+            if writer is None:
+                yield None
+                return
             yield writer.path
             self._run.fingerprints.require_unchanged(self._inputs.values())
             self._run.require_unchanged()

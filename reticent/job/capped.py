@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reticent.job.cached import Cached
 
@@ -27,7 +27,7 @@ class Capped(NamedTuple):
     """The folder of supports that answer a policy, or what opens a new one for them; neither where they are no help."""
 
     folder: Path | None = None
-    keep: Callable[[], AbstractContextManager[Path]] | None = None
+    keep: Callable[[], AbstractContextManager[Path | None]] | None = None
 
 
 NONE = Capped()
@@ -42,8 +42,8 @@ def capped_supports(run: Run, index: str, splits: tuple[str, ...], policy: Polic
     cached = Cached(run, f"supports/{index}", KIND, inputs)
     settings = {"k": policy.k, "n": policy.n, "splits": list(splits)}
 
-    def fits(made: dict[str, object]) -> bool:
-        return made["splits"] == settings["splits"] and made["k"] <= policy.k and made["n"] >= policy.n  # type: ignore[operator]
+    def fits(made: dict[str, Any]) -> bool:
+        return bool(made["splits"] == settings["splits"] and made["k"] <= policy.k and made["n"] >= policy.n)
 
     can_answer = policy.n > 1 and policy.k <= CAP
     if can_answer and cached.answers(fits):

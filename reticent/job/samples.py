@@ -8,7 +8,7 @@ held to them; tokens that do not hold to cached ones are held to the text.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -151,16 +151,10 @@ class ViewSample:
         if not check.holds:
             raise ArtifactError(f"tokens: {check.failure()}")
         if not self._is_cached:
-            self._write(self._numbers)
+            with self._cached.written(self._settings) as folder:
+                if folder is not None:
+                    self._numbers.write(folder)
         return check
-
-    def _write(self, numbers: SampledText) -> None:
-        with ExitStack() as opened:
-            folder = None
-            with suppress(ArtifactError):  # another process writes them: a view does without
-                folder = opened.enter_context(self._cached.written(self._settings))
-            if folder is not None:
-                numbers.write(folder)
 
     def _read_text(self) -> None:
         from reticent.engine.detect.spans import SpanReader
