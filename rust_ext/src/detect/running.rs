@@ -104,6 +104,9 @@ pub fn kind_at(view: &View, piece: Option<usize>) -> u32 {
 
 /// Whether the words before a run say that a name comes.
 fn is_said_before(view: &View, run: &Run) -> bool {
+    if is_in_brackets(view, run) {
+        return true;
+    }
     let Some((last, comma)) = before(view, run.first) else { return false };
     let kind = kind(view.piece(last));
     let second = || kind_at(view, last.checked_sub(1));
@@ -145,6 +148,12 @@ fn is_said_before(view: &View, run: &Run) -> bool {
         return !comma && view.gap(last - 1) == " ";
     }
     kind & GREETING != 0
+}
+
+/// "Mum (Anna)", "su abuela (Ana Roy, 60 años)"
+fn is_in_brackets(view: &View, run: &Run) -> bool {
+    run.first.checked_sub(1).is_some_and(|last| between(view, last) == Some(" (") && kind(view.piece(last)) & KIN != 0)
+        && between(view, run.last).is_some_and(|gap| gap.starts_with([')', ',', ';']))
 }
 
 /// Before kin in German, where nouns have capitals.
@@ -213,6 +222,8 @@ fn does_as_individuals_do(view: &View, run: &Run) -> bool {
     match gap {
         " " if small && kind & ACT != 0 => true,
         " " if small && kind & COPULA != 0 => is_individual(view, next + 1),
+        // "Anna Roy (wife)"
+        " (" => kind & KIN != 0 && between(view, next).is_some_and(|gap| gap.starts_with([')', ',', ';'])),
         ", " => is_individual(view, next) || run.num_words > 1 && is_age(view, next),
         "'" | "\u{2019}" => {
             view.piece(next) == "s"
@@ -347,6 +358,8 @@ mod tests {
             ("He saw Paris, Lyon and Metz.", &[]),
             ("Los padres, Teresa y Juan Carlos, vienen.", &[]),
             ("Habla con los padres Teresa y Juan Carlos.", &["Teresa", "Juan Carlos"]),
+            ("Mum (Anna) is well. Anna Roy (wife) called, su abuela (Ana Ruiz).", &["Anna", "Anna Roy", "Ana Ruiz"]),
+            ("The mother (Medicare) pays; her wife (in Paris)", &[]),
             ("His kids Anna and Max came. The United Nations Children Convention", &["Anna", "Max"]),
             ("Seine Tochter Anna kommt. Ihre Mutter Anna auch.", &["Anna", "Anna"]),
             ("They call her Anna.", &["Anna"]),

@@ -51,14 +51,14 @@ const LISTS: &[(u32, &str)] = &[
         KIN,
         "wife husband son daughter brother sister mother father mom mum dad uncle aunt cousin grandmother grandfather grandson \
          granddaughter niece nephew partner fiance fiancee girlfriend boyfriend spouse stepmother stepfather stepson stepdaughter friend \
-         kid child baby twin grandma grandpa parents sons daughters brothers sisters children kids twins \
+         kid child baby twin grandma grandpa granddad granny nan mommy daddy sib sibling dtr dau gdtr hubby widow widower flatmate housemate boss parents sons daughters brothers sisters children kids twins \
          caregiver caretaker roommate neighbor neighbour colleague coworker guardian surgeon physician midwife therapist psychiatrist \
          femme mari epouse epoux fils fille frere soeur mere pere enfant bebe parents filles freres soeurs enfants jumeaux oncle tante cousine compagnon compagne conjoint conjointe ami amie \
-         voisin voisine collegue infirmiere infirmier chirurgien chirurgienne medecin \
+         voisin voisine collegue maman gendre bru pote kine psychologue infirmiere infirmier chirurgien chirurgienne medecin \
          esposa esposo marido mujer hijo hija hermano hermana madre padre padres hijos hijas hermanos hermanas gemelos tio tia primo prima abuelo abuela pareja novio novia amigo \
-         amiga cunado cunada suegra suegro nieto nieta sobrino sobrina enfermera enfermero \
+         amiga cunado cunada suegra suegro nuera yerno vecina vecino bisabuela bisabuelo nieto nieta sobrino sobrina enfermera enfermero psicologa psicologo \
          ehefrau ehemann sohn tochter kind eltern sohne kinder geschwister zwillinge bruder schwester mutter vater onkel schwager schwagerin freund freundin partnerin lebensgefahrte \
-         lebensgefahrtin nachbar nachbarin enkel enkelin kollege kollegin",
+         lebensgefahrtin lebenspartner lebenspartnerin ehegatte ehegattin gattin gatte schwiegersohn schwiegertochter oma opa nichte neffe nachbar nachbarin enkel enkelin kollege kollegin",
     ),
     (
         OWNER,

@@ -132,6 +132,62 @@ pub fn ends_an_address(hit: &mut Hit) -> bool {
     capital && (bracketed || ends && !matches!(sign, b'\n' | b':'))
 }
 
+/// One to three capitalised words stand before the state or the postcode, behind a sign or a kind of street; they are what is found.
+pub fn is_town_before_zip(hit: &mut Hit) -> bool {
+    const KINDS: [&[u8]; 20] = [
+        b"St", b"Street", b"Ave", b"Avenue", b"Rd", b"Road", b"Ln", b"Lane", b"Dr", b"Drive", b"Ct", b"Court", b"Blvd",
+        b"Way", b"Pl", b"Place", b"Pkwy", b"Hwy", b"Suite", b"Apt",
+    ];
+    const NO_TOWN: [&[u8]; 12] =
+        [b"Postcode", b"Post", b"Code", b"Zip", b"ZIP", b"State", b"Address", b"Box", b"Lot", b"No", b"Ref", b"Case"];
+    let lettered = hit.piece().iter().take_while(|byte| byte.is_ascii_alphabetic()).count() == 2;
+    let state = lettered && matches!(hit.piece()[2], b' ' | b',' | b'.');
+    let before = hit.before();
+    let signs = before.iter().rev().take_while(|byte| matches!(byte, b' ' | b',' | b'.' | b'\n')).count();
+    let bare = &before[..before.len() - signs];
+    if signs == 0 || signs > 3 || before[bare.len()..].iter().filter(|byte| **byte == b'\n').count() > 1 {
+        return false;
+    }
+    let (mut start, mut words) = (bare.len(), 0);
+    for word in bare.rsplit(|byte| *byte == b' ').take(3) {
+        let from = word
+            .iter()
+            .rposition(|byte| matches!(byte, b'\n' | b',' | b'*' | b'(' | b'|' | b'\t'))
+            .map_or(0, |at| at + 1);
+        let (sign, word) = (from > 0, &word[from..]);
+        let bare_word = word.strip_suffix(b".").unwrap_or(word);
+        let is_part = word.len() > 1
+            && (word[0].is_ascii_uppercase() || !word[0].is_ascii())
+            && bare_word
+                .iter()
+                .all(|byte| byte.is_ascii_alphabetic() || !byte.is_ascii() || matches!(byte, b'-' | b'\''));
+        // "12 Main St Boston" ends the street; "St. Paul" begins a town.
+        if !is_part || NO_TOWN.contains(&bare_word) || KINDS.contains(&bare_word) && (words == 0 || bare_word != b"St")
+        {
+            break;
+        }
+        start = word.as_ptr() as usize - bare.as_ptr() as usize;
+        words += 1;
+        if sign {
+            break;
+        }
+    }
+    let long = bare.len() - start >= 3;
+    let behind = bare[..start].trim_ascii_end();
+    let delimited = behind.is_empty()
+        || bare[..start].ends_with(b"\n")
+        || matches!(behind.last(), Some(b',' | b'.' | b'*' | b'(' | b'|' | b';' | b'0'..=b'9'))
+        || KINDS.contains(&behind.rsplit(|byte| *byte == b' ').next().unwrap_or_default());
+    if words == 0 || !long || !(state || delimited) {
+        return false;
+    }
+    let from = hit.start - (before.len() - start);
+    // The state or the province is a part of what is found.
+    hit.end = if state { hit.start + 2 } else { from + (bare.len() - start) };
+    hit.start = from;
+    true
+}
+
 /// One to four capitalised words stand before a house's number; they are a part of what is found.
 pub fn is_behind_a_name(hit: &mut Hit) -> bool {
     const NO_STREETS: [&[u8]; 16] = [

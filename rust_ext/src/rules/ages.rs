@@ -41,7 +41,7 @@ pub const RULES: &[Rule] = &[
         "AGE",
         Rank::Form,
         "ages that say so: 43-year-old, 43 y/o, 18 months old, 43-jährig, 43 Jahre alt",
-        r"\d{1,3}(?i:[- ]?years?[- ]?olds?|[- ]?yrs?\.?[- ]?old|[- ]?years? of age|[- ]?y[./ ]?o\b\.?|[- ]?months?[- ]old|[- ]?weeks?[- ]old|[- ]?days?[- ]old|[- ]?months? of age|-?jahrige?[rnsm]?|-jahrig|[- ]Jahre[ns]? alte?[rnsm]?|[- ]Monate alte?[rnsm]?|-monatige?[rnsm]?)",
+        r"\d{1,3}(?i:[- ]?years?[- ]?olds?|[- ]?yrs?\.?[- ]?old|[- ]?years? of age|[- ]?y[./ ]?o\b\.?|[- ]?months?[- ]old|[- ]?weeks?[- ]old|[- ]?days?[- ]old|[- ]?months? of age|-?jahrige?[rnsm]?|-jahrig|-?j\.|[- ]Jahre[ns]? alte?[rnsm]?|[- ]Monate alte?[rnsm]?|-monatige?[rnsm]?)",
         is_possible_age,
     ),
     rule(
@@ -49,7 +49,7 @@ pub const RULES: &[Rule] = &[
         "AGE",
         Rank::Form,
         "ages of somebody: mujer de 43 años, patiente de 43 ans, Patient, 43 Jahre; 43 años de edad",
-        r"\d{1,3}(?i: ?ans\b| jahre\b| mois\b)|(?:(?:\d{1,3}|%NUMBER_ES%)(?:[.,]\d)? ?%ANOS%(?: y (?:medio|\d{1,2} ?(?i:mese?s?|dias?|semanas?)))?)",
+        r"\d{1,3}(?: ?(?i:ans|jahre|mois)\b| J\.)|(?:(?:\d{1,3}|%NUMBER_ES%)(?:[.,]\d)? ?%ANOS%(?: y (?:medio|\d{1,2} ?(?i:mese?s?|dias?|semanas?)))?)",
         is_of_someone,
     ),
     rule(
@@ -72,6 +72,12 @@ fn is_no_range(hit: &mut Hit) -> bool {
 /// In English, French and German the number is the age; in Spanish its unit belongs to it.
 fn cut_unit(hit: &mut Hit) {
     hit.end = hit.start + hit.piece().iter().take_while(|byte| byte.is_ascii_digit()).count();
+}
+
+/// As many years as somebody may have, of whatever unit.
+pub fn is_possible(hit: &Hit) -> bool {
+    let digits = hit.piece().iter().take_while(|byte| byte.is_ascii_digit()).count();
+    (1..=120).contains(&num_value(&hit.piece()[..digits]))
 }
 
 /// Nobody is older.
@@ -117,10 +123,24 @@ fn is_of_someone(hit: &mut Hit) -> bool {
     {
         cut_unit(hit);
     }
+    // "(27 J.)" behind a date of birth.
+    let cut_short = unit == b"J.";
+    if cut_short {
+        cut_unit(hit);
+        let dated = hit
+            .before()
+            .strip_suffix(b"(")
+            .is_some_and(|before| before.trim_ascii_end().last().is_some_and(u8::is_ascii_digit));
+        if dated && hit.after().starts_with(b" J.)") {
+            return value <= 120;
+        }
+    }
     let after = hit.after();
     let rest = after.trim_ascii_start();
-    let rest =
-        [&b"ans"[..], b"mois", b"Jahre", b"jahre"].iter().find_map(|unit| rest.strip_prefix(*unit)).unwrap_or(rest);
+    let rest = [&b"ans"[..], b"mois", b"Jahre", b"jahre", b"J."]
+        .iter()
+        .find_map(|unit| rest.strip_prefix(*unit))
+        .unwrap_or(rest);
     let rest = rest.trim_ascii_start();
     if value > 120 || matches!(hit.before(), [.., b'0'..=b'9', b'.' | b',' | b'-' | b'/']) {
         return false;

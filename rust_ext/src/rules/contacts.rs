@@ -9,7 +9,7 @@ pub const PARTS: &[(&str, &str)] = &[
     ("%NUMBER%", r"(?:%PHONE_FR%|%PHONE_ES%|%PHONE_US%|%PHONE_ANY%)"),
     (
         "%PHONE_US%",
-        r"(?:\+?1%SEP%{1,2})?(?:\(\d{3}\)%SEP%{0,2}|\d{3}%SEP%)\d{3}%SEP%\d{4}(?: ?(?:x|ext\.?|extension) ?\d{1,6})?",
+        r"(?:\+?1%SEP%{1,2})?(?:\(\d{3}\)%SEP%{0,2}|\d{3}(?:%SEP%|/))\d{3}%SEP%\d{4}(?: ?(?:x|ext\.?|extension) ?\d{1,6})?",
     ),
     // One sign between all pairs: with any, the date and hour 02/03/2020 10:30 would begin with a phone number.
     (
@@ -71,7 +71,7 @@ pub const RULES: &[Rule] = &[
         "PHONE",
         Rank::Form,
         "telephone numbers of other countries in groups, from 0 on",
-        r"(?:\(0\d{1,4}\) ?|0[1-9]\d{1,3}[ -])\d{2,6}(?:[ -]\d{2,4}){0,3}|0[1-9] \d{3} \d{2} \d{2}|0[1-9] \d{6,8}",
+        r"(?:\(0\d{1,4}\) ?|0[1-9]\d{1,3}[ -])\d{2,8}(?:[ -]\d{2,4}){0,3}|0[1-9] \d{3} \d{2} \d{2}|0[1-9] \d{6,8}",
         is_national,
     ),
     rule(
@@ -142,7 +142,7 @@ fn is_stroked(hit: &mut Hit) -> bool {
 
 /// Nine to eleven digits with an area's code; none of the groups is a value with its unit.
 fn is_national(hit: &mut Hit) -> bool {
-    (9..=11).contains(&num_digits(hit.piece())) && is_no_list(hit)
+    (9..=12).contains(&num_digits(hit.piece())) && is_no_list(hit)
 }
 
 /// Behind a cue a number may be a local one.

@@ -83,7 +83,7 @@ pub const RULES: &[Rule] = &[
         "LICENSE",
         Rank::Sure,
         "numbers of physicians, drivers, certificates: NºCol, colegiado, RPPS, ADELI, LANR, GMC, license …",
-        r"(?i:n(?:o|\*)?\.? ?(?:de )?col(?:egiad[oa]s?)?\b\.?|(?:col(?:egiad[oa]s?)?\.?) ?n[*o]\.?|colegiad[oa]s?|rpps|adeli|finess|lanr|bsnr|gmc|nmc|dea|(?:(?:driver'?s?'?|driving|medical|state|nursing|pilot) )?licen[cs]e|permis(?: de conduire)?|permiso de conducir|fuhrerschein|certificate|upin|cnp)%IS%(%TOKEN%)",
+        r"(?i:cpso|ced(?:ula)?\.? ?prof(?:esional)?\.?|n(?:o|\*)?\.? ?(?:de )?col(?:egiad[oa]s?)?\b\.?|(?:col(?:egiad[oa]s?)?\.?) ?n[*o]\.?|colegiad[oa]s?|rpps|adeli|finess|lanr|bsnr|gmc|nmc|dea|(?:(?:driver'?s?'?|driving|medical|state|nursing|pilot) )?licen[cs]e|permis(?: de conduire)?|permiso de conducir|fuhrerschein|certificate|upin|cnp)%IS%(%TOKEN%)",
         |hit| has_digits(hit, 4),
     ),
     rule(

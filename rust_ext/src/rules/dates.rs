@@ -77,8 +77,16 @@ pub const RULES: &[Rule] = &[
         "DATE",
         Rank::Form,
         "day and month in numbers behind a preposition: on 3/14, le 14/03, el 14/3, am 14.3.",
-        r"(?i:on|since|until|dated?:?|dob:?|le|du|au|depuis|el dia|el|dia|fecha:?|am|vom|seit|bis)[ \n](%DAY%/%DAY%|%DAY%\.(?:0?[1-9]|1[0-2])\.)",
+        r"(?i:on|since|until|dated?:?|dob:?|le|du|au|depuis|el dia|el|al|dia|fecha:?|am|vom|seit|bis|ab|zum|mo|di|mi|do|fr|sa|so)[ \n](%DAY%/%DAY%|%DAY%\.(?:0?[1-9]|1[0-2])\.)",
         is_day_month,
+    ),
+    rule(
+        "date_of_line",
+        "DATE",
+        Rank::Form,
+        "day and month that begin a line or fill brackets, with a zero or a point behind: 18/02 M:, 18.02. FD, (04/03)",
+        r"\d{1,2}/\d{2}|\d{2}\.\d{2}\.",
+        is_day_month_of_line,
     ),
     rule(
         "date_day_first",
@@ -205,6 +213,16 @@ fn is_day_month(hit: &mut Hit) -> bool {
         && has_fraction(hit);
     let scale = fraction || matches!(hit.piece(), [b'0'..=b'9', b'/', b'5'] | [b'0'..=b'9', b'/', b'1', b'0']);
     first.min(second) <= 12 && first.max(second) <= 31 && !scale && !goes_on(hit)
+}
+
+/// At the beginning of a line of notes, before a word or a colon; or all that stands in brackets.
+fn is_day_month_of_line(hit: &mut Hit) -> bool {
+    let piece = hit.piece();
+    let padded = piece.ends_with(b".") || piece.starts_with(b"0") || piece[piece.len() - 2] == b'0';
+    let begins = matches!(hit.before(), [] | [.., b'\n'] | [.., b'|', b' ']);
+    let goes_on = matches!(hit.after(), [b':', b' ', ..] | [b' ', b'A'..=b'Z' | b'a'..=b'z' | 0x80.., ..]);
+    let bracketed = hit.before().ends_with(b"(") && hit.after().starts_with(b")");
+    padded && (begins && goes_on || bracketed) && is_day_month(hit)
 }
 
 /// What a fraction is of: a part of the body, a dose.

@@ -38,6 +38,8 @@ impl Words {
                 .take_while(|byte| matches!(byte, b' ' | b'"' | b'\'' | b'*' | b'_' | b']' | b'\t'))
                 .count();
         let from = text[from..end].iter().rposition(is_edge).map_or(from, |edge| from + edge + 1);
+        // Three spaces part columns: "Sex F    Age: 29".
+        let from = text[from..end].windows(3).rposition(|three| three == b"   ").map_or(from, |edge| from + edge + 3);
         let mut words = Self {
             len: 0,
             starts: [0; MAX_WORDS + 1],

@@ -171,7 +171,13 @@ impl Fields {
                 let lengths = (1..words.len - first).rev();
                 let head = lengths.filter_map(|len| {
                     let (row, particle) = self.heads.get(words.key_of(first, first + len))?;
-                    (!particle || words.after_particle[first + len]).then_some(row)
+                    // "F. alta" is a date; "Sexo: F Edad" ends with a name of its own.
+                    let own = words.key_of(first, first + len).len() == 1
+                        && self
+                            .whole
+                            .get(words.key_of(first + len, words.len))
+                            .is_some_and(|other| other.rules != row.rules);
+                    (!own && (!particle || words.after_particle[first + len])).then_some(row)
                 });
                 head.into_iter().next().filter(|_| begins())
             });
@@ -281,7 +287,14 @@ fn first_word(word: &[u8]) -> (usize, u64) {
 
 /// In a table or between tags the name is all that its cell holds.
 fn fills_cell(text: &[u8], start: usize, sign: usize, row: Row) -> bool {
-    let before = text[..start].iter().rev().find(|byte| **byte != b' ');
+    // "2. Name |": forms number their fields.
+    let bare = text[..start].trim_ascii_end();
+    let bare = bare.strip_suffix(b".").map_or(text[..start].as_ref(), |bare| {
+        let length = bare.iter().rev().take_while(|byte| byte.is_ascii_alphanumeric()).count();
+        let is_number = (1..=3).contains(&length) && bare[bare.len() - length].is_ascii_digit();
+        if is_number { &bare[..bare.len() - length] } else { &text[..start] }
+    });
+    let before = bare.iter().rev().find(|byte| **byte != b' ');
     let is_edge = match text[sign] {
         b'>' => before == Some(&b'<'),
         _ => before.is_none_or(|byte| matches!(byte, b'\n' | b'\t' | b'|')),

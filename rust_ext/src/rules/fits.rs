@@ -280,12 +280,26 @@ fn is_no_phrase(hit: &Hit) -> bool {
 /// Not 45 %, not 20 to 30, not 1/2.
 pub fn is_age(hit: &mut Hit) -> bool {
     let value = num_value(&hit.piece()[..hit.piece().iter().take_while(|byte| byte.is_ascii_digit()).count()]);
-    value <= 125 && !matches!(hit.after(), [b'%' | b'/' | b'-', ..] | [b' ', b'%', ..] | [b'.' | b',', b'0'..=b'9', ..])
+    value <= 125
+        && !matches!(
+            hit.after(),
+            [b'%' | b'-', ..] | [b'/', b'0'..=b'9', ..] | [b' ', b'%', ..] | [b'.' | b',', b'0'..=b'9', ..]
+        )
 }
 
 /// Two signs between numbers, or one stroke and a year, or a year.
 pub fn is_some_date(hit: &mut Hit) -> bool {
-    let piece = hit.piece();
+    // A scanned text has letters for digits: "1O/06/1949".
+    let digits: Vec<u8> = hit
+        .piece()
+        .iter()
+        .map(|byte| match byte {
+            b'O' | b'o' => b'0',
+            b'l' | b'I' => b'1',
+            _ => *byte,
+        })
+        .collect();
+    let piece = &digits[..];
     let groups = piece.split(|byte| !byte.is_ascii_digit()).filter(|group| !group.is_empty()).count();
     let (digits, stroke) = (num_digits(piece), piece.contains(&b'/'));
     let dated = match groups {

@@ -10,6 +10,7 @@
 mod addresses;
 mod ages;
 mod checks;
+mod columns;
 mod contacts;
 mod cued;
 mod dates;
@@ -125,6 +126,7 @@ pub static RULES: LazyLock<Vec<&'static Rule>> = LazyLock::new(|| {
         places::RULES,
         ages::RULES,
         people::RULES,
+        columns::RULES,
         values::RULES,
     ];
     tables.into_iter().flatten().collect()
@@ -132,7 +134,16 @@ pub static RULES: LazyLock<Vec<&'static Rule>> = LazyLock::new(|| {
 
 /// An expression with the names of its parts (`%MONTH%`) replaced, and those of their parts.
 fn expand(pattern: &str) -> String {
-    let tables = [dates::PARTS, cued::PARTS, places::PARTS, ages::PARTS, people::PARTS, contacts::PARTS, values::PARTS];
+    let tables = [
+        dates::PARTS,
+        cued::PARTS,
+        places::PARTS,
+        ages::PARTS,
+        people::PARTS,
+        columns::PARTS,
+        contacts::PARTS,
+        values::PARTS,
+    ];
     let mut expanded = pattern.to_owned();
     while let Some((name, part)) = tables.iter().copied().flatten().find(|(name, _)| expanded.contains(name)) {
         expanded = expanded.replace(name, part);

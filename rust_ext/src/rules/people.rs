@@ -14,11 +14,11 @@ pub const PARTS: &[(&str, &str)] = &[
     ),
     (
         "%DOTTED%",
-        r"(?:D?D[Rr](?:[Aa]|es|s)?|DRS|Mr|MR|Mrs|MRS|Ms|MS|Miss|Mme|MME|Mlle|MLLE|(?:[Uu]niv\.?-? ?)?Prof|PROF|Pr|Sr[aA]?|SRA?|Srta|Dn|Dna|Da|Mx|Doz|Hr|Fr|Mag|Lic)",
+        r"(?:D?D[Rr](?:[Aa]|es|s)?|DRS|Schw|Prim|Mr|MR|Mrs|MRS|Ms|MS|Miss|Mme|MME|Mlle|MLLE|(?:[Uu]niv\.?-? ?)?Prof|PROF|Pr|Sr[aA]?|SRA?|Srta|Dn|Dna|Da|Mx|Doz|Hr|Fr|Mag|Lic)",
     ),
     (
         "%SPELLED%",
-        r"(?:Dr|Dra|Doctora?|Docteure?|Mr|Mrs|Ms|Miss|Mme|Mlle|Mademoiselle|Madame|Monsieur|Professeure?|Professor(?:in)?|Prof|Herrn?|Frau|Senora?|Don|Dona|Oberarzt|Oberarztin|Chefarzt|Chefarztin|PD|OA)",
+        r"(?:Dra?|Dre|Drs|Dresse|Pastor|Pfarrer(?:in)?|Chaplain|Sister|Doctora?|Docteure?|Mr|Mrs|Ms|Miss|Mme|Mlle|Mademoiselle|Madame|Monsieur|Professeure?|Professor(?:in)?|Prof|Herrn?|Frau|Senora?|Don|Dona|Oberarzt|Oberarztin|Chefarzt|Chefarztin|PD|OA)",
     ),
     // Titles that follow a title: Prof. Dr. med. dent., PD Dr., Univ.-Prof. DDr.
     (
@@ -58,7 +58,7 @@ pub const RULES: &[Rule] = &[
         "NAME",
         Rank::Form,
         "names before a credential: Roger C Kelly, MD",
-        r"M\.D\.?|MD|D\.O\.|R\.N\.|RN|Ph\.?D\.?|PA-C|FNP|DDS|DPM",
+        r"M\.D\.?|MD|D\.O\.|R\.N\.|RN|Ph\.?D\.?|PA-C|FNP|DDS|DPM|CRNA|CRNP|CPNP|APRN|DNP|LPN|LCSW|MSW|PharmD|MBBS|MRCP|FRCPC|FRCS|FACS|PGY-\d",
         is_behind_a_name,
     ),
 ];
@@ -217,7 +217,7 @@ static NEXT_FIELDS: Words = LazyLock::new(|| {
     Carretera Email E-mail Tel Tfno Phone DOB MRN Date Age Sex MD On At In The Edad Sexo Fecha Ne Nee Geboren Room \
     Unit An I A He She This We It His Her As If Patient There You Of To And For After Before When Seccion SECCION \
     Departament Fundacion Grupo Jefe Correos Area Equipo SERVICIO Suite Apt Apartment Floor Building Box Appartement Batiment Etage \
-    Zimmer Piso Habitacion",
+    Zimmer Piso Habitacion Ehefrau Ehemann Tochter Sohn Mutter Vater Gattin Gatte Bruder Schwester",
     )
 });
 

@@ -3,6 +3,7 @@
 use super::addresses::{
     ends_an_address, has_number_or_kind, has_street_before, is_behind_a_house, is_behind_a_name, is_behind_a_street,
     is_behind_a_town, is_beside_a_town, is_no_blood_pressure, is_no_form_text, is_postcode, is_town,
+    is_town_before_zip,
 };
 use super::{Rank, Rule, always, rule};
 
@@ -99,6 +100,14 @@ pub const RULES: &[Rule] = &[
         "the town behind a postcode, with the province and the country behind it",
         r"(?:(?:E|ES|F|FR|D|DE|I|IT|L|A|AT|CH|B|BE|P|PT)[- ])?(?:\d{5}[ ,.()-]{1,3}|\d{4} )(%TOWN%)(?:[ ,.-]{1,3}\(?(%TOWN%)\)?)?(?:[ ,.-]{1,3}\(?(%TOWN%)\)?)?",
         is_town,
+    ),
+    rule(
+        "town_before_zip",
+        "CITY",
+        Rank::Form,
+        "the town before a state, a province or a postcode with letters: Okemos, MI 48864; Thrapford, NM9 6RA",
+        r"(?:%STATE%[ ,.]{1,3}\d{5}|(?:[A-Z]{2},? |\([A-Za-z\x80-\xff]+\) )?[ABCEGHJ-NPRSTVXY]\d[ABCEGHJ-NPRSTV-Z][ -]\d[ABCEGHJ-NPRSTV-Z]\d|%UK_AREA%\d[A-Z\d]? \d[ABD-HJLNP-UW-Z]{2})",
+        is_town_before_zip,
     ),
     rule(
         "street_before_zip",

@@ -40,7 +40,7 @@ pub const RULES: &[Rule] = &[
         "AGE",
         Rank::Sure,
         "ages behind Age:, Edad:, Âge:, Alter:",
-        r"\d{1,3}(?:(?i:yo|yrs?|[ymfwdja])\b|(?:[.,]\d)? ?(?:(?i:anos?|mese?s?|dias?|semanas?|horas?)\b|(?i:a)\b\.?))?(?:(?:,| y| con){0,2} \d{1,2} ?(?i:meses|mes|dias?|semanas?)\b)?",
+        r"\d{1,3}(?:(?i:yo|yrs?|[ymfwdja])(?: ?\d{1,2} ?m)?\b|(?:[.,]\d)? ?(?:(?i:anos?|mese?s?|dias?|semanas?|horas?)\b|(?i:a)\b\.?))?(?:(?:,| y| con){0,2} \d{1,2} ?(?i:meses|mes|dias?|semanas?)\b)?",
         is_age,
     ),
     field(
@@ -48,7 +48,7 @@ pub const RULES: &[Rule] = &[
         "DATE",
         Rank::Form,
         "dates in a form's field, mistyped ones too, and years",
-        r"\d{1,5}(?:[./ -]{1,2}\d{1,5}){1,2}|\d{8}|%YEAR%",
+        r"\d{1,5}(?:[./ -]{1,3}\d{1,5}){1,2}|[\dOolI]{1,2} {0,2}[./-] {0,2}[\dOolI]{1,2} {0,2}[./-] {0,2}[\dOolI]{4}|\d{8}|%YEAR%",
         is_some_date,
     ),
     field(

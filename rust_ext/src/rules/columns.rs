@@ -1,0 +1,144 @@
+//! Columns: names and ages behind a field's name without a colon, at the beginning of a line or of a column, or on the next line.
+//!
+//! "Name Deshawn Okafor   DOB ..", "NOM LE GOFF   Prénom Erwan", "Patient" and below it "Robert Kiefer". A colon announces a value
+//! wherever it stands; without one the name of the field must begin its column, and the value must fill it.
+
+use super::ages::is_possible;
+use super::fits::is_field_name;
+use super::{Hit, Rank, Rule, rule};
+
+pub const PARTS: &[(&str, &str)] = &[(
+    "%KEY%",
+    r"(?i:(?:patient |full |first |last |family |given )?name|surname|forename|noms?|prenoms?|nombre|apellidos?|(?:vor|nach|familien)name|patient(?:in|e|/in)?|pat\.|paciente|client|resident|usager|caregiver|next of kin|emergency contact|seen by|aidant|personne de confiance|cuidador(?:a principal|a| principal)?|acompanante|bezugsperson|angehorige|kontaktperson|ansprechpartner|provider|attending|medecin|medico|arzt|doctor)",
+)];
+
+pub const RULES: &[Rule] = &[
+    Rule {
+        behind: begins_column,
+        ..rule(
+            "name_column",
+            "NAME",
+            Rank::Form,
+            "names behind a field's name without a colon, in a column or on the next line",
+            r"%KEY%(?: {1,3}|\t|\r?\n)((?:(?:[MD]\.|D\.a\.?|Da\.) {0,2})?(?:%TITLE%\b[.:]? {0,2}){0,6}(?:%PARTICLES%){0,2}%NAME%(?:, ?%NAME%)?)",
+            is_name_of_column,
+        )
+    },
+    Rule {
+        behind: begins_column,
+        ..rule(
+            "age_column",
+            "AGE",
+            Rank::Form,
+            "ages behind Age, Edad, Alter without a colon, and those that fill a column: 62 y, 58 a, 27 J.",
+            r"(?:(?:Age|AGE|Edad|EDAD|Alter|ALTER) {1,3})?\d{1,3}(?: ?(?i:anos|ans|jahre|yrs?|y/?o|y|a|j\.)(?: ?\d{1,2} ?m)?)?",
+            is_age_of_column,
+        )
+    },
+];
+
+/// Fields whose name may be a word of a sentence or of a heading too: a name of two words at least stands behind them.
+const COMMON: [&[u8]; 17] = [
+    b"patient",
+    b"patiente",
+    b"patientin",
+    b"patient/in",
+    b"pat.",
+    b"paciente",
+    b"client",
+    b"resident",
+    b"provider",
+    b"attending",
+    b"medecin",
+    b"medico",
+    b"arzt",
+    b"doctor",
+    b"usager",
+    b"caregiver",
+    b"aidant",
+];
+/// Names of other fields, as a table's head has them side by side.
+const OTHER_FIELDS: [&[u8]; 37] = [
+    b"name",
+    b"nom",
+    b"prenom",
+    b"prenoms",
+    b"nombre",
+    b"apellidos",
+    b"vorname",
+    b"nachname",
+    b"surname",
+    b"date",
+    b"dob",
+    b"fecha",
+    b"geburtsdatum",
+    b"naissance",
+    b"nacimiento",
+    b"sex",
+    b"sexe",
+    b"sexo",
+    b"geschlecht",
+    b"age",
+    b"edad",
+    b"alter",
+    b"mrn",
+    b"nhc",
+    b"ipp",
+    b"ddn",
+    b"id",
+    b"number",
+    b"no",
+    b"nr",
+    b"unit",
+    b"address",
+    b"adresse",
+    b"medecin",
+    b"medico",
+    b"arzt",
+    b"education",
+];
+
+/// A line, two spaces or a cell begin here.
+fn begins_column(before: &[u8]) -> bool {
+    matches!(before, [] | [.., b'\n' | b'\t' | b'|'] | [.., b' ' | b'|', b' '])
+}
+
+/// A line, two spaces, a cell or a remark end it.
+fn ends_column(after: &[u8]) -> bool {
+    matches!(after, [] | [b'\n' | b'\r' | b'\t' | b'|' | b',', ..] | [b' ', b' ' | b'|' | b'(' | b'*' | b'"', ..])
+}
+
+/// What stands in the column before a value: the name of its field.
+fn key_before<'a>(hit: &Hit<'a>) -> &'a [u8] {
+    let before = hit.before().trim_ascii_end();
+    let column = before.windows(2).rposition(|two| two == b"  ").map_or(0, |at| at + 2);
+    let sign = before.iter().rposition(|byte| matches!(byte, b'\n' | b'\t' | b'|')).map_or(0, |at| at + 1);
+    before[column.max(sign)..].trim_ascii_start()
+}
+
+fn is_name_of_column(hit: &mut Hit) -> bool {
+    let key = key_before(hit).to_ascii_lowercase();
+    let is_key = !key.is_empty()
+        && key.len() <= 24
+        && key.iter().all(|byte| byte.is_ascii_alphabetic() || matches!(byte, b' ' | b'.' | b'/'));
+    if !is_key || !is_field_name(hit) || !ends_column(hit.after()) {
+        return false;
+    }
+    let is_other = |word: &[u8]| OTHER_FIELDS.iter().any(|other| word.eq_ignore_ascii_case(other));
+    let mut words = hit.piece().split(|byte| matches!(byte, b' ' | b',')).filter(|word| word.len() > 1);
+    let several = hit.piece().contains(&b' ');
+    (several || !COMMON.contains(&&key[..])) && !words.any(is_other)
+}
+
+fn is_age_of_column(hit: &mut Hit) -> bool {
+    let named = hit.piece().iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
+    let spaces = hit.piece()[named..].iter().take_while(|byte| **byte == b' ').count();
+    if !begins_column(hit.before()) || !ends_column(hit.after()) || hit.after().starts_with(b",") {
+        return false;
+    }
+    hit.start += named + spaces;
+    let unit = hit.piece().iter().any(u8::is_ascii_alphabetic);
+    // A number and a unit alone fill a column that others follow or precede on the line.
+    let beside = hit.before().ends_with(b"  ") || hit.before().ends_with(b"| ") || hit.before().ends_with(b"\t");
+    (named > 0 || unit && beside) && is_possible(hit)
+}
