@@ -86,60 +86,20 @@ const PARTICLES: &[&str] = &[
 ];
 
 /// What a disease, sign or thing that bears the name of an individual is; before it in Romance languages.
-const EPONYM_HEADS: &[&str] = &[
-    "disease",
-    "diseases",
-    "syndrome",
-    "syndromes",
-    "sign",
-    "test",
-    "score",
-    "scale",
-    "criteria",
-    "catheter",
-    "cath",
-    "maneuver",
-    "manoeuvre",
-    "fracture",
-    "lymphoma",
-    "sarcoma",
-    "tumor",
-    "tumour",
-    "palsy",
-    "chorea",
-    "dementia",
-    "reflex",
-    "ulcer",
-    "cyst",
-    "phenomenon",
-    "esophagus",
-    "oesophagus",
-    "clamp",
-    "tube",
-    "stain",
-    "procedure",
-    "operation",
-    "classification",
-    "maladie",
-    "signe",
-    "echelle",
-    "sonde",
-    "epreuve",
-    "manoeuvre",
-    "enfermedad",
-    "sindrome",
-    "signo",
-    "escala",
-    "sonda",
-    "prueba",
-    "morbus",
-    "krankheit",
-];
+const EPONYM_HEADS: &str = "disease diseases syndrome syndromes sign test score scale criteria catheter cath maneuver manoeuvre fracture \
+    lymphoma sarcoma tumor tumour palsy chorea dementia reflex ulcer cyst phenomenon esophagus oesophagus clamp \
+    tube stain procedure operation classification maladie signe echelle sonde epreuve manoeuvre enfermedad sindrome \
+    signo escala sonda prueba morbus krankheit";
 
 /// Behind the name alone.
 const THINGS: &str = "blade drain drains elevator speculum retractor splint splints needle punch gag forceps device scissors \
     suture stent screw plate prosthesis bag mask graft flap incision approach protocol diet oil signs tests \
     level levels stage grade grado stadium stade node nodes pouch hernia nerve duct gland bodies cells ink law plan";
+
+/// What is scored bears a name, and a number stands behind it.
+const SCORED: &str = "gleason morse apgar braden norton barthel glasgow killip charlson wells ranson clark breslow mallampati karnofsky \
+    bishop silverman tinetti waterlow aldrete hoehn lansky lawton katz pfeiffer hamilton beck ashworth tanner fitzpatrick wagner forrest \
+    hunt fisher bosniak modic baxter rutherford leriche garden salter gartland weber";
 
 /// Beside a sign that bears a name.
 const SIGNED: &[&str] = &["negative", "positive", "negatif", "positif", "negativo", "positivo", "negativ", "positiv"];
@@ -173,6 +133,7 @@ const PARTICLE: u8 = 4;
 const HEAD: u8 = 8;
 const THING: u8 = 16;
 const SIGN: u8 = 32;
+const SCORE: u8 = 64;
 
 #[derive(Default)]
 struct Kinds {
@@ -191,13 +152,15 @@ fn place(word: &[u8]) -> usize {
 
 static KINDS: LazyLock<Kinds> = LazyLock::new(|| {
     let mut kinds: HashMap<_, Kind, _> = HashMap::default();
-    for (list, words) in [(TITLE, TITLES), (CUE, CUES), (PARTICLE, PARTICLES), (HEAD, EPONYM_HEADS), (SIGN, SIGNED)] {
+    for (list, words) in [(TITLE, TITLES), (CUE, CUES), (PARTICLE, PARTICLES), (SIGN, SIGNED)] {
         for word in words {
             kinds.entry(*word).or_default().lists |= list;
         }
     }
-    for word in THINGS.split_ascii_whitespace() {
-        kinds.entry(word).or_default().lists |= THING;
+    for (list, words) in [(HEAD, EPONYM_HEADS), (THING, THINGS), (SCORE, SCORED)] {
+        for word in words.split_ascii_whitespace() {
+            kinds.entry(word).or_default().lists |= list;
+        }
     }
     for (number, names) in MONTHS.iter().enumerate() {
         for name in *names {
@@ -328,7 +291,14 @@ pub fn is_eponym(view: &View, number: usize) -> bool {
         || genitive && beside(next - 1) && is_head(next, SIGN);
     let of = number >= 2 && matches!(view.piece(number - 1), "de" | "d" | "of" | "del");
     let thing = next < view.len() && view.gap(next - 1) == " " && is_capital(view, next) == Some(false);
-    is_head(next, HEAD)
+    let scored = kind(view.piece(number)).lists & SCORE != 0
+        && number + 1 < view.len()
+        && matches!(view.gap(number), " " | ": " | " = " | "=")
+        && view.piece(number + 1).len() <= 2
+        && view.piece(number + 1).bytes().all(|byte| byte.is_ascii_digit())
+        && !view.gap(number + 1).starts_with('/');
+    scored
+        || is_head(next, HEAD)
         || signed
         || thing && is_head(next, THING)
         || of && is_head(number - 2, HEAD)
@@ -373,6 +343,8 @@ mod tests {
             ("with negative Roy's", "roy", false, false, true),
             ("with Roy's negative", "roy", false, false, true),
             ("was negative. Roy came", "roy", false, true, false),
+            ("Braden 17, Morse: 45", "braden", false, true, true),
+            ("seen by Norton 11/02", "norton", false, false, false),
             ("maladie de Crohn", "crohn", false, false, true),
             ("a Bard-Parker blade", "bard", false, false, true),
             ("a Bard-Parker blade", "parker", false, false, true),

@@ -29,10 +29,11 @@ use crate::detect::own_line::is_own_line;
 use crate::detect::places::is_in_place;
 use crate::detect::running_words::{
     ACT, AGENT, AND, ARTICLE, CALL, COPULA, ELDER, GREETING, HUMAN, KIN, NAME, NAMING, OBJECT, OFFICE, OWNER, PLACE,
-    SAY, kind,
+    ROLE, SAY, kind,
 };
 use crate::detect::runs::{Run, between, runs};
 use crate::detect::typed_small::find_in_small;
+use crate::detect::written::is_all_capitals;
 use crate::pool::rows;
 use crate::text::pieces::View;
 use crate::text::spans::Found;
@@ -147,7 +148,8 @@ fn is_said_before(view: &View, run: &Run) -> bool {
     if kind & ELDER != 0 && second() & KIN != 0 {
         return !comma && view.gap(last - 1) == " ";
     }
-    kind & GREETING != 0
+    // "report to SW Anna"
+    kind & GREETING != 0 || kind & ROLE != 0 && !comma && is_all_capitals(view, last)
 }
 
 /// "Mum (Anna)", "su abuela (Ana Roy, 60 años)"
@@ -359,6 +361,7 @@ mod tests {
             ("Los padres, Teresa y Juan Carlos, vienen.", &[]),
             ("Habla con los padres Teresa y Juan Carlos.", &["Teresa", "Juan Carlos"]),
             ("Mum (Anna) is well. Anna Roy (wife) called, su abuela (Ana Ruiz).", &["Anna", "Anna Roy", "Ana Ruiz"]),
+            ("Report to SW Anna Roy; due Monday, due Roy", &["Anna Roy"]),
             ("The mother (Medicare) pays; her wife (in Paris)", &[]),
             ("His kids Anna and Max came. The United Nations Children Convention", &["Anna", "Max"]),
             ("Seine Tochter Anna kommt. Ihre Mutter Anna auch.", &["Anna", "Anna"]),

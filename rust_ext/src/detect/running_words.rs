@@ -37,6 +37,8 @@ pub const OBJECT: u32 = 1 << 16;
 pub const ELDER: u32 = 1 << 18;
 /// Only an individual holds one; with a capital, a name may follow.
 pub const OFFICE: u32 = 1 << 19;
+/// Trades that are cut short to capitals: a name follows.
+pub const ROLE: u32 = 1 << 20;
 /// Before who says it: "I am well," says Roy.
 pub const SAY: u32 = 1 << 17;
 
@@ -105,6 +107,7 @@ const LISTS: &[(u32, &str)] = &[
          freitag samstag sonntag american english french spanish german italian chinese african hispanic caucasian asian european mexican \
          british irish russian indian japanese christmas easter thanksgiving god medicare medicaid covid \
          patient patients paciente patientin doctor nurse hospital please thank okay doc everyone everybody folks guys team today yesterday tomorrow \
+         policia police polizei guardia bomberos samu ambulance municipal nacional civil \
          information status code summary discharge admission address phone history diagnosis diagnoses medication medications allergies \
          problem problems procedure procedures assessment examination exam results appointment appointments instructions directive \
          directives language insurance signature statut adresse telephone antecedents motif diagnostic traitement resultats \
@@ -122,6 +125,7 @@ const LISTS: &[(u32, &str)] = &[
         OFFICE,
         "ambassador inspector attorney embajador embajadora inspectora ambassadeur ambassadrice inspecteur botschafter inspektor",
     ),
+    (ROLE, "rn sw cna lpn lvn crna iade ibode ide idel tcae due tes ats nfs mtra otr"),
     (CALL, "call calls called name names named nickname nicknamed"),
     (OBJECT, "me him her it them us"),
     (

@@ -78,6 +78,10 @@ pub fn is_town(hit: &mut Hit) -> bool {
         start += word.len() + 1;
     }
     let before = hit.before();
+    // "34800   Commune : Lyon": the name of the next field.
+    if matches!(hit.after().trim_ascii_start(), [b':' | b'=' | b'|', ..]) {
+        return false;
+    }
     let signs = before.iter().rev().take_while(|byte| matches!(byte, b' ' | b',' | b'.' | b'(' | b')' | b'-')).count();
     let digits = before[..before.len() - signs].iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
     if digits > 0 {
@@ -324,7 +328,14 @@ pub fn is_behind_a_street(hit: &mut Hit) -> bool {
 
 /// 10:20 PM Dr. Who is no street.
 pub fn is_no_form_text(hit: &mut Hit) -> bool {
-    !hit.piece().windows(4).any(|word| matches!(word, b" PM " | b" AM "))
+    // "2 Btl. Hz. St.": words cut short, but for those of streets.
+    let cut_short = hit.piece().split(|byte| *byte == b' ').skip(1).any(|word| {
+        let is_kind =
+            [&b"Ste."[..], b"Rev.", b"Gen.", b"Col.", b"Capt.", b"Apt.", b"Ave.", b"Blvd.", b"Hwy.", b"Pkwy."]
+                .contains(&word);
+        word.len() >= 4 && word.ends_with(b".") && !is_kind && !word[1..].iter().any(u8::is_ascii_uppercase)
+    });
+    !cut_short && !hit.piece().windows(4).any(|word| matches!(word, b" PM " | b" AM "))
 }
 
 /// A kind that is a word of its own in other senses needs a number behind the name.

@@ -25,7 +25,7 @@ pub const RULES: &[Rule] = &[
         )
     },
     Rule {
-        behind: begins_column,
+        behind: |before| begins_column(before) || before.ends_with(b"("),
         ..rule(
             "age_column",
             "AGE",
@@ -127,12 +127,25 @@ fn is_name_of_column(hit: &mut Hit) -> bool {
     let is_other = |word: &[u8]| OTHER_FIELDS.iter().any(|other| word.eq_ignore_ascii_case(other));
     let mut words = hit.piece().split(|byte| matches!(byte, b' ' | b',')).filter(|word| word.len() > 1);
     let several = hit.piece().contains(&b' ');
-    (several || !COMMON.contains(&&key[..])) && !words.any(is_other)
+    // "Name of procedure", "NOMBRE DEL FICHERO"
+    let first = hit.piece().split(|byte| *byte == b' ').next().unwrap_or_default();
+    let goes_on = [&b"of"[..], b"du", b"des", b"del", b"der", b"and", b"et", b"y", b"und"]
+        .iter()
+        .any(|word| first.eq_ignore_ascii_case(word));
+    (several || !COMMON.contains(&&key[..])) && !goes_on && !words.any(is_other)
 }
 
 fn is_age_of_column(hit: &mut Hit) -> bool {
     let named = hit.piece().iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
     let spaces = hit.piece()[named..].iter().take_while(|byte| **byte == b' ').count();
+    // "08/02/2013 (6 A)"
+    let dated = hit
+        .before()
+        .strip_suffix(b"(")
+        .is_some_and(|before| before.trim_ascii_end().last().is_some_and(u8::is_ascii_digit));
+    if dated && hit.after().starts_with(b")") && hit.piece().iter().any(u8::is_ascii_alphabetic) {
+        return is_possible(hit);
+    }
     if !begins_column(hit.before()) || !ends_column(hit.after()) || hit.after().starts_with(b",") {
         return false;
     }

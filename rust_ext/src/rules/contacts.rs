@@ -26,7 +26,7 @@ pub const PARTS: &[(&str, &str)] = &[
     ),
     (
         "%PHONE_CUE%",
-        r"(?i:phones?|tel(?:e?f(?:ono)?s?|ephone|s|efax)?|tl[fn]o?s?|tfn?o?s?|(?:numero de )?telefon|rufnummer|handy|mobile?|movil|cell(?:ular| ?phone)?|pager|beeper|bip|portable|(?:call(?:s|ed|ing)?|reach(?:ed)?|answering|messages?|contact)(?: (?:him|her|me|us|them))?(?: back)? (?:at|on|to)|desk|office|fon|durchwahl)",
+        r"(?i:phones?|tel(?:e?f(?:ono)?s?|ephone|s|efax)?|tl[fn]o?s?|tfn?o?s?|(?:numero de )?telefon|rufnummer|handy|mobile?|movil|cell(?:ular| ?phone)?|pager|beeper|bip|portable|celular|natel|gsm|whatsapp|(?:call(?:s|ed|ing)?|reach(?:ed)?|answering|messages?|contact)(?: (?:him|her|me|us|them))?(?: back)? (?:at|on|to)|desk|office|fon|durchwahl)",
     ),
     ("%FAX_CUE%", r"(?i:(?:tele|tel\. ?/ ?)?fax|telecopie)"),
     ("%SEP%", r"[-. ]"),

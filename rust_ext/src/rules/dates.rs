@@ -77,7 +77,7 @@ pub const RULES: &[Rule] = &[
         "DATE",
         Rank::Form,
         "day and month in numbers behind a preposition: on 3/14, le 14/03, el 14/3, am 14.3.",
-        r"(?i:on|since|until|dated?:?|dob:?|le|du|au|depuis|el dia|el|al|dia|fecha:?|am|vom|seit|bis|ab|zum|mo|di|mi|do|fr|sa|so)[ \n](%DAY%/%DAY%|%DAY%\.(?:0?[1-9]|1[0-2])\.)",
+        r"(?i:on|since|until|dated?:?|dob:?|le|du|au|depuis|el dia|el|al|dia|fecha:?|am|vom|seit|bis|ab|zum|(?-i:Mo|Di|Mi|Do|Fr|Sa|So))[ \n](%DAY%/%DAY%|%DAY%\.(?:0?[1-9]|1[0-2])\.)",
         is_day_month,
     ),
     rule(
@@ -157,7 +157,7 @@ pub const RULES: &[Rule] = &[
         "DATE",
         Rank::Form,
         "a year behind a preposition: in 2004, since 1998, en 2004, año 2004, depuis 1998, seit 1998, and the one it is joined to",
-        r"(?i:in|since|until|till|from|by|during|circa|around|early|late|mid|fall|spring|summer|winter|autumn|en|desde|hasta|durante|del?|hacia|entre|ano|anos|depuis|annee|jusqu'en|des|vers|seit|im jahr|jahr|bis|ab|between|before|after|year|of|born|nacid[oa]|nee?)[ -](?i:(?:en )?(?:el |l'|the |los )?)((?i:(?:ano|annee|year|jahr)s? )?%YEAR%)(?:(?: ?[-/] ?|,? (?i:a|y|e|o|and|to|et|ou|und|bis|au|hasta|through|en|in) )(?i:(?:en|in|el) )?(?i:el )?((?i:ano )?%YEAR%))?(?:(?: ?[-/] ?|,? (?i:a|y|e|o|and|to|et|und|bis|au|hasta) )(?i:(?:en|in) )?(%YEAR%))?",
+        r"(?i:in|since|until|till|from|by|during|circa|around|early|late|mid|fall|spring|summer|winter|autumn|en|desde|hasta|durante|del?|hacia|entre|ano|anos|depuis|annee|jusqu'en|des|vers|seit|im jahr|jahr|jahrgang|jg\.|bis|ab|between|before|after|year|of|born|nacid[oa]|nee?)[ -](?i:(?:en )?(?:el |l'|the |los )?)((?i:(?:ano|annee|year|jahr)s? )?%YEAR%)(?:(?: ?[-/] ?|,? (?i:a|y|e|o|and|to|et|ou|und|bis|au|hasta|through|en|in) )(?i:(?:en|in|el) )?(?i:el )?((?i:ano )?%YEAR%))?(?:(?: ?[-/] ?|,? (?i:a|y|e|o|and|to|et|und|bis|au|hasta) )(?i:(?:en|in) )?(%YEAR%))?",
         is_year,
     ),
 ];
@@ -279,5 +279,7 @@ fn is_year(hit: &mut Hit) -> bool {
 fn is_capital_or_sure(hit: &mut Hit) -> bool {
     let piece = hit.piece();
     let verb = [&b"march"[..], b"may", b"august", b"mars"].contains(&piece);
-    !verb && (piece != b"mai" || hit.before().ends_with(b"en "))
+
+    let sure = piece == b"mars" && hit.before().ends_with(b"en ");
+    (!verb || sure) && (piece != b"mai" || hit.before().ends_with(b"en "))
 }

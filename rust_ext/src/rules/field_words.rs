@@ -1,4 +1,8 @@
-//! The words of a field's name as the table has them: in lower case, one spelling of "number", no particles.
+//! The signs behind a field's name, and its words as the table has them: in lower case, one spelling of "number", no particles.
+
+use memchr::{memchr_iter, memchr3_iter};
+
+use crate::text::classes::Block;
 
 /// Bytes before a sign in which its name may stand.
 pub const MAX_NAME: usize = 72;
@@ -109,6 +113,33 @@ impl Words {
     pub fn last_capital(&self, text: &[u8]) -> Option<usize> {
         self.starts[..self.len].iter().rev().copied().find(|&start| text[start].is_ascii_uppercase())
     }
+}
+
+/// Signs behind a field's name: between it and its value, or at the edge of its cell or tag.
+pub fn is_sign(byte: u8) -> bool {
+    matches!(byte, b':' | b'=' | b'\t' | b'|' | b'>')
+}
+
+/// The places of signs, of colons by the masks of a text; `others` false says that there are no other signs.
+pub fn signs(text: &[u8], blocks: &[Block], others: bool) -> Vec<usize> {
+    let mut signs = Vec::new();
+    for (number, block) in blocks.iter().enumerate() {
+        let mut colons = block.colon;
+        while colons != 0 {
+            signs.push(number * 64 + colons.trailing_zeros() as usize);
+            colons &= colons - 1;
+        }
+    }
+    if !others {
+        return signs;
+    }
+    let num_colons = signs.len();
+    signs.extend(memchr3_iter(b'=', b'\t', b'|', text));
+    signs.extend(memchr_iter(b'>', text));
+    if signs.len() > num_colons {
+        signs.sort_unstable();
+    }
+    signs
 }
 
 /// A word that names nothing.

@@ -9,12 +9,11 @@ use std::sync::LazyLock;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use memchr::{memchr, memchr_iter, memchr3_iter};
+use memchr::memchr;
 
 use super::RULES;
 use super::field_words::{MAX_NAME, MAX_WORDS, Words, is_particle};
 use crate::error::{Error, Result};
-use crate::text::classes::Block;
 use crate::text::fold::fold_plain;
 
 /// Bytes of white space and quotes between a sign and its value.
@@ -131,7 +130,17 @@ impl Fields {
                 self.tails.push((plain.to_ascii_lowercase().into_bytes(), row));
                 None
             }
-            _ => self.whole.insert(key, row),
+            _ => {
+                // Scanned texts have "rn" for "m": "Narne", "Vornarne".
+                let name = String::from_utf8_lossy(&key).into_owned();
+                if name.contains('m') {
+                    let scanned = name.replace('m', "rn");
+                    let (place, length) = first_word(scanned.split(' ').next().unwrap_or_default().as_bytes());
+                    self.begins[place] |= length;
+                    self.whole.entry(scanned.into_bytes()).or_insert(row);
+                }
+                self.whole.insert(key, row)
+            }
         };
         match other {
             Some(other) if other.rules != row.rules => Err("the same name has two labels".to_owned()),
@@ -149,6 +158,16 @@ impl Fields {
         let from = sign.saturating_sub(MAX_NAME / 2);
         let bracket = from + text[from..sign].iter().rposition(|&byte| byte == b'(')?;
         self.row_of(text, &Words::before(text, bracket))
+    }
+
+    /// The rules of the value below a cell that is a field's name.
+    pub fn of_cell(&self, text: &[u8], start: usize, end: usize) -> Option<[u8; 2]> {
+        if start == end {
+            return None;
+        }
+        let words = Words::before(text, end);
+        let fills = words.len > 0 && words.starts[0] <= start + 1;
+        self.whole.get(words.key_of(0, words.len)).filter(|_| fills).map(|row| row.rules)
     }
 
     fn row_of(&self, text: &[u8], words: &Words) -> Option<(usize, Row)> {
@@ -252,33 +271,6 @@ fn rules_of(labels: &str) -> std::result::Result<[u8; 2], String> {
     Ok(rules)
 }
 
-/// Signs behind a field's name: between it and its value, or at the edge of its cell or tag.
-pub fn is_sign(byte: u8) -> bool {
-    matches!(byte, b':' | b'=' | b'\t' | b'|' | b'>')
-}
-
-/// The places of signs, of colons by the masks of a text; `others` false says that there are no other signs.
-pub fn signs(text: &[u8], blocks: &[Block], others: bool) -> Vec<usize> {
-    let mut signs = Vec::new();
-    for (number, block) in blocks.iter().enumerate() {
-        let mut colons = block.colon;
-        while colons != 0 {
-            signs.push(number * 64 + colons.trailing_zeros() as usize);
-            colons &= colons - 1;
-        }
-    }
-    if !others {
-        return signs;
-    }
-    let num_colons = signs.len();
-    signs.extend(memchr3_iter(b'=', b'\t', b'|', text));
-    signs.extend(memchr_iter(b'>', text));
-    if signs.len() > num_colons {
-        signs.sort_unstable();
-    }
-    signs
-}
-
 /// A place by the first two letters of a word, and a bit by its length.
 fn first_word(word: &[u8]) -> (usize, u64) {
     let second = word.get(1).copied().unwrap_or(0);
@@ -333,6 +325,7 @@ fn value(text: &[u8], sign: usize, next: usize, is_cell: bool) -> Option<(usize,
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rules::field_words::is_sign;
 
     fn found(fields: &Fields, text: &str) -> Vec<(&'static str, String)> {
         let mut found = Vec::new();

@@ -142,7 +142,7 @@ fn cut_at_end(hit: &mut Hit) {
         let sentence = word.ends_with(b".")
             && (word.len() > 5 || word[0].is_ascii_digit())
             && piece.get(at + 1).is_none_or(|byte| byte.is_ascii_uppercase() || !byte.is_ascii());
-        let columns = start > 0 && !word.is_empty() && piece[at..].starts_with(b"  ");
+        let columns = (start > 0 || word.len() > 2) && !word.is_empty() && piece[at..].starts_with(b"  ");
         if sentence || columns {
             hit.end = hit.start + at;
             return;

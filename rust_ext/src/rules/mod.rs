@@ -24,6 +24,7 @@ mod places;
 mod scan;
 mod source;
 mod split;
+mod tables;
 mod values;
 
 use std::sync::LazyLock;

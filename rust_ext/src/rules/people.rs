@@ -32,7 +32,7 @@ pub const PARTS: &[(&str, &str)] = &[
     ("%NAME%", r"%NAMEWORD%(?:(?: |-)%PARTICLES%{0,2}%NAMEWORD%){0,4}"),
     (
         "%NAMEWORD%",
-        r"(?:[A-Z\x80-\xff][A-Za-z\x80-\xff'-]*[A-Za-z\x80-\xff]|M\.a|[A-Z]\.(?:-?[A-Z]\.){0,3}(?:-?[A-Z]\b)?|[A-Z]\b)",
+        r"(?:[A-Z\x80-\xff][A-Za-z\x80-\xff'-]*[A-Za-z\x80-\xff]|M\.a|(?:Th|Ph|Chr?|Fco|Ant|Jos)\.|[A-Z]\.(?:-?[A-Z]\.){0,3}(?:-?[A-Z]\b)?|[A-Z]\b)",
     ),
 ];
 
@@ -53,6 +53,17 @@ pub const RULES: &[Rule] = &[
         r"(?:[Nn]ee|NEE|[Gg]eb\.|GEB\.|[Gg]eborene?) {1,2}((?:%PARTICLES%){0,2}%NAME%)",
         |hit| is_name(hit) && !starts_with_month(hit.piece()),
     ),
+    Rule {
+        behind: may_be_born,
+        ..rule(
+            "name_born",
+            "NAME",
+            Rank::Form,
+            "names before a date of birth: Martens Josef *22.08.1955, Anna Roy (DOB 2/29/2004), ROY Anna, né le 3/1/19",
+            r"(?:(?i:geb\.?(?: am)?|geboren(?: am)?|born(?: on)?|nee? le|dob|d\.o\.b\.?|ddn|f\. ?nac\.?|fn|nacid[oa] el)[ :.]{0,3})?\d{1,4}[./-]\d{1,2}[./-]\d{2,4}",
+            is_before_a_birth,
+        )
+    },
     rule(
         "name_credential",
         "NAME",
@@ -91,6 +102,46 @@ static EPONYMS: Words = LazyLock::new(|| {
     Friedreich Hansen Pott Moschcowitz Hirschprung Castleman Menetrier Grover Darier Dercum Ormond Peyronie Caisson Kawasaki Weil Wegener",
     )
 });
+
+/// A star or a bracket before the date, or a blank before the word for birth.
+fn may_be_born(before: &[u8]) -> bool {
+    matches!(before, [.., b' ' | b'(' | b'*' | b',' | b'\t'])
+}
+
+/// Two to four words with capitals, parted by blanks or one comma, stand before the word for a birth or a star, where their line,
+/// their cell or a column begins; they are what is found.
+fn is_before_a_birth(hit: &mut Hit) -> bool {
+    let announced = hit.piece()[0].is_ascii_alphabetic();
+    let before = hit.before();
+    let bare = before.trim_ascii_end();
+    let star = bare.ends_with(b"*") || bare.ends_with(b"(*");
+    if !(announced || star) {
+        return false;
+    }
+    let signs = before.iter().rev().take_while(|byte| matches!(byte, b' ' | b'(' | b'*' | b',' | b'\t' | b'|')).count();
+    let bare = &before[..before.len() - signs];
+    let line = bare.iter().rposition(|byte| matches!(byte, b'\n' | b'\t' | b'|' | b':' | b';')).map_or(0, |at| at + 1);
+    let column = bare.windows(2).rposition(|two| two == b"  ").map_or(0, |at| at + 2);
+    let from = line.max(column);
+    let start = from + (bare[from..].len() - bare[from..].trim_ascii_start().len());
+    let name = &bare[start..];
+    let part = |word: &[u8]| {
+        let word = word.strip_suffix(b",").unwrap_or(word);
+        let letters = |byte: &u8| byte.is_ascii_alphabetic() || !byte.is_ascii() || matches!(byte, b'-' | b'\'' | b'.');
+        word.first().is_some_and(|byte| byte.is_ascii_uppercase() || !byte.is_ascii()) && word.iter().all(letters)
+    };
+    let particle = |word: &[u8]| {
+        matches!(word, b"de" | b"da" | b"del" | b"la" | b"van" | b"von" | b"der" | b"dos" | b"el" | b"du" | b"le")
+    };
+    let num_words = name.split(|byte| *byte == b' ').filter(|word| part(word)).count();
+    let is_plain = name.split(|byte| *byte == b' ').all(|word| part(word) || particle(word));
+    let commas = name.iter().filter(|byte| **byte == b',').count();
+    if !(2..=5).contains(&num_words) || !is_plain || commas > 1 || name.len() > 60 {
+        return false;
+    }
+    (hit.start, hit.end) = (hit.start - (before.len() - start), hit.start - signs);
+    super::fits::is_field_name(hit)
+}
 
 /// Two to four capitalised words stand before it; they are what is found, not the credential.
 fn is_behind_a_name(hit: &mut Hit) -> bool {
@@ -203,7 +254,7 @@ pub fn is_name(hit: &mut Hit) -> bool {
         .is_some_and(|before| before.strip_suffix(b" ").unwrap_or(before).last().is_some_and(u8::is_ascii_digit));
     !disease
         && !unit
-        && !NO_NAMES.contains(first)
+        && (!NO_NAMES.contains(first) || first.len() == 1 && piece.get(1) == Some(&b'.'))
         && (first.len() > 1 || several)
         && piece.iter().any(u8::is_ascii_alphabetic)
 }

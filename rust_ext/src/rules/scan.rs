@@ -11,10 +11,12 @@ use regex_automata::nfa::thompson::{self, NFA};
 use regex_automata::util::{primitives::NonMaxUsize, syntax};
 use regex_automata::{Anchored, Input};
 
-use super::fields::{Fields, is_sign, signs as signs_of_fields};
+use super::field_words::{is_sign, signs as signs_of_fields};
+use super::fields::{Fields, Value};
 use super::filter::{Filter, LANES, Mask};
 use super::source::Source;
 use super::split::{Answer, Caches, Split, parts as parts_of};
+use super::tables;
 use super::{Hit, RULES, expand};
 use crate::error::{Error, Result};
 use crate::pool::rows;
@@ -234,14 +236,27 @@ impl Scan<'_> {
 
     /// The rules of each field's value.
     fn fields(&mut self, fields: &Fields, signs: impl Iterator<Item = usize>, active: Mask) {
-        fields.of_text(self.text, signs, |value| {
+        let (text, others) = (self.text, self.others);
+        let mut take = |value: Value| {
             // Each in turn, until one takes the value; one more byte shows that it stands free.
             let wanted = value.rules.into_iter().map(usize::from);
             wanted.filter(|&rule| rule < RULES.len() && active >> rule & 1 != 0).any(|rule| {
                 let end = if rule == self.compiled.address { value.next.min(value.start + LIMIT) } else { value.end };
                 self.attempt_within(rule, value.start, self.text.len().min(end + 1))
             });
-        });
+        };
+        if !others {
+            return fields.of_text(text, signs, take);
+        }
+        let mut values = Vec::new();
+        let tables = tables::of_text(fields, text, |value| values.push(value));
+        // Edges of the cells of a table are no signs of fields on one line.
+        let is_edge = |at: usize| {
+            matches!(text[at], b'\t' | b'|') && tables.iter().any(|&(start, end)| (start..end).contains(&at))
+        };
+        fields.of_text(text, signs.filter(|&at| !is_edge(at)), |value| values.push(value));
+        values.sort_unstable_by_key(|value| value.start);
+        values.into_iter().for_each(&mut take);
     }
 
     /// Try one rule at one place.
