@@ -251,6 +251,15 @@ CASES: dict[str, tuple[list[tuple[str, str]], list[str]]] = {
     "date_month_year": ([("since 05/2020", "05/2020")], ["13/2020", "12/05-2020"]),
     "date_year_month": ([("in 2020-05", "2020-05")], ["2020-13", "1820-05"]),
     "date_day_month": ([("seen on 3/14.", "3/14"), ("le 14/03 au", "14/03")], ["pain 3/10", "on 5/10", "BP 120/80"]),
+    "date_of_line": (
+        [
+            ("18/02 M: Aseo", "18/02"),
+            ("x\n18.02. FD: o.B.", "18.02."),
+            ("Labor (04/03): Hb", "04/03"),
+            ("| 05/02 MRA |", "05/02"),
+        ],
+        ["1/2 tablet", "x 18/02 M", "(3/5)", "12/12 pairs", "18.02 FD", "30/02/ x", "\n120/08 mm"],
+    ),
     "date_day_first": (
         [("3. März 2020", "3. März 2020"), ("el 23-enero-2004", "23-enero-2004")],
         ["45 March", "5 marching"],
@@ -329,6 +338,16 @@ CASES: dict[str, tuple[list[tuple[str, str]], list[str]]] = {
         ],
         ["at AA 33274. It serves", "on July 20, 2001. The patient", "64483 LT, Injection of"],
     ),
+    "town_before_zip": (
+        [
+            ("2201 Okemos Rd Ste 4\nOkemos, MI 48864", "Okemos, MI"),
+            ("1447 York Ct, Burlington, NC 27215", "Burlington, NC"),
+            ("Flat 2, 18 Cope Street, Thrapford, NN9 6RA", "Thrapford"),
+            ("455 Red River Rd, Thunder Bay P7B 1A8", "Thunder Bay"),
+            ("12 Main St San Jose, CA 95112", "San Jose, CA"),
+        ],
+        ["the MI 48864", "Postcode NN9 6RA", "with T2N 0M1", "the Gene NN9 6RA", "MI 48864"],
+    ),
     "street_before_zip": (
         [("Barcelona, Villarroel, 170, 08036 Barcelona", "Villarroel, 170")],
         ["count of 170, 08036 Cells", "with 12, 25000"],
@@ -341,6 +360,15 @@ CASES: dict[str, tuple[list[tuple[str, str]], list[str]]] = {
     "age_over_89": (
         [("a 93-year-old", "93"), ("93 ans", "93"), ("91 años", "91"), ("95 Jahre", "95")],
         ["89 ans", "90 mg"],
+    ),
+    "age_column": (
+        [
+            ("Age 7y 4m  Sex F", "7y 4m"),
+            ("Roy, Anna   58 a    Mujer", "58 a"),
+            ("| 62 y | x", "62 y"),
+            ("08/02/2013 (6 A)", "6 A"),
+        ],
+        ["Age 50 percent", "5 y", "take 2 a day", "(6 A)", "Page 12  x", "  200 y  ", "Hb  12 g  x"],
     ),
     "age_cued": (
         [("aged 93", "93"), ("at age 45", "45"), ("im Alter von 63", "63"), ("a la edad de 43 años", "43 años")],
@@ -422,7 +450,55 @@ CASES: dict[str, tuple[list[tuple[str, str]], list[str]]] = {
         ],
         ["née le 3 mai", "geb. am 3.5.1950", "geb. Mai 1950", "née à Lyon"],
     ),
-    "name_credential": ([("by Roger C Kelly, MD", "Roger C Kelly")], ["MD", "the MD"]),
+    "name_credential": (
+        [("by Roger C Kelly, MD", "Roger C Kelly"), ("\nRosa Lang, CPNP", "Rosa Lang")],
+        ["MD", "the MD"],
+    ),
+    "name_column": (
+        [
+            ("NOM LE GOFF   Prénom Erwan   Sexe M", "LE GOFF"),
+            ("NOM LE GOFF   Prénom Erwan   Sexe M", "Erwan"),
+            ("Patient Aaliyah BEGUM  Age 7", "Aaliyah BEGUM"),
+            ("Patient\nRobert Kiefer\nBezugsperson\nAnna Roy, Ehefrau", "Robert Kiefer"),
+            ("Patient\nRobert Kiefer\nBezugsperson\nAnna Roy, Ehefrau", "Anna Roy"),
+            ("Patient  Roy, Anna | x", "Roy, Anna"),
+        ],
+        [
+            "Patient Education   given",
+            "Name of procedure",
+            "NAME OF PROCEDURE",
+            "Nom    Prénom    DDN",
+            "the patient Roy came",
+            "Patient Roy came to",
+            "Name Brand Drugs are",
+        ],
+    ),
+    "name_born": (
+        [
+            ("Subject: x - y\nAnna Roy (DOB 2/29/2004)", "Anna Roy"),
+            ("ROY Anna, née le 3/1/19", "ROY Anna"),
+            ("Name Anna de la Cruz   DOB 11/02/1987", "Anna de la Cruz"),
+        ],
+        ["the patient was born 11/02/1987", "Chest CT 11/02/1987", "Roy born 11/02/1987"],
+    ),
+    "name_starred": (
+        [
+            ("Pat.: x\nMartens Josef *22.08.1955", "Martens Josef"),
+            ("OELSNER, FRAUKE   *12.07.1990   w", "OELSNER, FRAUKE"),
+        ],
+        ["Labor vom *12.07.1990", "Labor 12.07.1990", "Roy *12.07.1990"],
+    ),
+    "hospital_named": (
+        [
+            ("en el Hospital Universitario La Paz de", "Hospital Universitario La Paz"),
+            ("HOSPITAL COMARCAL DE VALDEARCE\nSERVICIO", "HOSPITAL COMARCAL DE VALDEARCE"),
+            ("Hospital 12 de Octubre. Servicio", "Hospital 12 de Octubre"),
+            ("au CHU de Lyon hier", "CHU de Lyon"),
+            ("Centre Hospitalier de Valbrune, 15", "Centre Hospitalier de Valbrune"),
+            ("im Kreisklinikum Wiesenau am", "Kreisklinikum Wiesenau"),
+        ],
+        ["Hospital Course", "HOSPITAL COURSE", "EXAMEN CLINIQUE GENERAL", "hospital de día", "in der Klinik", "Hospital Day 3"],
+    ),
     "introduced_number": (
         [
             ("application (no. 36244/06)", "36244/06"),
@@ -967,7 +1043,7 @@ Dr. Paul Jones
 Name:
 Case no. 2023-CV-0198. He is a 52-year-old man. In May 2023 he was seen. Drug name: Aspirin.
 Strength 5/5, ratio 1:40, platelets 150000.""",
-        """NAME SMITH, John|AGE 52|DEPARTMENT 412-B|MRN 1,234,567|STREET 55 Elm Crescent, Ottawa ON K1A 0B1|ZIP K1A 0B1
+        """NAME SMITH, John|AGE 52|DEPARTMENT 412-B|MRN 1,234,567|STREET 55 Elm Crescent, Ottawa ON K1A 0B1|CITY Ottawa ON|ZIP K1A 0B1
         PHONE (613) 555-0199 x22|PROFESSION Truck driver|ORGANIZATION Acme Logistics|ORGANIZATION Blue Cross
         HEALTHPLAN XG-55512|NAME Mary O'Neil|NAME Paul Jones|ID 2023-CV-0198|AGE 52|DATE May 2023""",
     ),

@@ -29,7 +29,7 @@ use crate::detect::own_line::is_own_line;
 use crate::detect::places::is_in_place;
 use crate::detect::running_words::{
     ACT, AGENT, AND, ARTICLE, CALL, COPULA, ELDER, GREETING, HUMAN, KIN, NAME, NAMING, OBJECT, OFFICE, OWNER, PLACE,
-    ROLE, SAY, kind,
+    ROLE, SAY, SPOUSES, kind,
 };
 use crate::detect::runs::{Run, between, runs};
 use crate::detect::typed_small::find_in_small;
@@ -120,6 +120,10 @@ fn is_said_before(view: &View, run: &Run) -> bool {
         && (kind & NAME != 0 && word_at(1) == "de"
             || matches!(word_at(0), "of" | "de") && second() & NAME != 0 && matches!(word_at(2), "the" | "du"))
     {
+        return true;
+    }
+    // "widow of Anna", "veuve de Roy"
+    if !comma && matches!(word_at(0), "of" | "de") && SPOUSES.contains(&word_at(1)) {
         return true;
     }
     // "call her Anna"
@@ -361,6 +365,7 @@ mod tests {
             ("Los padres, Teresa y Juan Carlos, vienen.", &[]),
             ("Habla con los padres Teresa y Juan Carlos.", &["Teresa", "Juan Carlos"]),
             ("Mum (Anna) is well. Anna Roy (wife) called, su abuela (Ana Ruiz).", &["Anna", "Anna Roy", "Ana Ruiz"]),
+            ("the widow of Anna came; viuda de Roy.", &["Anna", "Roy"]),
             ("Report to SW Anna Roy; due Monday, due Roy", &["Anna Roy"]),
             ("The mother (Medicare) pays; her wife (in Paris)", &[]),
             ("His kids Anna and Max came. The United Nations Children Convention", &["Anna", "Max"]),

@@ -42,6 +42,9 @@ pub const ROLE: u32 = 1 << 20;
 /// Before who says it: "I am well," says Roy.
 pub const SAY: u32 = 1 << 17;
 
+/// With "of" or "de" behind them they are of somebody, and of no place.
+pub const SPOUSES: [&str; 8] = ["wife", "husband", "widow", "widower", "veuve", "veuf", "viuda", "viudo"];
+
 const LISTS: &[(u32, &str)] = &[
     (
         NAMING,

@@ -166,8 +166,7 @@ pub fn is_town_before_zip(hit: &mut Hit) -> bool {
                 .iter()
                 .all(|byte| byte.is_ascii_alphabetic() || !byte.is_ascii() || matches!(byte, b'-' | b'\''));
         // "12 Main St Boston" ends the street; "St. Paul" begins a town.
-        if !is_part || NO_TOWN.contains(&bare_word) || KINDS.contains(&bare_word) && (words == 0 || bare_word != b"St")
-        {
+        if !is_part || NO_TOWN.contains(&bare_word) || KINDS.contains(&bare_word) && (words == 0 || word != b"St.") {
             break;
         }
         start = word.as_ptr() as usize - bare.as_ptr() as usize;

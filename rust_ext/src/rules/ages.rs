@@ -227,7 +227,9 @@ fn is_of_someone(hit: &mut Hit) -> bool {
             return true;
         }
         // Mme Laurent, 46 ans
-        if distance == 0 && comma && word[0].is_ascii_uppercase() && word.len() > 2 && (1..=110).contains(&value) {
+        let initial = word.len() == 1 && before.trim_ascii_end().ends_with(b".,");
+        let named = word[0].is_ascii_uppercase() && (word.len() > 2 || initial);
+        if distance == 0 && comma && named && (1..=110).contains(&value) {
             return true;
         }
         if SOMEBODY.contains(&small[..]) {

@@ -3,14 +3,20 @@
 //! "Name Deshawn Okafor   DOB ..", "NOM LE GOFF   Prénom Erwan", "Patient" and below it "Robert Kiefer". A colon announces a value
 //! wherever it stands; without one the name of the field must begin its column, and the value must fill it.
 
+use std::sync::LazyLock;
+
 use super::ages::is_possible;
 use super::fits::is_field_name;
+use super::people::{Words, words};
 use super::{Hit, Rank, Rule, rule};
 
-pub const PARTS: &[(&str, &str)] = &[(
-    "%KEY%",
-    r"(?i:(?:patient |full |first |last |family |given )?name|surname|forename|noms?|prenoms?|nombre|apellidos?|(?:vor|nach|familien)name|patient(?:in|e|/in)?|pat\.|paciente|client|resident|usager|caregiver|next of kin|emergency contact|seen by|aidant|personne de confiance|cuidador(?:a principal|a| principal)?|acompanante|bezugsperson|angehorige|kontaktperson|ansprechpartner|provider|attending|medecin|medico|arzt|doctor)",
-)];
+pub const PARTS: &[(&str, &str)] = &[
+    ("%YEARS%", r"(?:(?i:anos|ans|jahre|yrs?|y/?o|y|a|j\.)(?: ?\d{1,2} ?m)?)"),
+    (
+        "%KEY%",
+        r"(?:Patient [Nn]ame|PATIENT NAME|Full [Nn]ame|FULL NAME|First [Nn]ame|FIRST NAME|Last [Nn]ame|LAST NAME|Family [Nn]ame|FAMILY NAME|Given [Nn]ame|GIVEN NAME|Next of kin|NEXT OF KIN|Emergency contact|EMERGENCY CONTACT|Seen by|SEEN BY|Personne de confiance|PERSONNE DE CONFIANCE|Cuidadora? [Pp]rincipal|CUIDADORA? PRINCIPAL|Ansprechpartner|ANSPRECHPARTNER|Kontaktperson|KONTAKTPERSON|Familienname|FAMILIENNAME|Bezugsperson|BEZUGSPERSON|Acompanante|ACOMPANANTE|Patient/in|PATIENT/IN|Angehorige|ANGEHORIGE|Apellidos|APELLIDOS|Patientin|PATIENTIN|Caregiver|CAREGIVER|Cuidadora|CUIDADORA|Forename|FORENAME|Apellido|APELLIDO|Nachname|NACHNAME|Patiente|PATIENTE|Paciente|PACIENTE|Resident|RESIDENT|Cuidador|CUIDADOR|Surname|SURNAME|Prenoms|PRENOMS|Vorname|VORNAME|Patient|PATIENT|Prenom|PRENOM|Nombre|NOMBRE|Client|CLIENT|Usager|USAGER|Aidant|AIDANT|Pat\.|PAT\.|Name|NAME|Noms|NOMS|Nom|NOM)",
+    ),
+];
 
 pub const RULES: &[Rule] = &[
     Rule {
@@ -31,12 +37,34 @@ pub const RULES: &[Rule] = &[
             "AGE",
             Rank::Form,
             "ages behind Age, Edad, Alter without a colon, and those that fill a column: 62 y, 58 a, 27 J.",
-            r"(?:(?:Age|AGE|Edad|EDAD|Alter|ALTER) {1,3})?\d{1,3}(?: ?(?i:anos|ans|jahre|yrs?|y/?o|y|a|j\.)(?: ?\d{1,2} ?m)?)?",
+            r"(?:Age|AGE|Edad|EDAD|Alter|ALTER) {1,3}\d{1,3}(?: ?%YEARS%)?|\d{1,3} ?%YEARS%",
             is_age_of_column,
         )
     },
 ];
 
+/// What `%KEY%` matches.
+static KEYS: Words = LazyLock::new(|| {
+    let bare = "name surname forename nom noms prenom prenoms nombre apellido apellidos vorname nachname familienname patient patientin \
+        patiente patient/in pat. paciente client resident usager caregiver aidant cuidador cuidadora acompanante bezugsperson angehorige \
+        kontaktperson ansprechpartner";
+    let mut keys = words(bare);
+    keys.extend([
+        &b"patient name"[..],
+        b"full name",
+        b"first name",
+        b"last name",
+        b"family name",
+        b"given name",
+        b"next of kin",
+        b"emergency contact",
+        b"seen by",
+        b"personne de confiance",
+        b"cuidador principal",
+        b"cuidadora principal",
+    ]);
+    keys
+});
 /// Fields whose name may be a word of a sentence or of a heading too: a name of two words at least stands behind them.
 const COMMON: [&[u8]; 17] = [
     b"patient",
@@ -98,9 +126,15 @@ const OTHER_FIELDS: [&[u8]; 37] = [
     b"education",
 ];
 
+/// Whether a word is the name of a field.
+pub fn is_key_word(word: &[u8]) -> bool {
+    OTHER_FIELDS.iter().chain(&COMMON).any(|other| word.eq_ignore_ascii_case(other))
+}
+
 /// A line, two spaces or a cell begin here.
 fn begins_column(before: &[u8]) -> bool {
-    matches!(before, [] | [.., b'\n' | b'\t' | b'|'] | [.., b' ' | b'|', b' '])
+    let edge = before.strip_suffix(b" ").unwrap_or(before);
+    matches!(edge, [] | [.., b'\n' | b'\t' | b'|']) || before.ends_with(b"  ")
 }
 
 /// A line, two spaces, a cell or a remark end it.
@@ -118,9 +152,7 @@ fn key_before<'a>(hit: &Hit<'a>) -> &'a [u8] {
 
 fn is_name_of_column(hit: &mut Hit) -> bool {
     let key = key_before(hit).to_ascii_lowercase();
-    let is_key = !key.is_empty()
-        && key.len() <= 24
-        && key.iter().all(|byte| byte.is_ascii_alphabetic() || matches!(byte, b' ' | b'.' | b'/'));
+    let is_key = KEYS.contains(&key[..]);
     if !is_key || !is_field_name(hit) || !ends_column(hit.after()) {
         return false;
     }

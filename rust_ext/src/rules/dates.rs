@@ -80,14 +80,17 @@ pub const RULES: &[Rule] = &[
         r"(?i:on|since|until|dated?:?|dob:?|le|du|au|depuis|el dia|el|al|dia|fecha:?|am|vom|seit|bis|ab|zum|(?-i:Mo|Di|Mi|Do|Fr|Sa|So))[ \n](%DAY%/%DAY%|%DAY%\.(?:0?[1-9]|1[0-2])\.)",
         is_day_month,
     ),
-    rule(
-        "date_of_line",
-        "DATE",
-        Rank::Form,
-        "day and month that begin a line or fill brackets, with a zero or a point behind: 18/02 M:, 18.02. FD, (04/03)",
-        r"\d{1,2}/\d{2}|\d{2}\.\d{2}\.",
-        is_day_month_of_line,
-    ),
+    Rule {
+        behind: begins_line,
+        ..rule(
+            "date_of_line",
+            "DATE",
+            Rank::Form,
+            "day and month that begin a line or fill brackets, with a zero or a point behind: 18/02 M:, 18.02. FD, (04/03)",
+            r"\d{1,2}/\d{2}|\d{2}\.\d{2}\.",
+            is_day_month_of_line,
+        )
+    },
     rule(
         "date_day_first",
         "DATE",
@@ -215,11 +218,16 @@ fn is_day_month(hit: &mut Hit) -> bool {
     first.min(second) <= 12 && first.max(second) <= 31 && !scale && !goes_on(hit)
 }
 
+/// A line, a cell or brackets begin.
+fn begins_line(before: &[u8]) -> bool {
+    matches!(before, [] | [.., b'\n' | b'('] | [.., b'|', b' '])
+}
+
 /// At the beginning of a line of notes, before a word or a colon; or all that stands in brackets.
 fn is_day_month_of_line(hit: &mut Hit) -> bool {
     let piece = hit.piece();
     let padded = piece.ends_with(b".") || piece.starts_with(b"0") || piece[piece.len() - 2] == b'0';
-    let begins = matches!(hit.before(), [] | [.., b'\n'] | [.., b'|', b' ']);
+    let begins = begins_line(hit.before()) && !hit.before().ends_with(b"(");
     let goes_on = matches!(hit.after(), [b':', b' ', ..] | [b' ', b'A'..=b'Z' | b'a'..=b'z' | 0x80.., ..]);
     let bracketed = hit.before().ends_with(b"(") && hit.after().starts_with(b")");
     padded && (begins && goes_on || bracketed) && is_day_month(hit)

@@ -162,12 +162,11 @@ impl Fields {
 
     /// The rules of the value below a cell that is a field's name.
     pub fn of_cell(&self, text: &[u8], start: usize, end: usize) -> Option<[u8; 2]> {
-        if start == end {
+        let words = Words::before(text, end);
+        if start == end || words.len == 0 || words.starts[0] > start + 1 {
             return None;
         }
-        let words = Words::before(text, end);
-        let fills = words.len > 0 && words.starts[0] <= start + 1;
-        self.whole.get(words.key_of(0, words.len)).filter(|_| fills).map(|row| row.rules)
+        self.whole.get(words.key_of(0, words.len)).map(|row| row.rules)
     }
 
     fn row_of(&self, text: &[u8], words: &Words) -> Option<(usize, Row)> {
@@ -180,10 +179,13 @@ impl Fields {
             let begins = || {
                 let before = text[..start].trim_ascii_end();
                 let line = text[..start].len() > before.len() && text[before.len()..start].contains(&b'\n');
+                let column = text[before.len()..start].starts_with(b"  ");
                 let glued = start == before.len()
                     && before.last().is_some_and(u8::is_ascii_lowercase)
                     && text[start].is_ascii_uppercase();
-                line || glued || !before.last().is_some_and(|byte| byte.is_ascii_alphabetic() || !byte.is_ascii())
+                line || column
+                    || glued
+                    || !before.last().is_some_and(|byte| byte.is_ascii_alphabetic() || !byte.is_ascii())
             };
             let found = self.whole.get(words.key_of(first, words.len)).filter(|row| !row.weak || begins());
             let found = found.or_else(|| {
@@ -287,11 +289,12 @@ fn fills_cell(text: &[u8], start: usize, sign: usize, row: Row) -> bool {
         if is_number { &bare[..bare.len() - length] } else { &text[..start] }
     });
     let before = bare.iter().rev().find(|byte| **byte != b' ');
+    let column = text[..start].ends_with(b"  ");
     let is_edge = match text[sign] {
         b'>' => before == Some(&b'<'),
         _ => before.is_none_or(|byte| matches!(byte, b'\n' | b'\t' | b'|')),
     };
-    is_edge && !row.weak
+    (is_edge || column) && !row.weak
 }
 
 /// The end of a line, within the stretch that a rule looks at.

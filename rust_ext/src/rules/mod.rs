@@ -18,6 +18,7 @@ mod field_words;
 mod fields;
 mod filter;
 mod fits;
+mod hospitals;
 mod numbers;
 mod people;
 mod places;
@@ -128,6 +129,7 @@ pub static RULES: LazyLock<Vec<&'static Rule>> = LazyLock::new(|| {
         ages::RULES,
         people::RULES,
         columns::RULES,
+        hospitals::RULES,
         values::RULES,
     ];
     tables.into_iter().flatten().collect()
@@ -142,6 +144,7 @@ fn expand(pattern: &str) -> String {
         ages::PARTS,
         people::PARTS,
         columns::PARTS,
+        hospitals::PARTS,
         contacts::PARTS,
         values::PARTS,
     ];

@@ -59,8 +59,19 @@ pub const RULES: &[Rule] = &[
             "name_born",
             "NAME",
             Rank::Form,
-            "names before a date of birth: Martens Josef *22.08.1955, Anna Roy (DOB 2/29/2004), ROY Anna, né le 3/1/19",
-            r"(?:(?i:geb\.?(?: am)?|geboren(?: am)?|born(?: on)?|nee? le|dob|d\.o\.b\.?|ddn|f\. ?nac\.?|fn|nacid[oa] el)[ :.]{0,3})?\d{1,4}[./-]\d{1,2}[./-]\d{2,4}",
+            "names before a date of birth: Anna Roy (DOB 2/29/2004), ROY Anna, né le 3/1/19",
+            r"(?:(?i:geb\.?(?: am)?|geboren(?: am)?|born(?: on)?|nee? le|dob|d\.o\.b\.?|ddn|f\. ?nac\.?|fn|nacid[oa] el)[ :.]{0,3})\d{1,4}[./-]\d{1,2}[./-]\d{2,4}",
+            is_before_a_birth,
+        )
+    },
+    Rule {
+        behind: |before| before.ends_with(b"*"),
+        ..rule(
+            "name_starred",
+            "NAME",
+            Rank::Form,
+            "names before a star and a date of birth: Martens Josef *22.08.1955",
+            r"\d{1,4}[./-]\d{1,2}[./-]\d{2,4}",
             is_before_a_birth,
         )
     },
@@ -103,9 +114,9 @@ static EPONYMS: Words = LazyLock::new(|| {
     )
 });
 
-/// A star or a bracket before the date, or a blank before the word for birth.
+/// A blank or a sign before the word for birth.
 fn may_be_born(before: &[u8]) -> bool {
-    matches!(before, [.., b' ' | b'(' | b'*' | b',' | b'\t'])
+    matches!(before, [.., b' ' | b'(' | b',' | b'\t'])
 }
 
 /// Two to four words with capitals, parted by blanks or one comma, stand before the word for a birth or a star, where their line,
@@ -124,7 +135,10 @@ fn is_before_a_birth(hit: &mut Hit) -> bool {
     let column = bare.windows(2).rposition(|two| two == b"  ").map_or(0, |at| at + 2);
     let from = line.max(column);
     let start = from + (bare[from..].len() - bare[from..].trim_ascii_start().len());
-    let name = &bare[start..];
+    // "Name Anna Roy   DOB"
+    let key = bare[start..].split(|byte| *byte == b' ').next().unwrap_or_default();
+    let start = start + if super::columns::is_key_word(key) { key.len() + 1 } else { 0 };
+    let name = bare.get(start..).unwrap_or_default();
     let part = |word: &[u8]| {
         let word = word.strip_suffix(b",").unwrap_or(word);
         let letters = |byte: &u8| byte.is_ascii_alphabetic() || !byte.is_ascii() || matches!(byte, b'-' | b'\'' | b'.');

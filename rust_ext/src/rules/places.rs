@@ -106,7 +106,7 @@ pub const RULES: &[Rule] = &[
         "CITY",
         Rank::Form,
         "the town before a state, a province or a postcode with letters: Okemos, MI 48864; Thrapford, NM9 6RA",
-        r"(?:%STATE%[ ,.]{1,3}\d{5}|(?:[A-Z]{2},? |\([A-Za-z\x80-\xff]+\) )?[ABCEGHJ-NPRSTVXY]\d[ABCEGHJ-NPRSTV-Z][ -]\d[ABCEGHJ-NPRSTV-Z]\d|%UK_AREA%\d[A-Z\d]? \d[ABD-HJLNP-UW-Z]{2})",
+        r"(?:%STATE%[ ,.]{1,3}\d{5}|(?:[A-Z]{2},? )?[ABCEGHJ-NPRSTVXY]\d[ABCEGHJ-NPRSTV-Z][ -]\d[ABCEGHJ-NPRSTV-Z]\d|%UK_AREA%\d[A-Z\d]? \d[ABD-HJLNP-UW-Z]{2})",
         is_town_before_zip,
     ),
     rule(

@@ -252,7 +252,8 @@ impl Scan<'_> {
         let tables = tables::of_text(fields, text, |value| values.push(value));
         // Edges of the cells of a table are no signs of fields on one line.
         let is_edge = |at: usize| {
-            matches!(text[at], b'\t' | b'|') && tables.iter().any(|&(start, end)| (start..end).contains(&at))
+            let table = tables.get(tables.partition_point(|&(_, end)| end <= at));
+            matches!(text[at], b'\t' | b'|') && table.is_some_and(|&(start, _)| start <= at)
         };
         fields.of_text(text, signs.filter(|&at| !is_edge(at)), |value| values.push(value));
         values.sort_unstable_by_key(|value| value.start);

@@ -1,0 +1,111 @@
+//! Hospitals by the head of their name, in Spanish, French and German: Hospital Comarcal de Valdearce, CHU de Lyon, Kreisklinikum
+//! Wiesenau. In English the head stands last, and capitals before it may be anything; there a field or a list must say it.
+
+use super::{Hit, Rank, Rule, rule};
+
+pub const PARTS: &[(&str, &str)] = &[
+    (
+        "%HOSPITAL%",
+        r"(?:(?:Complejo |Complexo )?Hospital(?:ario|ari)?|HOSPITAL|Clinica|CLINICA|Sanatorio|SANATORIO|Centro de Salud|Policlinic[oa]|(?:(?:Grand |Groupe )?Centre |CENTRE |Groupe )(?:Hospitalier|HOSPITALIER)|CH[RU]{0,2} d[eu]|CHR?U|Hopital|HOPITAL|Hopitaux|Clinique|CLINIQUE|Polyclinique|EHPAD|Klinikum|(?:Universitats|Uni|Kreis|Landes|Bezirks|Stadt|Zentral|Kantons|Regional|Bundeswehr|Kinder|Frauen|Herz|Fach|Reha|Akut|Diakonie|Diakonissen|Marien|Josefs|Elisabethen|Ordens|Privat|Sankt)(?:klinikum|klinik|krankenhaus|spital))",
+    ),
+    (
+        "%OF%",
+        r"(?:(?i:universitari[oa]|universitaire|prive|regional|de la|de las|de los|de l'|des|del|du|de|d'|la|las|los|le|les|el|y|et|i|e|am|an der|im|in|der) ?)",
+    ),
+    ("%OWN%", r"(?:[A-Z\x80-\xff][A-Za-z\x80-\xff'-]+|\d{1,2} de [A-Z][a-z]+|Dr\.|St\.)"),
+];
+
+pub const RULES: &[Rule] = &[rule(
+    "hospital_named",
+    "HOSPITAL",
+    Rank::Form,
+    "hospitals by the head of their name: Hospital Universitario La Paz, Centre Hospitalier de Valbrune, Kreisklinikum Wiesenau",
+    r"%HOSPITAL% %OF%{0,3}%OWN%(?:[ -]%OF%{0,2}%OWN%){0,6}",
+    is_hospital,
+)];
+
+/// In other languages "Hospital" begins a heading too ("Hospital Course"); one word of Spanish must say that it is a name.
+fn is_hospital(hit: &mut Hit) -> bool {
+    const SPANISH: [&[u8]; 26] = [
+        b"de",
+        b"del",
+        b"la",
+        b"universitario",
+        b"universitari",
+        b"comarcal",
+        b"clinico",
+        b"clinic",
+        b"provincial",
+        b"regional",
+        b"san",
+        b"santa",
+        b"virgen",
+        b"nuestra",
+        b"infanta",
+        b"infantil",
+        b"doctor",
+        b"reina",
+        b"rey",
+        b"ramon",
+        b"marques",
+        b"militar",
+        b"son",
+        b"carlos",
+        b"miguel",
+        b"central",
+    ];
+    const NEXT: [&[u8]; 28] = [
+        b"servicio",
+        b"service",
+        b"tel",
+        b"telf",
+        b"telefono",
+        b"fax",
+        b"calle",
+        b"avda",
+        b"avenida",
+        b"rue",
+        b"avenue",
+        b"paciente",
+        b"patient",
+        b"informe",
+        b"nombre",
+        b"unidad",
+        b"departamento",
+        b"dr",
+        b"dra",
+        b"fecha",
+        b"date",
+        b"medico",
+        b"medecin",
+        b"correo",
+        b"email",
+        b"e-mail",
+        b"station",
+        b"abteilung",
+    ];
+    let mut end = 0;
+    for (number, word) in hit.piece().split(|byte| *byte == b' ').enumerate() {
+        let bare = word.strip_suffix(b".").unwrap_or(word);
+        if number > 1 && NEXT.iter().any(|other| bare.eq_ignore_ascii_case(other)) {
+            hit.end = hit.start + end - 1;
+            break;
+        }
+        end += word.len() + 1;
+    }
+    let piece = hit.piece();
+    let several = piece.iter().filter(|byte| **byte == b' ').count();
+    let generic = piece[..8.min(piece.len())].eq_ignore_ascii_case(b"hospital") && piece.get(8) == Some(&b' ');
+    let said = || {
+        piece
+            .split(|byte| *byte == b' ')
+            .skip(1)
+            .any(|word| SPANISH.iter().any(|other| word.eq_ignore_ascii_case(other)))
+    };
+    // "EXAMEN CLINIQUE GENERAL": a heading.
+    let heading = piece[..6.min(piece.len())].eq_ignore_ascii_case(b"cliniq")
+        && hit.before().trim_ascii_end().last().is_some_and(u8::is_ascii_alphanumeric)
+        && hit.before().ends_with(b" ")
+        && piece[1].is_ascii_uppercase();
+    several > 0 && !heading && (!generic || said())
+}
