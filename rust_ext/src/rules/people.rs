@@ -32,7 +32,7 @@ pub const PARTS: &[(&str, &str)] = &[
     ("%NAME%", r"%NAMEWORD%(?:(?: |-)%PARTICLES%{0,2}%NAMEWORD%){0,4}"),
     (
         "%NAMEWORD%",
-        r"(?:[A-Z\x80-\xff][A-Za-z\x80-\xff'-]*[A-Za-z\x80-\xff]|M\.a|(?:Th|Ph|Chr?|Fco|Ant|Jos)\.|[A-Z]\.(?:-?[A-Z]\.){0,3}(?:-?[A-Z]\b)?|[A-Z]\b)",
+        r"(?:(?:Th|Ph|Chr?|Fco|Ant|Jos)\. ?[A-Z][a-z\x80-\xff]+|[A-Z\x80-\xff][A-Za-z\x80-\xff'-]*[A-Za-z\x80-\xff]|M\.a|[A-Z]\.(?:-?[A-Z]\.){0,3}(?:-?[A-Z]\b)?|[A-Z]\b)",
     ),
 ];
 
