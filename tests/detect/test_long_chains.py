@@ -34,3 +34,14 @@ def test_an_individual_with_many_record_values_costs_no_more_for_each() -> None:
         return processor_seconds(lambda: records.find(texts, np.zeros(1, dtype=np.uint32), num_threads=1))
 
     assert seconds(4_000) < 20 * seconds(500)
+
+
+def test_full_names_that_share_their_first_names_cost_no_more_for_each() -> None:
+    def seconds(num: int) -> float:
+        names = [f"Maria del Carmen Roselstone{number}" for number in range(num)]
+        gazetteer = _rust.Gazetteer(pa.array(names), pa.array(["NAME"] * num))
+        texts = pa.array([f"So {names[3]} came, and Maria del Carmen left. " * 500], pa.large_string())
+        assert pa.record_batch(gazetteer.find(texts)).num_rows == 500
+        return processor_seconds(lambda: gazetteer.find(texts, num_threads=1))
+
+    assert seconds(8_000) < 3 * seconds(1_000)
