@@ -503,6 +503,9 @@ class CommonWords:
     def __new__(cls) -> CommonWords: ...
     @property
     def num_words(self) -> int: ...
+    @property
+    def num_documents(self) -> int:
+        """Documents that were counted before the last `merge`; 0 of a list."""
     def add(self, texts: _ArrowArray, individuals: _ArrowArray | None = None, *, num_threads: int = 0) -> None:
         """Count the words of documents; texts without case say nothing. ``individuals``, one a document, tell who uses
         the names of others."""
@@ -571,12 +574,15 @@ class Surfaces:
         names: NDArray[np.uint8],
         sources: NDArray[np.uint32],
         *,
+        counted: CommonWords | None = None,
         num_threads: int = 0,
     ) -> None:
         """Take the spans of a batch. ``scopes``: 0 nowhere, 1 the unit's documents, 2 all; ``names``: 1 where the parts
-        of the span count too; ``labels`` and ``sources`` are numbers of the caller's."""
-    def finish(self) -> tuple[int, int, int]:
-        """Return how many surfaces spread, and how many are too short or too common to; nothing is added afterwards."""
+        of the span count too; ``labels`` and ``sources`` are numbers of the caller's; ``counted`` counts the words on
+        the way."""
+    def finish(self, common: CommonWords) -> tuple[int, int, int]:
+        """Return how many surfaces spread, and how many are too short or too common to, by the words of all documents;
+        nothing is added afterwards."""
     def find(
         self,
         texts: _ArrowArray,
@@ -586,6 +592,7 @@ class Surfaces:
         ends: NDArray[np.int32],
         labels: NDArray[np.uint32],
         *,
+        common: CommonWords,
         num_threads: int = 0,
     ) -> ArrowBatch:
         """Return columns document, start, end, label, source of what lies in no span of the same label."""

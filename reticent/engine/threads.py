@@ -97,13 +97,13 @@ def mapped(work: Callable[[S], T], items: Sequence[S]) -> list[T]:
             pool.shutdown(cancel_futures=True)
 
 
-def read_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the items of the iterator; a thread reads the next batch while one is worked on."""
+def read_ahead(items: Iterator[T]) -> Iterator[T]:
+    """Yield the items of the iterator, none of which is None; a thread reads the next one while one is worked on."""
     with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(next, batches, None)
-        while (batch := coming.result()) is not None:
-            coming = pool.submit(next, batches, None)
-            yield batch
+        coming = pool.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = pool.submit(next, items, None)
+            yield item
 
 
 def overlapped(

@@ -11,7 +11,7 @@ import pytest
 from reticent._rust import CommonWords
 from reticent.engine.corpus import Corpus, open_corpus
 from reticent.engine.detect import common as common_module
-from reticent.engine.detect.common import learn_common_words
+from reticent.engine.detect.common import counted_words, learn_common_words
 from reticent.engine.detect.gazetteer import GazetteerDetector
 from reticent.engine.detect.records import RecordsDetector
 
@@ -84,3 +84,17 @@ def test_a_corpus_of_no_more_documents_is_counted_whole(tmp_path: Path, monkeypa
     num_words = words_of(learned(corpus, tmp_path)).num_words
     monkeypatch.setattr(common_module, "SAMPLE_DOCUMENTS", NUM_DOCUMENTS)
     assert words_of(learned(corpus, tmp_path)).num_words == num_words
+
+
+def test_only_words_of_all_documents_count_as_those_of_the_corpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = hospital(tmp_path)
+    whole = learned(corpus, tmp_path)
+    assert counted_words(corpus, [whole]) is whole.common_words
+    assert counted_words(corpus.without([3]), [whole]) is None
+    monkeypatch.setattr(common_module, "SAMPLE_DOCUMENTS", NUM_DRAWN)
+    assert counted_words(corpus, [learned(corpus, tmp_path)]) is None
+    (tmp_path / "words.txt").write_text("will\n")
+    of_a_list = RecordsDetector(tmp_path / "r.parquet", common=tmp_path / "words.txt")
+    assert counted_words(corpus, [of_a_list]) is None

@@ -311,20 +311,27 @@ def test_copies_and_the_quarantine_leave_out_documents_one_after_the_other(
     assert spans.column("document").to_pylist() == list(range(5))
 
 
-def test_spans_are_propagated_over_the_documents_that_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    corpus_of(tmp_path / "d.parquet", [f"word{i} {'!' if i == 2 else ''}" for i in range(8)])
+def propagated_with(values: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What a job that runs until detection gives to `propagate`, which keeps three of its spans."""
     seen: dict[str, Any] = {}
 
     def propagate(
-        corpus: Corpus, spans_in: Path, spans_out: Path, *, scopes: Any, num_threads: int, progress: Any
+        corpus: Corpus, spans_in: Path, spans_out: Path, *, scopes: Any, common: Any, num_threads: int, progress: Any
     ) -> Any:
-        seen.update(documents=corpus.num_documents, spans=pq.read_table(spans_in).num_rows, scopes=scopes)
+        rows, documents = pq.read_table(spans_in).num_rows, corpus.num_documents
+        seen.update(documents=documents, spans=rows, scopes=scopes, counted=common and common.num_documents)
         pq.write_table(pq.read_table(spans_in).slice(0, 3), spans_out)
         return {"spans": 3, "propagated": 2, "surfaces": 1}
 
     module = types.ModuleType("reticent.engine.detect.propagate")
     module.propagate = propagate  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
+    Run(parse_job(values)).execute("detect")
+    return seen
+
+
+def test_spans_are_propagated_over_the_documents_that_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus_of(tmp_path / "d.parquet", [f"word{i} {'!' if i == 2 else ''}" for i in range(8)])
     monkeypatch.setattr("reticent.engine.detect.make_detectors", lambda *_, **__: [Custom(first_characters)])
     values = {
         "out": str(tmp_path / "run"),
@@ -332,8 +339,8 @@ def test_spans_are_propagated_over_the_documents_that_are_left(tmp_path: Path, m
         "detect": {"on_error": "quarantine", "propagate": True},
         "protect": {"scopes": {"NAME": "individual"}},
     }
-    Run(parse_job(values)).execute("detect")
-    assert seen == {"documents": 7, "spans": 7, "scopes": {"NAME": "individual"}}
+    seen = propagated_with(values, monkeypatch)
+    assert seen == {"documents": 7, "spans": 7, "scopes": {"NAME": "individual"}, "counted": None}
     folder = tmp_path / "run" / "spans"
     assert pq.read_table(folder / "spans.parquet").num_rows == 3
     assert not (folder / "united.parquet").exists()
@@ -473,3 +480,15 @@ def test_the_union_is_a_set_in_order(tmp_path_factory: Any, listed: dict[str, li
     assert found == sorted(best)
     assert table.column("score").to_pylist() == pytest.approx([best[key] for key in found])
     assert table.column("doc_id").to_pylist() == [f"d{key[0]}" for key in found]
+
+
+def test_words_that_a_detector_counted_are_not_counted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus_of(tmp_path / "d.parquet", [f"So Mrs. Grant{i} saw Ms. Roy." for i in range(8)])
+    values = {
+        "out": str(tmp_path / "run"),
+        "corpus": {"source": str(tmp_path / "d.parquet")},
+        "detect": {"detectors": ["rules", "context"], "propagate": True},
+    }
+    assert propagated_with(values, monkeypatch)["counted"] == 8
+    values["detect"]["detectors"] = ["rules"]  # type: ignore[index]
+    assert propagated_with(values | {"out": str(tmp_path / "other")}, monkeypatch)["counted"] is None

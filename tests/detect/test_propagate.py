@@ -12,12 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fixtures.drawing import examples
+from fixtures.processor_time import processor_seconds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reticent import _rust
 from reticent.core.errors import ArtifactError, CorpusError
 from reticent.engine.corpus import Corpus, open_corpus
+from reticent.engine.detect.common import count_common_words
 from reticent.engine.detect.propagate import propagate
 from reticent.engine.protect import Policy
 from reticent.engine.schema import SPANS
@@ -260,7 +262,7 @@ def test_spans_do_not_depend_on_batches_or_threads(tmp_path: Path) -> None:
 
 
 def test_spans_of_other_texts_and_files_that_are_none_are_errors(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=r"span 0\.\.999 in a text of 61 characters"):
+    with pytest.raises(CorpusError, match=r"span 0 is 0\.\.999 in a text of 61 characters"):
         spread(tmp_path, DOCUMENTS, [(0, 0, 999, "NAME")])
     (tmp_path / "x.parquet").write_bytes(b"no table")
     with pytest.raises(ArtifactError, match=r"x\.parquet: not a readable table of spans"):
@@ -268,7 +270,7 @@ def test_spans_of_other_texts_and_files_that_are_none_are_errors(tmp_path: Path)
     surfaces, none = _rust.Surfaces(), np.zeros(0, dtype=np.uint32)
     empty = (np.zeros(1, dtype=np.int64), none.astype(np.int32), none.astype(np.int32), none)
     with pytest.raises(CorpusError, match="do not match"):
-        surfaces.find(pa.array(["a"]), np.zeros(1, dtype=np.uint32), *empty)
+        surfaces.find(pa.array(["a"]), np.zeros(1, dtype=np.uint32), *empty, common=_rust.CommonWords())
 
 
 @pytest.mark.parametrize(
@@ -300,3 +302,28 @@ def test_a_name_typed_small_again_and_again_in_one_document_is_no_word(tmp_path:
     documents = [("a", "hi anna\nso anna how is it anna\nanna , anna\nSo She Came And Left."), ("b", "So She Came.")]
     found, _ = spread(tmp_path, documents, [hit(documents, 0, "anna", "NAME")])
     assert len(found) == 4
+
+
+def test_words_that_were_counted_already_give_the_same_spans(tmp_path: Path) -> None:
+    rare = [("c", "Then young and able, the young and the able came; So young, so able.")]
+    documents = [("a", "Seen by Mrs. Young and Mr. Able today."), ("b", "Then Young and Able left."), *rare * 3]
+    hits = [hit(documents, 0, name, "NAME") for name in ("Young", "Able")]
+    counted_here = spread(tmp_path, documents, hits)
+    words = count_common_words(open_corpus(tmp_path / "d.parquet"))
+    assert spread(tmp_path, documents, hits, common=words) == counted_here
+    assert counted_here[1]["common"] == 2
+    none = count_common_words(open_corpus(tmp_path / "d.parquet"), num_documents=0)
+    assert spread(tmp_path, documents, hits, common=none)[1]["common"] == 0  # they are the words that it goes by
+
+
+def test_a_first_name_of_many_costs_no_more_for_each(tmp_path: Path) -> None:
+    """Time by the number of surfaces that begin with one word, in texts that are full of it."""
+
+    def seconds(num: int) -> float:
+        documents = [(f"p{number}", f"So Ann Roselstone{number} came, and Ann left. " * 8) for number in range(num)]
+        hits = [hit(documents, row, f"Ann Roselstone{row}", "NAME") for row in range(num)]
+        spread(tmp_path, documents, hits)
+        corpus, paths = open_corpus(tmp_path / "d.parquet"), (tmp_path / "in.parquet", tmp_path / "out.parquet")
+        return processor_seconds(lambda: propagate(corpus, *paths, num_threads=1))
+
+    assert seconds(8000) < 20 * seconds(1000)

@@ -22,7 +22,14 @@ if TYPE_CHECKING:
     from reticent._rust import CommonWords
     from reticent.engine.corpus import Corpus
 
-__all__ = ["SAMPLE_DOCUMENTS", "count_common_words", "learn_common_words", "read_common_words", "read_lines"]
+__all__ = [
+    "SAMPLE_DOCUMENTS",
+    "count_common_words",
+    "counted_words",
+    "learn_common_words",
+    "read_common_words",
+    "read_lines",
+]
 
 #: About how many documents are drawn of a larger corpus where a sample tells enough.
 SAMPLE_DOCUMENTS: Final = 8192
@@ -106,3 +113,9 @@ def learn_common_words(corpus: Corpus, detectors: Sequence[Any]) -> None:
         )
         for detector in wanting:
             detector.common_words = common
+
+
+def counted_words(corpus: Corpus, detectors: Sequence[Any]) -> CommonWords | None:
+    """Return the words of the corpus if a detector has counted those of all its documents."""
+    learned = (getattr(detector, "common_words", None) for detector in detectors)
+    return next((words for words in learned if words and words.num_documents == corpus.num_documents), None)

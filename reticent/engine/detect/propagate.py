@@ -13,6 +13,7 @@ accents. A surface too short or too common to spread here may still spread there
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,8 +26,10 @@ from reticent.engine.detect.labels import category
 from reticent.engine.detect.spans import SpanReader
 from reticent.engine.protect import Policy, Scope
 from reticent.engine.schema import SPANS
+from reticent.engine.threads import read_ahead, worked_ahead
 
 if TYPE_CHECKING:
+    from reticent._rust import CommonWords
     from reticent.engine.corpus import Corpus, Documents
 
 __all__ = ["PREFIX", "propagate"]
@@ -42,6 +45,7 @@ def propagate(
     spans_path_out: Path | str,
     *,
     scopes: Mapping[str, Scope] | None = None,
+    common: CommonWords | None = None,
     num_threads: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, int]:
@@ -58,6 +62,8 @@ def propagate(
         The documents whose rows the spans count.
     scopes : mapping of label to "corpus", "individual" or "occurrence", optional
         Over the defaults, as in `Policy`.
+    common : CommonWords, optional
+        The words of all these documents, as `count_common_words` counts them; default: they are counted here.
 
     Returns
     -------
@@ -69,7 +75,7 @@ def propagate(
     CorpusError
         A span lies outside its text. ArtifactError: the file is no table of spans of this version.
 
-    Cost: two passes over the text at the speed of a gazetteer; memory is a batch, the surfaces and the vocabulary.
+    Cost: two passes over the text at the speed of a gazetteer; memory: a few batches, the surfaces and the vocabulary.
     """
     from reticent.engine.corpus import as_corpus
 
@@ -78,54 +84,79 @@ def propagate(
 
     surfaces, codes = _rust.Surfaces(), _Codes(Policy(scopes=dict(scopes or {})))
     reader = SpanReader(spans_path_in)
-    for _, batch, table in _batches(corpus, reader):
-        labels, sources = codes.labels(table), codes.sources(table)
+    words = _rust.CommonWords() if common is None else common
+    for batch in read_ahead(_batches(corpus, reader, codes)):
         surfaces.add(
-            batch.column("text"),
-            codes.units(batch),
-            *_bounds(table, batch.num_rows),
-            labels,
-            codes.reach[labels],
-            codes.is_name[labels],
-            sources,
+            batch.texts,
+            batch.units,
+            *batch.bounds,
+            batch.labels,
+            codes.reach[batch.labels],
+            codes.is_name[batch.labels],
+            codes.sources(batch.spans),
+            counted=words if common is None else None,
             num_threads=num_threads,
         )
-    num_surfaces, num_short, num_common = surfaces.finish()
+    if common is None:
+        words.merge()
+    num_surfaces, num_short, num_common = surfaces.finish(words)
     counts = {"spans": 0, "propagated": 0, "surfaces": num_surfaces, "short": num_short, "common": num_common}
+
+    def find(batch: _Batch) -> pa.RecordBatch:
+        return pa.record_batch(
+            surfaces.find(batch.texts, batch.units, *batch.bounds, batch.labels, common=words, num_threads=num_threads)
+        )
+
     with pq.ParquetWriter(Path(spans_path_out), SPANS, compression="zstd") as writer:
-        for first, batch, table in _batches(corpus, reader):
-            found = pa.record_batch(
-                surfaces.find(
-                    batch.column("text"),
-                    codes.units(batch),
-                    *_bounds(table, batch.num_rows),
-                    codes.labels(table),
-                    num_threads=num_threads,
-                )
-            )
-            known = table.set_column(0, SPANS.field(0), pc.add(table.column("document"), first))
-            united = pa.concat_tables([known, codes.spans(found, batch.column("doc_id"), first)])
+        for batch, found in worked_ahead(read_ahead(_batches(corpus, reader, codes)), find):
+            known = batch.spans.set_column(0, SPANS.field(0), pc.add(batch.spans.column("document"), batch.first))
+            united = pa.concat_tables([known, codes.spans(found, batch.doc_ids, batch.first)])
             order = [(name, "ascending") for name in ("document", "start", "end", "label", "detector")]
             writer.write_table(united.sort_by(order))
             counts["spans"] += united.num_rows
             counts["propagated"] += found.num_rows
             if progress:
-                progress(first + batch.num_rows)
+                progress(batch.first + len(batch.texts))
     return counts
 
 
-def _batches(corpus: Corpus, reader: SpanReader) -> Iterator[tuple[int, pa.RecordBatch, pa.Table]]:
-    """Number of the first document, documents, and their spans with the row in the batch as ``document``."""
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Documents and their spans, with numbers for what the core knows by number."""
+
+    #: Number of the first document.
+    first: int
+    doc_ids: pa.Array
+    texts: pa.Array
+    #: Individual of each document.
+    units: np.ndarray
+    #: Of the documents, with their rows in the batch as ``document``.
+    spans: pa.Table
+    #: Label of each span.
+    labels: np.ndarray
+
+    @property
+    def bounds(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Where the spans of each document begin among all (int64[D + 1]), and starts and ends of spans (int32[S])."""
+        document, start, end = (
+            self.spans.column(name).combine_chunks().to_numpy() for name in ("document", "start", "end")
+        )
+        return np.searchsorted(document, np.arange(len(self.texts) + 1)).astype(np.int64), start, end
+
+
+def _batches(corpus: Corpus, reader: SpanReader, codes: _Codes) -> Iterator[_Batch]:
     first = 0
     for batch in corpus.batches(columns=("doc_id", "individual_id", "text")):
-        table = reader.table(first, batch.num_rows)
-        yield first, batch, table.set_column(0, SPANS.field(0), pc.subtract(table.column("document"), first))
+        spans = reader.table(first, batch.num_rows)
+        yield _Batch(
+            first,
+            batch.column("doc_id"),
+            batch.column("text"),
+            codes.units(batch),
+            spans.set_column(0, SPANS.field(0), pc.subtract(spans.column("document"), first)),
+            codes.labels(spans),
+        )
         first += batch.num_rows
-
-
-def _bounds(table: pa.Table, num_documents: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    document, start, end = (table.column(name).combine_chunks().to_numpy() for name in ("document", "start", "end"))
-    return np.searchsorted(document, np.arange(num_documents + 1)).astype(np.int64), start, end
 
 
 class _Codes:
@@ -136,7 +167,7 @@ class _Codes:
         self._labels = _Numbers()
         self._sources = _Numbers()
         self._units: dict[str, int] = {}
-        #: Of each label, 0 to 2, and whether it is a name's.
+        #: Of each label, 0 to 2, and whether it is a name's. They only grow, while the next batch is read.
         self.reach = np.empty(0, dtype=np.uint8)
         self.is_name = np.empty(0, dtype=np.uint8)
 

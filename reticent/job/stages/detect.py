@@ -111,6 +111,7 @@ def _find_identifiers(
     if settings.confirm:
         _confirm(run, corpus, folder, counts)
     if settings.propagate:
+        from reticent.engine.detect.common import counted_words
         from reticent.engine.detect.propagate import propagate
 
         with (
@@ -122,6 +123,7 @@ def _find_identifiers(
                 given,
                 written,
                 scopes=run.job.protect.scopes,
+                common=counted_words(corpus, detectors),
                 num_threads=run.job.num_threads,
                 progress=advance,
             )

@@ -77,52 +77,53 @@ impl CommonWords {
             return Err(Error::Corpus("common words: one individual is needed for each document".into()));
         }
         let individuals = individuals.filter(|_| !self.bearers.is_empty());
-        let bearers = &self.bearers;
-        let parts = &self.parts;
         rows(texts.len()).for_each(|row| {
-            let text = texts.get(row);
-            let cased = has_case(text);
-            let thread = rayon::current_thread_index().unwrap_or(0) % NUM_PARTS;
-            let mut part = parts[thread].lock().unwrap_or_else(PoisonError::into_inner);
-            part.num_documents = part.num_documents.saturating_add(1);
-            let document = Documents::one(part.num_documents);
-            let view = View::new(text, Surface::Fold);
-            let mut lines = Lines::new(text);
             let individual = individuals.map(|individuals| number_of(individuals.get(row)));
-            let folded = view.text();
-            let key = |&(start, end): &Bounds| Hashed::of(folded.as_bytes(), start as usize, end as usize);
-            // The keys of the next pieces, in turn; the table has been told of them.
-            let mut ahead: [Option<Hashed>; AHEAD] = std::array::from_fn(|at| view.pieces().get(at).and_then(key));
-            for (number, &(start, end)) in view.pieces().iter().enumerate() {
-                let next = view.pieces().get(number + AHEAD).and_then(key);
-                if let Some(next) = next {
-                    part.prefetch(next);
-                }
-                let key = std::mem::replace(&mut ahead[number % AHEAD], next);
-                let (start, end) = (start as usize, end as usize);
-                if end - start < 2 || folded.as_bytes()[start].is_ascii_digit() {
-                    continue;
-                }
-                let has_case = lines.has_case(&view, number);
-                let written = match cased.then(|| is_capital(&view, number)).flatten() {
-                    Some(false) if has_case && !is_in_address(folded, start, end) => Written::Small,
-                    Some(false) if !has_case => Written::Typed,
-                    Some(true) if has_case && !is_all_capitals(&view, number) => match starts_sentence(&view, number) {
-                        true => Written::Start,
-                        false => Written::Capital,
-                    },
-                    _ => Written::Other,
-                };
-                let word = &folded[start..end];
-                part.see(key, word, written, document);
-                if let Some(individual) = individual
-                    && written.is_small()
-                {
-                    bearers.saw(key, word, individual, || is_announced(&view, number));
-                }
-            }
+            self.count(&View::new(texts.get(row), Surface::Fold), individual);
         });
         Ok(())
+    }
+
+    /// Count the words of a document, as it is folded and cut, of an individual if it counts who uses them.
+    pub fn count(&self, view: &View, individual: Option<u64>) {
+        let cased = has_case(view.original);
+        let thread = rayon::current_thread_index().unwrap_or(0) % NUM_PARTS;
+        let mut part = self.parts[thread].lock().unwrap_or_else(PoisonError::into_inner);
+        part.num_documents = part.num_documents.saturating_add(1);
+        let document = Documents::one(part.num_documents);
+        let mut lines = Lines::new(view.original);
+        let folded = view.text();
+        let key = |&(start, end): &Bounds| Hashed::of(folded.as_bytes(), start as usize, end as usize);
+        // The keys of the next pieces, in turn; the table has been told of them.
+        let mut ahead: [Option<Hashed>; AHEAD] = std::array::from_fn(|at| view.pieces().get(at).and_then(key));
+        for (number, &(start, end)) in view.pieces().iter().enumerate() {
+            let next = view.pieces().get(number + AHEAD).and_then(key);
+            if let Some(next) = next {
+                part.prefetch(next);
+            }
+            let key = std::mem::replace(&mut ahead[number % AHEAD], next);
+            let (start, end) = (start as usize, end as usize);
+            if end - start < 2 || folded.as_bytes()[start].is_ascii_digit() {
+                continue;
+            }
+            let has_case = lines.has_case(view, number);
+            let written = match cased.then(|| is_capital(view, number)).flatten() {
+                Some(false) if has_case && !is_in_address(folded, start, end) => Written::Small,
+                Some(false) if !has_case => Written::Typed,
+                Some(true) if has_case && !is_all_capitals(view, number) => match starts_sentence(view, number) {
+                    true => Written::Start,
+                    false => Written::Capital,
+                },
+                _ => Written::Other,
+            };
+            let word = &folded[start..end];
+            part.see(key, word, written, document);
+            if let Some(individual) = individual
+                && written.is_small()
+            {
+                self.bearers.saw(key, word, individual, || is_announced(view, number));
+            }
+        }
     }
 
     /// Add words that are common whatever the corpus says.
@@ -146,6 +147,11 @@ impl CommonWords {
 
     pub fn len(&self) -> usize {
         self.total.len()
+    }
+
+    /// Documents that were counted before the last `merge`.
+    pub fn num_documents(&self) -> u32 {
+        self.total.num_documents
     }
 
     pub fn is_empty(&self) -> bool {

@@ -1,18 +1,22 @@
-//! Sequences: patterns of several pieces, looked up by their first.
+//! Sequences: patterns of several pieces, looked up by their first two.
 //!
 //! An entry is a sequence of pieces (`pieces`), found where its pieces follow each other and stand free of letters and digits. A
-//! text costs one table look-up a piece, so a million entries are as fast as ten. What stands between two pieces must be what
-//! stands there in the entry, or both are what joins the parts of a name (`Saint-Élie`, `SAINT ELIE`).
+//! text costs one table look-up a piece, and one more where an entry goes on from there, so a million entries are as fast as ten,
+//! also if each begins with the same first name. What stands between two pieces must be what stands there in the entry, or both
+//! are what joins the parts of a name (`Saint-Élie`, `SAINT ELIE`).
 
 use std::borrow::Cow;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 
 use crate::storage::intern::Interner;
 use crate::storage::key::Hashed;
 use crate::storage::key_table::KeyTable;
 use crate::text::pieces::View;
 
-/// A sequence of pieces: its number, where what follows its first piece stands in `rests`, and the next entry with that
-/// first piece.
+/// A sequence of pieces: its number, where what follows its first piece stands in `rests`, and the next entry that begins with
+/// the same piece and has no other, or with the same two.
 #[derive(Clone, Copy)]
 struct Entry {
     number: u32,
@@ -22,17 +26,26 @@ struct Entry {
 
 const NONE: u32 = u32::MAX;
 
-/// The first and last entry that begins with a piece; `NONE` for none.
+/// The first and last entry of some that begin alike; `NONE` for none.
 #[derive(Clone, Copy)]
-struct Starting {
+struct Chain {
     first: u32,
     last: u32,
 }
 
-impl Default for Starting {
+impl Default for Chain {
     fn default() -> Self {
         Self { first: NONE, last: NONE }
     }
+}
+
+/// What begins with a piece.
+#[derive(Clone, Copy, Default)]
+struct Starting {
+    /// The entries that are this piece.
+    alone: Chain,
+    /// Whether others go on.
+    goes_on: bool,
 }
 
 /// Pieces that are told to the table before they are looked up.
@@ -87,9 +100,13 @@ pub struct Sequences {
     /// The short first pieces: most pieces of a text begin nothing, and are told so from the cache, not from a table of all
     /// names.
     beginnings: Places,
-    /// The entries that begin with a piece: of short pieces, and by number of those that have no key.
+    /// What begins with a piece: of short pieces, and by number of those that have no key.
     short: KeyTable<Starting>,
     long: Vec<Starting>,
+    /// The entries that begin with two pieces, by their numbers.
+    pairs: HashMap<(u32, u32), Chain, FixedState>,
+    /// The short second pieces, as `beginnings`.
+    seconds: Places,
     entries: Vec<Entry>,
     /// The gap before each further piece, and its id.
     rests: Vec<(Box<str>, u32)>,
@@ -100,7 +117,7 @@ impl Sequences {
         Self { pieces: Interner::new(), ..Self::default() }
     }
 
-    /// The entries that begin with a piece.
+    /// What begins with a piece.
     fn starting(&mut self, head: &str) -> &mut Starting {
         if let Some(key) = Hashed::of(head.as_bytes(), 0, head.len()) {
             self.beginnings.set(key);
@@ -134,10 +151,20 @@ impl Sequences {
         let to = self.rests.len() as u32;
         let entry = self.entries.len() as u32;
         self.entries.push(Entry { number, rest: (from, to), next: NONE });
-        let starting = self.starting(head);
-        let before = std::mem::replace(&mut starting.last, entry);
+        let chain = match self.rests.get(from as usize) {
+            Some(&(_, second)) => {
+                self.starting(head).goes_on = true;
+                let word = self.pieces.word(second);
+                if let Some(key) = Hashed::of(word.as_bytes(), 0, word.len()) {
+                    self.seconds.set(key);
+                }
+                self.pairs.entry((self.pieces.intern(head), second)).or_default()
+            }
+            None => &mut self.starting(head).alone,
+        };
+        let before = std::mem::replace(&mut chain.last, entry);
         match before {
-            NONE => starting.first = entry,
+            NONE => chain.first = entry,
             before => self.entries[before as usize].next = entry,
         }
     }
@@ -196,13 +223,16 @@ impl Sequences {
     pub fn places_of(&self, wanted: impl Fn(u32) -> bool) -> Places {
         let mut places = Places::default();
         for (key, starting) in self.short.pairs() {
-            let entry = |at: u32| (at != NONE).then(|| self.entries[at as usize]);
-            let mut entries = std::iter::successors(entry(starting.first), |before| entry(before.next));
-            if entries.any(|entry| entry.rest.0 < entry.rest.1 || wanted(entry.number)) {
+            if starting.goes_on || self.chained(starting.alone).any(|entry| wanted(entry.number)) {
                 places.set(key.into());
             }
         }
         places
+    }
+
+    fn chained(&self, chain: Chain) -> impl Iterator<Item = Entry> {
+        let entry = |at: u32| (at != NONE).then(|| self.entries[at as usize]);
+        std::iter::successors(entry(chain.first), move |before| entry(before.next))
     }
 
     /// Give each entry that stands at a piece: its number and the last piece of the match.
@@ -215,10 +245,18 @@ impl Sequences {
                 id.and_then(|id| self.long.get(id as usize)).copied()
             }
         };
-        let mut entry = starting.map_or(NONE, |starting| starting.first);
-        while entry != NONE {
-            let Entry { number, rest: (from, to), next } = self.entries[entry as usize];
-            entry = next;
+        let Some(Starting { alone, goes_on }) = starting else { return };
+        self.chained(alone).for_each(|entry| emit(entry.number, piece));
+        if !(goes_on && piece + 1 < view.len()) {
+            return;
+        }
+        let second = view.piece(piece + 1);
+        if Hashed::of(second.as_bytes(), 0, second.len()).is_some_and(|key| !self.seconds.has(key)) {
+            return;
+        }
+        let pair = self.pieces.find(second).and_then(|second| Some((self.pieces.find(view.piece(piece))?, second)));
+        let Some(&chain) = pair.and_then(|pair| self.pairs.get(&pair)) else { return };
+        for Entry { number, rest: (from, to), .. } in self.chained(chain) {
             let rest = &self.rests[from as usize..to as usize];
             let follows = |(at, (gap, id)): (usize, &(Box<str>, u32))| {
                 let next = piece + at + 1;
@@ -250,4 +288,60 @@ pub fn gap_form(gap: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(one)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::surface::Surface;
+
+    /// A pattern's pieces, and what stands between them.
+    fn parts(view: &View) -> (Vec<String>, Vec<String>) {
+        let pieces = (0..view.len()).map(|piece| view.piece(piece).to_owned()).collect();
+        (pieces, (1..view.len()).map(|piece| gap_form(view.gap(piece - 1)).into_owned()).collect())
+    }
+
+    #[test]
+    fn what_is_found_is_every_pattern_at_every_piece() {
+        let words = ["ann", "de", "la", "cruz", "otorhinolaryngologist", "bo", "radiotherapeutically"];
+        let gaps = [" ", "-", ": ", ", "];
+        let mut number = 7u32;
+        let mut next = |num: usize| {
+            number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (number >> 8) as usize % num
+        };
+        let mut text = |num: usize| -> String {
+            (0..num).map(|_| [words[next(words.len())], gaps[next(gaps.len())]].concat()).collect()
+        };
+        let patterns: Vec<String> = (0..300).map(|at| text(1 + at % 4)).collect();
+        let mut sequences = Sequences::new();
+        for (number, pattern) in patterns.iter().enumerate() {
+            let view = View::new(pattern, Surface::Fold);
+            sequences.add(&view, 0, view.len() - 1, number as u32);
+        }
+        let mut num_of = [0; 5];
+        for _ in 0..50 {
+            let text = text(20);
+            let view = View::new(&text, Surface::Fold);
+            let (pieces, between) = parts(&view);
+            let mut expected = Vec::new();
+            for (number, pattern) in patterns.iter().enumerate() {
+                let (own, own_between) = parts(&View::new(pattern, Surface::Fold));
+                for piece in 0..=(pieces.len() - own.len()) {
+                    let last = piece + own.len() - 1;
+                    if pieces[piece..=last] == own && between[piece..last] == own_between {
+                        expected.push((piece, number as u32, last));
+                        num_of[own.len()] += 1;
+                    }
+                }
+            }
+            let mut found = Vec::new();
+            sequences.find(&view, |piece, number, last| found.push((piece, number, last)));
+            assert!(found.is_sorted_by_key(|&(piece, _, _)| piece));
+            found.sort_unstable();
+            expected.sort_unstable();
+            assert_eq!(found, expected, "{text}");
+        }
+        assert!(num_of[1..].iter().all(|&num| num > 0), "{num_of:?}");
+    }
 }

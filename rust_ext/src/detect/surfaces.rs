@@ -12,6 +12,7 @@
 //! Two passes, each a look-up a piece; memory holds the surfaces and the words of the corpus, never its text.
 
 use std::hash::{BuildHasher, Hash, Hasher};
+use std::ops::Range;
 
 use foldhash::fast::FixedState;
 use hashbrown::{HashSet, HashTable};
@@ -25,9 +26,10 @@ use crate::detect::places::is_in_place;
 use crate::detect::sequences::{Sequences, gap_form};
 use crate::detect::written::{is_all_capitals, is_in_address};
 use crate::error::{Error, Result};
+use crate::pool::rows;
 use crate::storage::strings::Strings;
 use crate::text::pieces::View;
-use crate::text::spans::{Found, char_starts};
+use crate::text::spans::{Found, Spans};
 use crate::text::surface::Surface;
 use crate::text::texts::Texts;
 
@@ -42,46 +44,23 @@ const MAX_ABBREVIATION: usize = 5;
 /// Words that stand fewer times than this are not frequent, however small the corpus.
 const MIN_FREQUENT: u64 = 20;
 
-/// Spans of a batch of documents, in characters; those of document d are `offsets[d]..offsets[d + 1]`.
-pub struct Spans<'a> {
-    pub offsets: &'a [i64],
-    pub starts: &'a [i32],
-    pub ends: &'a [i32],
+/// Spans of a batch of documents, with a label each.
+pub struct Labelled<'a> {
+    pub spans: Spans<'a>,
     pub labels: &'a [u32],
 }
 
-impl Spans<'_> {
-    pub fn check(&self, num_documents: usize) -> Result<()> {
-        let num = self.starts.len();
-        let whole = self.offsets.len() == num_documents + 1
-            && self.offsets.first() == Some(&0)
-            && self.offsets.last() == Some(&(num as i64))
-            && self.offsets.is_sorted()
-            && self.ends.len() == num
-            && self.labels.len() == num;
-        whole.then_some(()).ok_or_else(|| Error::Corpus("span offsets do not match the documents and spans".into()))
-    }
-
-    fn of(&self, row: usize) -> std::ops::Range<usize> {
-        self.offsets[row] as usize..self.offsets[row + 1] as usize
+impl Labelled<'_> {
+    fn check(&self, num_documents: usize) -> Result<()> {
+        self.spans.check(num_documents)?;
+        let whole = self.labels.len() == self.spans.starts.len();
+        whole.then_some(()).ok_or_else(|| Error::Corpus("surfaces: one label is needed for each span".into()))
     }
 
     /// Bounds in bytes of the spans of a document, and their labels.
-    fn bytes(&self, row: usize, text: &str) -> Result<Vec<(usize, usize, u32)>> {
-        let chars = if self.of(row).is_empty() { Vec::new() } else { char_starts(text) };
-        let length = if chars.is_empty() { text.len() } else { chars.len() - 1 };
-        let byte = |at: usize| if chars.is_empty() { at } else { chars[at] };
-        self.of(row)
-            .map(|span| {
-                let (start, end) = (self.starts[span], self.ends[span]);
-                if start < 0 || end < start || end as usize > length {
-                    return Err(Error::Corpus(format!(
-                        "document {row} of the batch: span {start}..{end} in a text of {length} characters"
-                    )));
-                }
-                Ok((byte(start as usize), byte(end as usize), self.labels[span]))
-            })
-            .collect()
+    fn of(&self, row: usize, text: &str) -> Result<Vec<(usize, usize, u32)>> {
+        let found = self.spans.in_bytes(row, text)?.into_iter();
+        Ok(found.zip(&self.labels[self.spans.of(row)]).map(|(span, &label)| (span.start, span.end, label)).collect())
     }
 }
 
@@ -132,7 +111,6 @@ pub struct Surfaces {
     numbers: HashTable<u32>,
     /// (entry, unit): spreads over the documents of that unit.
     of_units: HashSet<(u32, u32), FixedState>,
-    common: CommonWords,
     num_documents: u64,
     sequences: Sequences,
 }
@@ -150,32 +128,40 @@ impl Surfaces {
         Self { sequences: Sequences::new(), ..Self::default() }
     }
 
-    /// Take the surfaces of the spans of a batch: `scopes` and `sources` one a span, `names` 1 where the parts count too.
+    /// Take the surfaces of the spans of a batch: `scopes` and `sources` one a span, `names` 1 where the parts count too. The words
+    /// of the documents are counted in `counted`, if it is given.
+    #[allow(clippy::too_many_arguments)]
     pub fn add(
         &mut self,
         texts: &Texts,
         units: &[u32],
-        spans: &Spans,
+        labelled: &Labelled,
         scopes: &[u8],
         names: &[u8],
         sources: &[u32],
+        counted: Option<&CommonWords>,
     ) -> Result<()> {
-        spans.check(texts.len())?;
-        if [scopes.len(), names.len(), sources.len()] != [spans.starts.len(); 3] || units.len() != texts.len() {
+        labelled.check(texts.len())?;
+        let Labelled { spans, labels } = labelled;
+        if [scopes.len(), names.len(), sources.len()] != [labels.len(); 3] || units.len() != texts.len() {
             return Err(Error::Corpus("surfaces: one scope, name and source a span, and one unit a document".into()));
         }
-        self.common.add(texts, None)?;
         self.num_documents += texts.len() as u64;
-        let found: Vec<Vec<(usize, Form)>> = (0..texts.len())
-            .into_par_iter()
-            .map(|row| forms(texts.get(row), &spans.bytes(row, texts.get(row))?, spans.of(row).start))
+        let found: Vec<Vec<(usize, Form)>> = rows(texts.len())
+            .map(|row| {
+                let view = View::new(texts.get(row), Surface::Fold);
+                if let Some(counted) = counted {
+                    counted.count(&view, None);
+                }
+                Ok(forms(&view, &spans.in_bytes(row, texts.get(row))?, spans.of(row).start))
+            })
             .collect::<Result<_>>()?;
         for (row, forms) in found.into_iter().enumerate() {
             for (span, form) in forms.into_iter().filter(|(span, _)| scopes[*span] != 0) {
                 let parts = if names[span] != 0 && form.len() > 1 { strong_parts(&form) } else { Vec::new() };
                 let mut put = |form: Form, scope: u8| {
                     let is_single = form.len() == 1;
-                    let number = self.number(&form, spans.labels[span], sources[span], names[span] != 0);
+                    let number = self.number(&form, labels[span], sources[span], names[span] != 0);
                     self.entries[number as usize].everywhere |= scope == CORPUS;
                     // Where a single word is a name, neither capitals nor small letters make it another word.
                     if scope != CORPUS || is_single {
@@ -205,9 +191,8 @@ impl Surfaces {
         next
     }
 
-    /// Make ready what may spread; nothing is added afterwards.
-    pub fn finish(&mut self) -> Counts {
-        self.common.merge();
+    /// Make ready what may spread, by the words of all documents; nothing is added afterwards.
+    pub fn finish(&mut self, common: &CommonWords) -> Counts {
         self.numbers = HashTable::new();
         let forms = std::mem::take(&mut self.forms);
         let mut counts = Counts::default();
@@ -215,7 +200,7 @@ impl Surfaces {
             let form: Vec<&str> = forms.of(number).collect();
             if is_short(&form) {
                 counts.short += 1;
-            } else if self.is_common(&form) {
+            } else if self.is_common(&form, common) {
                 counts.common += 1;
             } else {
                 counts.surfaces += 1;
@@ -225,22 +210,21 @@ impl Surfaces {
         counts
     }
 
-    fn is_common(&self, form: &[&str]) -> bool {
+    fn is_common(&self, form: &[&str], common: &CommonWords) -> bool {
         let [word] = form else {
             let mut words = form.iter().step_by(2).filter(|piece| !is_particle(piece));
-            return words.all(|word| self.common.class(word) == Class::Common);
+            return words.all(|word| common.class(word) == Class::Common);
         };
         let most = (self.num_documents / 10).max(MIN_FREQUENT);
-        let is_word = self.common.class(word) == Class::Common && !self.common.is_typed_in_one(word);
-        is_word || self.common.num_occurrences(word) > most
+        let is_word = common.class(word) == Class::Common && !common.is_typed_in_one(word);
+        is_word || common.num_occurrences(word) > most
     }
 
     /// Where else the surfaces stand, by document, then start; `source` is the number of the entry. What lies within a span of
     /// the same label, given or found, is not told again.
-    pub fn find(&self, texts: &Texts, units: &[u32], spans: &Spans) -> Result<Vec<Found>> {
+    pub fn find(&self, texts: &Texts, units: &[u32], spans: &Labelled, common: &CommonWords) -> Result<Vec<Found>> {
         spans.check(texts.len())?;
-        let parts: Vec<Vec<Found>> = (0..texts.len())
-            .into_par_iter()
+        let parts: Vec<Vec<Found>> = rows(texts.len())
             .map(|row| {
                 let view = View::new(texts.get(row), Surface::Fold);
                 let mut found: Vec<Found> = Vec::new();
@@ -251,7 +235,7 @@ impl Surfaces {
                     let spreads = (own || entry.everywhere)
                         && !(entry.is_name && is_of_other(&view, piece, last, &mut lines))
                         && !(entry.is_name && !own && piece == last && has_epithet(&view, piece))
-                        && (last > piece || !cased || self.is_written_so(&view, piece, &mut lines, own));
+                        && (last > piece || !cased || is_written_so(&view, piece, &mut lines, own, common));
                     if spreads && let Some((start, end)) = view.origin_of(piece, last) {
                         found.push(Found { document: row as u32, start, end, source });
                     }
@@ -259,7 +243,7 @@ impl Surfaces {
                 if found.is_empty() {
                     return Ok(found);
                 }
-                let mut known = spans.bytes(row, texts.get(row))?;
+                let mut known = spans.of(row, texts.get(row))?;
                 found.sort_unstable_by_key(|found| (found.start, std::cmp::Reverse(found.end), found.source));
                 found.retain(|hit| {
                     let label = self.label(hit.source);
@@ -276,29 +260,27 @@ impl Surfaces {
         Ok(parts.concat())
     }
 
-    /// Whether case lets a single word be the name that was found elsewhere.
-    fn is_written_so(&self, view: &View, piece: usize, lines: &mut Lines, own: bool) -> bool {
-        let word = view.piece(piece);
-        if is_capital(view, piece) == Some(false) {
-            if lines.has_case(view, piece) {
-                let (start, end) = view.pieces()[piece];
-                own && self.common.class(word) == Class::Name
-                    && !is_in_address(view.text(), start as usize, end as usize)
-            } else {
-                is_announced(view, piece)
-                    || !self.common.is_widespread(word) && (own || !self.common.is_mostly_small(word))
-            }
-        } else {
-            own || word.len() > MAX_ABBREVIATION || !is_all_capitals(view, piece) || !lines.has_case(view, piece)
-        }
-    }
-
     pub fn label(&self, number: u32) -> u32 {
         self.entries[number as usize].label
     }
 
     pub fn source(&self, number: u32) -> u32 {
         self.entries[number as usize].source
+    }
+}
+
+/// Whether case lets a single word be the name that was found elsewhere.
+fn is_written_so(view: &View, piece: usize, lines: &mut Lines, own: bool, common: &CommonWords) -> bool {
+    let word = view.piece(piece);
+    if is_capital(view, piece) == Some(false) {
+        if lines.has_case(view, piece) {
+            let (start, end) = view.pieces()[piece];
+            own && common.class(word) == Class::Name && !is_in_address(view.text(), start as usize, end as usize)
+        } else {
+            is_announced(view, piece) || !common.is_widespread(word) && (own || !common.is_mostly_small(word))
+        }
+    } else {
+        own || word.len() > MAX_ABBREVIATION || !is_all_capitals(view, piece) || !lines.has_case(view, piece)
     }
 }
 
@@ -321,12 +303,11 @@ fn has_epithet(view: &View, piece: usize) -> bool {
 }
 
 /// The forms of a document's spans, each with the number of its span; those that begin or end inside a piece have none.
-fn forms(text: &str, spans: &[(usize, usize, u32)], first_span: usize) -> Result<Vec<(usize, Form)>> {
+fn forms(view: &View, spans: &[Range<usize>], first_span: usize) -> Vec<(usize, Form)> {
     let mut forms = Vec::new();
     if spans.is_empty() {
-        return Ok(forms);
+        return forms;
     }
-    let view = View::new(text, Surface::Fold);
     // A piece without bounds of its own (a half of "½") takes no room.
     let mut done = 0;
     let origins: Vec<(usize, usize)> = (0..view.len())
@@ -336,7 +317,7 @@ fn forms(text: &str, spans: &[(usize, usize, u32)], first_span: usize) -> Result
             bounds
         })
         .collect();
-    for (number, &(start, end, _)) in spans.iter().enumerate() {
+    for (number, &Range { start, end }) in spans.iter().enumerate() {
         let first = Some(origins.partition_point(|&(_, to)| to <= start)).filter(|&first| first < view.len());
         let Some(first) = first.filter(|&first| origins[first].0 >= start && origins[first].1 <= end) else { continue };
         let last = (first..view.len()).take_while(|&piece| origins[piece].0 < end).last().unwrap_or(first);
@@ -350,7 +331,7 @@ fn forms(text: &str, spans: &[(usize, usize, u32)], first_span: usize) -> Result
         }
         forms.push((first_span + number, form.into()));
     }
-    Ok(forms)
+    forms
 }
 
 /// The parts of a name that may stand alone.

@@ -11,12 +11,12 @@ use super::{ArrowBatch, import_texts, to_py_err};
 use crate::detect::common::CommonWords;
 use crate::detect::gazetteer::Gazetteer;
 use crate::detect::records::{Field, Records};
-use crate::detect::surfaces::{Spans, Surfaces};
+use crate::detect::surfaces::{Labelled, Surfaces};
 use crate::detect::together::Together;
 use crate::error::Error;
 use crate::pool::pool;
 use crate::text::fold::fold;
-use crate::text::spans::{Found, in_characters};
+use crate::text::spans::{Found, Spans, in_characters};
 use crate::text::surface::Surface;
 use crate::text::texts::Texts;
 
@@ -105,6 +105,12 @@ impl PyCommonWords {
     #[getter]
     fn num_words(&self) -> usize {
         self.common.len()
+    }
+
+    /// Documents that were counted.
+    #[getter]
+    fn num_documents(&self) -> u32 {
+        self.common.num_documents()
     }
 
     /// `individuals`, one a document, are needed where bearers are known.
@@ -278,7 +284,9 @@ impl PySurfaces {
     }
 
     /// Spans in characters; `scopes` 0 nowhere, 1 the unit's documents, 2 all of them.
-    #[pyo3(signature = (texts, units, span_offsets, starts, ends, labels, scopes, names, sources, *, num_threads=0))]
+    #[pyo3(signature = (
+        texts, units, span_offsets, starts, ends, labels, scopes, names, sources, *, counted=None, num_threads=0
+    ))]
     #[allow(clippy::too_many_arguments)]
     fn add(
         &mut self,
@@ -292,30 +300,28 @@ impl PySurfaces {
         scopes: PyReadonlyArray1<'_, u8>,
         names: PyReadonlyArray1<'_, u8>,
         sources: PyReadonlyArray1<'_, u32>,
+        counted: Option<PyRef<'_, PyCommonWords>>,
         num_threads: usize,
     ) -> PyResult<()> {
         let texts = import_texts(texts, "text")?;
-        let spans = Spans {
-            offsets: span_offsets.as_slice()?,
-            starts: starts.as_slice()?,
-            ends: ends.as_slice()?,
-            labels: labels.as_slice()?,
-        };
+        let spans = Spans { offsets: span_offsets.as_slice()?, starts: starts.as_slice()?, ends: ends.as_slice()? };
+        let spans = Labelled { spans, labels: labels.as_slice()? };
         let (units, scopes, names, sources) =
             (units.as_slice()?, scopes.as_slice()?, names.as_slice()?, sources.as_slice()?);
         let threads = pool(num_threads).map_err(to_py_err)?;
-        py.detach(|| threads.install(|| self.surfaces.add(&texts, units, &spans, scopes, names, sources)))
+        let counted = counted.as_ref().map(|counted| &counted.common);
+        py.detach(|| threads.install(|| self.surfaces.add(&texts, units, &spans, scopes, names, sources, counted)))
             .map_err(to_py_err)
     }
 
     /// Returns how many surfaces spread, and how many are too short or too common to.
-    fn finish(&mut self) -> (u64, u64, u64) {
-        let counts = self.surfaces.finish();
+    fn finish(&mut self, common: PyRef<'_, PyCommonWords>) -> (u64, u64, u64) {
+        let counts = self.surfaces.finish(&common.common);
         (counts.surfaces, counts.short, counts.common)
     }
 
     /// Columns document, start, end (characters), label, source.
-    #[pyo3(signature = (texts, units, span_offsets, starts, ends, labels, *, num_threads=0))]
+    #[pyo3(signature = (texts, units, span_offsets, starts, ends, labels, *, common, num_threads=0))]
     #[allow(clippy::too_many_arguments)]
     fn find(
         &self,
@@ -326,22 +332,20 @@ impl PySurfaces {
         starts: PyReadonlyArray1<'_, i32>,
         ends: PyReadonlyArray1<'_, i32>,
         labels: PyReadonlyArray1<'_, u32>,
+        common: PyRef<'_, PyCommonWords>,
         num_threads: usize,
     ) -> PyResult<ArrowBatch> {
         let texts = import_texts(texts, "text")?;
         let units = units.as_slice()?;
-        let spans = Spans {
-            offsets: span_offsets.as_slice()?,
-            starts: starts.as_slice()?,
-            ends: ends.as_slice()?,
-            labels: labels.as_slice()?,
-        };
+        let spans = Spans { offsets: span_offsets.as_slice()?, starts: starts.as_slice()?, ends: ends.as_slice()? };
+        let spans = Labelled { spans, labels: labels.as_slice()? };
         if units.len() != texts.len() {
             return Err(to_py_err(Error::Corpus("surfaces: one unit is needed for each document".into())));
         }
         let threads = pool(num_threads).map_err(to_py_err)?;
+        let common = &common.common;
         let (found, characters) = py
-            .detach(|| threads.install(|| Ok(located(&texts, self.surfaces.find(&texts, units, &spans)?))))
+            .detach(|| threads.install(|| Ok(located(&texts, self.surfaces.find(&texts, units, &spans, common)?))))
             .map_err(to_py_err)?;
         let of = |which: fn(&Surfaces, u32) -> u32| {
             UInt32Array::from_iter_values(found.iter().map(|span| which(&self.surfaces, span.source)))

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::text::spans::CharCounter;
+use crate::text::spans::{CharCounter, Places};
 
 /// Spans of a batch of documents, in characters.
 pub struct Spans<'a> {
@@ -53,13 +53,10 @@ impl Spans<'_> {
         rows.sort_by_key(|&span| (self.starts[span], self.ends[span], self.categories[span], span));
         let mut counter = CharCounter::new(text);
         let ascii = text.is_ascii();
-        let bounds = [&self.starts[first..last], &self.ends[first..last]];
-        let places = if ascii { Vec::new() } else { places(text, bounds) };
-        let place =
-            |at: usize| if ascii { Some(at) } else { Some(places[places.binary_search_by_key(&at, |p| p.0).ok()?].1) };
+        let places = Places::new(text, &self.starts[first..last], &self.ends[first..last]);
         let mut merged = Vec::<Stretch>::with_capacity(rows.len());
         for span in rows {
-            let bytes = self.trimmed(span, text, &place).ok_or_else(|| {
+            let bytes = self.trimmed(span, text, &places).ok_or_else(|| {
                 Error::Corpus(format!(
                     "document {row} of the batch: span {} is {}..{}, which does not fit its text",
                     span - first,
@@ -98,13 +95,9 @@ impl Spans<'_> {
         Ok(merged)
     }
 
-    /// The bytes of a span without white space at its ends, given the byte of each character; None where it does not fit.
-    fn trimmed(&self, span: usize, text: &str, place: &impl Fn(usize) -> Option<usize>) -> Option<Range<usize>> {
-        let (start, end) = (usize::try_from(self.starts[span]).ok()?, usize::try_from(self.ends[span]).ok()?);
-        if end < start {
-            return None;
-        }
-        let bytes = place(start)?..place(end)?;
+    /// The bytes of a span without white space at its ends; None where it does not fit.
+    fn trimmed(&self, span: usize, text: &str, places: &Places) -> Option<Range<usize>> {
+        let bytes = places.bytes(self.starts[span], self.ends[span])?;
         let value = text.get(bytes.clone())?;
         let leading = value.len() - value.trim_start().len();
         Some(bytes.start + leading..bytes.start + leading + value.trim().len())
@@ -115,20 +108,4 @@ impl Spans<'_> {
         (length(span), std::cmp::Reverse(self.categories[span]))
             > (length(than), std::cmp::Reverse(self.categories[than]))
     }
-}
-
-/// Characters that spans begin or end at, ascending, with the byte of each: one walk, however the spans overlap.
-fn places(text: &str, bounds: [&[i32]; 2]) -> Vec<(usize, usize)> {
-    let mut wanted: Vec<usize> = bounds.into_iter().flatten().filter_map(|&at| usize::try_from(at).ok()).collect();
-    wanted.sort_unstable();
-    wanted.dedup();
-    let (mut chars, mut next) = (text.char_indices(), 0);
-    let mut byte_of = |at: usize| {
-        if at > next {
-            chars.nth(at - next - 1)?;
-            next = at;
-        }
-        Some((at, chars.offset()))
-    };
-    wanted.into_iter().map_while(&mut byte_of).collect()
 }

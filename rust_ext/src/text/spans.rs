@@ -65,12 +65,49 @@ pub fn in_characters(texts: &Texts, found: &[Found]) -> Vec<[i32; 2]> {
         .collect()
 }
 
-/// Byte offset of each character and of the end; empty for ASCII, where they are the same.
-pub fn char_starts(text: &str) -> Vec<usize> {
-    if text.is_ascii() {
-        return Vec::new();
+/// The bytes of the characters that spans begin or end at.
+pub enum Places {
+    /// Of an ASCII text of so many: they are the same.
+    Ascii(usize),
+    /// Character and byte, ascending.
+    Found(Vec<(usize, usize)>),
+}
+
+impl Places {
+    /// One walk over a text, however the spans overlap.
+    pub fn new(text: &str, starts: &[i32], ends: &[i32]) -> Self {
+        if text.is_ascii() {
+            return Self::Ascii(text.len());
+        }
+        let mut wanted: Vec<usize> = starts.iter().chain(ends).filter_map(|&at| usize::try_from(at).ok()).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let (mut chars, mut next) = (text.chars(), 0);
+        let found = wanted.into_iter().map_while(|at| {
+            if at > next {
+                chars.nth(at - next - 1)?;
+                next = at;
+            }
+            Some((at, text.len() - chars.as_str().len()))
+        });
+        Self::Found(found.collect())
     }
-    text.char_indices().map(|(byte, _)| byte).chain([text.len()]).collect()
+
+    /// The byte of such a character; None beyond the end of the text.
+    #[inline]
+    pub fn byte(&self, at: i32) -> Option<usize> {
+        let at = usize::try_from(at).ok()?;
+        match self {
+            Self::Ascii(length) => (at <= *length).then_some(at),
+            Self::Found(places) => Some(places[places.binary_search_by_key(&at, |place| place.0).ok()?].1),
+        }
+    }
+
+    /// The bytes of a span; None where it does not fit the text.
+    #[inline]
+    pub fn bytes(&self, start: i32, end: i32) -> Option<Range<usize>> {
+        if end < start { None } else { Some(self.byte(start)?..self.byte(end)?) }
+    }
 }
 
 /// Spans of a batch, in characters: those of document d are `offsets[d]..offsets[d + 1]`.
@@ -82,7 +119,7 @@ pub struct Spans<'a> {
 }
 
 impl Spans<'_> {
-    fn check(&self, num_documents: usize) -> Result<()> {
+    pub fn check(&self, num_documents: usize) -> Result<()> {
         let whole = self.offsets.len() == num_documents + 1
             && self.offsets.first() == Some(&0)
             && self.offsets.last() == Some(&(self.starts.len() as i64))
@@ -94,28 +131,29 @@ impl Spans<'_> {
         Ok(())
     }
 
+    /// The numbers of a document's spans.
+    pub fn of(&self, row: usize) -> Range<usize> {
+        self.offsets[row] as usize..self.offsets[row + 1] as usize
+    }
+
     /// Bytes of each span of a document.
-    fn in_bytes(&self, row: usize, text: &str) -> Result<Vec<Range<usize>>> {
-        let spans = self.offsets[row] as usize..self.offsets[row + 1] as usize;
+    pub fn in_bytes(&self, row: usize, text: &str) -> Result<Vec<Range<usize>>> {
+        let spans = self.of(row);
         if spans.is_empty() {
             return Ok(Vec::new());
         }
-        let chars = char_starts(text);
-        let length = if chars.is_empty() { text.len() } else { chars.len() - 1 };
-        let byte = |at: i32| if chars.is_empty() { at as usize } else { chars[at as usize] };
-        spans
-            .clone()
-            .map(|number| {
-                let (start, end) = (self.starts[number], self.ends[number]);
-                if start < 0 || end < start || end as usize > length {
-                    return Err(Error::Corpus(format!(
-                        "document {row} of the batch: span {} is {start}..{end} in a text of {length} characters",
-                        number - spans.start
-                    )));
-                }
-                Ok(byte(start)..byte(end))
+        let (starts, ends) = (&self.starts[spans.clone()], &self.ends[spans]);
+        let places = Places::new(text, starts, ends);
+        let both = starts.iter().zip(ends).enumerate();
+        both.map(|(number, (&start, &end))| {
+            places.bytes(start, end).ok_or_else(|| {
+                let length = text.chars().count();
+                Error::Corpus(format!(
+                    "document {row} of the batch: span {number} is {start}..{end} in a text of {length} characters"
+                ))
             })
-            .collect()
+        })
+        .collect()
     }
 }
 
