@@ -11,51 +11,33 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from reticent.core.errors import PolicyError
-from reticent.core.locks import signals_deferred
-from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.threads import mapped
 from reticent.job.artefact import Output, Outputs
 from reticent.job.capped import NONE, Capped, capped_supports
 from reticent.job.noise import protecting
 from reticent.job.samples import Samples, ViewSample
 from reticent.job.stages.index import INDEXES
+from reticent.job.variants import TRAIN, Variant
 
 if TYPE_CHECKING:
     from reticent.engine.ngrams import NgramIndex
     from reticent.engine.protect import Policy
-    from reticent.engine.rewrite import TextStyle
     from reticent.engine.split import Individuals
     from reticent.job.config import ModelSection
     from reticent.job.run import Run
 
-__all__ = ["AUDIT", "ROOM_OF_TEXT", "TRAIN", "Variant", "build_views", "index_of", "require_room", "write_view_of"]
+__all__ = ["ROOM_OF_TEXT", "build_views", "index_of", "require_room", "write_view_of"]
 
 #: Below this share of words that stay usable as targets, a run warns.
 LITTLE_RETENTION = 0.4
-#: Whose documents the views for training and for the audit hold.
-TRAIN: tuple[str, ...] = (MEMBERS,)
-AUDIT: tuple[str, ...] = (MEMBERS, HELDOUT)
 #: Memory that tokens and views take beside the tables of n-grams, whatever the size of the corpus.
 ROOM_OF_TEXT, ROOM_OF_VIEW = 256 << 20, 64 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """One store of tokens of a model: whose documents, flagged by which index, in which style."""
-
-    name: str
-    index: str = "index"
-    splits: tuple[str, ...] = TRAIN
-    style: TextStyle | None = None
-    #: None: that of the job.
-    policy: Policy | None = None
 
 
 def write_view_of(
@@ -159,6 +141,8 @@ def _build_at_a_time(
     index_of: Mapping[str, str], outputs: Outputs, build: Callable[[str, Output], None], stopped: Event
 ) -> None:
     """Build outputs, a thread for each index; each is whole once it and those before it are built."""
+    from reticent.core.locks import signals_deferred
+
     with ExitStack() as opened:
         ends = {name: opened.enter_context(ExitStack()) for name in reversed(list(index_of))}  # the last is whole first
         made = {name: end.enter_context(outputs[name]()) for name, end in ends.items()}

@@ -20,6 +20,7 @@ from reticent.core import memory
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.index import open_index, write_index
 from reticent.job import views
+from reticent.job.variants import Variant
 
 Corpus = list[tuple[str, int]]
 
@@ -173,10 +174,10 @@ def test_room_is_asked_for_once_whatever_tables_are_held(tmp_path: Path) -> None
         job=job, policy=SimpleNamespace(k=2, n=2), index=lambda _: index, forget_tables=lambda *_: index.forget_tables()
     )
     for _ in range(3):
-        views.require_room(run, [views.Variant("train")], 16 << 20)
+        views.require_room(run, [Variant("train")], 16 << 20)
         index.protect(array, words, k=2, n=2)
     job.memory_limit = 10 << 20
     with pytest.raises(
         PolicyError, match=r"memory limit of 10MB cannot be held: n-grams that protect tokens take \d+MB"
     ):
-        views.require_room(run, [views.Variant("train")], 16 << 20)
+        views.require_room(run, [Variant("train")], 16 << 20)

@@ -11,7 +11,7 @@ The first two lines are one pass over the text (:mod:`reticent.engine.text_pass`
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import lru_cache, partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from reticent.job.noise import noise_settings
 from reticent.job.rewritten import REWRITTEN
 from reticent.job.samples import Samples
 from reticent.job.stages.index import INDEXES
-from reticent.job.views import AUDIT, ROOM_OF_TEXT, TRAIN, Variant, build_views, index_of, require_room
+from reticent.job.variants import AUDIT, TRAIN, Variant
 
 if TYPE_CHECKING:
     from reticent.engine.carried_text import CarriedText
@@ -56,7 +56,7 @@ def protect_steps(run: Run) -> Iterator[Step]:
         planned = [(variant, _artefact(run, model, variant, tokenizer)) for variant in _variants(run, model)]
         views = {artefact.name: variant for variant, artefact in planned if variant.style is None}
         outputs = tuple(artefact for _, artefact in planned if artefact.name in views)
-        yield Step(outputs, partial(build_views, run, model, views, samples))
+        yield Step(outputs, partial(_build_views, run, model, views, samples))
         for variant, artefact in planned:
             if variant.style is not None:
                 yield Step.of(artefact, partial(_build_store, run, model, variant))
@@ -93,6 +93,7 @@ def _read_text(
 ) -> None:
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.text_pass import Encoding, TextPass
+    from reticent.job.views import ROOM_OF_TEXT, require_room
 
     if samples:  # views follow
         planned = [variant for model in run.job.model for variant in _variants(run, model)]
@@ -168,6 +169,14 @@ def variant_inputs(run: Run, model: ModelSection, style: TextStyle | None) -> di
     return {name: run.fingerprints.of(path) for name, path in names.items()}
 
 
+def _build_views(
+    run: Run, model: ModelSection, variants: Mapping[str, Variant], samples: Samples, outputs: Outputs
+) -> None:
+    from reticent.job.views import build_views
+
+    build_views(run, model, variants, samples, outputs)
+
+
 def copy_members_tokens(job: Job, folder: Path) -> None:
     """Write the members' tokens of each model, with ids of their own, as the artefact ``folder/MODEL``."""
     from reticent.core.artifact import fingerprint, write_artifact
@@ -183,6 +192,7 @@ def copy_members_tokens(job: Job, folder: Path) -> None:
 def _build_store(run: Run, model: ModelSection, variant: Variant, folder: Path, counts: dict[str, Any]) -> None:
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.tokens import write_tokens
+    from reticent.job.views import index_of
 
     lower = variant.style == "lower"  # asked for by an attack alone: no target, and no flag
     with run.progress.task(f"protect {variant.name} tokens", run.corpus.num_documents, "documents") as advance:
