@@ -23,8 +23,6 @@ struct Entry {
 }
 
 const NONE: u32 = u32::MAX;
-/// The node that the first pieces of a tree are behind.
-const ROOT: u32 = u32::MAX;
 
 /// The first and last of the entries of the same pieces; `NONE` for none.
 #[derive(Clone, Copy)]
@@ -96,6 +94,7 @@ impl Places {
 /// Sequences of pieces by their first.
 #[derive(Default)]
 pub struct Sequences {
+    /// Pieces, and what stands between them.
     pieces: Interner,
     /// The short first pieces: most pieces of a text begin nothing, and are told so from the cache, not from a table of all
     /// names.
@@ -103,12 +102,11 @@ pub struct Sequences {
     /// What begins with a piece: of short pieces, and by number of those that have no key.
     short: KeyTable<Starting>,
     long: Vec<Starting>,
-    /// Entries of several pieces: the node behind a node, a gap and a piece, by their numbers.
+    /// Entries of several pieces: the node behind a node, a gap and a piece, by their numbers. A first piece is the node of the
+    /// inverse of its number.
     behind: HashMap<(u32, u32, u32), u32, FixedState>,
     /// The entries that end at each node.
     ends: Vec<Chain>,
-    /// What stands before pieces, in the form of `gap_form`.
-    gaps: Interner,
     /// The short second pieces, as `beginnings`.
     seconds: Places,
     entries: Vec<Entry>,
@@ -116,7 +114,7 @@ pub struct Sequences {
 
 impl Sequences {
     pub fn new() -> Self {
-        Self { pieces: Interner::new(), gaps: Interner::new(), ..Self::default() }
+        Self { pieces: Interner::new(), ..Self::default() }
     }
 
     /// What begins with a piece.
@@ -154,10 +152,9 @@ impl Sequences {
                 if let Some(key) = Hashed::of(second.as_bytes(), 0, second.len()) {
                     self.seconds.set(key);
                 }
-                let head = self.pieces.intern(head);
-                let mut node = self.node_behind((ROOT, 0, head));
+                let mut node = !self.pieces.intern(head);
                 for (gap, piece) in rest {
-                    let (gap, piece) = (self.gaps.intern(&gap_form(gap)), self.pieces.intern(piece));
+                    let (gap, piece) = (self.pieces.intern(&gap_form(gap)), self.pieces.intern(piece));
                     node = self.node_behind((node, gap, piece));
                 }
                 &mut self.ends[node as usize]
@@ -266,12 +263,11 @@ impl Sequences {
         if Hashed::of(second.as_bytes(), 0, second.len()).is_some_and(|key| !self.seconds.has(key)) {
             return;
         }
-        let head = self.pieces.find(view.piece(piece)).and_then(|head| self.behind.get(&(ROOT, 0, head)).copied());
-        let Some(mut node) = head else { return };
+        let Some(mut node) = self.pieces.find(view.piece(piece)).map(|head| !head) else { return };
         for last in piece + 1..view.len() {
             let next = || {
                 let (gap, piece) =
-                    (self.gaps.find(&gap_form(view.gap(last - 1)))?, self.pieces.find(view.piece(last))?);
+                    (self.pieces.find(&gap_form(view.gap(last - 1)))?, self.pieces.find(view.piece(last))?);
                 self.behind.get(&(node, gap, piece)).copied()
             };
             let Some(next) = next() else { return };
