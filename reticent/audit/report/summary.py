@@ -43,7 +43,7 @@ def last_checkpoints(models: Sequence[ModelEvidence]) -> list[ModelEvidence]:
 
 
 def summary_table(models: Sequence[ModelEvidence]) -> Table:
-    """Return the table: held-out utility, Privacy and membership AUC with 95 % intervals; it fits 80 columns, in which a
+    """Return the table: held-out utility, Privacy and membership AUC with 95 % intervals; it fits 80 columns, where a
     long name of a recipe takes several lines.
 
     Of several seeds it shows the means, and under them the lowest and the highest of the trainings.
