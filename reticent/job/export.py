@@ -1,4 +1,5 @@
-"""Results of a run, back to the warehouse: protected tokens and spans as Parquet, or as tables of a database.
+"""Results of a run, back to the warehouse: protected tokens and spans as Parquet, or as tables of a database; and the
+members' tokens for another machine that trains.
 
 They belong to a run whose tokens are up to date. Parquet is an artefact: the same results again are not written again.
 The tables of a database are one transaction.
@@ -20,7 +21,7 @@ from reticent.engine.sinks.tables import ResultTable, Rows, span_table, token_ta
 if TYPE_CHECKING:
     from reticent.job.run import Run
 
-__all__ = ["export_files", "export_tables"]
+__all__ = ["copy_members_tokens", "export_files", "export_tables"]
 
 SPANS = "spans"
 
@@ -42,7 +43,42 @@ def _made(run: Run) -> dict[str, str]:
     """Make what is to be exported, where it is not up to date; returns its names, and its artefacts."""
     tokens = _tokens_of(run)
     run.execute("protect" if tokens else "detect")
+    _warn_of_other_tokens(run)
     return {**tokens, SPANS: "spans"}
+
+
+def _warn_of_other_tokens(run: Run) -> None:
+    """Name the recipes whose tokens stay: on those that leave they would have the protection of the job."""
+    for model in run.job.model:
+        recipes = {name: run.job.recipe(name) for name in model.recipes}
+        other = [n for n, r in recipes.items() if run.job.tokens(n) != "train" or r.context == "surrogate"]
+        if other:
+            own = run.job.protect
+            run.progress.warn(
+                f"{model.name}: only tokens of the original text with the job's protection leave (k = {own.k}, n = "
+                f"{own.n}, policy {own.policy}); {', '.join(other)}: trained on others; train them in the run"
+            )
+
+
+def copy_members_tokens(run: Run, folder: Path) -> dict[Path, dict[str, int]]:
+    """Write the members' tokens of each model, with ids of their own, as the artefact ``folder/MODEL``; returns counts.
+
+    Raises
+    ------
+    ArtifactError
+        A place holds something else, or cannot be written.
+    """
+    from reticent.engine.token_copy import copy_tokens
+
+    _warn_of_other_tokens(run)
+    counts = {}
+    for model in run.job.model:
+        name, place = f"tokens/{model.name}/train", folder / model.name
+        inputs = {"view": run.fingerprints.of(name)}
+        with write_artifact(place, kind="tokens", config={}, inputs=inputs) as writer:
+            writer.counts.update(copy_tokens(run.folder / name, writer.path))
+        counts[place] = dict(writer.counts)
+    return counts
 
 
 def export_files(run: Run, out: Path) -> dict[str, int]:

@@ -113,6 +113,21 @@ def test_a_copy_of_the_members_tokens_trains_alone(values: Values, tmp_path: Pat
     assert read_manifest(tmp_path / "copy/toy").kind == "tokens"
 
 
+@pytest.mark.parametrize("take", [("protect", "--copy-members"), ("export", "--out")])
+def test_tokens_that_leave_name_the_recipes_that_are_not_to_be_trained_on_them(
+    values: Values, tmp_path: Path, capsys: pytest.CaptureFixture[str], take: tuple[str, str]
+) -> None:
+    command_name, option = take
+    assert command(command_name, Path(values["out"]), option, tmp_path / "there", "--quiet") == 0
+    said = capsys.readouterr()
+    assert (
+        "the job's protection leave (k = 3, n = 2, policy cover); strict, tagged, fresh: trained on others" in said.err
+    )
+    assert "ppmlm" not in said.err
+    assert str(tmp_path / "there") in said.out
+    assert "documents, " in said.out or " rows" in said.out
+
+
 @pytest.mark.parametrize(
     ("own", "says"),
     [

@@ -35,11 +35,10 @@ if TYPE_CHECKING:
     from reticent.engine.rewrite import TextStyle
     from reticent.engine.split import Individuals
     from reticent.engine.text_pass import TextPass
-    from reticent.job.config import Job, ModelSection
+    from reticent.job.config import ModelSection
     from reticent.job.run import Run
 
 __all__ = [
-    "copy_members_tokens",
     "digest_of",
     "protect_steps",
     "text_artefacts",
@@ -271,18 +270,6 @@ def _index_of(run: Run, variant: _Variant, policy: Policy) -> NgramIndex:
     """The index that flags a variant; the members' has the noise of the threshold, the audit's has none."""
     index = run.index(variant.index)
     return protecting(run, index, policy.k) if variant.index == "index" else index
-
-
-def copy_members_tokens(job: Job, folder: Path) -> None:
-    """Write the members' tokens of each model, with ids of their own, as the artefact ``folder/MODEL``."""
-    from reticent.core.artifact import fingerprint, write_artifact
-    from reticent.engine.token_copy import copy_tokens
-
-    for model in job.model:
-        view = Path(job.out) / "tokens" / model.name / "train"
-        inputs = {"view": fingerprint(view)}
-        with write_artifact(folder / model.name, kind="tokens", config={}, inputs=inputs) as writer:
-            writer.counts.update(copy_tokens(view, writer.path))
 
 
 def _build_store(run: Run, model: ModelSection, variant: _Variant, folder: Path, counts: dict[str, Any]) -> None:
