@@ -108,7 +108,8 @@ class Section(BaseModel):
         A field is unknown or wrong; the message names all such fields.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    #: A validator is built where a class is first used: that of the job checks most sections itself.
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
     #: The table of a job file that the class is: messages name a field by it.
     section: ClassVar[str] = ""
 

@@ -59,7 +59,8 @@ def check_run(
         _require_bases(run, trains=trains)
         _require_pool(run)
     if run.job.classify is not None and classifies:
-        from reticent.job.classification import check_starts, read_labels
+        from reticent.job.classification import read_labels
+        from reticent.job.stages.classify import check_starts
 
         check_starts(run)
         if run.job.corpus.remote is None:  # else nothing may be there yet

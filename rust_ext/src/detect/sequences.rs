@@ -96,6 +96,7 @@ impl Places {
 /// Sequences of pieces by their first.
 #[derive(Default)]
 pub struct Sequences {
+    /// Pieces, and what stands between them.
     pieces: Interner,
     /// The short first pieces: most pieces of a text begin nothing, and are told so from the cache, not from a table of all
     /// names.
@@ -108,8 +109,8 @@ pub struct Sequences {
     /// The short second pieces, as `beginnings`.
     seconds: Places,
     entries: Vec<Entry>,
-    /// The gap before each further piece, and its id.
-    rests: Vec<(Box<str>, u32)>,
+    /// The gap before each further piece, and the piece, by their numbers.
+    rests: Vec<(u32, u32)>,
 }
 
 impl Sequences {
@@ -145,8 +146,8 @@ impl Sequences {
     fn add_pieces<'a>(&mut self, head: &str, rest: impl Iterator<Item = (&'a str, &'a str)>, number: u32) {
         let from = self.rests.len() as u32;
         for (gap, piece) in rest {
-            let id = self.pieces.intern(piece);
-            self.rests.push((gap_form(gap).into(), id));
+            let gap = self.pieces.intern(&gap_form(gap));
+            self.rests.push((gap, self.pieces.intern(piece)));
         }
         let to = self.rests.len() as u32;
         let entry = self.entries.len() as u32;
@@ -258,9 +259,11 @@ impl Sequences {
         let Some(&chain) = pair.and_then(|pair| self.pairs.get(&pair)) else { return };
         for Entry { number, rest: (from, to), .. } in self.chained(chain) {
             let rest = &self.rests[from as usize..to as usize];
-            let follows = |(at, (gap, id)): (usize, &(Box<str>, u32))| {
+            let follows = |(at, &(gap, id)): (usize, &(u32, u32))| {
                 let next = piece + at + 1;
-                next < view.len() && self.pieces.word(*id) == view.piece(next) && **gap == *gap_form(view.gap(next - 1))
+                next < view.len()
+                    && self.pieces.word(id) == view.piece(next)
+                    && self.pieces.word(gap) == &*gap_form(view.gap(next - 1))
             };
             if rest.iter().enumerate().all(follows) {
                 emit(number, piece + rest.len());
