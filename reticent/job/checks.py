@@ -132,7 +132,9 @@ def check_classification(run: Run) -> None:
 def require_models(run: Run) -> None:
     """Raise `PolicyError` for a job without models: every stage after the index works on a model's tokens."""
     if not run.job.model:
-        raise PolicyError("the job names no model; add a [[model]] section, or --model NAME=PATH and --recipe")
+        raise PolicyError(
+            "the job names no model; add a [[model]] section, or give reticent protect --model NAME=PATH and --recipe"
+        )
 
 
 def _require_extras(run: Run) -> None:

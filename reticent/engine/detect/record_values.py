@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as csv
-import pyarrow.parquet as pq
 
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.core.names import plain_name
+from reticent.engine.detect.record_table import columns_of, read_record_table
 from reticent.engine.identity import fold_ids
 from reticent.engine.schema import type_name
 
@@ -55,6 +54,8 @@ class Values:
     num_skipped: int
     #: individual_id of each row that was read.
     ids: pa.ChunkedArray
+    #: How a CSV was read, where that is not as commas, double quotes and UTF-8.
+    said: str | None = None
 
     def names(self) -> pa.Table:
         """Return individual_id and value (name) of the fields that are names."""
@@ -93,19 +94,14 @@ def read_records(path: str | Path, fields: Mapping[str, str] | None = None, *, f
     """
     from reticent import _rust
 
-    table = _read_table(Path(path))
-    if len(set(table.column_names)) < len(table.column_names):
-        raise CorpusError(f"{path}: a column name stands twice; {_columns(path, table)}")
-    named = dict(fields or {})
-    if missing := sorted(set(named.values()) - set(table.column_names)):
-        raise CorpusError(f"{path}: column {missing[0]} is missing; {_columns(path, table)}")
+    named = {"individual_id": "individual_id"} | dict(fields or {})
+    table, said = read_record_table(Path(path), sorted(set(named.values())))
     field_of = {column: field for field, column in named.items()}
     table = table.rename_columns([field_of.get(column, column) for column in table.column_names])
     if len(set(table.column_names)) < len(table.column_names):
-        raise PolicyError(f"{path}: fields give a column the name of another; {_columns(path, table)}")
-    if "individual_id" not in table.column_names:
-        other = 'detect.records.fields = { individual_id = "COLUMN" } names another'
-        raise CorpusError(f"{path}: column individual_id is missing ({other}); {_columns(path, table)}")
+        raise PolicyError(
+            f"{path}: fields give a column the name of another; {columns_of(Path(path), table.column_names)}"
+        )
     ids = _as_text(table.column("individual_id"), f"{path} column individual_id")
     if ids.null_count:
         raise CorpusError(f"{path}: column individual_id has {ids.null_count} null values")
@@ -115,35 +111,7 @@ def read_records(path: str | Path, fields: Mapping[str, str] | None = None, *, f
     columns = {name: table.column(name) for name in table.column_names if name not in _IDS}
     if not columns:
         raise CorpusError(f"{path}: no record field beside individual_id")
-    return values_of(ids, columns, str(path))
-
-
-def _columns(path: str | Path, table: pa.Table) -> str:
-    """Say which columns a table has; of CSV only how many, since a first line that is no header is a row of data."""
-    if not _is_csv(Path(path)):
-        return f"it has {', '.join(table.column_names)}"
-    said = f"the first line must name each once, and names {table.num_columns} column(s)"
-    return said + ("; commas stand between columns (in .tsv tabs)" if table.num_columns == 1 else "")
-
-
-def _is_csv(path: Path) -> bool:
-    return path.suffix.lower() in (".csv", ".tsv")
-
-
-def _read_table(path: Path) -> pa.Table:
-    try:
-        if not _is_csv(path):
-            return pq.ParquetFile(path).read()
-        # Without `newlines_in_values` a block of the reader may end within a value, and its next line is a row.
-        parse = csv.ParseOptions(delimiter="\t" if path.suffix.lower() == ".tsv" else ",", newlines_in_values=True)
-        names = csv.open_csv(path, parse_options=parse).schema.names
-        # Text as it stands: a number that is read as one loses its zeros.
-        as_text = csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False)
-        return csv.read_csv(path, parse_options=parse, convert_options=as_text)
-    except (OSError, pa.ArrowException) as error:
-        raise CorpusError(
-            f"{path}: not a readable table of records in Parquet or CSV ({type(error).__name__})"
-        ) from None
+    return replace(values_of(ids, columns, str(path)), said=said)
 
 
 def values_of(ids: pa.ChunkedArray, columns: Mapping[str, pa.ChunkedArray], where: str) -> Values:

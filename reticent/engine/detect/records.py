@@ -104,7 +104,8 @@ class RecordsDetector:
 
             values = read_records(table, fields, fold=ids == "fold")
             self.num_skipped = values.num_skipped
-            self.warning = unknown_fields(values, table)
+            told = (values.said, unknown_fields(values, table))
+            self.warning = ". ".join(filter(None, told)) or None
             self._rows = values.ids
             encoded = values.table.column("individual_id").combine_chunks().dictionary_encode()
             self._id_rows = _rust.IdRows(encoded.dictionary)

@@ -30,11 +30,10 @@ if TYPE_CHECKING:
     from reticent.engine.carried_text import CarriedText
     from reticent.engine.rewrite import TextStyle
     from reticent.engine.text_pass import TextPass
-    from reticent.job.config import Job, ModelSection
+    from reticent.job.config import ModelSection
     from reticent.job.run import Run
 
 __all__ = [
-    "copy_members_tokens",
     "digest_of",
     "protect_steps",
     "text_artefacts",
@@ -175,18 +174,6 @@ def _build_views(
     from reticent.job.views import build_views
 
     build_views(run, model, variants, samples, outputs)
-
-
-def copy_members_tokens(job: Job, folder: Path) -> None:
-    """Write the members' tokens of each model, with ids of their own, as the artefact ``folder/MODEL``."""
-    from reticent.core.artifact import fingerprint, write_artifact
-    from reticent.engine.token_copy import copy_tokens
-
-    for model in job.model:
-        view = Path(job.out) / "tokens" / model.name / "train"
-        inputs = {"view": fingerprint(view)}
-        with write_artifact(folder / model.name, kind="tokens", config={}, inputs=inputs) as writer:
-            writer.counts.update(copy_tokens(view, writer.path))
 
 
 def _build_store(run: Run, model: ModelSection, variant: Variant, folder: Path, counts: dict[str, Any]) -> None:
