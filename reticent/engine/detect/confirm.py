@@ -188,5 +188,5 @@ def _of_batch(
         for at in range(*np.searchsorted(place_document, [place, place + 1])):
             first = int(np.searchsorted(word_ends[own], place_starts[at], side="right"))
             excluded.add(first)
-        bounds_of_words = (array("I", edges[own].tobytes()) for edges in (word_starts, word_ends))
+        bounds_of_words = array("I", word_starts[own].tobytes()), array("I", word_ends[own].tobytes())
         yield Document(texts[place].as_py(), *bounds_of_words, spans, frozenset(others), frozenset(excluded), taken)
