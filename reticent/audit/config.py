@@ -3,10 +3,10 @@
 They stand apart from the code that they configure: a job is read and checked without loading torch.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations` here: pydantic would compile each annotation from its text at every start.
 
 import itertools
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
@@ -67,7 +67,7 @@ class InversionConfig(Section):
     embedding_shift: bool = Field(default=True, description="also measure how far rows of embeddings moved")
 
     @model_validator(mode="after")
-    def _ascending(self) -> InversionConfig:
+    def _ascending(self) -> Self:
         low, high = self.term_support
         if not 0 <= low < high <= 1:
             raise ValueError(f"inversion.term_support: expected two ascending shares, got {list(self.term_support)}")
@@ -92,7 +92,7 @@ class GenerationConfig(Section):
     top_k: int = Field(default=0, ge=0, description="draw from this many of the likeliest tokens; 0: from all")
 
     @model_validator(mode="after")
-    def _drawn(self) -> GenerationConfig:
+    def _drawn(self) -> Self:
         if self.temperature == 0 and self.num_samples > 1:
             raise ValueError("num_samples: greedy decoding gives one continuation only")
         return self
@@ -217,7 +217,7 @@ class ExtractionConfig(Section):
     bf16: Annotated[Bf16, of_job("train.bf16")] = "auto"
 
     @model_validator(mode="after")
-    def _ascending(self) -> ExtractionConfig:
+    def _ascending(self) -> Self:
         if any(later <= earlier for earlier, later in itertools.pairwise(self.prefix_tokens)):
             raise ValueError(f"prefix_tokens: expected ascending numbers, got {list(self.prefix_tokens)}")
         return self
@@ -354,7 +354,7 @@ class GateConfig(Section):
     required: bool = Field(default=False, description="true: a gate without power fails")
 
     @model_validator(mode="after")
-    def _looks_at_all_that_it_is_given(self) -> GateConfig:
+    def _looks_at_all_that_it_is_given(self) -> Self:
         for name in ("attack", "arm", "part"):
             if name != GATES[self.measure].chosen_by and getattr(self, name) != type(self).model_fields[name].default:
                 raise ValueError(f"a gate of {self.measure} has no {name}")

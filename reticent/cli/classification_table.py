@@ -34,7 +34,7 @@ def classification_table(result: ClassificationEvidence) -> Table:
         "individuals." + (f" Left out: {', '.join(left_out)}." if left_out else ""),
         caption_justify="left",
     )
-    table.add_column("start", no_wrap=True)
+    table.add_column("start", overflow="fold")  # a long name goes on in the next line: numbers are never cut
     for column in ("epochs", "macro F1", "micro F1"):
         table.add_column(column, justify="right", no_wrap=True)
     for row in result.results:

@@ -159,7 +159,7 @@ def _table(first: str, *heads: str, title: str, caption: str | None = None) -> T
         title_justify="left",
         caption_justify="left",
     )
-    table.add_column(first, no_wrap=True)
+    table.add_column(first, overflow="fold")  # a long label goes on in the next line: numbers are never cut
     for head in heads:
         table.add_column(head, justify="right", no_wrap=True)
     return table

@@ -377,7 +377,7 @@ def stats(
     """
     from reticent.audit.evidence.json_form import to_json
     from reticent.audit.evidence.rules import publish
-    from reticent.audit.report.corpus_plots import write_corpus_plots
+    from reticent.cli.show import write_statistics
     from reticent.job.corpus_statistics import corpus_section
     from reticent.job.run import Run
 
@@ -393,8 +393,6 @@ def stats(
         print_statistics(corpus)
     if out is None:
         return
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "stats.json").write_text(found + "\n", encoding="utf-8")
-    for path in [out / "stats.json", *write_corpus_plots(corpus, out)]:
+    for path in write_statistics(corpus, found, out):
         if not as_json:
             print(path)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from reticent.cli.options import AsJson, Quiet, RunFolder, job_of, new_progress, read_job
 
-__all__ = ["export"]
+if TYPE_CHECKING:
+    from reticent.job.config import Job
+
+__all__ = ["copy_members_tokens", "export"]
 
 
 def export(
@@ -83,3 +86,14 @@ def export(
     tables = {name: target for name, _, target in named}
     counts = export_tables(run, into, tables, note_nlp=note_nlp, overwrite=overwrite)
     print_export(counts, shown(into), as_json)
+
+
+def copy_members_tokens(job: Job, folder: Path, quiet: bool, as_json: bool) -> None:
+    """Copy the members' tokens of a run to a folder, and say how many there are."""
+    from reticent.cli.show import print_counts
+    from reticent.job.export import copy_members_tokens as copied
+    from reticent.job.run import Run
+
+    for place, counts in copied(Run(job, new_progress(quiet)), folder).items():
+        if not as_json:
+            print_counts(counts, place, as_json)

@@ -62,8 +62,8 @@ Verify = Annotated[
     bool,
     typer.Option(
         "--verify",
-        help="Read every byte of finished results again, also of files that have not changed since they were last "
-        "hashed: what a failing disk changed is made again.",
+        help="Read every byte of documents and finished results again, also of files that have not changed since they "
+        "were last hashed: what a failing disk changed is made again.",
     ),
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder that an earlier command made.")]

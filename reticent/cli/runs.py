@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from reticent.cli.export import copy_members_tokens
 from reticent.cli.options import (
     AsJson,
     ColumnOptions,
@@ -278,9 +279,7 @@ def protect(
     job = job_of(values, [*changes, *(settings or [])])
     _execute(job, "protect", quiet, as_json and not verify)
     if copy_members is not None:
-        from reticent.job.stages.protect import copy_members_tokens
-
-        copy_members_tokens(job, copy_members)
+        copy_members_tokens(job, copy_members, quiet, as_json)
     if verify:
         verify_text(job, quiet, as_json)
 

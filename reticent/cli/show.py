@@ -30,6 +30,7 @@ __all__ = [
     "print_status",
     "print_summary",
     "print_update",
+    "write_statistics",
 ]
 
 
@@ -118,6 +119,17 @@ def print_statistics(corpus: CorpusEvidence) -> None:
 
     for table in statistics_tables(corpus):
         Console().print(table)
+
+
+def write_statistics(corpus: CorpusEvidence, content: str, out: Path) -> list[Path]:
+    """Write stats.json and its figures into a folder, which may be there; returns their paths."""
+    from reticent.audit.report.corpus_plots import write_corpus_plots
+    from reticent.core.new_folder import writing_to
+
+    with writing_to(out):
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "stats.json").write_text(content + "\n", encoding="utf-8")
+        return [out / "stats.json", *write_corpus_plots(corpus, out)]
 
 
 def print_classification(results: list[ClassificationEvidence], as_json: bool) -> None:

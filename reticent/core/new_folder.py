@@ -11,13 +11,24 @@ from pathlib import Path
 from reticent.core.errors import ArtifactError, ReticentError
 from reticent.core.locks import signals_deferred
 
-__all__ = ["new_folder", "require_new"]
+__all__ = ["new_folder", "require_new", "writing_to"]
 
 
 def require_new(out: Path) -> None:
     """Raise `ArtifactError` unless ``out`` is new or an empty folder, or a link to one."""
     if os.path.lexists(out) and (not out.is_dir() or any(out.iterdir())):
         raise ArtifactError(f"{out}: a file, a link to no folder, or not empty; choose a new folder")
+
+
+@contextmanager
+def writing_to(out: Path) -> Iterator[None]:
+    """Raise `ArtifactError` with the name ``out`` where the block cannot write: a full disk names no file."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, ReticentError) or error.errno is None:
+            raise
+        raise ArtifactError(f"{out}: not written ({os.strerror(error.errno)})") from error
 
 
 @contextmanager
@@ -34,15 +45,14 @@ def new_folder(out: Path) -> Iterator[None]:
     require_new(out)
     was_there = out.exists()
     try:
-        out.mkdir(mode=0o700, parents=True, exist_ok=True)
-        yield
-    except BaseException as error:
+        with writing_to(out):
+            out.mkdir(mode=0o700, parents=True, exist_ok=True)
+            yield
+    except BaseException:
         with signals_deferred(), suppress(OSError):
             _empty(out)
             if not was_there:
                 out.rmdir()
-        if isinstance(error, OSError) and not isinstance(error, ReticentError) and error.errno is not None:
-            raise ArtifactError(f"{out}: not written ({os.strerror(error.errno)})") from error
         raise
 
 

@@ -57,6 +57,8 @@ def explain(error: ValidationError, table: str = "", kind: type[BaseModel] | Non
         said = wrong["msg"].removeprefix("Value error, ").replace("Input should be ", "expected ")
         if wrong["type"] == "extra_forbidden":
             said = "unknown field" + _meant(wrong["loc"], kind)
+        elif wrong["type"].startswith("byte_size"):
+            said = 'expected a size in bytes, such as "8GB" or "500MB"'
         elif isinstance(wrong["input"], int | float) and wrong["type"] != "value_error":
             said += f", got {wrong['input']}"
         where = ".".join(filter(None, (table, *map(str, wrong["loc"]))))
@@ -106,7 +108,8 @@ class Section(BaseModel):
         A field is unknown or wrong; the message names all such fields.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    #: A validator is built where a class is first used: that of the job checks most sections itself.
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
     #: The table of a job file that the class is: messages name a field by it.
     section: ClassVar[str] = ""
 

@@ -8,6 +8,7 @@ change could bear the same time. A disk that changes bytes by itself is not foun
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
@@ -23,6 +24,8 @@ __all__ = ["SETTLED", "VERIFIED", "VerifiedFiles"]
 #: Seconds. The clocks of local file systems tick every 1 to 10 ms.
 SETTLED = 0.1
 VERIFIED, FORMAT = ".verified.json", 1
+#: Bytes. A smaller file of documents is hashed about as quickly as it is looked up, and there may be a million.
+LARGE = 1 << 20
 
 #: Device, inode, size, and the times of the last change of the content and of the inode, in ns.
 _State = tuple[int, ...]
@@ -34,7 +37,8 @@ def _state_of(path: Path) -> _State:
 
 
 class VerifiedFiles:
-    """The files of the results in a folder as they were when they were hashed; kept in the folder itself.
+    """The files of the results in a folder, and those of the documents that they are made of, as they were when they
+    were hashed; kept in the folder itself.
 
     Parameters
     ----------
@@ -60,6 +64,24 @@ class VerifiedFiles:
             if self._known.get(self._name(file)) != (state, about["sha256"]):
                 require_hash(file, about["sha256"])
                 self._remember(file, state, about["sha256"])
+
+    def sha256(self, file: Path) -> bytes:
+        """Return the digest of a file that is no result, one of documents; one that did not change is not read.
+
+        Raises
+        ------
+        OSError
+            It cannot be read.
+        """
+        state = _state_of(file)
+        known = self._known.get(self._name(file))
+        if known is not None and known[0] == state:
+            return bytes.fromhex(known[1])
+        with file.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256")
+        if file.stat().st_size >= LARGE:
+            self._remember(file, state, digest.hexdigest())
+        return digest.digest()
 
     def made(self, path: Path) -> None:
         """An artefact was written by this process, which hashed its files; they are looked at by `save`."""

@@ -3,10 +3,10 @@
 They stand apart from the code that they configure, so a job is checked before that code is loaded.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations` here: pydantic would compile each annotation from its text at every start.
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
@@ -88,7 +88,7 @@ class SplitConfig(Section):
         return values
 
     @model_validator(mode="after")
-    def _leaves_members(self) -> SplitConfig:
+    def _leaves_members(self) -> Self:
         if self.heldout + self.reference >= 1:
             raise ValueError("heldout and reference must leave a share for members")
         return self
@@ -176,7 +176,7 @@ class ThresholdConfig(Section):
     )
 
     @property
-    def noise(self) -> Noise | None:
+    def noise(self) -> "Noise | None":
         """The noise; None where the threshold is k itself."""
         from reticent.engine.noisy_threshold import Noise
 
@@ -205,7 +205,7 @@ class CanaryConfig(Section):
     job_seed: Annotated[int, of_job("seed")] = 0
 
     @model_validator(mode="after")
-    def _consistent(self) -> CanaryConfig:
+    def _consistent(self) -> Self:
         if len(set(self.arms)) != len(self.arms):
             raise ValueError("arms: an arm is listed twice")
         return self

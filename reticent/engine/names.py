@@ -20,16 +20,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from reticent.core.errors import PolicyError
 
 if TYPE_CHECKING:
     from reticent._rust import NamePool
 
-__all__ = ["AUTO", "KINDS", "LANGUAGES", "REALISTIC", "SYLLABLES", "LanguageCount", "SurrogateNames", "name_lists"]
+__all__ = ["AUTO", "KINDS", "REALISTIC", "SYLLABLES", "SurrogateNames", "name_lists"]
 
 REALISTIC: Final = "realistic"
 SYLLABLES: Final = "syllables"
@@ -37,19 +35,6 @@ SYLLABLES: Final = "syllables"
 AUTO: Final = "auto"
 KINDS: Final = ("women", "men", "surnames", "places")
 _FILE: Final = Path(__file__).with_name("names.toml")
-
-#: Common words that none of the other languages has; all ASCII, since RE2 takes an accent for the end of a word.
-_COMMON_WORDS: Final = {
-    "de": "der die und das mit ist von nicht",
-    "en": "the of and to with was for is",
-    "es": "el los las por su sin y",
-    "fr": "les des et une dans est du au",
-    "it": "il di che della nel gli alla",
-    "nl": "het een van met niet zijn voor",
-    "pt": "da em uma com os ao dos",
-}
-LANGUAGES: Final = tuple(_COMMON_WORDS)
-_PATTERNS: Final = {name: rf"\b(?:{'|'.join(words.split())})\b" for name, words in _COMMON_WORDS.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +77,8 @@ class SurrogateNames:
         Parameters
         ----------
         language_of_documents : str, optional
-            What "auto" means (`LanguageCount.most`). Without it, or where the source does not have it: English, or else
-            the first language of the source.
+            What "auto" means (:mod:`reticent.engine.languages`). Without it, or where the source does not have it:
+            English, or else the first language of the source.
         """
         if self.source == SYLLABLES:
             return None
@@ -105,37 +90,6 @@ class SurrogateNames:
 
     def _tables(self) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
         return _read(self.source)
-
-
-class LanguageCount:
-    """Counts the languages of documents by their common words, in a sample.
-
-    The sample has the first 1,000 documents and one in 101 of the others, each up to its first 1,000 characters, so the
-    result does not depend on batches.
-    """
-
-    def __init__(self) -> None:
-        self._num_seen = 0
-        self._documents = dict.fromkeys(LANGUAGES, 0)
-
-    def add(self, texts: pa.Array) -> None:
-        """Count further documents (strings, one a row)."""
-        number = np.arange(self._num_seen, self._num_seen + len(texts))
-        self._num_seen += len(texts)
-        sample = texts.take(pa.array(np.flatnonzero((number < 1000) | (number % 101 == 0))))
-        start = pc.utf8_lower(pc.utf8_slice_codeunits(sample, 0, 1000))
-        hits = np.stack(
-            [pc.count_substring_regex(start, pattern).to_numpy(zero_copy_only=False) for pattern in _PATTERNS.values()]
-        )
-        best = hits.argmax(axis=0)[hits.max(axis=0, initial=0) > 0]
-        for place, num in enumerate(np.bincount(best, minlength=len(LANGUAGES))):
-            self._documents[LANGUAGES[place]] += int(num)
-
-    @property
-    def most(self) -> str | None:
-        """The language of most documents; of equals the first by its code; None where no document has a common word."""
-        language = max(LANGUAGES, key=self._documents.__getitem__)
-        return language if self._documents[language] else None
 
 
 def name_lists(language: str) -> Mapping[str, tuple[str, ...]]:

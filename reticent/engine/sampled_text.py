@@ -107,7 +107,7 @@ def open_sampled_text(folder: Path) -> SampledText:
     try:
         with pa.memory_map(str(folder / FILE)) as file:
             row = pa.ipc.open_stream(file).read_next_batch()
-        lists = {name: column.flatten() for name, column in zip(row.schema.names, row.columns, strict=True)}
+        lists = {name: column[0].values for name, column in zip(row.schema.names, row.columns, strict=True)}
         names, doc_ids = lists.pop("span_names").to_pylist(), lists.pop("doc_ids")
         values = {name: column.to_numpy(zero_copy_only=False) for name, column in lists.items()}
         taken = partial(_with_prefix, values)

@@ -200,7 +200,8 @@ def open_individuals(path: Path | str) -> Individuals:
 
     file = Path(path) / "individuals.parquet"
     try:
-        table = pq.ParquetFile(file).read(use_threads=False).cast(INDIVIDUALS)  # `read_table` loads a library more
+        table = pq.ParquetFile(file).read(use_threads=False)  # `read_table` loads a library more, and so does a cast
+        table = table if table.schema == INDIVIDUALS else table.cast(INDIVIDUALS)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise ArtifactError(f"{file}: not a readable split ({type(error).__name__})") from None
     return Individuals(table.unify_dictionaries())

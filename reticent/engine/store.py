@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,8 @@ class TokenStore:
         Secret, like everything here.
     path : folder the store was opened from, or None for one built in memory
 
-    Of an opened store the first four are unpacked when they are first asked for (ids of two bytes stay mapped).
+    Of an opened store the first four are unpacked when they are first asked for (ids of two bytes stay mapped), and
+    ``doc_ids`` are gathered from those of the ids.
     """
 
     def __init__(
@@ -72,20 +73,19 @@ class TokenStore:
             if len(column) != len(input_ids):
                 raise ArtifactError(f"token store: {name} has {len(column)} entries for {len(input_ids)} tokens")
         self._packed: ViewTokens | None = None
-        self.__dict__.update(columns)
-        self._set_documents(doc_offsets, individual, doc_ids, path, len(input_ids))
+        self.__dict__.update(columns, doc_ids=doc_ids)
+        self._set_documents(doc_offsets, individual, path, len(input_ids))
 
     @classmethod
     def of_packed(cls, packed: ViewTokens, path: Path) -> TokenStore:
         """Return the store of a folder."""
         store = cls.__new__(cls)
         store._packed = packed
-        doc_ids, num_tokens = packed.stored.doc_ids.take(pa.array(packed.documents)), int(packed.doc_offsets[-1])
-        store._set_documents(packed.doc_offsets, packed.individual, doc_ids, path, num_tokens)
+        store._set_documents(packed.doc_offsets, packed.individual, path, int(packed.doc_offsets[-1]))
         return store
 
     def _set_documents(
-        self, doc_offsets: np.ndarray, individual: np.ndarray, doc_ids: pa.Array, path: Path | None, num_tokens: int
+        self, doc_offsets: np.ndarray, individual: np.ndarray, path: Path | None, num_tokens: int
     ) -> None:
         if (
             len(doc_offsets) != len(individual) + 1
@@ -94,7 +94,20 @@ class TokenStore:
             or (np.diff(doc_offsets) < 0).any()
         ):
             raise ArtifactError("token store: document offsets do not match the documents and tokens")
-        self.doc_offsets, self.individual, self.doc_ids, self.path = doc_offsets, individual, doc_ids, path
+        self.doc_offsets, self.individual, self.path = doc_offsets, individual, path
+
+    @functools.cached_property
+    def doc_ids(self) -> pa.Array:
+        assert self._packed is not None
+        return self._packed.stored.doc_ids.take(pa.array(self._packed.documents))
+
+    def doc_ids_of(self, documents: np.ndarray) -> list[str]:
+        """Return the ids of a few documents; no others are gathered."""
+        if self._packed is None:
+            ids, rows = self.doc_ids, documents
+        else:
+            ids, rows = self._packed.stored.doc_ids, self._packed.documents[documents]
+        return [ids[row].as_py() for row in rows.tolist()]
 
     @functools.cached_property
     def input_ids(self) -> np.ndarray:
@@ -243,18 +256,25 @@ class TokenStore:
 
     def select(self, documents: np.ndarray) -> TokenStore:
         """Return the store of these document numbers, in this order (copies)."""
+        doc_offsets, columns = self.columns_of(documents, LISTS)
+        individual, doc_ids = self.individual[documents], self.doc_ids.take(pa.array(documents))
+        return TokenStore(**columns, doc_offsets=doc_offsets, individual=individual, doc_ids=doc_ids, path=self.path)
+
+    def columns_of(self, documents: np.ndarray, names: Sequence[str]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Return the offsets of these document numbers among their own tokens, and the columns with these names of
+        those tokens (copies); no other column is read.
+        """
         documents = np.asarray(documents, dtype=np.int64)
         starts, ends = self.doc_offsets[documents], self.doc_offsets[documents + 1]
         doc_offsets = np.concatenate([[0], np.cumsum(ends - starts)]).astype(np.int64)
         if self._packed is None:
             tokens = np.repeat(starts - doc_offsets[:-1], ends - starts) + np.arange(doc_offsets[-1])
-            columns = {name: getattr(self, name)[tokens] for name in LISTS}
+            columns = {name: getattr(self, name)[tokens] for name in names}
         else:  # unpacked run by run of documents that follow each other
             bounds = [0, *(np.flatnonzero(np.diff(documents) != 1) + 1).tolist(), len(documents)]
             runs = [documents[a:b] for a, b in itertools.pairwise(bounds) if a < b] or [np.zeros(1, dtype=np.int64)[:0]]
-            columns = {name: np.concatenate([self._unpacked(name, run) for run in runs]) for name in LISTS}
-        individual, doc_ids = self.individual[documents], self.doc_ids.take(pa.array(documents))
-        return TokenStore(**columns, doc_offsets=doc_offsets, individual=individual, doc_ids=doc_ids, path=self.path)
+            columns = {name: np.concatenate([self._unpacked(name, run) for run in runs]) for name in names}
+        return doc_offsets, columns
 
 
 def open_tokens(path: Path | str, *, ids: Path | None = None) -> TokenStore:

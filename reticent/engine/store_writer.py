@@ -251,8 +251,9 @@ class _TableFile:
     """A Parquet file whose groups have `ROWS_PER_GROUP` rows, however they came."""
 
     def __init__(self, path: Path, schema: pa.Schema):
-        # Ascending numbers: their differences take a fraction of the room and the time of a dictionary.
-        encoding = {f.name: "DELTA_BINARY_PACKED" for f in schema if f.type == pa.int64()}
+        # Ascending numbers: their differences take a fraction of the room and the time of a dictionary. Bytes are
+        # numbers up to 8, and Parquet's have four bytes: packed, they are written and read faster.
+        encoding = {f.name: "DELTA_BINARY_PACKED" for f in schema if f.type in (pa.int64(), pa.uint8())}
         self._writer = pq.ParquetWriter(
             path, schema, compression="zstd", use_dictionary=False, column_encoding=encoding or None
         )

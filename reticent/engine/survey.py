@@ -9,7 +9,8 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from reticent.engine.names import LanguageCount, SurrogateNames
+from reticent.engine.languages import LanguageCount
+from reticent.engine.names import SurrogateNames
 from reticent.engine.pseudonymize import DateOptions, SpanArrays, category_codes
 
 __all__ = ["Survey", "survey_documents"]

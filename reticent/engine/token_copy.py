@@ -17,7 +17,12 @@ from reticent.engine.packed import PackedTokens, bits_at
 from reticent.engine.store import open_view
 from reticent.engine.store_writer import StoreWriter
 
-__all__ = ["copy_tokens"]
+__all__ = ["copy_tokens", "is_copied"]
+
+
+def is_copied(view: Path | str) -> bool:
+    """Return whether a folder of tokens is of the original text, which alone is copied."""
+    return isinstance(open_view(Path(view)), PackedTokens)
 
 
 def copy_tokens(view: Path | str, folder: Path | str) -> dict[str, int]:

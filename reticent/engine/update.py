@@ -176,7 +176,10 @@ def read_ids(file: Path | str, known: pa.ChunkedArray, choice: Ids = "stop") -> 
     strange = np.flatnonzero(pc.invert(pc.is_in(ids, value_set=known)))
     if len(strange):
         more = f", and {len(strange) - 1:,} more" if len(strange) > 1 else ""
-        raise CorpusError(f"{file} line {numbered[strange[0]][0]}: no document is of this individual{more}")
+        raise CorpusError(
+            f"{file} line {numbered[strange[0]][0]}: no document is of this individual{more}; ids may be spelt "
+            "otherwise there, and whoever has no document stays out of the list"
+        )
     return ids
 
 

@@ -59,7 +59,8 @@ def check_run(
         _require_bases(run, trains=trains)
         _require_pool(run)
     if run.job.classify is not None and classifies:
-        from reticent.job.classification import check_starts, read_labels
+        from reticent.job.classification import read_labels
+        from reticent.job.stages.classify import check_starts
 
         check_starts(run)
         if run.job.corpus.remote is None:  # else nothing may be there yet
@@ -131,7 +132,9 @@ def check_classification(run: Run) -> None:
 def require_models(run: Run) -> None:
     """Raise `PolicyError` for a job without models: every stage after the index works on a model's tokens."""
     if not run.job.model:
-        raise PolicyError("the job names no model; add a [[model]] section, or --model NAME=PATH and --recipe")
+        raise PolicyError(
+            "the job names no model; add a [[model]] section, or give reticent protect --model NAME=PATH and --recipe"
+        )
 
 
 def _require_extras(run: Run) -> None:

@@ -1,4 +1,5 @@
-"""Results of a run, back to the warehouse: protected tokens and spans as Parquet, or as tables of a database.
+"""Results of a run, back to the warehouse: protected tokens and spans as Parquet, or as tables of a database; and the
+members' tokens for another machine that trains.
 
 They belong to a run whose tokens are up to date. Parquet is an artefact: the same results again are not written again.
 The tables of a database are one transaction.
@@ -6,7 +7,7 @@ The tables of a database are one transaction.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +19,10 @@ from reticent.core.errors import PolicyError
 from reticent.engine.sinks.tables import ResultTable, Rows, span_table, token_table
 
 if TYPE_CHECKING:
+    from reticent.job.config import ModelSection
     from reticent.job.run import Run
 
-__all__ = ["export_files", "export_tables"]
+__all__ = ["copy_members_tokens", "export_files", "export_tables"]
 
 SPANS = "spans"
 
@@ -42,7 +44,72 @@ def _made(run: Run) -> dict[str, str]:
     """Make what is to be exported, where it is not up to date; returns its names, and its artefacts."""
     tokens = _tokens_of(run)
     run.execute("protect" if tokens else "detect")
+    for model in run.job.model:
+        _warn_of_other_tokens(run, model, ["train"])
     return {**tokens, SPANS: "spans"}
+
+
+def _recipes_by_tokens(run: Run, model: ModelSection) -> dict[str, list[str]]:
+    """Name of the tokens of a model, and the recipes that are trained on nothing else than these."""
+    found: dict[str, list[str]] = {"train": []}
+    for name in model.recipes:
+        if run.job.recipe(name).context != "surrogate":  # which trains on others in each epoch
+            found.setdefault(run.job.tokens(name), []).append(name)
+    return found
+
+
+def _warn_of_other_tokens(run: Run, model: ModelSection, leaving: Sequence[str]) -> None:
+    """Name the recipes that are trained on none of the tokens that leave, which have another protection or text."""
+    taken = _recipes_by_tokens(run, model)
+    others = set(model.recipes).difference(*(taken[name] for name in leaving))
+    if others:
+        own, shown = run.job.protect, ", ".join(name for name in model.recipes if name in others)
+        run.progress.warn(
+            f"{model.name}: only tokens of the original text leave"
+            + (
+                f" with the job's protection (k = {own.k}, n = {own.n}, policy {own.policy})"
+                if len(leaving) == 1
+                else ""
+            )
+            + f"; {shown}: trained on others; train them in the run"
+        )
+
+
+def copy_members_tokens(run: Run, folder: Path) -> dict[Path, dict[str, int]]:
+    """Write the members' tokens of each model, with ids of their own; returns the counts of each folder.
+
+    The tokens with the job's protection are the artefact ``folder/MODEL``, those of recipes with another k, n or policy
+    ``folder/MODEL-kK-nN-POLICY``. Tokens of rewritten text are not copied.
+
+    Raises
+    ------
+    ArtifactError
+        A place holds something else, or cannot be written.
+    PolicyError
+        Another model has the name of such a folder.
+    """
+    from reticent.engine.token_copy import copy_tokens, is_copied
+
+    places: dict[Path, str] = {}
+    for model in run.job.model:
+        names = [
+            name for name in _recipes_by_tokens(run, model) if is_copied(run.folder / "tokens" / model.name / name)
+        ]
+        _warn_of_other_tokens(run, model, names)
+        for name in names:
+            place = folder / f"{model.name}{name.removeprefix('train')}"
+            if place in places:
+                raise PolicyError(
+                    f"{place}: tokens of two models or recipes would stand there; rename one of the models"
+                )
+            places[place] = f"tokens/{model.name}/{name}"
+    counts = {}
+    for place, tokens in places.items():
+        inputs = {"view": run.fingerprints.of(tokens)}
+        with write_artifact(place, kind="tokens", config={}, inputs=inputs) as writer:
+            writer.counts.update(copy_tokens(run.folder / tokens, writer.path))
+        counts[place] = dict(writer.counts)
+    return counts
 
 
 def export_files(run: Run, out: Path) -> dict[str, int]:

@@ -75,7 +75,7 @@ class Fingerprints:
         from reticent.core.artifact import read_manifest
         from reticent.core.manifest import MANIFEST
 
-        for path, digest in self._known.items():
+        for path, digest in list(self._known.items()):  # other views may be at work
             is_ours = digest in inputs and self.folder in path.parents and (path / MANIFEST).exists()
             if is_ours and read_manifest(path).digest != digest:
                 raise replaced(path)

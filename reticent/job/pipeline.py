@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 from reticent.core.errors import PolicyError, ReticentError
 from reticent.job.artefact import Step
 from reticent.job.checks import check_classification, check_run
-from reticent.job.classification import classify_steps
 from reticent.job.eta import Plan
 from reticent.job.gates import judge_again
 from reticent.job.maker import look_at, make
 from reticent.job.stages.audit import audit_steps, report_steps
+from reticent.job.stages.classify import classify_steps
 from reticent.job.stages.corpus import corpus_steps
 from reticent.job.stages.dedup import dedup_steps
 from reticent.job.stages.detect import detect_steps

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -49,7 +50,8 @@ class Run:
     restart : bool
         Begin unfinished trainings anew instead of going on with them.
     reread : bool
-        Read every byte of finished results again, also of files that have not changed since they were last hashed.
+        Read every byte of documents and finished results again, also of files that have not changed since they were
+        last hashed.
     """
 
     def __init__(self, job: Job, progress: Progress | None = None, *, restart: bool = False, reread: bool = False):
@@ -67,7 +69,7 @@ class Run:
 
     @cached_property
     def verified(self) -> VerifiedFiles:
-        """Files of finished results that need not be hashed again."""
+        """Files of documents and finished results that need not be hashed again."""
         return VerifiedFiles(self.folder, reread=self._reread)
 
     def execute(self, until: str = "report", *, alone: bool = False) -> Path:
@@ -88,10 +90,13 @@ class Run:
         """The documents as they were given, without those of individuals who have withdrawn; opened once."""
         if "whole_corpus" not in self._opened:
             from reticent.engine.corpus import open_configured
+            from reticent.engine.sources.files import Files
             from reticent.job.stages.corpus import staged_job
 
             settings = staged_job(self.job).corpus
             corpus = open_configured(settings)
+            if isinstance(corpus.source, Files):
+                corpus.source = replace(corpus.source, sha256=self.verified.sha256)
             self._tell_reading(corpus)
             if settings.withdrawn:
                 from reticent.engine.update import without_withdrawn

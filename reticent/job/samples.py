@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,6 +45,8 @@ class Samples:
         self._run, self._splits = run, splits
         self._taken: dict[tuple[str, ...], TextSample] = {}
         self._tokenizers: dict[str, Retokenizer] = {}
+        #: Views are made at a time, and one pass reads the text for all.
+        self.reading = Lock()
 
     def shown(self) -> Callable[[int, pa.RecordBatch], None]:
         """Draw them, and return what must be called with the first row of each batch of documents and the batch."""
@@ -160,9 +163,10 @@ class ViewSample:
         from reticent.engine.detect.spans import SpanReader
 
         samples, spans = self._samples, SpanReader(self._run.folder / "spans")
-        tokenizer = samples.tokenizer_of(self._model)
-        sample = samples.of(self._splits)
-        self._numbers = sample.read(spans, self._index, tokenizer, max_n=self._policy.n)
+        with samples.reading:
+            tokenizer = samples.tokenizer_of(self._model)
+            sample = samples.of(self._splits)
+            self._numbers = sample.read(spans, self._index, tokenizer, max_n=self._policy.n)
         self._is_cached = False
 
     def _fits(self, made: dict[str, Any]) -> bool:

@@ -97,10 +97,20 @@ def _shapes(file: Path) -> list[list[int]]:
 
 def _may_reach(tokenizer: str, size: int) -> bool:
     """Whether the vocabulary may have an id of ``size`` or more. An id follows a colon or is the place of a list, so
-    False is certain; it takes a tenth of the time of parsing.
+    False is certain; it takes a third of the time of parsing.
     """
-    numbers = re.findall(r":\s*([0-9]{1,12})", tokenizer)
-    return max(map(int, numbers), default=0) >= size or tokenizer.count("[") >= size
+    return re.search(rf":\s*{_at_least(size)}", tokenizer) is not None or tokenizer.count("[") >= size
+
+
+def _at_least(number: int) -> str:
+    """A pattern of the numbers that are as large or larger: it finds none, so no number of a text is made an object."""
+    digits = str(number)
+    larger = (
+        f"{digits[:place]}[{int(digit) + 1}-9][0-9]{{{len(digits) - place - 1}}}"
+        for place, digit in enumerate(digits)
+        if digit < "9"
+    )
+    return f"(?:[0-9]{{{len(digits) + 1}}}|{'|'.join((digits, *larger))})"
 
 
 def _largest_id(tokenizer: str) -> int:

@@ -3,10 +3,10 @@
 They stand apart from the code that they configure, because that code loads torch. So a job is checked without torch.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations` here: pydantic would compile each annotation from its text at every start.
 
 import itertools
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -46,7 +46,7 @@ class FoundationConfig(Section):
     batch_size: int = Field(default=16, ge=1)
 
     @model_validator(mode="after")
-    def _heads_part_the_width(self) -> FoundationConfig:
+    def _heads_part_the_width(self) -> Self:
         if self.hidden_size % self.num_heads:
             raise ValueError(f"hidden_size {self.hidden_size} is no multiple of num_heads {self.num_heads}")
         return self
@@ -118,7 +118,7 @@ class PrivacyConfig(Section):
     )
 
     @model_validator(mode="after")
-    def _one_of_two(self) -> PrivacyConfig:
+    def _one_of_two(self) -> Self:
         if (self.target_epsilon is None) == (self.noise_multiplier is None):
             raise ValueError("give either target_epsilon or noise_multiplier")
         return self
@@ -193,7 +193,7 @@ class TrainConfig(Section):
     dp: PrivacyConfig | None = Field(default=None, description="DP-SGD, for the private recipes")
 
     @model_validator(mode="after")
-    def _consistent(self) -> TrainConfig:
+    def _consistent(self) -> Self:
         seeds, epochs = self.seeds or (), self.checkpoint_epochs or ()
         if len(set(seeds)) != len(seeds):
             raise ValueError("seeds: a seed is listed twice")

@@ -26,9 +26,9 @@ from reticent.audit.stats.statistics import clopper_pearson
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.split import open_individuals
-from reticent.job.classification import read_results
 from reticent.job.config import parse_job
 from reticent.job.run import Run
+from reticent.job.stages.classify import read_results
 from reticent.job.status import job_status
 from reticent.trainer.export import write_model
 from reticent.trainer.models import load_tokenizer
@@ -391,7 +391,7 @@ def test_classes_that_cannot_be_told_apart_are_found_out_before_the_training(
 
 @pytest.mark.heavy
 def test_starts_are_those_of_the_paper_where_they_were_kept() -> None:
-    from reticent.job.classification import _starts
+    from reticent.job.stages.classify import _starts
     from reticent.trainer.config import ClassifyConfig
 
     def starts(*kept: int, **settings: Any) -> list[int]:

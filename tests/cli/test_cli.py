@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pty
@@ -331,6 +332,18 @@ def test_stats_of_a_job_are_made_from_its_documents_with_figures(
     images = {path.suffix for path in (tmp_path / "figures").iterdir()}
     assert images == {".json", ".svg", ".png"}
     assert all(path.stat().st_mode & 0o077 == 0 for path in (tmp_path / "figures").iterdir())
+
+
+def test_figures_that_cannot_be_written_are_an_error_that_names_their_folder(
+    run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    assert command("index", run.parent / "d.parquet", "--out", tmp_path / "run", "-q") == 0
+    monkeypatch.setattr("reticent.audit.report.corpus_plots.write_corpus_plots", full)
+    assert command("stats", tmp_path / "run", "--out", tmp_path / "figures", "-q") == 1
+    assert f"reticent: {tmp_path / 'figures'}: not written (No space left on device)\n" in capfd.readouterr().err
 
 
 def test_indexing_again_keeps_what_later_commands_chose(

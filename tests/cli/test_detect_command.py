@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -112,6 +113,17 @@ def test_gold_is_not_measured_against_itself(documents: Path, found: Callable[..
     assert result["spans"] == {"gold": {"EMAIL": 2, "NAME": 2}, "rules": {"EMAIL": 2}}
     assert list(result["evaluation"]["alone"]) == ["rules"]
     assert result["evaluation"]["union"]["overall"]["strict"]["recall"]["value"] == 0.5
+
+
+def test_numbers_are_whole_beside_a_long_category(tmp_path: Path, reticent: Callable[..., Done]) -> None:
+    label = "NUMERO_DE_SECURITE_SOCIALE_DU_CONJOINT"
+    marks = [[{"start": 0, "end": 7, "label": label}], [{"start": 0, "end": 7, "label": label}]]
+    table = {"doc_id": ["a", "b"], "individual_id": ["p", "q"], "text": [f"{SECRET} slept", f"{SECRET} woke"]}
+    pq.write_table(pa.table({**table, "marks": pa.array(marks, pa.list_(SPAN_TYPE))}), tmp_path / "marked.parquet")
+    done = reticent(tmp_path / "marked.parquet", "--spans", "marks", "--evaluate", "-q")
+    assert done.status == 0
+    assert "…" not in done.stdout
+    assert re.search(r"^NUMERO\S*\s+2\s+-\s+0\.000\s+-\s+0\.000\s+0\.000\s+0\.000\s+0\s+2\s*$", done.stdout, re.M)
 
 
 def test_the_tables_are_for_a_reader(documents: Path, reticent: Callable[..., Done]) -> None:

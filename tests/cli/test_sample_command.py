@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 from collections.abc import Callable
@@ -214,6 +215,18 @@ def test_what_is_refused_says_where_and_no_text(
     done = reticent(*(places.get(word, word) for word in arguments), "-q")
     assert done[0] == status
     assert message in done[2]
+
+
+def test_a_full_disk_is_an_error_that_names_the_folder_and_leaves_nothing(
+    run: Path, tmp_path: Path, reticent: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, "full")  # as a write to a file that is open says it: without a name
+
+    monkeypatch.setattr("reticent.engine.detect.annotation._write", full)
+    status, _, err = reticent("sample", run, "--out", tmp_path / "out" / "mine", "-q")
+    assert (status, err) == (1, f"reticent: {tmp_path / 'out' / 'mine'}: not written (No space left on device)\n")
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_documents_that_changed_since_are_refused(source: Path, run: Path, tmp_path: Path, reticent: Said) -> None:

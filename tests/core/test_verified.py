@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -13,7 +14,7 @@ import pytest
 
 from reticent.core import manifest as manifests
 from reticent.core.artifact import is_up_to_date, write_artifact
-from reticent.core.verified import SETTLED, VerifiedFiles
+from reticent.core.verified import LARGE, SETTLED, VerifiedFiles
 
 ABOUT: dict[str, Any] = {"kind": "index", "config": {"max_n": 1}, "inputs": {}}
 
@@ -85,6 +86,57 @@ def test_a_file_that_changed_after_its_manifest_is_not_taken_for_what_was_writte
     files.save()
     assert not look(place)
     assert read == ["a"]
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> Path:
+    """A file of documents beside the run folder, old enough, of as many bytes as are worth remembering."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "notes").write_bytes(b"a" * LARGE)
+    time.sleep(1.5 * SETTLED)
+    return tmp_path / "notes"
+
+
+def sha256_of(documents: Path, *, reread: bool = False) -> str:
+    files = VerifiedFiles(documents.parent / "run", reread=reread)
+    found = files.sha256(documents)
+    files.save()
+    return found.hex()
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def test_documents_are_read_once(documents: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sha256_of(documents) == digest(b"a" * LARGE)
+    monkeypatch.setattr(hashlib, "file_digest", lambda *_: pytest.fail("read again"))
+    assert sha256_of(documents) == digest(b"a" * LARGE)
+    with pytest.raises(pytest.fail.Exception, match="read again"):
+        sha256_of(documents, reread=True)
+
+
+@pytest.mark.parametrize("how", ["in place", "replaced", "touched back"])
+def test_changed_documents_of_the_same_size_are_read_again(documents: Path, how: str) -> None:
+    assert sha256_of(documents) == digest(b"a" * LARGE)
+    times = documents.stat()
+    if how == "replaced":
+        documents.with_name("new").write_bytes(b"b" * LARGE)
+        documents.with_name("new").rename(documents)
+    else:
+        documents.write_bytes(b"b" * LARGE)
+    if how == "touched back":
+        os.utime(documents, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert sha256_of(documents) == digest(b"b" * LARGE)
+    documents.write_bytes(b"c" * LARGE)  # just after it was looked at
+    assert sha256_of(documents) == digest(b"c" * LARGE)
+
+
+def test_small_files_of_documents_are_not_remembered(documents: Path) -> None:
+    documents.write_bytes(b"a" * (LARGE - 1))
+    time.sleep(1.5 * SETTLED)
+    assert sha256_of(documents) == digest(b"a" * (LARGE - 1))
+    assert not (documents.parent / "run" / ".verified.json").exists()
 
 
 def test_a_file_that_changed_just_now_is_not_remembered(place: Path, read: list[str]) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import tracemalloc
+from array import array
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from reticent.engine.corpus import Corpus, open_corpus
-from reticent.engine.detect import spans_batch
+from reticent.engine.detect import confirm, judge, spans_batch
 from reticent.engine.detect.config import DetectConfig
 from reticent.engine.detect.confirm import MIN_EXAMPLES, confirm_names
 from reticent.engine.schema import SPANS
@@ -194,11 +197,11 @@ def test_a_job_confirms_before_it_spreads(tmp_path: Path, monkeypatch: pytest.Mo
 def test_an_update_judges_all_names_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(carry, "_is_whole", lambda *_: True)
     monkeypatch.setattr("reticent.job.stages.detect.spans_artefact", lambda _: None)
-    for confirm in (True, False):
-        job = SimpleNamespace(detect=DetectConfig(confirm=confirm), corpus=SimpleNamespace(remote=None))
+    for confirms in (True, False):
+        job = SimpleNamespace(detect=DetectConfig(confirm=confirms), corpus=SimpleNamespace(remote=None))
         run = SimpleNamespace(job=job)
         update: Any = carry.Carry(SimpleNamespace(before=None), run)  # type: ignore[arg-type]
-        assert ("judges names by those of all documents" in update._why_not_spans()) == confirm
+        assert ("judges names by those of all documents" in update._why_not_spans()) == confirms
 
 
 def test_what_a_ner_takes_for_names_of_firms_streets_and_things_is_dropped_whole_or_in_part(tmp_path: Path) -> None:
@@ -261,3 +264,42 @@ def test_letters_with_digits_are_no_name_of_a_ner_alone(tmp_path: Path) -> None:
 def test_verbs_adverbs_and_words_of_forms_are_not_added(tmp_path: Path, word: str, is_name: int) -> None:
     counts, _ = confirmed(tmp_path, write(tmp_path, [*examples(30), (note(word, "Lasix"), ())]))
     assert counts["confirm"] == is_name
+
+
+@pytest.mark.parametrize(("most", "characters", "stride"), [(20, 10**9, 2), (100, 400, 3), (100, 10**9, 1)])
+def test_the_documents_that_the_model_is_fitted_on_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, characters: int, stride: int
+) -> None:
+    strides = []
+
+    def documents(*_: object, stride: int) -> list[object]:
+        strides.append(stride)
+        return []
+
+    monkeypatch.setattr(confirm, "MAX_DOCUMENTS", most)
+    monkeypatch.setattr(confirm, "MAX_CHARACTERS", characters)
+    monkeypatch.setattr(confirm, "_documents", documents)
+    ids = [f"d{number}" for number in range(39)]
+    pq.write_table(pa.table({"doc_id": ids, "individual_id": ids, "text": ["é" * 30] * 39}), tmp_path / "d.parquet")
+    pq.write_table(SPANS.empty_table(), tmp_path / "in.parquet")
+    confirm_names(open_corpus(tmp_path / "d.parquet"), tmp_path / "in.parquet", tmp_path / "out.parquet")
+    assert strides == [stride]
+
+
+def test_what_is_learned_from_is_held_in_few_bytes() -> None:
+    """Memory that each more character takes, in documents with names that are said and other words with a capital."""
+    text = "So Roy came. Mr. Roy and Anna felt Some Pain Today Again, and Left Then. " * 20
+    words = [(match.start(), match.end()) for match in re.finditer(r"\w+", text)]
+    starts, ends = (array("I", edges) for edges in zip(*words, strict=True))
+    names = [word for word, (start, end) in enumerate(words) if text[start:end] in ("Roy", "Anna")]
+    said = [(0, word, word + 1, "rules") for word in names]
+
+    def peak(num: int) -> int:
+        tracemalloc.start()
+        assert judge.learn(judge.Document(text, starts, ends, said) for _ in range(num)) is not None
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return most
+
+    peak(2)  # imports
+    assert peak(12) - peak(4) < 130 * 8 * len(text)

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fixtures.processor_time import processor_seconds
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -259,3 +260,20 @@ def test_what_an_earlier_run_kept_goes_where_nothing_is_to_be_kept(tmp_path: Pat
         assert (tmp_path / "run" / "ner-cache").exists()
         Run(parse_job({**values, "detect": detect})).execute("detect")
         assert (tmp_path / "run" / "ner-cache").exists() is is_kept
+
+
+def test_a_cache_of_many_parts_costs_no_more_for_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reticent.engine.detect.span_cache.PART", 4)
+
+    def seconds(num: int) -> float:
+        tries = iter(range(3))
+
+        def fill() -> None:
+            cache = SpanCache(tmp_path / f"{num}-{next(tries)}", "finder 1")
+            for number in range(num):
+                cache.add({f"passage {number}": [(0, 3, "PERSON", 0.5)]})
+            assert len(cache.look_up([f"passage {number}" for number in range(num)])) == num
+
+        return processor_seconds(fill)
+
+    assert seconds(640) < 16 * seconds(80)

@@ -327,3 +327,19 @@ def test_a_first_name_of_many_costs_no_more_for_each(tmp_path: Path) -> None:
         return processor_seconds(lambda: propagate(corpus, *paths, num_threads=1))
 
     assert seconds(8000) < 20 * seconds(1000)
+
+
+def test_many_names_in_one_document_cost_no_more_for_each() -> None:
+    def seconds(num: int) -> float:
+        names = [f"Ann Roselstone{number}" for number in range(num)]
+        starts = np.cumsum([0, *(len(name) + 2 for name in names)])[:-1].astype(np.int32)
+        ends = starts + np.array([len(name) for name in names], dtype=np.int32)
+        texts, unit = pa.array([", ".join(names)], pa.large_string()), np.zeros(1, dtype=np.uint32)
+        spans = (np.array([0, num]), starts, ends, np.zeros(num, dtype=np.uint32))
+        common, surfaces = _rust.CommonWords(), _rust.Surfaces()
+        in_corpus, is_name = np.full(num, 2, dtype=np.uint8), np.ones(num, dtype=np.uint8)
+        surfaces.add(texts, unit, *spans, in_corpus, is_name, spans[-1])
+        assert surfaces.finish(common)[0] > num
+        return processor_seconds(lambda: surfaces.find(texts, unit, *spans, common=common, num_threads=1))
+
+    assert seconds(16_000) < 20 * seconds(2_000)

@@ -24,7 +24,8 @@ from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.corpus import Columns, open_corpus
 from reticent.engine.detect import detect_spans
 from reticent.engine.detect.common import learn_common_words
-from reticent.engine.detect.records import FIELDS, RecordsDetector, read_records
+from reticent.engine.detect.record_values import FIELDS, read_records
+from reticent.engine.detect.records import RecordsDetector
 from reticent.engine.synthetic import SynthConfig, synthesize
 
 SECRET = "Zyxwvut"
@@ -423,7 +424,8 @@ def test_lines_within_values_are_no_rows_in_a_long_table_either(tmp_path: Path, 
     ("first", "fields", "message"),
     [
         (f"p1,{SECRET},0612", None, "column individual_id is missing .*fields.*; the first line .* names 3 column"),
-        (f"p1;{SECRET};0612", None, "names 1 column.*; commas stand between columns"),
+        (f"p1;{SECRET};0612", None, "column individual_id is missing .*; the first line .* names 3 column"),
+        (f"p1^{SECRET}^0612", None, "names 1 column.*; a comma, a semicolon, a tab or . stands between columns"),
         (f"p1,{SECRET},{SECRET}", None, "a column name stands twice"),
         (f"p1,{SECRET},0612", {"last_name": "nom"}, "column nom is missing"),
     ],

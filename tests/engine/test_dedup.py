@@ -137,6 +137,33 @@ def test_many_notes_of_one_template_are_not_compared_each_with_each() -> None:
     assert seconds(20_000) < 10 * seconds(5_000)  # 16 times as many pairs
 
 
+def test_notes_of_a_template_that_are_no_near_duplicates_are_not_compared_each_with_each() -> None:
+    template = ["Seen", "in", "clinic", "today", "and", "doing", "well", "with", "no", "new", "complaints", "since"]
+
+    def seconds(num_notes: int) -> float:
+        copies = collected([" ".join([*template, f"x{n}", f"y{n}", f"z{n}"]) for n in range(num_notes)])
+        rows, one_owner = np.arange(num_notes, dtype=np.uint32), np.zeros(num_notes, dtype=np.uint32)
+        cluster, copy_of = copies.near(one_owner)
+        assert np.array_equal(cluster, rows)
+        assert (copy_of == NOT_A_COPY).all()
+        return processor_seconds(lambda: copies.near(one_owner))
+
+    assert seconds(8_000) < 20 * seconds(1_000)  # 64 times as many pairs
+
+
+def test_near_duplicates_of_a_crowd_are_those_of_each_alone() -> None:
+    """Notes of one template share bands with all others: those who are alike are so beside few and beside many."""
+    rng = random.Random(4)
+    template = [f"w{number}" for number in range(40)]
+    some = [" ".join(edited(rng, template, rng.randrange(4))) for _ in range(30)]
+    others = [" ".join(edited(rng, template, 12)) for _ in range(300)]
+    owners = np.arange(30, dtype=np.uint32) % 7
+    alone = collected(some).near(owners, shingle=2)
+    beside = collected([*some, *others]).near(np.concatenate([owners, np.full(300, 9, np.uint32)]), shingle=2)
+    assert len(np.unique(alone[0])) < 30
+    np.testing.assert_array_equal(alone[1], beside[1][:30])
+
+
 def test_results_do_not_depend_on_threads_and_batches() -> None:
     texts = notes(5, 150)
     owners = np.arange(150, dtype=np.uint32) % 40

@@ -19,7 +19,8 @@ from reticent import _rust
 from reticent.core import memory
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.index import open_index, write_index
-from reticent.job.stages import protect as stage
+from reticent.job import views
+from reticent.job.variants import Variant
 
 Corpus = list[tuple[str, int]]
 
@@ -173,10 +174,10 @@ def test_room_is_asked_for_once_whatever_tables_are_held(tmp_path: Path) -> None
         job=job, policy=SimpleNamespace(k=2, n=2), index=lambda _: index, forget_tables=lambda *_: index.forget_tables()
     )
     for _ in range(3):
-        stage._require_room(run, [stage._Variant("train")], 16 << 20)
+        views.require_room(run, [Variant("train")], 16 << 20)
         index.protect(array, words, k=2, n=2)
     job.memory_limit = 10 << 20
     with pytest.raises(
         PolicyError, match=r"memory limit of 10MB cannot be held: n-grams that protect tokens take \d+MB"
     ):
-        stage._require_room(run, [stage._Variant("train")], 16 << 20)
+        views.require_room(run, [Variant("train")], 16 << 20)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from reticent import _rust
 from reticent.core.errors import CorpusError, PolicyError
+from reticent.engine.names import SurrogateNames
 from reticent.engine.pseudonymize import (
     OUTCOMES,
     STYLES,
@@ -132,6 +133,17 @@ def test_parts_of_a_name_become_parts_of_one_name() -> None:
     assert values("{NAME:Smith's} {NAME:Smith}'s {NAME:Dr. Smith, MD}") == [f"{last}'s", last, f"Dr. {last}, MD"]
     assert values("{NAME:Jo\u200bhn} {NAME:Smi\u00adth} {NAME:Jóhn}") == [first, last, first]
     assert values("{NAME:John-Paul Smith}")[0].startswith(f"{first}-")
+
+
+@pytest.mark.parametrize("source", ["syllables", "realistic"])
+def test_a_name_behind_the_escapes_of_an_export_has_the_surrogate_of_the_name(source: Any) -> None:
+    names = SurrogateNames(source=source, language="fr").pool()
+    plain = "{NAME:Zoë D'Aubigné} {NAME:Müller} {CITY:Saint-Étienne}"
+    written = "{NAME:Zo&euml; D&#39;Aubign&eacute;} {NAME:M&uuml;ller} {CITY:Saint-&Eacute;tienne}"
+    assert values(written, names=names) == values(plain, names=names)
+    others = "{NAME:M=FCller} {NAME:M\\u00fcller}"
+    assert values(others, names=names) == values("{NAME:Müller} {NAME:Müller}", names=names)
+    assert values("{NAME:Smith &amp; Lee}", names=names)[0].count("&") == 1
 
 
 def test_names_keep_their_shape() -> None:

@@ -16,7 +16,8 @@ import pytest
 from reticent import _rust
 from reticent.core.errors import PolicyError
 from reticent.engine import names as names_module
-from reticent.engine.names import LANGUAGES, LanguageCount, SurrogateNames
+from reticent.engine.languages import LANGUAGES, LanguageCount
+from reticent.engine.names import SurrogateNames
 from reticent.engine.pseudonymize import OUTCOMES, pseudonymise_batch
 
 KEY = bytes(range(32))

@@ -98,7 +98,7 @@ def test_supports_are_private_and_take_the_place_of_look_ups(again: Values, monk
 
     monkeypatch.setattr(views_module, "CappedSupports", Seen)
     run(changed(again, protect__k=4, protect__policy="last"))
-    assert opened == ["index", "index-joint"]
+    assert sorted(opened) == ["index", "index-joint"]  # made at a time
 
 
 def test_a_smaller_k_or_a_larger_n_has_them_made_again(again: Values, tmp_path: Path) -> None:

@@ -156,6 +156,8 @@ MODEL = {"name": "a", "base": "b", "objective": "mlm", "recipes": ["mlm"]}
         ({"detect": {"detectors": ["rules", "rules"]}}, "a detector is listed twice"),
         ({"detect": {"on_error": "skip"}}, r"detect\.on_error: expected 'stop' or 'quarantine'"),
         ({"seed": -1}, r"seed: expected greater than or equal to 0"),
+        ({"memory_limit": "8Go"}, r'memory_limit: expected a size in bytes, such as "8GB" or "500MB"'),
+        ({"memory_limit": "much"}, r'memory_limit: expected a size in bytes, such as "8GB" or "500MB"'),
         ({"model": [{**MODEL, "base": None}]}, "give either base or foundation"),
         ({"model": [{**MODEL, "foundation": {"kind": "bert", "text": "x"}}]}, "give either base or foundation"),
         (

@@ -19,12 +19,12 @@ from reticent.engine.dp_vocabulary import word_order
 from reticent.engine.ngrams import NgramIndex
 from reticent.engine.schema import INDIRECT
 from reticent.engine.store import TokenStore, open_tokens
+from reticent.job import views
 from reticent.job.checks import check_run
 from reticent.job.config import parse_job
 from reticent.job.idle import refuse_idle
 from reticent.job.noise import KEY, _key, protecting
 from reticent.job.run import Run
-from reticent.job.stages import protect
 from reticent.job.status import job_status
 from reticent.job.text_checks import check_text
 from reticent.trainer.export import write_model
@@ -134,7 +134,7 @@ def test_the_check_against_the_text_finds_words_that_noise_protects_and_no_flag_
     assert found.unexplained == 0
     shutil.rmtree(tmp_path / "run/tokens/toy/train")
     with monkeypatch.context() as patch:
-        patch.setattr(protect, "protecting", lambda run, index, *_: index)
+        patch.setattr(views, "protecting", lambda run, index, *_: index)
         Run(parse_job(noisy)).execute("protect")
     with pytest.raises(ArtifactError, match=r"tokens of direct and [1-9]"):
         check_text(Run(parse_job(noisy)))

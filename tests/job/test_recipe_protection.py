@@ -12,13 +12,14 @@ from fixtures.jobs import Values, changed, make_hospital, run, values_of
 from fixtures.models import toy_model, toy_tokenizer
 
 from reticent.core.artifact import read_manifest
-from reticent.core.errors import ArtifactError, ReticentError
+from reticent.core.errors import ArtifactError, PolicyError, ReticentError
 from reticent.core.temporary import HELD
 from reticent.engine.flagged_words import FlaggedWords
 from reticent.engine.store import open_tokens
 from reticent.engine.tokens import TokenMaker
 from reticent.job.config import parse_job
 from reticent.job.dependencies import training_dependencies
+from reticent.job.export import copy_members_tokens
 from reticent.job.run import Run
 from reticent.job.stages.shadows import shadows_of
 from reticent.job.text_checks import check_text
@@ -103,14 +104,40 @@ def test_shadows_of_a_recipe_have_its_protection(values: Values) -> None:
     assert names == {"strict": f"tokens/toy/{OWN}-shadow-00", "same": "tokens/toy/train-shadow-00"}
 
 
-def test_a_copy_of_the_members_tokens_trains_alone(values: Values, tmp_path: Path) -> None:
+def test_copies_of_the_members_tokens_train_alone(
+    values: Values, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert command("protect", Path(values["out"]), "--copy-members", tmp_path / "copy", "--quiet") == 0
-    copy, view = open_tokens(tmp_path / "copy/toy"), open_tokens(Path(values["out"]) / "tokens/toy/train")
-    assert copy.flags_fingerprint() == view.flags_fingerprint()
-    assert copy.text_fingerprint() == view.text_fingerprint()
-    assert copy.doc_ids.equals(view.doc_ids)
-    assert copy.num_documents < open_tokens(Path(values["out"]) / "tokens/toy/audit").num_documents
-    assert read_manifest(tmp_path / "copy/toy").kind == "tokens"
+    for place, name in (("toy", "train"), (f"toy{OWN.removeprefix('train')}", OWN)):
+        copy, view = open_tokens(tmp_path / "copy" / place), open_tokens(Path(values["out"]) / "tokens/toy" / name)
+        assert copy.flags_fingerprint() == view.flags_fingerprint()
+        assert copy.text_fingerprint() == view.text_fingerprint()
+        assert copy.doc_ids.equals(view.doc_ids)
+        assert copy.num_documents < open_tokens(Path(values["out"]) / "tokens/toy/audit").num_documents
+        assert read_manifest(tmp_path / "copy" / place).kind == "tokens"
+    said = capsys.readouterr()
+    assert "toy: only tokens of the original text leave; tagged, fresh: trained on others" in said.err
+    assert said.out.count("documents, ") == len(list((tmp_path / "copy").glob("[!.]*"))) == 2
+
+
+def test_an_export_names_the_recipes_that_are_not_to_be_trained_on_it(
+    values: Values, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command("export", Path(values["out"]), "--out", tmp_path / "there", "--quiet") == 0
+    said = capsys.readouterr()
+    assert "leave with the job's protection (k = 3, n = 2, policy cover); strict, tagged, fresh: trained on" in said.err
+    assert "ppmlm" not in said.err
+    assert str(tmp_path / "there") in said.out
+    assert " rows" in said.out
+
+
+def test_two_copies_are_not_made_in_one_place(values: Values, tmp_path: Path) -> None:
+    other = {**values["model"][0], "name": f"toy{OWN.removeprefix('train')}", "recipes": ["ppmlm"]}
+    run = Run(parse_job({**values, "model": [*values["model"], other]}))
+    run.execute("protect")
+    with pytest.raises(PolicyError, match="of two models or recipes"):
+        copy_members_tokens(run, tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ from reticent.core.errors import ArtifactError, TrainingError
 from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.job.config import parse_job
 from reticent.job.run import Run
-from reticent.trainer.base_files import FOREIGN_KEYS, check_base
+from reticent.trainer.base_files import FOREIGN_KEYS, _at_least, check_base
 from reticent.trainer.export import export_model, write_model
 from reticent.trainer.models import load_model, load_tokenizer
 from reticent.trainer.recipes import get_recipe
@@ -88,6 +89,13 @@ def test_a_smaller_base_under_the_tokenizer_that_made_a_runs_ids_is_refused_befo
     smaller.save_pretrained(base)
     with pytest.raises(ArtifactError, match=r"300 tokens, but .*tokenizer\.json has ids up to 328"):
         Run(parse_job(values | {"seed": 1})).execute("protect")
+
+
+def test_the_pattern_of_large_numbers_finds_each_of_them_and_no_other() -> None:
+    numbers = range(2100)
+    for least in (1, 9, 10, 89, 99, 100, 199, 909, 999, 1000, 1234, 1999):
+        found = [number for number in numbers if re.match(_at_least(least), f"{number},")]
+        assert found == list(range(least, numbers.stop))
 
 
 @pytest.mark.parametrize("indent", [None, 1])

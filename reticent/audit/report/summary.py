@@ -43,7 +43,8 @@ def last_checkpoints(models: Sequence[ModelEvidence]) -> list[ModelEvidence]:
 
 
 def summary_table(models: Sequence[ModelEvidence]) -> Table:
-    """Return the table: held-out utility, Privacy and membership AUC with 95 % intervals; it fits 80 columns.
+    """Return the table: held-out utility, Privacy and membership AUC with 95 % intervals; it fits 80 columns, where a
+    long name of a recipe takes several lines.
 
     Of several seeds it shows the means, and under them the lowest and the highest of the trainings.
     """
@@ -65,7 +66,8 @@ def summary_table(models: Sequence[ModelEvidence]) -> Table:
         ),
         caption_justify="left",
     )
-    table.add_column("recipe", no_wrap=True)
+    # Where the table is too wide, a long name goes on in the next line: numbers are never cut.
+    table.add_column("recipe", overflow="fold")
     for column in ("epochs", "utility", "all words", "privacy", "MIA AUC"):
         table.add_column(column, justify="right", no_wrap=True)
     named, section = bool(shared_objectives(models)), ""

@@ -27,6 +27,7 @@ from typing import Any, Final
 from reticent.core.artifact import make_private_folder
 from reticent.core.errors import ArtifactError, CorpusError
 from reticent.core.json_toml import read_json
+from reticent.core.new_folder import writing_to
 from reticent.engine.detect.labels import CATEGORIES, category
 from reticent.engine.detect.sample import Sample, SampledDocument, text_digest
 from reticent.engine.sources.markup import read_brat
@@ -86,11 +87,16 @@ def write_annotation(
     Raises
     ------
     ArtifactError
-        The folder is there and not empty: it may hold an annotator's work.
+        The folder is there and not empty: it may hold an annotator's work. Or it cannot be written.
     """
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ArtifactError(f"{folder}: not empty, it may hold an annotator's work; choose another --out")
+    with writing_to(folder):
+        _write_whole(folder, sample, texts, found)
+
+
+def _write_whole(folder: Path, sample: Sample, texts: Mapping[int, str], found: Mapping[int, Sequence[Span]]) -> None:
     make_private_folder(folder.parent)
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from reticent.core.errors import CorpusError
 from reticent.engine.threads import overlapped
@@ -76,6 +75,8 @@ def count_common_words(
     common = _rust.CommonWords()
     drawn = None
     if num_documents is not None:
+        import pyarrow.compute as pc  # detectors whose options are checked load this module
+
         batches = corpus.batches(columns=("individual_id",))
         ids = pa.chunked_array([batch.column("individual_id") for batch in batches], pa.string())
         drawn = np.random.default_rng(0).random(len(ids), dtype=np.float32) * len(ids) <= num_documents

@@ -4,13 +4,14 @@ A small NER takes drugs, headings and towns for names and rare names for firms; 
 evidence supports is judged by a model that learns from the corpus itself (`judge`). A span is parted at line breaks and
 at words of something else (a date, a street, a firm). A part is dropped where it is too unlikely a name. Words with a
 capital that no detector named are added where they are more probably names than not, under the detector `DETECTOR`; the
-corpus must write them small nowhere. With few examples nothing is dropped or added. The model is fitted on up to
-`MAX_DOCUMENTS` documents.
+corpus must write them small nowhere. With few examples nothing is dropped or added. The model is fitted on about
+`MAX_DOCUMENTS` documents at most, fewer where these would have more than `MAX_CHARACTERS`.
 """
 
 from __future__ import annotations
 
 import zlib
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -33,6 +34,8 @@ __all__ = ["DETECTOR", "MIN_EXAMPLES", "confirm_names"]
 #: The name under which added names stand.
 DETECTOR: Final = "confirm"
 MAX_DOCUMENTS: Final = 20_000
+#: Some 1,000 words a document; they are kept in ten times their size while the model learns.
+MAX_CHARACTERS: Final = 1 << 27
 _TRAINED: Final = ("spacy", "transformers", "presidio", "eds")
 #: Log odds from which words are a name.
 _EVEN: Final = 0.0
@@ -56,14 +59,18 @@ def confirm_names(
         judged (names that one weak detector alone found), unconfirmed (names of which no part stayed), confirm (names
         that were added).
 
-    Cost: two passes over documents, the first over at most `MAX_DOCUMENTS`, which are kept for it, in Python: some
-    .3 MB a second, ten times as fast as a small NER.
+    Cost: two passes over documents, the first over those that the model is fitted on, which are kept for it, in Python:
+    some .3 MB a second, ten times as fast as a small NER.
     """
     from reticent.engine.corpus import as_corpus
 
     corpus = as_corpus(corpus)
     reader = SpanReader(spans_path_in)
-    judge = learn(_documents(corpus, reader, stride=max(1, corpus.num_documents // MAX_DOCUMENTS)))
+    num_characters = sum(
+        pc.sum(pc.utf8_length(batch.column("text"))).as_py() for batch in corpus.batches(columns=("text",))
+    )
+    stride = max(1, -(-corpus.num_documents // MAX_DOCUMENTS), -(-num_characters // MAX_CHARACTERS))
+    judge = learn(_documents(corpus, reader, stride=stride))
     counts = {"judged": 0, "unconfirmed": 0, DETECTOR: 0}
     with pq.ParquetWriter(Path(spans_path_out), SPANS, compression="zstd") as writer:
         first = 0
@@ -181,5 +188,5 @@ def _of_batch(
         for at in range(*np.searchsorted(place_document, [place, place + 1])):
             first = int(np.searchsorted(word_ends[own], place_starts[at], side="right"))
             excluded.add(first)
-        bounds_of_words = word_starts[own].tolist(), word_ends[own].tolist()
+        bounds_of_words = array("I", word_starts[own].tobytes()), array("I", word_ends[own].tobytes())
         yield Document(texts[place].as_py(), *bounds_of_words, spans, frozenset(others), frozenset(excluded), taken)

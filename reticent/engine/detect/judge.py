@@ -45,6 +45,8 @@ _BESIDE: Final = 0.5
 #: Of this many words in lines without case, one is an example of what is no name.
 _STRIDE: Final = 5
 _NUM_FEATURES: Final = 1 << 18
+#: Signs within a name.
+_JOINTS: Final = str.maketrans("", "", "'\u2019-\u2010\u2011")
 _LINE: Final = re.compile(r"[^\n]*\n?")
 #: Between the parts of a name.
 _PARTICLES: Final = frozenset(
@@ -65,8 +67,8 @@ class Document:
     """Words of a document, and the detectors that name each."""
 
     text: str
-    starts: list[int]
-    ends: list[int]
+    starts: Sequence[int]
+    ends: Sequence[int]
     #: (row in the table, first word, word after the last, detector) of each span of a name.
     spans: list[tuple[int, int, int, str]]
     #: Words that a detector takes for something that is written in numbers: a date, an amount, a number.
@@ -227,10 +229,6 @@ class Words:
         ]
 
 
-#: Signs within a name.
-_JOINTS: Final = str.maketrans("", "", "'\u2019-\u2010\u2011")
-
-
 @dataclass(slots=True)
 class Judge:
     """A fitted model, and its mean score of each word over where the corpus has it."""
@@ -323,28 +321,34 @@ class Judge:
 
 def learn(documents: Iterator[Document]) -> Judge | None:
     """Fit the model; None where the corpus has too few examples. The documents are kept while it learns."""
+    from scipy.sparse import vstack
     from sklearn.linear_model import LogisticRegression
 
-    words, read = Words(), []
+    words, read, known = Words(), [], dict[str, str]()
     for document in documents:
         words.add(document)
+        own = (document.surfaces, document.lowered)  # each word is kept once, however often the corpus has it
+        document.surfaces, document.lowered = ([known.setdefault(word, word) for word in each] for each in own)
         read.append(document)
-    examples, is_name = [], []
+    hashed, is_name = [], []
     for document in read:
+        examples = []
         for word in range(len(document.surfaces)):
             evidence = document.evidence(word)
-            if evidence is None or not document.is_word(word) or not (evidence or document.may_be(word)):
-                continue
-            if not evidence and document.caseless[word] and word % _STRIDE:
+            may_be = document.may_be(word) and not (document.caseless[word] and word % _STRIDE)
+            if evidence is None or not document.is_word(word) or not (evidence or may_be):
                 continue
             # A title is why the word before it is an example: what is learned must do without.
             titled = evidence and document.named[word] == {"rules"}
             examples.append(_features(document, word, words, before=not titled))
             is_name.append(evidence)
+        hashed += [_hashed(examples)] if examples else []
     if min(sum(is_name), len(is_name) - sum(is_name)) < MIN_EXAMPLES:
         return None
     model = LogisticRegression(C=0.3, class_weight="balanced", max_iter=200, solver="liblinear", random_state=0)
-    model.fit(_hashed(examples), np.array(is_name))
+    joined = vstack(hashed)
+    del hashed  # what the model takes is held once
+    model.fit(joined, np.array(is_name))
     judge = Judge(words, model.coef_[0], float(model.intercept_[0]))
     judge.take(read)
     judge.weigh(read)

@@ -1,76 +1,39 @@
 """Records: the hospital's data about an individual, found in that individual's documents and nowhere else.
 
 The fields come from a second table (any number of rows an individual: aliases, maiden names) or from columns of the
-documents themselves. How a field is looked for depends on what it is (`FIELDS`): names by their parts, initials and
-small edits; a birth date in whatever form it is written; codes and phone numbers whatever separates their groups; an
-address in its parts; other fields as they stand, whatever their case and accents.
+documents themselves. How a field is looked for depends on what it is (`FIELDS` of
+:mod:`reticent.engine.detect.record_values`): names by their parts, initials and small edits; a birth date in whatever
+form it is written; codes and phone numbers whatever separates their groups; an address in its parts; other fields as
+they stand, whatever their case and accents.
+
+A job that names the detector loads this module to check the options: what reads values is imported when it is made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv as csv
-import pyarrow.parquet as pq
 
-from reticent.core.errors import CorpusError, PolicyError
-from reticent.core.names import plain_name
+from reticent.core.errors import PolicyError
 from reticent.engine.detect.common import read_common_words
 from reticent.engine.detect.detector import spans_batch
-from reticent.engine.identity import Ids, as_read, check_choice, fold_ids
-from reticent.engine.schema import type_name
+from reticent.engine.identity import Ids, as_read, check_choice
 from reticent.engine.sources.columns import SOURCE_COLUMN
 
 if TYPE_CHECKING:
     from reticent import _rust
     from reticent._rust import CommonWords, Records
     from reticent.engine.corpus import Corpus
+    from reticent.engine.detect.record_values import Values
 
-__all__ = ["FIELDS", "RecordsDetector", "Values", "missing_records", "read_records", "unknown_fields"]
+__all__ = ["RecordsDetector", "missing_records"]
 
-_NAMES_OF: Final = {
-    ("NAME", "name"): (
-        "name first_name middle_name last_name full_name given_name family_name surname maiden_name birth_name alias "
-        "firstname lastname familyname patient_name prenom prenoms nom nom_naissance nom_de_naissance "
-        "nom_de_famille nombre apellido apellidos vorname nachname"
-    ),
-    ("DATE", "date"): "birth_date dob date_of_birth birthdate death_date date_naissance date_de_naissance "
-    "fecha_nacimiento fecha_de_nacimiento geburtsdatum",
-    ("PHONE", "phone"): "phone telephone phone_number mobile cell fax tel telefono telefon",
-    ("EMAIL", "text"): "email mail e_mail",
-    ("ADDRESS", "address"): "address street adresse direccion",
-    ("CITY", "text"): "city town ville ciudad",
-    ("ZIP", "text"): "zip zip_code postcode postal_code code_postal",
-    ("ID", "code"): "id mrn ipp nda patient_number record_number account_number insurance_number nhs_number",
-    ("SSN", "code"): "ssn",
-    ("NIR", "code"): "nir",
-    ("DNI", "code"): "dni",
-    ("IBAN", "code"): "iban",
-}
-
-#: Field of a record -> label of its spans, and how it is looked for: name, date, phone, code, address or text. A field
-#: that is not here is text, under its own name in upper case; a column of dates is a date.
-FIELDS: Final = {field: kind for kind, names in _NAMES_OF.items() for field in names.split()}
-_IDS: Final = ("individual_id", "household_id")
 #: Score of a span that differs from the record by a small edit.
 _EDITED: Final = 0.8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Values:
-    """Values of record fields, one row each, and how many fields held none."""
-
-    #: Columns individual_id, value, field (how it is looked for) and label, all strings without nulls.
-    table: pa.Table
-    num_skipped: int
-    #: individual_id of each row that was read.
-    ids: pa.ChunkedArray
 
 
 def missing_records(num_without: int, num_individuals: int, table: object) -> str:
@@ -79,119 +42,6 @@ def missing_records(num_without: int, num_individuals: int, table: object) -> st
         f"{num_without:,} of {num_individuals:,} individuals have no record in {table}; their names are left to the "
         "other detectors"
     )
-
-
-def unknown_fields(values: Values, table: object) -> str | None:
-    """Return the warning about fields that no name says how to look for, and that are looked for as they stand."""
-    labels = values.table.column("label").filter(pc.equal(values.table.column("field"), "text"))
-    known = {label for label, field in FIELDS.values() if field == "text"}
-    names = sorted({*labels.unique().to_pylist()} - known)
-    if not names:
-        return None
-    return (
-        f"{table}: {', '.join(names).lower()}: no field that is known, so the values are looked for as they stand; "
-        'where one is a name, an address or a code, say so: detect.records.fields = { last_name = "COLUMN" }'
-    )
-
-
-def read_records(path: str | Path, fields: Mapping[str, str] | None = None, *, fold: bool = False) -> Values:
-    """Read record fields from Parquet or CSV: ``individual_id`` and one column a field.
-
-    Parameters
-    ----------
-    fields : field -> column, optional
-        For columns with other names, also of ``individual_id``: ``{"last_name": "pat_last"}``.
-    fold : bool
-        Whether ids are read in their folded form, as those of a corpus with ``ids="fold"`` are.
-
-    Raises
-    ------
-    CorpusError
-        The table cannot be read, a column is missing, stands twice or holds no text, numbers or dates; an
-        individual_id is null or blank.
-    """
-    from reticent import _rust
-
-    table = _read_table(Path(path))
-    if len(set(table.column_names)) < len(table.column_names):
-        raise CorpusError(f"{path}: a column name stands twice; {_columns(path, table)}")
-    named = dict(fields or {})
-    if missing := sorted(set(named.values()) - set(table.column_names)):
-        raise CorpusError(f"{path}: column {missing[0]} is missing; {_columns(path, table)}")
-    field_of = {column: field for field, column in named.items()}
-    table = table.rename_columns([field_of.get(column, column) for column in table.column_names])
-    if len(set(table.column_names)) < len(table.column_names):
-        raise PolicyError(f"{path}: fields give a column the name of another; {_columns(path, table)}")
-    if "individual_id" not in table.column_names:
-        other = 'detect.records.fields = { individual_id = "COLUMN" } names another'
-        raise CorpusError(f"{path}: column individual_id is missing ({other}); {_columns(path, table)}")
-    ids = _as_text(table.column("individual_id"), f"{path} column individual_id")
-    if ids.null_count:
-        raise CorpusError(f"{path}: column individual_id has {ids.null_count} null values")
-    if blank := sum(len(_rust.blank_rows(chunk)) for chunk in ids.chunks):
-        raise CorpusError(f"{path}: column individual_id has {blank} blank values")
-    ids = pa.chunked_array([fold_ids(ids)]) if fold else ids
-    columns = {name: table.column(name) for name in table.column_names if name not in _IDS}
-    if not columns:
-        raise CorpusError(f"{path}: no record field beside individual_id")
-    return _values(ids, columns, str(path))
-
-
-def _columns(path: str | Path, table: pa.Table) -> str:
-    """Say which columns a table has; of CSV only how many, since a first line that is no header is a row of data."""
-    if not _is_csv(Path(path)):
-        return f"it has {', '.join(table.column_names)}"
-    said = f"the first line must name each once, and names {table.num_columns} column(s)"
-    return said + ("; commas stand between columns (in .tsv tabs)" if table.num_columns == 1 else "")
-
-
-def _is_csv(path: Path) -> bool:
-    return path.suffix.lower() in (".csv", ".tsv")
-
-
-def _read_table(path: Path) -> pa.Table:
-    try:
-        if not _is_csv(path):
-            return pq.ParquetFile(path).read()
-        # Without `newlines_in_values` a block of the reader may end within a value, and its next line is a row.
-        parse = csv.ParseOptions(delimiter="\t" if path.suffix.lower() == ".tsv" else ",", newlines_in_values=True)
-        names = csv.open_csv(path, parse_options=parse).schema.names
-        # Text as it stands: a number that is read as one loses its zeros.
-        as_text = csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False)
-        return csv.read_csv(path, parse_options=parse, convert_options=as_text)
-    except (OSError, pa.ArrowException) as error:
-        raise CorpusError(
-            f"{path}: not a readable table of records in Parquet or CSV ({type(error).__name__})"
-        ) from None
-
-
-def _values(ids: pa.ChunkedArray, columns: Mapping[str, pa.ChunkedArray], where: str) -> Values:
-    parts, num_skipped = [], 0
-    for name, column in columns.items():
-        is_date = pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)
-        label, field = FIELDS.get(plain_name(name), (name.upper(), "date" if is_date else "text"))
-        values = _as_text(column, f"{where} column {name}")
-        keep = pc.fill_null(pc.greater(pc.utf8_length(pc.utf8_trim_whitespace(values)), 1), False)
-        kept = values.filter(keep)
-        num_skipped += len(values) - len(kept)
-        constants = {
-            key: pa.array([value], pa.string()).take(pa.array(np.zeros(len(kept), dtype=np.int64)))
-            for key, value in (("field", field), ("label", label))
-        }
-        parts.append(pa.table({"individual_id": ids.filter(keep), "value": kept, **constants}))
-    return Values(table=pa.concat_tables(parts).combine_chunks(), num_skipped=num_skipped, ids=ids)
-
-
-def _as_text(column: pa.ChunkedArray, where: str) -> pa.ChunkedArray:
-    if pa.types.is_floating(column.type):  # numbers with nulls, as pandas keeps them
-        column = pc.if_else(pc.is_nan(column), None, column)
-        whole = pc.equal(column, pc.floor(column))
-        if pc.all(pc.fill_null(whole, True)).as_py():
-            column = column.cast(pa.int64(), safe=False)
-    try:
-        return column.cast(pa.string())
-    except pa.ArrowException:
-        raise CorpusError(f"{where}: expected text, numbers or dates, got {type_name(column.type)}") from None
 
 
 class RecordsDetector:
@@ -231,8 +81,6 @@ class RecordsDetector:
         ids: Ids = "stop",
         num_threads: int = 0,
     ):
-        from reticent import _rust
-
         check_choice(ids)
         if table is None and not columns:
             raise PolicyError('detector records needs detect.records.table = "records.parquet", or columns')
@@ -251,13 +99,17 @@ class RecordsDetector:
         self._id_rows: _rust.IdRows | None = None
         self._names: pa.Table | None = None
         if table is not None:
+            from reticent import _rust
+            from reticent.engine.detect.record_values import read_records, unknown_fields
+
             values = read_records(table, fields, fold=ids == "fold")
             self.num_skipped = values.num_skipped
-            self.warning = unknown_fields(values, table)
+            told = (values.said, unknown_fields(values, table))
+            self.warning = ". ".join(filter(None, told)) or None
             self._rows = values.ids
             encoded = values.table.column("individual_id").combine_chunks().dictionary_encode()
             self._id_rows = _rust.IdRows(encoded.dictionary)
-            self._names = _names(values.table)
+            self._names = values.names()
             self._records = _compiled(values.table, encoded.indices)
 
     def check_ids(self, individual_ids: pa.Array, where: str) -> None:
@@ -280,11 +132,15 @@ class RecordsDetector:
         if self._of_document:
             for batch in corpus.batches(columns=("individual_id", *self.columns)):
                 ids = pa.chunked_array([batch.column("individual_id").cast(pa.string())])
-                parts.append(_names(_values(ids, self._columns(batch), "documents").table))
+                parts.append(self._values(ids, batch).names())
         return pa.concat_tables(parts)
 
-    def _columns(self, batch: pa.RecordBatch) -> dict[str, pa.ChunkedArray]:
-        return {field: pa.chunked_array([batch.column(source)]) for field, source in self._of_document.items()}
+    def _values(self, ids: pa.ChunkedArray, batch: pa.RecordBatch) -> Values:
+        """The values of the columns of documents, each of which has an id."""
+        from reticent.engine.detect.record_values import values_of
+
+        columns = {field: pa.chunked_array([batch.column(source)]) for field, source in self._of_document.items()}
+        return values_of(ids, columns, "documents")
 
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
         parts = []
@@ -292,7 +148,7 @@ class RecordsDetector:
             parts.append(self._find(self._records, batch, self._units(batch)))
         if self._of_document:
             rows = pa.chunked_array([pa.array(np.arange(batch.num_rows), pa.int64()).cast(pa.string())])
-            values = _values(rows, self._columns(batch), "documents").table
+            values = self._values(rows, batch).table
             own = _compiled(values, values.column("individual_id").combine_chunks().cast(pa.int64()))
             parts.append(self._find(own, batch, np.arange(batch.num_rows, dtype=np.uint32)))
         return pa.concat_tables(parts)
@@ -317,15 +173,11 @@ class RecordsDetector:
 
     def as_spans(self, found: pa.RecordBatch) -> pa.Table:
         """Return the finds of the core as `BATCH_SPANS`."""
+        import pyarrow.compute as pc
+
         spans = spans_batch(*(found.column(name) for name in ("document", "start", "end", "label")))
         scores = pc.if_else(pc.equal(found.column("rule"), "edited"), _EDITED, 1.0).cast(pa.float32())
         return spans.set_column(4, spans.schema.field(4), scores)
-
-
-def _names(values: pa.Table) -> pa.Table:
-    """Individual and value of the fields that are names."""
-    named = values.filter(pc.equal(values.column("field"), "name"))
-    return named.select(["individual_id", "value"]).rename_columns(["individual_id", "name"])
 
 
 def _compiled(values: pa.Table, units: pa.Array) -> Records:

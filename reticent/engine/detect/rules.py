@@ -53,7 +53,8 @@ class RulesDetector:
         Names of fields in this hospital's forms with the labels of their values, before the names that are known and
         beside them: ``{"Taquilla n.º": "ID", "name of *": "NAME"}``. Case, accents, signs between words, particles and
         spellings of "number" do not count; ``~name`` holds only where a field begins, ``name *`` with any words behind
-        it, ``*name`` at the end of a word, and the label ``-`` says that the value identifies no individual.
+        it, ``*name`` at the end of a word, and the label ``-`` says that the value identifies no individual. A value of
+        ``ID`` has three digits or more; one that another rule finds by its form ("C-9382") stays found under ``-``.
     num_threads : int
         0 is ``RAYON_NUM_THREADS`` or every core.
 

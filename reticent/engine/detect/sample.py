@@ -184,8 +184,9 @@ def _finds(file: Path, num_documents: int) -> tuple[np.ndarray, np.ndarray, list
         pairs = np.unique(np.stack([stretch, number[source.indices.to_numpy()]]), axis=1)
         parts.append((document[begins], np.bincount(pairs[0]).astype(np.int16)))
     for owner, num_detectors in parts:
-        found += np.bincount(owner, minlength=num_documents)
-        disagreed += np.bincount(owner, weights=num_detectors < len(known), minlength=num_documents)
+        own = slice(owner[0], owner[-1] + 1)
+        found[own] += np.bincount(owner - owner[0])
+        disagreed[own] += np.bincount(owner - owner[0], weights=num_detectors < len(known))
     return found, disagreed, list(known)
 
 

@@ -93,14 +93,12 @@ class SpanCache:
     def write(self) -> None:
         """Write the new passages as a part of its own."""
         if self._new:
-            used = self._used
             rows = [[dict(zip(FIELDS, span, strict=True)) for span in of] for of in self._new.values()]
             columns = [pa.array(self._new, pa.binary(16)), pa.array(rows, SCHEMA.field("spans").type)]
-            self._write(pa.table(columns, schema=SCHEMA))
+            table = pa.table(columns, schema=SCHEMA)
+            self._write(table)
             self._new = {}
-            self._read()
-            self._used[: len(used)] = used
-            self._used[len(used) :] = True
+            self._know(table, used=True)
 
     def close(self) -> None:
         """Write the new passages, and delete those that were not asked for: they are no longer in the corpus."""
@@ -130,6 +128,8 @@ class SpanCache:
     def _read(self) -> None:
         """Read the parts; those of no use are deleted."""
         tables = [SCHEMA.empty_table()]
+        self._table, self._used = SCHEMA.empty_table(), np.zeros(0, dtype=bool)
+        self._sorted: list[tuple[np.ndarray, np.ndarray]] = []
         for path in self._parts():
             try:
                 with pa.OSFile(str(path)) as source:
@@ -141,12 +141,21 @@ class SpanCache:
                 path.unlink(missing_ok=True)
                 continue
             tables.append(table.replace_schema_metadata(None))
-        self._table = pa.concat_tables(tables)
+        self._know(pa.concat_tables(tables), used=False)
+
+    def _know(self, table: pa.Table, *, used: bool) -> None:
+        """Take the passages of a table to those that are known. They are sorted with earlier ones of which there are
+        less than twice as many, so that each is sorted again a few times however many parts come."""
+        hashes, rows = _halves(b"".join(table.column("passage").to_pylist())), np.arange(table.num_rows)
+        rows += self._table.num_rows
+        while self._sorted and len(self._sorted[-1][1]) < 2 * len(rows):
+            before = self._sorted.pop()
+            hashes, rows = (np.concatenate(both) for both in zip(before, (hashes, rows), strict=True))
+        order = np.argsort(hashes[:, 0], kind="stable")
+        self._sorted.append((hashes[order], rows[order]))
+        self._table = pa.concat_tables([self._table, table])
         self._spans = self._table.column("spans")
-        hashes = _halves(b"".join(self._table.column("passage").to_pylist()))
-        self._rows = np.argsort(hashes[:, 0], kind="stable")
-        self._hashes = hashes[self._rows]
-        self._used = np.zeros(len(hashes), dtype=bool)
+        self._used = np.concatenate([self._used, np.full(table.num_rows, used)])
 
     def _hash(self, passage: str) -> bytes:
         content = self._about + passage.encode("utf-8", "surrogatepass")
@@ -154,11 +163,11 @@ class SpanCache:
 
     def _find(self, hashes: Sequence[bytes]) -> list[int]:
         """Rows of these hashes; -1 where there is none."""
-        if not len(self._rows) or not hashes:
-            return [-1] * len(hashes)
-        asked = _halves(b"".join(hashes))
-        at = np.minimum(np.searchsorted(self._hashes[:, 0], asked[:, 0]), len(self._hashes) - 1)
-        rows = np.where((self._hashes[at] == asked).all(axis=1), self._rows[at], -1)
+        asked, rows = _halves(b"".join(hashes)), np.full(len(hashes), -1)
+        for known, own in self._sorted:
+            if len(own):
+                at = np.minimum(np.searchsorted(known[:, 0], asked[:, 0]), len(known) - 1)
+                rows = np.where((known[at] == asked).all(axis=1), own[at], rows)
         self._used[rows[rows >= 0]] = True
         found: list[int] = rows.tolist()
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -204,15 +205,17 @@ class Comparison:
 
     def add(self, rows: np.ndarray, read: ReadTexts, protected: Protected) -> None:
         """Compare documents with those of these rows of the store."""
-        store, words, spans = self._store.select(rows), protected.words, protected.spans
+        words, spans = protected.words, protected.spans
+        doc_offsets, columns = self._store.columns_of(rows, ("input_ids", "word_ids", "flags"))
         num_tokens, ids, starts, ends = read.tokens
-        stored = np.diff(store.doc_offsets)
-        whole = (stored == num_tokens) & (store.doc_ids.to_numpy(False) == read.doc_ids.to_numpy(False))
+        stored = np.diff(doc_offsets)
+        has_id = map(operator.eq, self._store.doc_ids_of(rows), read.doc_ids.to_pylist())
+        whole = (stored == num_tokens) & np.fromiter(has_id, dtype=bool, count=len(rows))
         owners = np.repeat(np.arange(len(rows)), num_tokens)
         within = np.arange(len(owners)) - np.repeat(np.cumsum(num_tokens) - num_tokens, num_tokens)
         kept = whole[owners]
         owners, ids, starts, ends = owners[kept], ids[kept], starts[kept], ends[kept]
-        at = store.doc_offsets[owners] + within[kept]
+        at = doc_offsets[owners] + within[kept]
 
         place, length = words.bases[spans.owners], len(read.is_visible)
         direct = _covered(length, words.starts[protected.direct], words.ends[protected.direct])
@@ -221,7 +224,7 @@ class Comparison:
         direct |= _covered(length, *read.cut) & ~_covered(length, words.starts, words.ends)
         indirect = _covered(length, words.starts[protected.indirect], words.ends[protected.indirect])
         wrong = ~whole
-        flags, needed = store.flags[at], np.zeros(len(at), dtype=np.uint8)
+        flags, needed = columns["flags"][at], np.zeros(len(at), dtype=np.uint8)
         for name, characters, bit in (("direct", direct, DIRECT), ("indirect", indirect, INDIRECT)):
             before = np.concatenate([[0], np.cumsum(characters & read.is_visible)])
             meets = before[ends] > before[starts]
@@ -230,7 +233,8 @@ class Comparison:
             wrong[owners[violated]] = True
             self._counts[f"{name}_characters"] += int(before[-1])
             self._counts[f"{name}_violations"] += int(np.count_nonzero(violated))
-        other = (store.input_ids[at] != ids) | (store.word_ids[at] != _word_ids(words, owners, starts, ends))
+        other = columns["input_ids"][at] != ids
+        other |= columns["word_ids"][at] != _word_ids(words, owners, starts, ends)
         differs = ~whole
         differs[owners[other]] = True
         self._counts["documents"] += len(rows)

@@ -16,7 +16,16 @@ from reticent.core.errors import CorpusError
 from reticent.engine.identity import FOLDED, fold_ids
 from reticent.engine.schema import DOCUMENTS, type_name
 
-__all__ = ["REQUIRED", "SOURCE_COLUMN", "NullError", "canonical", "require_columns", "sorted_codes", "sound"]
+__all__ = [
+    "REQUIRED",
+    "SOURCE_COLUMN",
+    "NullError",
+    "canonical",
+    "is_whole",
+    "require_columns",
+    "sorted_codes",
+    "sound",
+]
 
 REQUIRED: Final = ("doc_id", "individual_id", "text")
 #: Prefix by which a detector asks for a column of the source under its name there: ``source:pat_last``, as text.
@@ -94,19 +103,25 @@ def _cast(array: pa.Array, name: str, column: str, file: Path | str, first_row: 
                 f"{file} column {column}: expected a list of ({parts}), got "
                 f"{type_name(array.type)}, or a number out of range"
             ) from None
-    if pa.types.is_integer(array.type) and name != "text":
+    if is_whole(array.type) and name != "text":
         array = array.cast(pa.string())
     if pa.types.is_null(array.type) and len(array):
         array = pa.nulls(len(array), pa.string())
     if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type) or _is_view(array.type)):
         expected = "text" if name == "text" else "text or integers"
-        raise CorpusError(f"{file} column {column}: expected {expected}, got {type_name(array.type)}")
+        more = "; cast it in the source, where every digit is known" if pa.types.is_floating(array.type) else ""
+        raise CorpusError(f"{file} column {column}: expected {expected}, got {type_name(array.type)}{more}")
     bad = _rust.check_utf8(array)
     if bad is not None:
         raise CorpusError(f"{file} row {first_row + bad + 1} column {column}: not valid UTF-8")
     if name in ("doc_id", "individual_id", "household_id"):
         _refuse(_rust.blank_rows(array), "is blank", file, column, first_row)
     return array if array.type == target else array.cast(target)
+
+
+def is_whole(kind: pa.DataType) -> bool:
+    """Return whether numbers of a type are whole; some databases keep ids as decimal numbers of scale 0."""
+    return pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0)
 
 
 def _as_text(array: pa.Array, column: str, file: Path | str) -> pa.Array:

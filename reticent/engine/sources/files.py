@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,11 @@ class File:
         return None if groups is None else groups(self.path)
 
 
+def _sha256(file: Path) -> bytes:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").digest()
+
+
 @dataclass(frozen=True)
 class Files:
     """Files of one format, in the order of their names; a `LocalSource`.
@@ -54,12 +59,14 @@ class Files:
     paths : at least one
     csv : the known dialects of files of CSV
     markup : how a marked-up format is read
+    sha256 : returns the digest of a file; a run knows those of files that have not changed since it read them
     """
 
     paths: tuple[Path, ...]
     format: Format
     csv: CsvSource
     markup: Markup
+    sha256: Callable[[Path], bytes] = field(default=_sha256, compare=False)
 
     @cached_property
     def fragments(self) -> tuple[File, ...]:
@@ -108,7 +115,13 @@ class Files:
         return digests
 
     def _hashed(self) -> bytes:
-        return b"".join(mapped(_digest, self.paths))
+        return b"".join(mapped(self._digest, self.paths))
+
+    def _digest(self, file: Path) -> bytes:
+        try:
+            return self.sha256(file)
+        except OSError as error:
+            raise CorpusError(f"{file}: cannot be read ({error.strerror})") from None
 
     @cached_property
     def _first_states(self) -> list[tuple[int, int, int] | None]:
@@ -196,12 +209,3 @@ def _state(file: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
-def _digest(file: Path) -> bytes:
-    """SHA-256 of a file."""
-    try:
-        with file.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").digest()
-    except OSError as error:
-        raise CorpusError(f"{file}: cannot be read ({error.strerror})") from None

@@ -22,7 +22,7 @@ import pyarrow as pa
 from reticent.core.errors import CorpusError
 from reticent.core.locks import signals_deferred
 from reticent.engine.sources.batches import read_ahead, reading_pool
-from reticent.engine.sources.columns import SOURCE_COLUMN, canonical
+from reticent.engine.sources.columns import SOURCE_COLUMN, canonical, is_whole
 from reticent.engine.sources.config import Columns
 from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.sources.parquet import document_writer, read_parquet
@@ -188,11 +188,10 @@ class _Staging:
 
 
 def _plain(array: pa.Array) -> pa.Array:
-    """A column without the types of a driver; whole decimal numbers, which are ids in some databases, as text."""
+    """A column without the types of a driver; whole decimal numbers as text."""
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
-    whole = pa.types.is_decimal(array.type) and array.type.scale == 0
-    return array.cast(pa.string()) if whole else array
+    return array.cast(pa.string()) if pa.types.is_decimal(array.type) and is_whole(array.type) else array
 
 
 def _digest_of_keys(folder: Path, settings: CorpusConfig) -> str:

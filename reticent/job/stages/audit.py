@@ -17,10 +17,10 @@ import reticent
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.core.json_toml import read_json
 from reticent.job.artefact import Artefact, Step
-from reticent.job.classification import classification_artefacts, read_results
 from reticent.job.corpus_statistics import corpus_section
 from reticent.job.gates import gate_settings, judge_gates
 from reticent.job.sampled_recall import SAMPLED_RECALL, read_sampled_recall
+from reticent.job.stages.classify import classification_artefacts, read_results
 from reticent.job.stages.extraction import extraction_artefacts, extraction_section
 from reticent.job.stages.near_copies import NEAR_COPIES, near_copies_section
 from reticent.job.stages.shadows import shadows_of

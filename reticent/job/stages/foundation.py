@@ -156,10 +156,11 @@ def _training(run: Run, model: ModelSection, settings: FoundationConfig) -> Trai
 
 
 def _texts(corpus: Any, individuals: Any, splits: tuple[str, ...] | None) -> Iterator[list[str]]:
+    wanted = None if splits is None else individuals.mask(*splits)
     for batch in corpus.batches(columns=("doc_id", "individual_id", "text")):
         texts = batch.column("text")
-        if splits is not None:
-            texts = texts.filter(individuals.mask(*splits)[individuals.individual_codes(batch.column("individual_id"))])
+        if wanted is not None:
+            texts = texts.filter(wanted[individuals.individual_codes(batch.column("individual_id"))])
         yield texts.to_pylist()
 
 

@@ -34,8 +34,9 @@ from reticent.job.cost_model import shadow_work
 from reticent.job.dependencies import privacy_of, training_dependencies
 from reticent.job.noise import noise_settings, protecting
 from reticent.job.rewritten import REWRITTEN
-from reticent.job.stages.protect import digest_of, variant_inputs, write_view_of
+from reticent.job.stages.protect import digest_of, variant_inputs
 from reticent.job.trainings import Measurement, Training
+from reticent.job.views import write_view_of
 
 if TYPE_CHECKING:
     from reticent.audit.config import ShadowConfig

@@ -277,11 +277,14 @@ pub fn is_announced(view: &View, number: usize) -> bool {
             && kind(piece).lists & CUE != 0
 }
 
+/// Pieces that hyphens may join to a name that something is called after; a longer chain (a peptide's) is gone through by none.
+const MAX_JOINED: usize = 8;
+
 /// Whether a piece is what something is called after: `Crohn's disease`, `maladie de Crohn`, both of a `Bard-Parker blade`.
 pub fn is_eponym(view: &View, number: usize) -> bool {
     let is_head = |number: usize, lists: u8| number < view.len() && kind(view.piece(number)).lists & lists != 0;
     let mut next = number + 1;
-    while next < view.len() && view.gap(next - 1) == "-" {
+    while next < view.len() && next <= number + MAX_JOINED && view.gap(next - 1) == "-" {
         next += 1;
     }
     let genitive = next < view.len() && view.piece(next) == "s" && matches!(view.gap(next - 1), "'" | "\u{2019}");

@@ -82,6 +82,7 @@ fn has(bits: &[u64; 4], byte: u8) -> bool {
 impl Profile {
     fn add(&mut self, value: &str, field: Field, source: u32, common: Option<&CommonWords>) {
         let view = View::new(value, Surface::Fold);
+        let (num_codes, num_phrases) = (self.codes.len(), self.phrases.len());
         match field {
             _ if view.is_empty() => {}
             Field::Name => self.names.add(&view, source, common),
@@ -94,10 +95,10 @@ impl Profile {
             Field::Address => self.add_address(&view, source, common),
             Field::Text => self.add_phrase(&view, 0, view.len() - 1, source, common),
         }
-        for code in &self.codes {
+        for code in &self.codes[num_codes..] {
             set(&mut self.code_starts, code.first());
         }
-        for phrase in &self.phrases {
+        for phrase in &self.phrases[num_phrases..] {
             set(&mut self.phrase_starts, phrase.pieces[0].as_bytes()[0]);
         }
     }

@@ -1,8 +1,8 @@
-//! Sequences: patterns of several pieces, looked up by their first two.
+//! Sequences: patterns of several pieces, looked up piece by piece in a tree.
 //!
 //! An entry is a sequence of pieces (`pieces`), found where its pieces follow each other and stand free of letters and digits. A
-//! text costs one table look-up a piece, and one more where an entry goes on from there, so a million entries are as fast as ten,
-//! also if each begins with the same first name. What stands between two pieces must be what stands there in the entry, or both
+//! text costs one table look-up a piece, and some more where an entry goes on from there, so a million entries are as fast as ten,
+//! also if each begins with the same first names. What stands between two pieces must be what stands there in the entry, or both
 //! are what joins the parts of a name (`Saint-Élie`, `SAINT ELIE`).
 
 use std::borrow::Cow;
@@ -15,18 +15,16 @@ use crate::storage::key::Hashed;
 use crate::storage::key_table::KeyTable;
 use crate::text::pieces::View;
 
-/// A sequence of pieces: its number, where what follows its first piece stands in `rests`, and the next entry that begins with
-/// the same piece and has no other, or with the same two.
+/// A sequence of pieces: its number, and the next entry of the same pieces.
 #[derive(Clone, Copy)]
 struct Entry {
     number: u32,
-    rest: (u32, u32),
     next: u32,
 }
 
 const NONE: u32 = u32::MAX;
 
-/// The first and last entry of some that begin alike; `NONE` for none.
+/// The first and last of the entries of the same pieces; `NONE` for none.
 #[derive(Clone, Copy)]
 struct Chain {
     first: u32,
@@ -104,13 +102,14 @@ pub struct Sequences {
     /// What begins with a piece: of short pieces, and by number of those that have no key.
     short: KeyTable<Starting>,
     long: Vec<Starting>,
-    /// The entries that begin with two pieces, by their numbers.
-    pairs: HashMap<(u32, u32), Chain, FixedState>,
+    /// Entries of several pieces: the node behind a node, a gap and a piece, by their numbers. A first piece is the node of the
+    /// inverse of its number.
+    behind: HashMap<(u32, u32, u32), u32, FixedState>,
+    /// The entries that end at each node.
+    ends: Vec<Chain>,
     /// The short second pieces, as `beginnings`.
     seconds: Places,
     entries: Vec<Entry>,
-    /// The gap before each further piece, and the piece, by their numbers.
-    rests: Vec<(u32, u32)>,
 }
 
 impl Sequences {
@@ -144,22 +143,21 @@ impl Sequences {
     }
 
     fn add_pieces<'a>(&mut self, head: &str, rest: impl Iterator<Item = (&'a str, &'a str)>, number: u32) {
-        let from = self.rests.len() as u32;
-        for (gap, piece) in rest {
-            let gap = self.pieces.intern(&gap_form(gap));
-            self.rests.push((gap, self.pieces.intern(piece)));
-        }
-        let to = self.rests.len() as u32;
+        let mut rest = rest.peekable();
         let entry = self.entries.len() as u32;
-        self.entries.push(Entry { number, rest: (from, to), next: NONE });
-        let chain = match self.rests.get(from as usize) {
-            Some(&(_, second)) => {
+        self.entries.push(Entry { number, next: NONE });
+        let chain = match rest.peek() {
+            Some((_, second)) => {
                 self.starting(head).goes_on = true;
-                let word = self.pieces.word(second);
-                if let Some(key) = Hashed::of(word.as_bytes(), 0, word.len()) {
+                if let Some(key) = Hashed::of(second.as_bytes(), 0, second.len()) {
                     self.seconds.set(key);
                 }
-                self.pairs.entry((self.pieces.intern(head), second)).or_default()
+                let mut node = !self.pieces.intern(head);
+                for (gap, piece) in rest {
+                    let (gap, piece) = (self.pieces.intern(&gap_form(gap)), self.pieces.intern(piece));
+                    node = self.node_behind((node, gap, piece));
+                }
+                &mut self.ends[node as usize]
             }
             None => &mut self.starting(head).alone,
         };
@@ -168,6 +166,16 @@ impl Sequences {
             NONE => chain.first = entry,
             before => self.entries[before as usize].next = entry,
         }
+    }
+
+    /// The node behind another, a gap and a piece; it is made where there is none.
+    fn node_behind(&mut self, at: (u32, u32, u32)) -> u32 {
+        let next = self.ends.len() as u32;
+        let node = *self.behind.entry(at).or_insert(next);
+        if node == next {
+            self.ends.push(Chain::default());
+        }
+        node
     }
 
     /// The pieces that entries may begin with, ascending; few others are among them.
@@ -255,19 +263,16 @@ impl Sequences {
         if Hashed::of(second.as_bytes(), 0, second.len()).is_some_and(|key| !self.seconds.has(key)) {
             return;
         }
-        let pair = self.pieces.find(second).and_then(|second| Some((self.pieces.find(view.piece(piece))?, second)));
-        let Some(&chain) = pair.and_then(|pair| self.pairs.get(&pair)) else { return };
-        for Entry { number, rest: (from, to), .. } in self.chained(chain) {
-            let rest = &self.rests[from as usize..to as usize];
-            let follows = |(at, &(gap, id)): (usize, &(u32, u32))| {
-                let next = piece + at + 1;
-                next < view.len()
-                    && self.pieces.word(id) == view.piece(next)
-                    && self.pieces.word(gap) == &*gap_form(view.gap(next - 1))
+        let Some(mut node) = self.pieces.find(view.piece(piece)).map(|head| !head) else { return };
+        for last in piece + 1..view.len() {
+            let next = || {
+                let (gap, piece) =
+                    (self.pieces.find(&gap_form(view.gap(last - 1)))?, self.pieces.find(view.piece(last))?);
+                self.behind.get(&(node, gap, piece)).copied()
             };
-            if rest.iter().enumerate().all(follows) {
-                emit(number, piece + rest.len());
-            }
+            let Some(next) = next() else { return };
+            node = next;
+            self.chained(self.ends[node as usize]).for_each(|entry| emit(entry.number, last));
         }
     }
 }

@@ -15,7 +15,7 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use std::ops::Range;
 
 use foldhash::fast::FixedState;
-use hashbrown::{HashSet, HashTable};
+use hashbrown::{HashMap, HashSet, HashTable};
 use rayon::prelude::*;
 
 use crate::detect::common::{Class, CommonWords};
@@ -244,14 +244,19 @@ impl Surfaces {
                     return Ok(found);
                 }
                 let mut known = spans.of(row, texts.get(row))?;
+                known.sort_unstable_by_key(|&(start, ..)| start);
                 found.sort_unstable_by_key(|found| (found.start, std::cmp::Reverse(found.end), found.source));
+                // From left to right, by label how far what is known reaches so far.
+                let (mut known, mut furthest) =
+                    (known.into_iter().peekable(), HashMap::<u32, usize, FixedState>::default());
                 found.retain(|hit| {
-                    let label = self.label(hit.source);
-                    let within =
-                        known.iter().any(|&(start, end, own)| own == label && start <= hit.start && hit.end <= end);
-                    if !within {
-                        known.push((hit.start, hit.end, label));
+                    while let Some((_, end, label)) = known.next_if(|&(start, ..)| start <= hit.start) {
+                        let furthest = furthest.entry(label).or_default();
+                        *furthest = end.max(*furthest);
                     }
+                    let furthest = furthest.entry(self.label(hit.source)).or_default();
+                    let within = hit.end <= *furthest;
+                    *furthest = hit.end.max(*furthest);
                     !within
                 });
                 Ok(found)
@@ -320,7 +325,8 @@ fn forms(view: &View, spans: &[Range<usize>], first_span: usize) -> Vec<(usize, 
     for (number, &Range { start, end }) in spans.iter().enumerate() {
         let first = Some(origins.partition_point(|&(_, to)| to <= start)).filter(|&first| first < view.len());
         let Some(first) = first.filter(|&first| origins[first].0 >= start && origins[first].1 <= end) else { continue };
-        let last = (first..view.len()).take_while(|&piece| origins[piece].0 < end).last().unwrap_or(first);
+        let pieces = (first..view.len()).take(MAX_PIECES + 1);
+        let last = pieces.take_while(|&piece| origins[piece].0 < end).last().unwrap_or(first);
         if origins[last].1 > end || last - first >= MAX_PIECES {
             continue;
         }

@@ -2,18 +2,22 @@
 //!
 //! MinHash finds candidates, which are then compared by their whole sets. So every reported pair is true. A pair is missed by
 //! chance only: at the threshold with a probability of less than 1 - `RECALL`, above it with far less. A document that shares
-//! a band with no other document is never read again.
+//! a band with no other document is never read again. Short notes made from one template share bands without end and are no near
+//! duplicates: where many documents share a band, only those are compared that have a rare shingle in common (`prefixes`).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use rayon::prelude::*;
 
 use crate::duplicates::copies::Documents;
+use crate::duplicates::prefixes::Prefixes;
 use crate::error::{Error, Result};
 
 /// Chance that a pair exactly at the threshold becomes a candidate.
 const RECALL: f64 = 0.995;
 const NUM_HASHES: usize = 128;
+/// The most documents that share a band and are all compared with each other.
+const MAX_RUN: usize = 32;
 /// No copy.
 pub const NONE: u32 = u32::MAX;
 
@@ -40,22 +44,31 @@ pub fn near_duplicates(
     }
     documents.check(owners.len(), "owners")?;
     let bands = Bands::new(documents, first_equal, threshold, shingle);
-    let runs = bands.runs();
-    let sets = bands.sets(documents, &runs, shingle);
+    let (runs, crowded) = bands.runs();
+    let sets = bands.sets(documents, &runs, &crowded, shingle);
+    let prefixes = Prefixes::new(crowded.keys().map(|document| &*sets[document]), threshold);
     let mut clusters = UnionFind((0..documents.len() as u32).collect());
     for (document, &first) in first_equal.iter().enumerate() {
         clusters.unite(first, document as u32);
     }
+    let similar = |a: u32, b: u32| similar(&sets[&a], &sets[&b], threshold);
+    let alike = |a: u32, b: u32| bands.share_one(a, b) && similar(a, b);
     for run in &runs {
-        clusters.unite_similar(run, |a, b| similar(&sets[&a], &sets[&b], threshold));
+        clusters.unite_similar(run, similar);
     }
-    let copy_of = bands.copies(first_equal, owners, &sets, threshold);
+    for run in prefixes.runs(crowded.keys().map(|&document| (document, &*sets[&document]))) {
+        clusters.unite_similar(&run, alike);
+    }
+    let copy_of = bands.copies(first_equal, owners, &sets, &crowded, &prefixes, alike);
     let cluster = (0..documents.len() as u32).map(|document| clusters.root(document)).collect();
     Ok(Near { cluster, copy_of })
 }
 
 /// Shingle sets, sorted, of the documents that have a candidate.
 type Sets = HashMap<u32, Vec<u64>>;
+
+/// The bands, as bits, that a document shares with more than `MAX_RUN` others; in order of the documents.
+type Crowded = BTreeMap<u32, u128>;
 
 /// One hash for each band of each distinct text that has a word.
 struct Bands {
@@ -87,8 +100,8 @@ impl Bands {
         Self { num, documents: distinct, hashes }
     }
 
-    /// Documents that share a band, in order, band after band.
-    fn runs(&self) -> Vec<Vec<u32>> {
+    /// Documents that share a band, in order, up to `MAX_RUN` of them; and those that share one with more.
+    fn runs(&self) -> (Vec<Vec<u32>>, Crowded) {
         let runs_of = |band: usize| {
             let hash = |at: usize| self.hashes[at * self.num + band];
             let mut order: Vec<(u64, u32)> =
@@ -97,14 +110,32 @@ impl Bands {
             let runs = order.chunk_by(|a, b| a.0 == b.0).filter(|run| run.len() > 1);
             runs.map(|run| run.iter().map(|entry| entry.1).collect()).collect::<Vec<Vec<u32>>>()
         };
-        let mut runs: Vec<Vec<u32>> = (0..self.num).into_par_iter().flat_map(runs_of).collect();
+        let of_bands: Vec<_> = (0..self.num).into_par_iter().map(runs_of).collect();
+        let (mut runs, mut crowded) = (Vec::new(), Crowded::new());
+        for (band, of_band) in of_bands.into_iter().enumerate() {
+            let (few, many): (Vec<_>, Vec<_>) = of_band.into_iter().partition(|run| run.len() <= MAX_RUN);
+            runs.extend(few);
+            for document in many.into_iter().flatten() {
+                *crowded.entry(document).or_default() |= 1 << band;
+            }
+        }
         runs.par_sort_unstable();
         runs.dedup();
-        runs
+        (runs, crowded)
     }
 
-    fn sets(&self, documents: &Documents, runs: &[Vec<u32>], shingle: usize) -> Sets {
-        let mut wanted: Vec<u32> = runs.iter().flatten().copied().collect();
+    /// Hashes of a document that has a word.
+    fn of(&self, document: u32) -> &[u64] {
+        let at = self.documents.binary_search(&document).unwrap_or_default();
+        &self.hashes[at * self.num..(at + 1) * self.num]
+    }
+
+    fn share_one(&self, a: u32, b: u32) -> bool {
+        self.of(a).iter().zip(self.of(b)).any(|(a, b)| a == b)
+    }
+
+    fn sets(&self, documents: &Documents, runs: &[Vec<u32>], crowded: &Crowded, shingle: usize) -> Sets {
+        let mut wanted: Vec<u32> = runs.iter().flatten().chain(crowded.keys()).copied().collect();
         wanted.par_sort_unstable();
         wanted.dedup();
         let set_of = |&document: &u32| {
@@ -116,11 +147,19 @@ impl Bands {
     }
 
     /// In order of the documents: a copy of an earlier one of its owner that is no copy itself, or `NONE`.
-    fn copies(&self, first_equal: &[u32], owners: &[u32], sets: &Sets, threshold: f64) -> Vec<u32> {
+    fn copies(
+        &self,
+        first_equal: &[u32],
+        owners: &[u32],
+        sets: &Sets,
+        crowded: &Crowded,
+        prefixes: &Prefixes,
+        alike: impl Fn(u32, u32) -> bool,
+    ) -> Vec<u32> {
         let mut copy_of = vec![NONE; owners.len()];
-        // The first document of an owner with a text, and what the owner keeps by band.
+        // The first document of an owner with a text, and what the owner keeps by band, and by rare shingle where many share one.
         let mut texts: HashMap<(u32, u32), u32> = HashMap::new();
-        let mut kept: HashMap<(u32, usize, u64), Vec<u32>> = HashMap::new();
+        let mut kept: HashMap<(u32, Key), Vec<u32>> = HashMap::new();
         for (document, (&owner, &text)) in owners.iter().zip(first_equal).enumerate() {
             let document = document as u32;
             let first = *texts.entry((owner, text)).or_insert(document);
@@ -130,19 +169,31 @@ impl Bands {
                     if copy_of[first as usize] == NONE { first } else { copy_of[first as usize] };
                 continue;
             }
-            let (Some(set), Ok(at)) = (sets.get(&text), self.documents.binary_search(&text)) else { continue };
-            let bands: Vec<_> = (0..self.num).map(|band| (owner, band, self.hashes[at * self.num + band])).collect();
-            let mut candidates: Vec<u32> = bands.iter().filter_map(|band| kept.get(band)).flatten().copied().collect();
+            let Some(set) = sets.get(&text) else { continue };
+            let many = crowded.get(&text).copied().unwrap_or(0);
+            let bands = self.of(text).iter().enumerate().filter(|&(band, _)| many >> band & 1 == 0);
+            let mut keys: Vec<_> = bands.map(|(band, &hash)| (owner, Key::Band(band as u32, hash))).collect();
+            if many != 0 {
+                keys.extend(prefixes.of(set).into_iter().map(|shingle| (owner, Key::Shingle(shingle))));
+            }
+            let mut candidates: Vec<u32> = keys.iter().filter_map(|key| kept.get(key)).flatten().copied().collect();
             candidates.sort_unstable();
             candidates.dedup();
-            let near = |&&earlier: &&u32| similar(&sets[&first_equal[earlier as usize]], set, threshold);
+            let near = |&&earlier: &&u32| alike(first_equal[earlier as usize], text);
             match candidates.iter().find(near) {
                 Some(&earlier) => copy_of[document as usize] = earlier,
-                None => bands.into_iter().for_each(|band| kept.entry(band).or_default().push(document)),
+                None => keys.into_iter().for_each(|key| kept.entry(key).or_default().push(document)),
             }
         }
         copy_of
     }
+}
+
+/// What documents that are compared share.
+#[derive(PartialEq, Eq, Hash)]
+enum Key {
+    Band(u32, u64),
+    Shingle(u64),
 }
 
 /// The most rows a band can have so that a pair at the threshold is found with the chance `RECALL`.

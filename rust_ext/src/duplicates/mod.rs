@@ -3,3 +3,4 @@
 pub mod copies;
 pub mod minhash;
 pub mod passages;
+mod prefixes;

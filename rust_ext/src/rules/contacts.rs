@@ -42,7 +42,8 @@ pub const RULES: &[Rule] = &[
         "EMAIL",
         Rank::Sure,
         "e-mail addresses",
-        r"[A-Za-z0-9_+\x80-\xff][A-Za-z0-9._%+\-\x80-\xff]{0,63}@(?:[A-Za-z0-9_\-\x80-\xff]+\.)+[A-Za-z\x80-\xff]{2,}",
+        // The apostrophe of sean.o'connor@, and no elision: "l'anna@" begins behind it.
+        r"(?:(?:(?:[A-Za-z0-9\x80-\xff]{1,30}[._-]){1,3}[A-Za-z\x80-\xff]{1,3}|[Oo])')?[A-Za-z0-9_+\x80-\xff][A-Za-z0-9._%+\-\x80-\xff]{0,63}@(?:[A-Za-z0-9_\-\x80-\xff]+\.)+[A-Za-z\x80-\xff]{2,}",
         always,
     ),
     rule(

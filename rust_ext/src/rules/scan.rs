@@ -223,7 +223,7 @@ impl Scan<'_> {
 
     /// The address around an `@`, from the places before it.
     fn around(&mut self, at: usize) {
-        let is_local = |byte: u8| is_word(byte) || matches!(byte, b'.' | b'_' | b'%' | b'+' | b'-');
+        let is_local = |byte: u8| is_word(byte) || matches!(byte, b'.' | b'_' | b'%' | b'+' | b'-' | b'\'');
         let local =
             self.text[at.saturating_sub(MAX_LOCAL)..at].iter().rev().take_while(|&&byte| is_local(byte)).count();
         for place in at - local..at {

@@ -37,6 +37,7 @@ pub use values::Avoid;
 
 use crate::error::{Error, Result};
 use crate::text::classes::InstructionSet;
+use crate::text::escapes::unescape;
 use crate::text::spans::crossed_out;
 use crate::text::texts::Texts;
 use crate::text::words::Scanner;
@@ -243,6 +244,7 @@ impl Document<'_> {
         Scrubbed { text: out, edits }
     }
 
+    /// Words are those that the escapes of an export stand for: `M&uuml;ller` has the surrogate of Müller.
     fn draw(
         &self,
         value: &str,
@@ -251,6 +253,11 @@ impl Document<'_> {
         drawer: &mut Drawer,
         outcome: &mut u8,
     ) -> Option<String> {
+        let plain = match manner {
+            Manner::Name | Manner::Place | Manner::Organization => unescape(value),
+            _ => None,
+        };
+        let value = plain.as_ref().map_or(value, |plain| &plain.text);
         match manner {
             Manner::Name => drawer.name(value),
             Manner::Age => drawer.age(value),

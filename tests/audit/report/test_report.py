@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
 import os
 import re
@@ -411,6 +412,22 @@ def test_the_summary_names_sections_only_where_it_must() -> None:
     alone = summary_table(evidence(tiny_audit()).models)
     assert list(alone.columns[0].cells) == ["base (mlm)", "mlm", "ppmlm", "base (clm)", "clm", "ppclm"]
     assert ledger_line(evidence(tiny_audit()).models) == "Protected tokens among the 1,800 targets of ppmlm, ppclm: 0"
+
+
+def test_numbers_of_the_summary_table_are_whole_beside_a_long_name_of_a_recipe() -> None:
+    audit, name = tiny_audit(), "ppmlm-with-surrogates-and-frozen-embeddings"
+    shown = {}
+    for long in (False, True):
+        for entry in audit["models"]:
+            if long and entry["recipe"] == "ppmlm":
+                entry["recipe"] = name
+        console = Console(width=80, record=True, file=io.StringIO())
+        console.print(summary_table(evidence(audit).models))
+        shown[long] = console.export_text()
+    assert "…" not in shown[True]
+    numbers = {long: re.findall(r"[\d.]+ \[[^\]]*\]", text) for long, text in shown.items()}
+    assert numbers[True] == numbers[False] != []
+    assert name in "".join(line.split(" ")[0] for line in shown[True].splitlines())
 
 
 def test_every_epsilon_stands_with_its_unit_in_summary_table_and_findings(render: Any) -> None:

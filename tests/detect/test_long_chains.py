@@ -1,0 +1,47 @@
+"""Texts without end of one kind: what is looked at around a word is bounded."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from fixtures.processor_time import processor_seconds
+
+from reticent import _rust
+
+
+@pytest.mark.parametrize("find", [_rust.find_running, _rust.find_no_names])
+def test_words_that_hyphens_join_cost_no_more_for_each(find: object) -> None:
+    def seconds(num: int) -> float:
+        texts = pa.array(["So it was: " + "Roselstone-" * num], pa.large_string())
+        return processor_seconds(lambda: find(texts, num_threads=1))  # type: ignore[operator]
+
+    assert seconds(24_000) < 20 * seconds(3_000)
+
+
+def test_hyphens_before_what_is_called_so_are_passed_over() -> None:
+    texts = pa.array(["A Bard-Parker blade was used.", "An A-B-C-D-E-F-G-H-I blade was used."], pa.large_string())
+    found = pa.record_batch(_rust.find_no_names(texts))
+    assert 2 in found.column("start").to_numpy()[found.column("document").to_numpy() == 0]
+
+
+def test_an_individual_with_many_record_values_costs_no_more_for_each() -> None:
+    def seconds(num: int) -> float:
+        phones = pa.array([f"06{number:08d}" for number in range(num)])
+        fields, labels = pa.array(["phone"] * num), pa.array(["PHONE"] * num)
+        records = _rust.Records(np.zeros(num, dtype=np.uint32), phones, fields, labels)
+        texts = pa.array(["So it was."], pa.large_string())
+        return processor_seconds(lambda: records.find(texts, np.zeros(1, dtype=np.uint32), num_threads=1))
+
+    assert seconds(4_000) < 20 * seconds(500)
+
+
+def test_full_names_that_share_their_first_names_cost_no_more_for_each() -> None:
+    def seconds(num: int) -> float:
+        names = [f"Maria del Carmen Roselstone{number}" for number in range(num)]
+        gazetteer = _rust.Gazetteer(pa.array(names), pa.array(["NAME"] * num))
+        texts = pa.array([f"So {names[3]} came, and Maria del Carmen left. " * 500], pa.large_string())
+        assert pa.record_batch(gazetteer.find(texts)).num_rows == 500
+        return processor_seconds(lambda: gazetteer.find(texts, num_threads=1))
+
+    assert seconds(8_000) < 3 * seconds(1_000)
