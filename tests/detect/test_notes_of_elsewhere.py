@@ -1,4 +1,4 @@
-"""Forms of notes that no corpus here has: tables by their head, columns, keys on a line of their own, scans, days of notes."""
+"""Forms of notes that no corpus here has: tables by their head, columns, scans, cut short names."""
 
 from __future__ import annotations
 

@@ -503,7 +503,14 @@ CASES: dict[str, tuple[list[tuple[str, str]], list[str]]] = {
             ("Centre Hospitalier de Valbrune, 15", "Centre Hospitalier de Valbrune"),
             ("im Kreisklinikum Wiesenau am", "Kreisklinikum Wiesenau"),
         ],
-        ["Hospital Course", "HOSPITAL COURSE", "EXAMEN CLINIQUE GENERAL", "hospital de día", "in der Klinik", "Hospital Day 3"],
+        [
+            "Hospital Course",
+            "HOSPITAL COURSE",
+            "EXAMEN CLINIQUE GENERAL",
+            "hospital de día",
+            "Klinik",
+            "Hospital Day 3",
+        ],
     ),
     "introduced_number": (
         [
@@ -1049,7 +1056,8 @@ Dr. Paul Jones
 Name:
 Case no. 2023-CV-0198. He is a 52-year-old man. In May 2023 he was seen. Drug name: Aspirin.
 Strength 5/5, ratio 1:40, platelets 150000.""",
-        """NAME SMITH, John|AGE 52|DEPARTMENT 412-B|MRN 1,234,567|STREET 55 Elm Crescent, Ottawa ON K1A 0B1|CITY Ottawa ON|ZIP K1A 0B1
+        """NAME SMITH, John|AGE 52|DEPARTMENT 412-B|MRN 1,234,567|STREET 55 Elm Crescent, Ottawa ON K1A 0B1
+        CITY Ottawa ON|ZIP K1A 0B1
         PHONE (613) 555-0199 x22|PROFESSION Truck driver|ORGANIZATION Acme Logistics|ORGANIZATION Blue Cross
         HEALTHPLAN XG-55512|NAME Mary O'Neil|NAME Paul Jones|ID 2023-CV-0198|AGE 52|DATE May 2023""",
     ),
