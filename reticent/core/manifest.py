@@ -50,7 +50,7 @@ FORMATS = {
     "dedup": 1,
     "scrub": 1,
     "split": 1,
-    "spans": 3,
+    "spans": 4,
     "sampled-recall": 2,
     "index": 3,
     "foundation": 1,
