@@ -66,7 +66,7 @@ def test_views_at_a_time_are_those_of_a_run_from_nothing(
         assert content(tmp_path / "run" / name) == content(tmp_path / "fresh" / name)
 
 
-@pytest.mark.parametrize("setting", [{"num_threads": 1}, {"memory_limit": "2GB"}])
+@pytest.mark.parametrize("setting", [{"num_threads": 1}, {"memory_limit": "64GB"}])
 def test_one_thread_or_a_memory_limit_has_one_view_made_at_a_time(
     again: Values, tmp_path: Path, at_a_time: list[list[str]], setting: dict[str, Any]
 ) -> None:
