@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from fixtures.jobs import Recorder, Values, changed, content, make_hospital, run, values_of
+from fixtures.jobs import Recorder, Values, changed, content, protected_by_three, run
 
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import PolicyError
@@ -29,9 +29,7 @@ TOKENS = ("tokens/toy/train", "tokens/toy/audit")
 
 @pytest.fixture(scope="module")
 def values(tmp_path_factory: pytest.TempPathFactory) -> Values:
-    hospital = make_hospital(tmp_path_factory.mktemp("hospital"), 60)
-    values = changed(values_of(hospital, hospital / "run"), index__max_n=3, index__updatable=True)
-    return changed(values, protect__k=2, protect__n=3, protect__policy="all")
+    return protected_by_three(tmp_path_factory.mktemp("hospital"), index__updatable=True)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fixtures.jobs import Values, changed, content, make_hospital, run, values_of
+from fixtures.jobs import Values, changed, content, protected_by_three, run
 
 from reticent.core.errors import ArtifactError
 from reticent.job import views
@@ -17,9 +17,7 @@ TOKENS = ("tokens/toy/train", "tokens/toy/audit")
 
 @pytest.fixture(scope="module")
 def values(tmp_path_factory: pytest.TempPathFactory) -> Values:
-    hospital = make_hospital(tmp_path_factory.mktemp("hospital"), 60)
-    values = changed(values_of(hospital, hospital / "run"), index__max_n=3, num_threads=2)
-    return changed(values, protect__k=2, protect__n=3, protect__policy="all")
+    return protected_by_three(tmp_path_factory.mktemp("hospital"), num_threads=2)
 
 
 @pytest.fixture(scope="module")
