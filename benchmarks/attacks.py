@@ -96,6 +96,7 @@ def run(size_name: str) -> dict[str, Any]:
     from reticent.audit.evidence.json_form import to_json
     from reticent.core.progress import Progress
     from reticent.job.config import parse_job
+    from reticent.job.pipeline import execute
     from reticent.job.run import Run
 
     if not (DATA / "mtsamples").exists():
@@ -111,7 +112,7 @@ def run(size_name: str) -> dict[str, Any]:
         pq.write_table(table.drop_columns(["spans", "text"]).append_column("text", pa.array(texts)), documents)
         progress = Progress()
         job = Run(parse_job(job_values(documents, Path(folder) / "run", size)), progress)
-        job.execute()
+        execute(job)
         evidence = to_json(job.evidence)
     result = {
         "cut": f"first {size['words']} words of each report",

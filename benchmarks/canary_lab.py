@@ -44,6 +44,7 @@ def run(size: str) -> dict[str, Any]:
     from reticent.audit.evidence.json_form import to_json
     from reticent.engine.synthetic import SynthConfig, synthesize
     from reticent.job.config import parse_job
+    from reticent.job.pipeline import execute
     from reticent.job.run import Run
 
     about = SIZES[size]
@@ -59,9 +60,9 @@ def run(size: str) -> dict[str, Any]:
             ),
         )  # fmt: skip
         base = Run(parse_job(_base_job(folder, about)))
-        base.execute("foundation")
+        execute(base, "foundation")
         lab = Run(parse_job(_lab_job(folder, about, folder / "base" / "foundation" / "base" / "model")))
-        lab.execute("audit")
+        execute(lab, "audit")
         evidence = to_json(lab.evidence)
     result = {
         "seconds": round(time.perf_counter() - started, 1),

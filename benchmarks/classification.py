@@ -122,6 +122,7 @@ def measure(name: str, size: str) -> dict[str, Any]:
     """Return the part of one corpus of the record."""
     from reticent.core.progress import Progress
     from reticent.job.config import parse_job
+    from reticent.job.pipeline import execute
     from reticent.job.run import Run
 
     table = read_documents(name)
@@ -135,7 +136,7 @@ def measure(name: str, size: str) -> dict[str, Any]:
         pq.write_table(table, documents)
         progress = Progress()
         run = Run(parse_job(job_values(documents, Path(folder) / "run", size)), progress)
-        run.execute("train")
+        execute(run, "train")
         seconds = {stage: round(value, 1) for stage, value in progress.seconds.items() if value >= 0.1}
         models = {}
         for model in run.job.model:

@@ -27,6 +27,7 @@ from reticent.engine.schema import HELDOUT
 from reticent.engine.store import open_tokens
 from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.job.config import parse_job
+from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.trainer.models import load_model, load_tokenizer, special_ids
 from reticent.trainer.windows import cut_windows
@@ -83,7 +84,7 @@ def prepare(folder: Path, num_individuals: int, num_epochs: int, seed: int) -> d
     }
     base = {"name": "base", "foundation": foundation, "objective": "clm", "recipes": ["clm"]}
     run = Run(parse_job({**values, "out": str(folder / "foundation"), "model": [base]}))
-    run.execute("foundation")
+    execute(run, "foundation")
     return {**values, "base": str(run.folder / "foundation" / "base" / "model")}
 
 
@@ -93,9 +94,9 @@ def fine_tune(values: dict[str, Any], out: Path, recipe: str, **train: Any) -> d
     base = values.pop("base")
     model = {"name": "model", "base": base, "objective": "clm", "recipes": [recipe]}
     run = Run(parse_job({**values, "out": str(out), "train": {**values["train"], **train}, "model": [model]}))
-    run.execute("protect")
+    execute(run, "protect")
     began = time.process_time()
-    run.execute("train")
+    execute(run, "train")
     seconds = time.process_time() - began
     folder = run.folder / "models/model" / recipe
     found: dict[str, Any] = {

@@ -257,7 +257,8 @@ def drawn_tokens(
     store: TokenStore, *, share: float = 0.5, seeds: Iterable[int] = (0, 1), epochs: int = 2
 ) -> np.ndarray:
     """Return which tokens the masked recipe ever drew, bool array of the store's tokens; windows cut words in two."""
-    from reticent.trainer.labels import Ledger, draw_targets
+    from reticent.trainer.labels import draw_targets
+    from reticent.trainer.ledger import Ledger
     from reticent.trainer.recipes import get_recipe
     from reticent.trainer.windows import SpecialIds, cut_windows
 

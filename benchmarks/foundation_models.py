@@ -34,6 +34,7 @@ from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.report.readings import all_utility, ordinary_utility
 from reticent.core.progress import Progress
+from reticent.job.pipeline import execute
 
 LORA = {"r": 8, "lora_alpha": 16, "lora_dropout": 0.0, "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj"]}
 DP = {"unit": "individual", "target_epsilon": 8.0, "max_grad_norm": 1.0, "max_documents": 1, "clipping": "ghost"}
@@ -274,7 +275,7 @@ def run(size_name: str, *, work: Path | None = None, models: tuple[str, ...] = t
     for what in missing:
         progress.warn(what)
     job = Run(parse_job(values), progress)
-    job.execute()
+    execute(job)
     found = job.evidence
     evidence = to_json(found)
     result = {

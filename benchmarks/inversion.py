@@ -74,6 +74,7 @@ def measure(size_name: str, seed: int = 0) -> dict[str, Any]:
     from reticent.core.progress import Progress
     from reticent.engine.synthetic import SynthConfig, synthesize
     from reticent.job.config import parse_job
+    from reticent.job.pipeline import execute
     from reticent.job.run import Run
 
     size, began = SIZES[size_name], time.perf_counter()
@@ -86,7 +87,7 @@ def measure(size_name: str, seed: int = 0) -> dict[str, Any]:
         )  # fmt: skip
         synthesize(folder / "hospital", hospital)
         run = Run(parse_job(job_of(folder, size, seed)), Progress())
-        run.execute("audit")
+        execute(run, "audit")
         from reticent.job.stages.audit import gather_evidence
 
         evidence = to_json(publish_audit(gather_evidence(run)))

@@ -157,6 +157,7 @@ def measure(name: str, size_name: str, pages: Path | None = None) -> dict[str, A
     from reticent.core.progress import Progress
     from reticent.engine.schema import HELDOUT, MEMBERS
     from reticent.job.config import parse_job
+    from reticent.job.pipeline import execute
     from reticent.job.run import Run
 
     size, progress = SIZES[size_name], Progress()
@@ -177,7 +178,7 @@ def measure(name: str, size_name: str, pages: Path | None = None) -> dict[str, A
                       "learning_rate": 2e-3, "batch_size": 4, "dp": DP},
         })  # fmt: skip
         run = Run(job, progress)
-        run.execute("train")
+        execute(run, "train")
         paths = {"base": Path(run.base_of(job.model[0]))}
         guarantee = read_manifest(run.folder / "models" / "gpt2" / "dp-clm").counts["privacy"]
         paths |= {recipe: run.checkpoints(job.model[0], recipe)[size["epochs"]] for recipe in RECIPES}

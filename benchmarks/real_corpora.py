@@ -28,6 +28,7 @@ from benchmarks.record_io import DATA, write_record
 from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.report.readings import ordinary_utility
+from reticent.job.pipeline import execute
 
 POLICIES = ("all", "last", "cover", "paper")
 #: Their labels -> ours; what is left out keeps its name and the default scope of unknown labels.
@@ -184,7 +185,7 @@ def measure(name: str, size: str) -> dict[str, Any]:
         pq.write_table(table.take(list(range(0, len(table), step))[:wanted]), documents)
         progress = Progress()
         run = Run(parse_job(job_values(name, documents, Path(folder) / "run", size)), progress)
-        run.execute()
+        execute(run)
         evidence = run.evidence
     result["split"] = to_json(evidence.corpus.num_individuals)
     result["seconds_per_stage"] = {stage: round(value, 2) for stage, value in progress.seconds.items()}

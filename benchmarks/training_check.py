@@ -19,7 +19,8 @@ import torch
 from benchmarks.training_data import SHAPES
 from benchmarks.training_ways import Plan, Way, fresh_model, matmul_rate, our_config, plan_of, trainer_of, window_rows
 from reticent.engine.schema import IGNORE_INDEX
-from reticent.trainer.labels import Ledger, make_targets
+from reticent.trainer.labels import make_targets
+from reticent.trainer.ledger import Ledger
 from reticent.trainer.loop import train
 from reticent.trainer.recipes import get_recipe
 

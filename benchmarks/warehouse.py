@@ -149,6 +149,7 @@ def compare_index(database: Any, name: str, folder: Path) -> dict[str, Any]:
     import pyarrow.parquet as pq
 
     from reticent.job.config import parse_job
+    from reticent.job.pipeline import execute
     from reticent.job.run import Run
 
     table = read_documents(name, None).select(["individual_id", "text"])
@@ -163,7 +164,7 @@ def compare_index(database: Any, name: str, folder: Path) -> dict[str, Any]:
     indexes = {}
     for title, corpus in sources.items():
         out = folder / f"{name}-{title}"
-        Run(parse_job({"out": str(out), "corpus": corpus, "index": {"max_n": 3}})).execute("index")
+        execute(Run(parse_job({"out": str(out), "corpus": corpus, "index": {"max_n": 3}})), "index")
         indexes[title] = {
             path.name: path.read_bytes() for path in sorted((out / "index").iterdir()) if path.name != "manifest.json"
         }

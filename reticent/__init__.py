@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from typing import Final
 
-    from reticent.audit.evaluate import AuditConfig as AuditConfig
+    from reticent.audit.config import AuditConfig as AuditConfig
     from reticent.audit.evaluate import ModelEntry as ModelEntry
     from reticent.audit.evaluate import audit_models as audit_models
     from reticent.audit.report.page import write_report as write_report
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from reticent.engine.tokens import write_tokens as write_tokens
     from reticent.job.config import Job as Job
     from reticent.job.config import load_job as load_job
+    from reticent.job.pipeline import execute as execute
     from reticent.job.run import Run as Run
     from reticent.trainer.classes import label_documents as label_documents
     from reticent.trainer.classify import ClassifyConfig as ClassifyConfig
@@ -61,7 +62,7 @@ __version__ = "0.1.0"
 #: Public name -> its module. A test holds this table to the imports above, which type checkers read.
 _EXPORTS: Final = {
     "ArtifactError": "core.errors",
-    "AuditConfig": "audit.evaluate",
+    "AuditConfig": "audit.config",
     "ClassifyConfig": "trainer.classify",
     "Columns": "engine.corpus",
     "Corpus": "engine.corpus",
@@ -86,6 +87,7 @@ _EXPORTS: Final = {
     "build_index": "engine.index",
     "classify": "trainer.classify",
     "detect_spans": "engine.detect",
+    "execute": "job.pipeline",
     "export_model": "trainer.export",
     "get_recipe": "trainer.recipes",
     "label_documents": "trainer.classes",

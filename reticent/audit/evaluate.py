@@ -37,11 +37,11 @@ from reticent.trainer.models import check_fit, load_model, load_tokenizer, speci
 from reticent.trainer.windows import SpecialIds, cut_windows
 
 if TYPE_CHECKING:
+    from reticent.audit.leakage.words import WordCategories
     from reticent.audit.membership.shadow import ShadowControl
     from reticent.engine.noisy_threshold import Noise
-    from reticent.job.word_categories import WordCategories
 
-__all__ = ["AuditConfig", "Auditor", "ModelEntry", "audit_models"]
+__all__ = ["Auditor", "ModelEntry", "audit_models"]
 
 #: A model's scores of the documents, and of the holdout of user inference if an attack needs it.
 Scored = tuple[TokenScores, TokenScores | None]
@@ -319,7 +319,7 @@ class Auditor:
             )  # fmt: skip
         tokenizer = self._tokenizer_of(entry.path)
         special = special_ids(tokenizer, entry.objective)
-        return self._inversion.measure(entry, special, tokenizer, base, progress)
+        return self._inversion.measure(entry.path, entry.objective, special, tokenizer, base, progress)
 
     def write(self, entry: ModelEntry) -> Written:
         """Return a causal model's continuations of documents; see `continue_documents`."""

@@ -20,6 +20,7 @@ from reticent.cli.options import (
     said,
 )
 from reticent.cli.show import print_classification
+from reticent.job.pipeline import execute
 
 __all__ = ["classify"]
 
@@ -143,7 +144,7 @@ def classify(
     progress = new_progress(quiet)
     if own:
         run = Run(job, progress)
-        run.execute("classify")
+        execute(run, "classify")
         print_classification(read_results(run), as_json)
         return
     if not model:

@@ -25,6 +25,7 @@ from reticent.cli.options import (
     read_job,
 )
 from reticent.cli.show import print_copies, print_counts, print_detection, print_rules, print_statistics
+from reticent.job.pipeline import execute
 
 __all__ = ["dedup", "detect", "scrub", "stats", "synth"]
 
@@ -384,7 +385,7 @@ def stats(
     used = None if source.is_file() else ("protect", "audit.small_cell", "seed", "num_threads")
     run = Run(job_of(read_job(source), settings, used), new_progress(quiet))
     if source.is_file():
-        run.execute("index")
+        execute(run, "index")
     corpus = publish(corpus_section(run), run.job.audit.small_cell)
     found = json.dumps(to_json(corpus), indent=1)
     if as_json:

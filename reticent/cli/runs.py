@@ -33,6 +33,7 @@ from reticent.cli.options import (
 from reticent.cli.parts import PartOption, run_part
 from reticent.cli.show import print_run, print_summary
 from reticent.cli.verify import list_all_recipes, verify_ledger, verify_text
+from reticent.job.pipeline import execute
 
 if TYPE_CHECKING:
     from reticent.job.config import Job
@@ -379,7 +380,7 @@ def _execute(job: Job, until: str, quiet: bool, as_json: bool, *, restart: bool 
     from reticent.trainer.distributed import launched
 
     run = Run(job, new_progress(quiet or not launched().is_main), restart=restart, reread=reread)
-    run.execute(until)
+    execute(run, until)
     if not launched().is_main:
         return
     if until == "report":

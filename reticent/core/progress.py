@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from reticent.core.durations import span_of
 
 if TYPE_CHECKING:
-    from reticent.job.eta import Plan
+    from reticent.core.eta import Plan
 
 __all__ = ["Progress", "countable", "shown_counts"]
 

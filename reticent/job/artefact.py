@@ -12,9 +12,11 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-__all__ = ["Artefact", "Output", "Outputs", "Step", "Work"]
+from reticent.core.eta import Work
+
+__all__ = ["Artefact", "Output", "Outputs", "Step"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,30 +51,6 @@ class Output:
 
     folder: Path
     counts: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
-    """One training, classification (of all starts of a training) or scoring.
-
-    Attributes
-    ----------
-    name : str, of its artefact
-    title : str, as it is printed
-    work : float, tokens that pass through the model, counted once for each pass
-    """
-
-    name: str
-    title: str
-    kind: Literal["train", "classify", "score"]
-    model: str
-    recipe: str
-    work: float
-
-    @property
-    def sort(self) -> tuple[str, str, str]:
-        """Key of work of one speed: private training, say, is slower than plain training of the same model."""
-        return self.kind, self.model, self.recipe
 
 
 #: Name of each stale output -> its writer, whose folder becomes the artefact when the block ends without an error. So

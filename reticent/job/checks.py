@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.core.json_toml import parse_json, read_json
@@ -23,7 +23,6 @@ __all__ = [
     "require_audit",
     "require_models",
     "require_same_documents",
-    "require_withdrawals",
 ]
 
 
@@ -87,38 +86,6 @@ def require_same_documents(job: Job) -> None:
             f"{folder}: is a run over other documents and holds their tokens; choose another --out, "
             "or remove the folder"
         )
-
-
-def require_withdrawals(job: Job) -> None:
-    """Raise `PolicyError` if an individual whom the job of the run folder leaves out as withdrawn would come back."""
-    from reticent.core.manifest import JOB
-    from reticent.job.config import load_kept_job
-
-    file = Path(job.out) / JOB
-    if not file.exists() or not _withdraws(read_json(file)):
-        return
-    now = {Path(path).resolve() for path in job.corpus.withdrawn}
-    gone = {line for path in now for line in _lines(path) or ()}
-    for path in load_kept_job(file).corpus.withdrawn:
-        lines = _lines(Path(path))
-        if Path(path).resolve() not in now and (lines is None or lines - gone):
-            raise PolicyError(
-                f"{job.out}: leaves out who withdrew in {path}, and individuals of that list would come back; name it "
-                "again (`reticent update --remove`, corpus.withdrawn of a job), or choose another --out"
-            )
-
-
-def _withdraws(values: Any) -> bool:
-    corpus = values.get("corpus") if isinstance(values, dict) else None
-    return isinstance(corpus, dict) and bool(corpus.get("withdrawn"))
-
-
-def _lines(file: Path) -> set[str] | None:
-    """Return the lines of a list of ids; None if it cannot be read."""
-    try:
-        return set(filter(None, map(str.strip, file.read_text(encoding="utf-8-sig").split("\n"))))
-    except (OSError, UnicodeDecodeError):
-        return None
 
 
 def check_classification(run: Run) -> None:

@@ -12,21 +12,20 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from reticent.audit.membership.names import PROBE_COPIES, PROBE_TOKENS, PROBING
+from reticent.core.eta import Work
 from reticent.engine.schema import HELDOUT, MEMBERS
-from reticent.job.artefact import Work
 from reticent.job.auditing import audit_config, own_tokens
 
 if TYPE_CHECKING:
     from reticent.job.config import ModelSection
     from reticent.job.run import Run
-    from reticent.job.stages.shadows import Shadow
     from reticent.job.trainings import Measurement, Training
 
 __all__ = [
     "Workload",
     "extraction_work",
     "scoring_work",
-    "shadow_work",
+    "token_counts",
     "training_work",
     "work_of_extraction",
     "work_of_measurement",
@@ -60,19 +59,10 @@ class Workload:
 def training_work(run: Run, training: Training) -> Work:
     """Return the work of a training; `ArtifactError` where its tokens are not there."""
     model = training.model
-    tokens = _counts(run, model, "train")["tokens"] * run.job.training(model).num_epochs
+    tokens = token_counts(run, model, "train")["tokens"] * run.job.training(model).num_epochs
     return Work(
         name=training.name, title=f"training {training.title}", kind="train", model=model.name,
         recipe=training.recipe, work=float(tokens),
-    )  # fmt: skip
-
-
-def shadow_work(run: Run, shadow: Shadow) -> Work:
-    """Return the work of a shadow model, which is trained on half of the documents of both sides."""
-    tokens = _counts(run, shadow.model, "audit")["tokens"] / 2 * run.job.training(shadow.model).num_epochs
-    return Work(
-        name=shadow.name, title=f"training {shadow.title}", kind="train", model=shadow.model.name,
-        recipe=shadow.recipe, work=float(tokens),
     )  # fmt: skip
 
 
@@ -101,10 +91,10 @@ def scoring_work(run: Run, measurement: Measurement) -> Workload:
     settings, model = run.job.audit, measurement.model
     masked = model.objective == "mlm"
     folds = audit_config(run).folds if masked else 1
-    audit = _counts(run, model, "audit")
+    audit = token_counts(run, model, "audit")
     parts = {"documents": audit["tokens"] * folds}
     for name in own_tokens(run):
-        parts[name] = _counts(run, model, name)["tokens"] * folds
+        parts[name] = token_counts(run, model, name)["tokens"] * folds
     if masked and settings.all_occurrences:
         parts["all occurrences"] = audit["tokens"] * folds
     if settings.generation is not None and not masked:
@@ -137,7 +127,7 @@ def extraction_work(run: Run, model: ModelSection) -> float:
     """Return the work of asking one model for canaries and passages. The scoring of canaries among their references is
     counted, their greedy decoding is not.
     """
-    audit, masked, job = _counts(run, model, "audit"), model.objective == "mlm", run.job
+    audit, masked, job = token_counts(run, model, "audit"), model.objective == "mlm", run.job
     work = 0.0
     if job.canaries is not None:
         from reticent.engine.canaries import open_canaries
@@ -153,7 +143,8 @@ def extraction_work(run: Run, model: ModelSection) -> float:
     return work
 
 
-def _counts(run: Run, model: ModelSection, variant: str) -> dict[str, Any]:
+def token_counts(run: Run, model: ModelSection, variant: str) -> dict[str, Any]:
+    """Return the counts of the tokens of a model; `ArtifactError` where they are not there."""
     from reticent.core.artifact import read_manifest
 
     return read_manifest(run.folder / f"tokens/{model.name}/{variant}").counts

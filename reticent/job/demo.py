@@ -12,6 +12,7 @@ from typing import Any
 from reticent.core.errors import ArtifactError
 from reticent.core.progress import Progress
 from reticent.job.config import load_kept_job, parse_job
+from reticent.job.pipeline import execute
 from reticent.job.run import Run
 
 __all__ = ["demo_job", "run_demo"]
@@ -98,5 +99,5 @@ def run_demo(out: Path, *, seed: int = 0, num_individuals: int | None = None, pr
             config = SynthConfig(**{**settings, "languages": tuple(settings["languages"])})
             counts.update(synthesize(w.path, config))
             w.counts.update(counts)
-    run.execute()
+    execute(run)
     return run

@@ -15,8 +15,9 @@ from reticent.core.errors import PolicyError
 from reticent.core.progress import Progress
 from reticent.core.temporary import held_folder
 from reticent.job.config import Job
+from reticent.job.pipeline import execute
 from reticent.job.run import Run
-from reticent.job.stages.corpus import staged_job
+from reticent.job.staged import staged_job
 
 __all__ = ["count_spans", "detect_documents"]
 
@@ -45,7 +46,7 @@ def _detect(job: Job, evaluate: bool, progress: Progress) -> DetectedSpans:
     from reticent.engine.detect import quarantined_rows
 
     run = Run(job, progress)
-    folder = run.execute("detect", alone=True) / "spans"
+    folder = execute(run, "detect", alone=True) / "spans"
     evaluation = None
     if evaluate:
         from reticent.audit.detection import evaluate_detection

@@ -17,6 +17,7 @@ import pyarrow as pa
 from reticent.core.artifact import is_up_to_date, read_manifest, write_artifact
 from reticent.core.errors import PolicyError
 from reticent.engine.sinks.tables import ResultTable, Rows, span_table, token_table
+from reticent.job.pipeline import execute
 
 if TYPE_CHECKING:
     from reticent.job.config import ModelSection
@@ -43,7 +44,7 @@ def _open(run: Run, name: str) -> ResultTable:
 def _made(run: Run) -> dict[str, str]:
     """Make what is to be exported, where it is not up to date; returns its names, and its artefacts."""
     tokens = _tokens_of(run)
-    run.execute("protect" if tokens else "detect")
+    execute(run, "protect" if tokens else "detect")
     for model in run.job.model:
         _warn_of_other_tokens(run, model, ["train"])
     return {**tokens, SPANS: "spans"}

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reticent.core.errors import PolicyError, ReticentError
+from reticent.core.eta import Plan
 from reticent.job.artefact import Step
 from reticent.job.checks import check_classification, check_run
-from reticent.job.eta import Plan
 from reticent.job.gates import judge_again
 from reticent.job.maker import look_at, make
 from reticent.job.stages.audit import audit_steps, report_steps

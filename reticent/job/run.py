@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from reticent.core.errors import ReticentError
+from reticent.core.eta import Timings
 from reticent.core.progress import Progress
 from reticent.core.verified import VerifiedFiles
-from reticent.job.config.kept import changed_sections, kept_content
-from reticent.job.eta import Timings
+from reticent.job.config.kept import changed_sections, kept_content, require_withdrawals
 from reticent.job.fingerprints import Fingerprints
+from reticent.job.staged import staged_job
 from reticent.job.trainings import Measurement, Training
 
 if TYPE_CHECKING:
@@ -72,12 +73,6 @@ class Run:
         """Files of documents and finished results that need not be hashed again."""
         return VerifiedFiles(self.folder, reread=self._reread)
 
-    def execute(self, until: str = "report", *, alone: bool = False) -> Path:
-        """Run every stage up to and including ``until``; see :func:`reticent.job.pipeline.execute`."""
-        from reticent.job.pipeline import execute
-
-        return execute(self, until, alone=alone)
-
     def for_a_look(self) -> Run:
         """Return this run as one that is only read: it is silent and trusts manifests."""
         look = Run(self.job, Progress(quiet=True))
@@ -91,7 +86,6 @@ class Run:
         if "whole_corpus" not in self._opened:
             from reticent.engine.corpus import open_configured
             from reticent.engine.sources.files import Files
-            from reticent.job.stages.corpus import staged_job
 
             settings = staged_job(self.job).corpus
             corpus = open_configured(settings)
@@ -115,7 +109,6 @@ class Run:
         corpus = self.whole_corpus
         if self.job.corpus.withdrawn:
             from reticent.engine.corpus import open_configured
-            from reticent.job.stages.corpus import staged_job
 
             corpus = open_configured(staged_job(self.job).corpus)
         return corpus.scan().column("individual_id")
@@ -308,7 +301,6 @@ class Run:
         from reticent.core.artifact import make_private_folder
         from reticent.core.errors import ArtifactError
         from reticent.core.manifest import JOB
-        from reticent.job.checks import require_withdrawals
 
         require_withdrawals(self.job)
         job_file = self.folder / JOB

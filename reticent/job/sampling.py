@@ -22,6 +22,7 @@ from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.detect.annotation import Annotation, Span, check_texts, read_annotation, write_annotation
 from reticent.engine.detect.sample import draw_sample, iter_rows
 from reticent.engine.schema import SPAN_TYPE, SPANS
+from reticent.job.pipeline import execute
 from reticent.job.sampled_recall import SAMPLED_RECALL
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def _detected(job: Job, progress: Progress) -> Run:
     from reticent.job.run import Run
 
     run = Run(job, progress)
-    run.execute("detect", alone=True)
+    execute(run, "detect", alone=True)
     return run
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from reticent.core.errors import PolicyError
 from reticent.core.manifest import MANIFEST
+from reticent.job.pipeline import execute
 
 if TYPE_CHECKING:
     from reticent.core.progress import Progress
@@ -84,7 +85,7 @@ def scrub_documents(
     if (kept := _kept_key(out, key, overwrite=overwrite, renew_key=renew_key)) is not None:
         key, keep_key = kept, True
     if in_run_folder:
-        run.execute("detect", alone=True)
+        execute(run, "detect", alone=True)
     settings = _settings(job, config)
     inputs = {"corpus": run.whole_corpus.fingerprint()}
     with write_artifact(out, kind="scrub", config=settings, inputs=inputs) as writer:
@@ -116,16 +117,16 @@ def _searched(run: Run, work: Path | None, before: Run | None) -> tuple[Any, Pat
     from reticent.engine.detect import quarantined_rows
     from reticent.job.given_spans import spans_as_given
     from reticent.job.run import Run
-    from reticent.job.stages.corpus import staged_job
+    from reticent.job.staged import staged_job
 
     if work is not None and before is not None:
-        before.execute("detect")
+        execute(before, "detect")
         work.mkdir()
         corpus, num_quarantined = spans_as_given(before, work)
         return corpus, work, num_quarantined
     if work is not None:
         run = Run(staged_job(run.job).model_copy(update={"out": str(work)}), run.progress)
-        run.execute("detect", alone=True)
+        execute(run, "detect", alone=True)
     spans = run.folder / "spans"
     return run.corpus, spans, len(quarantined_rows(spans))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from reticent.core.errors import ReticentError
-from reticent.job.eta import Plan
+from reticent.core.eta import Plan
 from reticent.job.fingerprints import TO_DO
 from reticent.job.pipeline import Look, look_at_all
 from reticent.job.run import Run

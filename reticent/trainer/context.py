@@ -19,7 +19,7 @@ from reticent.engine.schema import DIRECT, INDIRECT
 
 if TYPE_CHECKING:
     from reticent.engine.context_words import ContextWords
-    from reticent.trainer.labels import Ledger
+    from reticent.trainer.ledger import Ledger
     from reticent.trainer.recipes import Recipe
     from reticent.trainer.windows import Batch, Windows
 

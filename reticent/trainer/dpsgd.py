@@ -24,7 +24,8 @@ from opacus.utils.fast_gradient_clipping_utils import DPTensorFastGradientClippi
 from reticent.core.errors import TrainingError
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.trainer.clipping import GhostClipping, InstantiatedClipping, RowLayout, unit_losses, watch_units
-from reticent.trainer.labels import Ledger, Targets
+from reticent.trainer.labels import Targets
+from reticent.trainer.ledger import Ledger
 from reticent.trainer.privacy import Plan, PrivacyConfig
 from reticent.trainer.sampling import Units, dummy_batch, physical_batches
 from reticent.trainer.windows import Batch, Windows

@@ -18,7 +18,8 @@ import torch
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.distributed import World
-from reticent.trainer.labels import Ledger, Targets
+from reticent.trainer.labels import Targets
+from reticent.trainer.ledger import Ledger
 from reticent.trainer.packing import lay_out, packed_order
 from reticent.trainer.step import MakeTargets
 from reticent.trainer.windows import Batch, Windows

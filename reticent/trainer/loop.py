@@ -27,7 +27,8 @@ from reticent.trainer.config import TrainConfig
 from reticent.trainer.context import BatchContext, context_of
 from reticent.trainer.distributed import World, join_world
 from reticent.trainer.export import write_model
-from reticent.trainer.labels import Ledger, ProtectedStore, Targets, make_targets, protect_store
+from reticent.trainer.labels import ProtectedStore, Targets, make_targets, protect_store
+from reticent.trainer.ledger import Ledger
 from reticent.trainer.lora import Adapter, add_adapter
 from reticent.trainer.metrics import Clock, LossReader, Metrics, open_metrics
 from reticent.trainer.models import check_fit, freeze_embeddings, load_tokenizer, num_rows, special_ids

@@ -16,7 +16,7 @@ from reticent.core.device import autocast
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.distributed import World
 from reticent.trainer.feed import MicroBatches, iter_steps, plan_steps
-from reticent.trainer.labels import Ledger
+from reticent.trainer.ledger import Ledger
 from reticent.trainer.loss import TargetLoss
 from reticent.trainer.recipes import Recipe
 from reticent.trainer.resume import State

@@ -20,7 +20,7 @@ from reticent.core.errors import ArtifactError
 from reticent.trainer.budget import Budget
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.distributed import World
-from reticent.trainer.labels import Ledger
+from reticent.trainer.ledger import Ledger
 from reticent.trainer.privacy import (
     Guarantee,
     Plan,

@@ -22,7 +22,7 @@ from reticent.core.json_toml import parse_json
 from reticent.core.manifest import STATE
 from reticent.engine.store import TokenStore
 from reticent.trainer.config import TrainConfig
-from reticent.trainer.labels import Ledger
+from reticent.trainer.ledger import Ledger
 from reticent.trainer.recipes import Recipe
 
 __all__ = ["STATE", "State", "delete_state", "delete_training", "identity_of", "read_state", "restore", "save_state"]

@@ -24,7 +24,8 @@ import torch
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from reticent.trainer.labels import Ledger, Targets
+    from reticent.trainer.labels import Targets
+    from reticent.trainer.ledger import Ledger
     from reticent.trainer.privacy import Guarantee
     from reticent.trainer.resume import State
     from reticent.trainer.windows import Batch, Windows

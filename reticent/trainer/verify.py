@@ -19,7 +19,8 @@ from reticent.core.errors import ArtifactError
 from reticent.core.json_toml import parse_json
 from reticent.engine.store import TokenStore
 from reticent.trainer.context import BatchContext, context_of
-from reticent.trainer.labels import CONTEXT_COUNTS, COUNTS, Ledger, draw_targets, fingerprint_protection, with_drops
+from reticent.trainer.labels import draw_targets, fingerprint_protection, with_drops
+from reticent.trainer.ledger import CONTEXT_COUNTS, COUNTS, Ledger
 from reticent.trainer.recipes import Recipe
 from reticent.trainer.windows import SpecialIds, cut_windows
 

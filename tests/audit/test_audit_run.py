@@ -18,7 +18,8 @@ from tokenizers import Tokenizer, decoders
 from tokenizers.models import WordPiece
 from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
 
-from reticent.audit.evaluate import AuditConfig, ModelEntry, audit_models
+from reticent.audit.config import AuditConfig
+from reticent.audit.evaluate import ModelEntry, audit_models
 from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.leakage import Ledger

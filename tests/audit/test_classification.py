@@ -27,6 +27,7 @@ from reticent.core.artifact import read_manifest
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.split import open_individuals
 from reticent.job.config import parse_job
+from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.job.stages.classify import read_results
 from reticent.job.status import job_status
@@ -185,7 +186,7 @@ def values_of(folder: Path, out: Path, **classify: object) -> Values:
 @pytest.fixture(scope="module")
 def finished(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "run"
-    Run(parse_job(values_of(folder, out, save_model=True))).execute("classify")
+    execute(Run(parse_job(values_of(folder, out, save_model=True))), "classify")
     return out
 
 
@@ -219,7 +220,7 @@ def test_the_report_has_f1_of_every_start_with_its_interval_in_picture_and_table
     out = Path(shutil.copytree(finished, tmp_path / "run"))
     run = Run(parse_job(values_of(folder, out, save_model=True)))
     (result,) = read_results(run)
-    run.execute("report")
+    execute(run, "report")
     evidence = json.loads((out / "report/report.json").read_text())["classification"]
     assert [(row["recipe"], row["epoch"]) for row in evidence[0]["results"]] == [
         (row.recipe, row.epoch) for row in result.results
@@ -262,7 +263,7 @@ def test_every_seed_of_a_job_is_classified_and_what_was_done_without_seeds_is_th
     plan = status["plan"]
     assert plan["what"] == "trainings, classifications and scorings"
     assert plan["num_steps"] == 4 + 5 + 1 + 8  # of the classifications one is of the base; scored is every epoch
-    Run(parse_job(values)).execute("classify")
+    execute(Run(parse_job(values)), "classify")
     assert (out / "classification/toy/mlm/seed-0/classification.json").read_bytes() == before
     (result,) = read_results(Run(parse_job(values)))
     rows = result.results[3:]
@@ -296,9 +297,9 @@ def test_what_is_up_to_date_is_kept_and_other_settings_classify_again_but_do_not
     out = Path(shutil.copytree(finished, tmp_path / "run"))
     files = (path for path in out.rglob("*") if path.is_file() and path.name[0] != "." and path.name != "job.json")
     before = {path: os.stat(path).st_ino for path in files}
-    Run(parse_job(values_of(folder, out, save_model=True))).execute("classify")
+    execute(Run(parse_job(values_of(folder, out, save_model=True))), "classify")
     assert {path: os.stat(path).st_ino for path in before} == before
-    Run(parse_job(values_of(folder, out, windows="first"))).execute("classify")
+    execute(Run(parse_job(values_of(folder, out, windows="first"))), "classify")
     for path, number in before.items():
         if path.exists():
             assert (os.stat(path).st_ino == number) is ("classification" not in path.parts), path
@@ -306,7 +307,7 @@ def test_what_is_up_to_date_is_kept_and_other_settings_classify_again_but_do_not
 
 @pytest.mark.heavy
 def test_the_same_job_gives_the_same_numbers(folder: Path, finished: Path, tmp_path: Path) -> None:
-    Run(parse_job(values_of(folder, tmp_path / "run", save_model=True))).execute("classify")
+    execute(Run(parse_job(values_of(folder, tmp_path / "run", save_model=True))), "classify")
     for path in sorted((finished / "classification").rglob("manifest.json")):
         files = [read_manifest(p).files for p in (path.parent, tmp_path / "run" / path.parent.relative_to(finished))]
         assert files[0] == files[1]
@@ -316,7 +317,7 @@ def test_the_same_job_gives_the_same_numbers(folder: Path, finished: Path, tmp_p
 def test_a_job_without_the_section_has_no_such_stage(folder: Path, tmp_path: Path) -> None:
     values = values_of(folder, tmp_path / "run")
     del values["classify"]
-    Run(parse_job(values)).execute("classify")
+    execute(Run(parse_job(values)), "classify")
     assert (tmp_path / "run/models/toy/mlm").exists()
     assert not (tmp_path / "run/classification").exists()
 
@@ -338,13 +339,13 @@ def test_what_cannot_be_classified_stops_with_a_reason(
 ) -> None:
     out = Path(shutil.copytree(finished, tmp_path / "run"))
     with pytest.raises(error, match=message):
-        Run(parse_job(values_of(folder, out, **classify))).execute("classify")
+        execute(Run(parse_job(values_of(folder, out, **classify))), "classify")
 
 
 @pytest.mark.heavy
 def test_a_column_that_is_not_there_is_found_out_before_the_training(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="column nothere is missing"):
-        Run(parse_job(values_of(folder, tmp_path / "run", label="nothere"))).execute("report")
+        execute(Run(parse_job(values_of(folder, tmp_path / "run", label="nothere"))), "report")
     assert not (tmp_path / "run").exists()
 
 
@@ -371,7 +372,7 @@ def test_a_job_with_canaries_is_classified_by_the_labels_of_the_source(
     if named_in == "corpus":
         del values["classify"]["label"]
         values["corpus"]["label"] = "status"
-    Run(parse_job(values)).execute("classify")
+    execute(Run(parse_job(values)), "classify")
     (result,) = read_results(Run(parse_job(values)))
     assert result.classes == ["class 0", "class 1", "class 2"]
     assert result.documents["unlabelled"] == NUM // 10
@@ -385,7 +386,7 @@ def test_classes_that_cannot_be_told_apart_are_found_out_before_the_training(
     values = {**values_of(folder, tmp_path / "run", label="doc_id"), "canaries": canaries}
     values["corpus"]["source"] = wordy
     with pytest.raises(CorpusError, match=r"classes have no (held-out|training) document"):
-        Run(parse_job(values)).execute("classify")
+        execute(Run(parse_job(values)), "classify")
     assert not list((tmp_path / "run").glob("models/*/*"))
 
 

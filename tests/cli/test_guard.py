@@ -26,6 +26,7 @@ from reticent.engine.schema import MEMBERS
 from reticent.engine.verbatim import build_verbatim
 from reticent.guard import NOTICE, POLICIES, Guard, GuardedModel, open_guard
 from reticent.job.config import parse_job
+from reticent.job.pipeline import execute
 from reticent.job.run import Run
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -341,7 +342,7 @@ def test_commands_refuse_what_is_no_guard_and_no_text(tmp_path: Path) -> None:
 def test_a_guard_of_a_run_knows_the_members_only(tmp_path: Path) -> None:
     source = documents(tmp_path / "documents.parquet")
     run = Run(parse_job({"out": str(tmp_path / "run"), "corpus": {"source": str(source)}}))
-    run.execute("split")
+    execute(run, "split")
     assert command("guard", "build", tmp_path / "run", "--out", tmp_path / "guard", "--quiet") == 0
     guard = open_guard(tmp_path / "guard", ())
     members = run.individuals.mask(MEMBERS)[
@@ -355,7 +356,7 @@ def test_a_guard_of_a_run_is_not_built_of_documents_that_its_models_never_saw(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     source = documents(tmp_path / "documents.parquet")
-    Run(parse_job({"out": str(tmp_path / "run"), "corpus": {"source": str(source)}})).execute("split")
+    execute(Run(parse_job({"out": str(tmp_path / "run"), "corpus": {"source": str(source)}})), "split")
     table = pq.read_table(source)
     texts = [f"{text} more" for text in table.column("text").to_pylist()]
     pq.write_table(table.set_column(2, "text", pa.array(texts)), source)

@@ -22,6 +22,7 @@ from reticent.engine.detect.confirm import MIN_EXAMPLES, confirm_names
 from reticent.engine.schema import SPANS
 from reticent.job import carry
 from reticent.job.config import parse_job
+from reticent.job.pipeline import execute
 from reticent.job.run import Run
 
 #: (word, label, detector) of the spans of a text.
@@ -184,7 +185,7 @@ def test_a_job_confirms_before_it_spreads(tmp_path: Path, monkeypatch: pytest.Mo
         "corpus": {"source": str(tmp_path / "d.parquet")},
         "detect": {"confirm": True, "propagate": True},
     }
-    Run(parse_job(values)).execute("detect")
+    execute(Run(parse_job(values)), "detect")
     folder = tmp_path / "run" / "spans"
     found = pq.read_table(folder / "spans.parquet").to_pylist()
     assert [(row["document"], row["detector"]) for row in found if row["document"] >= 30] == [(30, "spacy")]

@@ -35,6 +35,7 @@ from reticent.engine.detect.alignment import Alignment
 from reticent.engine.detect.rules import RulesDetector
 from reticent.engine.schema import SPANS
 from reticent.job.config import parse_job
+from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.job.stages.detect import spans_artefact
 
@@ -278,15 +279,15 @@ def test_a_job_goes_on_without_the_documents_in_quarantine(
         "split": {"heldout": 0.2},
     }
     with pytest.raises(CorpusError, match="document 3 of the corpus"):
-        Run(parse_job(values)).execute("index")
+        execute(Run(parse_job(values)), "index")
     values["detect"] = {"on_error": "quarantine"}
     run = Run(parse_job(values))
-    run.execute("index")
+    execute(run, "index")
     assert "1 of 8 documents are left out" in capsys.readouterr().err
     assert run.corpus.num_documents == 7
     assert stat.S_IMODE((tmp_path / "run" / "spans" / "quarantine.parquet").stat().st_mode) == 0o600
     again = Run(parse_job(values))
-    again.execute("index")
+    execute(again, "index")
     assert (again.documents.num_documents, again.corpus.num_documents) == (8, 7)
 
 
@@ -303,7 +304,7 @@ def test_copies_and_the_quarantine_leave_out_documents_one_after_the_other(
         "detect": {"on_error": "quarantine"},
     }
     run = Run(parse_job(values))
-    run.execute("index")
+    execute(run, "index")
     assert (run.whole_corpus.num_documents, run.documents.num_documents, run.corpus.num_documents) == (9, 6, 5)
     spans = pq.read_table(tmp_path / "run" / "spans" / "spans.parquet")
     ids = run.corpus.scan().column("doc_id").to_pylist()
@@ -326,7 +327,7 @@ def propagated_with(values: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> 
     module = types.ModuleType("reticent.engine.detect.propagate")
     module.propagate = propagate  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    Run(parse_job(values)).execute("detect")
+    execute(Run(parse_job(values)), "detect")
     return seen
 
 

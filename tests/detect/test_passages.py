@@ -21,6 +21,7 @@ from reticent.engine.detect.span_cache import SpanCache, cached, take_cache
 from reticent.engine.detect.windows import Found, join_spans
 from reticent.engine.detect.workers import Workers
 from reticent.job.config import parse_job
+from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.job.status import job_status
 from tests.detect.test_detectors import corpus_of
@@ -253,12 +254,12 @@ def test_what_an_earlier_run_kept_goes_where_nothing_is_to_be_kept(tmp_path: Pat
     )
     values = {"out": str(tmp_path / "run"), "corpus": {"source": str(tmp_path / "notes.parquet")}}
     for detect, is_kept in (({}, True), ({"cache": False}, False)):  # the spans are up to date
-        Run(parse_job({**values, "detect": detect})).execute("detect")
+        execute(Run(parse_job({**values, "detect": detect})), "detect")
         with cached(tmp_path / "run" / "ner-cache", [find := Finder()]):
             find_in_pieces(["Ann is here"], find, find.cache)
         job_status(Run(parse_job({**values, "detect": detect})))
         assert (tmp_path / "run" / "ner-cache").exists()
-        Run(parse_job({**values, "detect": detect})).execute("detect")
+        execute(Run(parse_job({**values, "detect": detect})), "detect")
         assert (tmp_path / "run" / "ner-cache").exists() is is_kept
 
 

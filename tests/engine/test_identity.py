@@ -28,6 +28,7 @@ from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.split import SplitConfig, open_individuals, split_individuals
 from reticent.engine.update import read_ids, without_withdrawn
 from reticent.job.config import parse_job
+from reticent.job.pipeline import execute
 from reticent.job.probes import run_probes
 from reticent.job.run import Run
 
@@ -316,9 +317,9 @@ def test_records_under_another_spelling_stop_a_run_that_passed_over_them_before(
     write(tmp_path / "a.parquet", ["7", *(f"p{i}" for i in range(9))], text=["Lefort came", *["nobody came"] * 9])
     pq.write_table(pa.table({"individual_id": ["007", "p1"], "last_name": ["Lefort", "Petit"]}), tmp_path / "r.parquet")
     more = {"detect": {"detectors": ["records"], "records": str(tmp_path / "r.parquet")}}
-    Run(parse_job(job(tmp_path, "exact", **more))).execute("detect")
+    execute(Run(parse_job(job(tmp_path, "exact", **more))), "detect")
     with pytest.raises(CorpusError, match=r"spelt otherwise than in the documents: row 1 \(zero padding\)"):
-        Run(parse_job(job(tmp_path, "stop", **more))).execute("detect")
+        execute(Run(parse_job(job(tmp_path, "stop", **more))), "detect")
 
 
 def test_how_ids_are_read_is_the_corpus_s_to_say_and_no_option_of_a_detector() -> None:

@@ -47,10 +47,6 @@ def test_the_job_file_is_valid() -> None:
     assert {"records", "gazetteer", "spacy"} <= detect.options.keys()
 
 
-def test_the_readme_has_at_most_900_words() -> None:
-    assert len(README.read_text(encoding="utf-8").split()) <= 900
-
-
 def test_the_rules_are_as_many_as_it_says() -> None:
     page = (ROOT / "docs" / "how-to" / "detect.md").read_text(encoding="utf-8")
     assert f"| {len(list_rules())} forms in" in page

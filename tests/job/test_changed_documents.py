@@ -19,6 +19,7 @@ from reticent.engine.corpus import open_corpus
 from reticent.engine.scrub import ScrubConfig
 from reticent.job import export
 from reticent.job.config import Job, parse_job
+from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.job.sampling import sample_documents
 from reticent.job.scrub import scrub_documents
@@ -71,16 +72,16 @@ def job_of(file: Path) -> Job:
 def test_no_result_is_made_of_documents_that_changed_since_the_run_began(file: Path, after: str) -> None:
     progress = Doing(after, lambda: rewrite(file))
     with pytest.raises(CorpusError, match=CHANGED):
-        Run(job_of(file), progress).execute("index")
+        execute(Run(job_of(file), progress), "index")
     assert progress.made[-1] == after
     again = Recorder()
-    Run(job_of(file), again).execute("index")
+    execute(Run(job_of(file), again), "index")
     assert again.made == ["split", "spans", "index", "index-joint"]
 
 
 def test_documents_that_were_only_touched_are_the_same(file: Path) -> None:
     progress = Doing("split", lambda: os.utime(file, (1, 1)))
-    Run(job_of(file), progress).execute("index")
+    execute(Run(job_of(file), progress), "index")
     assert progress.made[-1] == "index-joint"
 
 
@@ -95,9 +96,9 @@ def test_a_fingerprint_is_of_the_documents_that_were_scanned(file: Path) -> None
 @pytest.mark.parametrize("after", ["split", "spans"])
 def test_no_result_is_made_of_what_another_process_replaced(file: Path, after: str) -> None:
     other = job_of(file).changed(seed=5)
-    progress = Doing(after, lambda: Run(other).execute("index"))
+    progress = Doing(after, lambda: execute(Run(other), "index"))
     with pytest.raises(ArtifactError, match=r"run/split: replaced by another process"):
-        Run(job_of(file), progress).execute("index")
+        execute(Run(job_of(file), progress), "index")
     assert progress.made[-1] == after
 
 
@@ -129,9 +130,9 @@ def test_a_training_stops_soon_after_its_tokens_were_replaced(tmp_path: Path, mo
         values_of(hospital, tmp_path / "run"), model__base=str(base), train__num_epochs=4, train__window_length=32
     )
     other = changed(values, protect__k=4)
-    progress = DoingAtStep(lambda: Run(parse_job(other)).execute("protect"))
+    progress = DoingAtStep(lambda: execute(Run(parse_job(other)), "protect"))
     with pytest.raises(ArtifactError, match=r"tokens/toy/train: replaced by another process"):
-        Run(parse_job(values), progress).execute("train")
+        execute(Run(parse_job(values), progress), "train")
     assert progress.num_steps < 4
     assert not any(name.startswith("models/") for name in progress.made)
 

@@ -12,6 +12,7 @@ from fixtures.models import toy_model, toy_tokenizer
 from reticent.core.errors import PolicyError
 from reticent.engine.ngrams import NgramIndex
 from reticent.job.config import parse_job
+from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.job.training_tokens import Drawn, public_context, verify_training
 from reticent.trainer.export import write_model
@@ -33,7 +34,7 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> Values:
     values["protect"] = {"k": 2, "n": 1}
     values["model"][0]["recipes"] = ["ppmlm-surrogate"]
     values["surrogates"] = {"pool": str(hospital / "public.txt")}
-    Run(parse_job(values)).execute("train")
+    execute(Run(parse_job(values)), "train")
     return values
 
 
@@ -51,10 +52,10 @@ def test_no_word_that_identifies_was_read_and_the_ledger_is_verified(values: Val
 def test_another_pool_is_another_training_and_one_that_is_missing_is_refused_at_once(values: Values) -> None:
     missing = Run(parse_job(changed(values, surrogates__pool=str(Path(values["out"]) / "none.txt"))))
     with pytest.raises(PolicyError, match=r"surrogates\.pool: .*cannot be read .*choose a public pool"):
-        missing.execute("train")
+        execute(missing, "train")
     ledger = Path(values["out"]) / "models/toy/ppmlm-surrogate/ledger.json"
     before = read_ledger(ledger)["context"]["pool"]
-    Run(parse_job(changed(values, surrogates__pool="generated"))).execute("train")
+    execute(Run(parse_job(changed(values, surrogates__pool="generated"))), "train")
     assert read_ledger(ledger)["context"]["pool"] != before
 
 

@@ -16,6 +16,7 @@ from reticent.core.artifact import read_manifest
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.dedup import read_left_out
 from reticent.job.config import parse_job
+from reticent.job.pipeline import execute
 from reticent.job.run import Run
 
 LETTER = " ".join(f"letter{i}" for i in range(60))
@@ -37,7 +38,7 @@ def write(folder: Path, rows: list[tuple[str, str]], numbers: list[int]) -> Path
 
 def run(source: Path, out: Path, **dedup: Any) -> Run:
     job_run = Run(parse_job({"out": str(out), "corpus": {"source": str(source)}, "dedup": dedup}))
-    job_run.execute("index")
+    execute(job_run, "index")
     return job_run
 
 

@@ -24,6 +24,7 @@ from reticent.core.artifact import fingerprint, read_manifest
 from reticent.job.config import load_kept_job
 from reticent.job.demo import demo_job, run_demo
 from reticent.job.dossier import check_dossier
+from reticent.job.pipeline import execute
 from reticent.job.run import Run
 
 
@@ -175,7 +176,7 @@ def test_another_dossier_names_the_one_that_it_replaces_which_is_kept(
     assert command("dossier", "verify", run.parent / "sent") == 0
     # The same again makes nothing, and the settings are the run's own from now on.
     recorder = Recorder()
-    Run(load_kept_job(run / "job.json"), recorder).execute()
+    execute(Run(load_kept_job(run / "job.json"), recorder))
     assert recorder.made == []
     assert command("dossier", run, "--out", run.parent / "sent", "--language", "fr", "-q") == 1
     assert evidence(run)["replaces"] == before, "it is refused before the work"

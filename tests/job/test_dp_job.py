@@ -15,6 +15,7 @@ from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.job.checks import check_run
 from reticent.job.config import Job, parse_job
 from reticent.job.dependencies import privacy_of
+from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.job.training_tokens import verify_training
 from reticent.trainer.budget import read_budget
@@ -55,7 +56,7 @@ def test_private_recipe_needs_its_table_before_anything_starts(hospital: Path, t
 
 def test_job_trains_privately_notes_the_cost_and_refuses_beyond_the_budget(hospital: Path, tmp_path: Path) -> None:
     job = values(hospital, tmp_path / "run", ["clm", "dp-clm"], DP)
-    Run(parse_job(job)).execute("train")
+    execute(Run(parse_job(job)), "train")
     folder = tmp_path / "run"
     counts = read_manifest(folder / "models" / "toy" / "dp-clm").counts
     assert "per individual (at most 2 documents each)" in counts["privacy"]
@@ -69,7 +70,7 @@ def test_job_trains_privately_notes_the_cost_and_refuses_beyond_the_budget(hospi
     before = (folder / "models" / "toy" / "clm" / "manifest.json").stat().st_mtime_ns
     again = values(hospital, folder, ["clm", "dp-clm"], {**DP, "max_documents": 1, "budget_epsilon": 1.0})
     with pytest.raises(PolicyError, match="is left after 1 run on this corpus"):
-        Run(parse_job(again)).execute("train")
+        execute(Run(parse_job(again)), "train")
     assert (
         folder / "models" / "toy" / "clm" / "manifest.json"
     ).stat().st_mtime_ns == before  # DP's settings are not its
@@ -100,7 +101,7 @@ def test_private_recipe_that_cannot_be_trained_is_refused_before_those_before_it
         place = job if name in Job.model_fields else job["train"] if name in TrainConfig.model_fields else mine
         place[name] = value
     with pytest.raises(PolicyError, match=said):
-        Run(parse_job(job | {"recipes": {"mine": mine}})).execute("train")
+        execute(Run(parse_job(job | {"recipes": {"mine": mine}})), "train")
     assert not (tmp_path / "run").exists()
 
 
@@ -108,7 +109,7 @@ def test_a_clip_that_no_recipe_uses_is_refused(hospital: Path, tmp_path: Path) -
     job = values(hospital, tmp_path / "run", ["dp-clm"], DP)
     job["train"]["max_grad_norm"] = 0.5
     with pytest.raises(PolicyError, match=r"^train\.max_grad_norm: every recipe is DP-SGD"):
-        Run(parse_job(job)).execute("train")
+        execute(Run(parse_job(job)), "train")
     plain = {**job["model"][0], "name": "plain", "recipes": ["clm"]}
     check_run(
         Run(parse_job({**job, "model": [*job["model"], plain]})),
@@ -120,7 +121,7 @@ def test_a_clip_that_no_recipe_uses_is_refused(hospital: Path, tmp_path: Path) -
     )
     own = {**job["model"][0], "train": {"max_grad_norm": 0.5}}
     with pytest.raises(PolicyError, match=r"model toy: train\.max_grad_norm"):
-        Run(parse_job({**job, "model": [own, plain]})).execute("train")
+        execute(Run(parse_job({**job, "model": [own, plain]})), "train")
 
 
 @pytest.mark.parametrize(
@@ -149,7 +150,7 @@ def test_verifying_finds_a_changed_promise_and_tokens_that_were_changed_behind_t
 ) -> None:
     folder = tmp_path / "run"
     run = Run(parse_job(values(hospital, folder, ["dp-clm"], DP)))
-    run.execute("train")
+    execute(run, "train")
     path = folder / "models" / "toy" / "dp-clm" / "ledger.json"
     assert verify_training(run, "toy", "dp-clm", path).mismatches == []
     content = json.loads(path.read_text())
@@ -178,7 +179,7 @@ def test_verifying_finds_a_changed_promise_and_tokens_that_were_changed_behind_t
 
 def test_training_without_noise_is_noted_as_infinite(hospital: Path, tmp_path: Path) -> None:
     job = values(hospital, tmp_path / "run", ["dp-clm"], {**DP, "noise_multiplier": 0.0})
-    Run(parse_job(job)).execute("train")
+    execute(Run(parse_job(job)), "train")
     (spent,) = read_budget(tmp_path / "run" / "privacy-budget.json")
     assert str(spent.guarantee).startswith("epsilon infinite at delta")
     ledger = (tmp_path / "run" / "models" / "toy" / "dp-clm" / "ledger.json").read_text()

@@ -18,6 +18,7 @@ from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.job.config import parse_job
 from reticent.job.experiment import SIZES, experiment_job
+from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.job.status import job_status
 from reticent.job.trainings import measurements_of
@@ -96,7 +97,7 @@ def finished(hospital: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SOURCE_DATE_EPOCH", "1700000000")
         counted = Counted(patch)
-        Run(parse_job(values_of(hospital, folder))).execute()
+        execute(Run(parse_job(values_of(hospital, folder))))
     assert sorted(counted.done["train"]) == sorted(["clm", *RECIPES_TRAINED * 2])  # and the foundation, with clm
     assert sorted(counted.done["score"]) == sorted(["base", *RECIPES_TRAINED * 4])
     return folder
@@ -120,10 +121,10 @@ def test_an_interrupted_experiment_goes_on_does_nothing_twice_and_gives_the_same
     with monkeypatch.context() as patch:
         before = Counted(patch, fail_at=fail_at)
         with pytest.raises(KeyboardInterrupt):
-            Run(parse_job(values)).execute(until)
+            execute(Run(parse_job(values)), until)
     with monkeypatch.context() as patch:
         after = Counted(patch)
-        Run(parse_job(values)).execute(until)
+        execute(Run(parse_job(values)), until)
     assert len(before.done[fail_at[0]]) == fail_at[1]
     assert len(before.done["train"]) + len(after.done["train"]) == 7
     assert len(before.done["score"]) + len(after.done["score"]) == 13
@@ -169,7 +170,7 @@ def test_another_k_retrains_only_what_looks_at_flags(
     assert states["tokens/gpt2/train"] == "out of date"
     with monkeypatch.context() as patch:
         counted = Counted(patch)
-        Run(parse_job(values)).execute("train")
+        execute(Run(parse_job(values)), "train")
     assert counted.done["train"] == ["ppclm", "ppclm"]
 
 
@@ -182,7 +183,7 @@ def test_another_recipe_and_another_seed_cost_their_own_scoring_only(
     values["train"]["seeds"] = [0, 1, 7]
     with monkeypatch.context() as patch:
         counted = Counted(patch)
-        Run(parse_job(values)).execute("audit")
+        execute(Run(parse_job(values)), "audit")
     assert counted.done["train"] == ["ippclm", "ippclm", *RECIPES_TRAINED, "ippclm"]
     assert sorted(counted.done["score"]) == sorted([*RECIPES_TRAINED * 2, *["ippclm"] * 6])
 
@@ -194,18 +195,18 @@ def test_a_training_without_seeds_becomes_that_of_the_jobs_seed_and_not_the_othe
     values["model"][0]["recipes"] = ["clm"]
     seeds = values["train"].pop("seeds")
     run = Run(parse_job(values))
-    run.execute("train")
+    execute(run, "train")
     assert run.checkpoints(run.job.model[0], "clm")[2] == tmp_path / "run/models/gpt2/clm/epoch-0002"
     values["train"]["seeds"] = seeds
     with monkeypatch.context() as patch:
         counted = Counted(patch)
         run = Run(parse_job(values))
-        run.execute("train")
+        execute(run, "train")
     assert counted.done["train"] == ["clm"]
     assert run.checkpoints(run.job.model[0], "clm", 1)[2] == tmp_path / "run/models/gpt2/clm/seed-1/epoch-0002"
     del values["train"]["seeds"]
     with pytest.raises(ArtifactError, match="trainings of several seeds"):
-        Run(parse_job(values)).execute("train")
+        execute(Run(parse_job(values)), "train")
 
 
 def test_measures_of_checkpoints_that_are_gone_are_deleted(finished: Path, hospital: Path, tmp_path: Path) -> None:
@@ -214,7 +215,7 @@ def test_measures_of_checkpoints_that_are_gone_are_deleted(finished: Path, hospi
     values["model"][0]["recipes"] = ["clm"]
     values["train"] |= {"num_epochs": 1, "checkpoint_epochs": [1]}
     run = Run(parse_job(values))
-    run.execute("audit")
+    execute(run, "audit")
     kept = {str(p.parent.relative_to(run.folder)) for p in run.folder.glob("measures/*/clm/*/manifest.json")}
     assert kept == {p.name for p in measurements_of(run.job, run.job.model[0]) if p.training}
     assert len(list(run.folder.glob("measures/*/ppclm/*/manifest.json"))) == 4  # its checkpoints are still there

@@ -11,6 +11,7 @@ from fixtures.command import command
 from reticent.core.errors import PolicyError
 from reticent.job.config import parse_job
 from reticent.job.idle import refuse_idle
+from reticent.job.pipeline import execute
 from reticent.job.run import Run
 
 MASKED: dict[str, Any] = {"name": "bert", "base": "b", "objective": "mlm", "recipes": ["mlm", "ppmlm"]}
@@ -143,7 +144,7 @@ def test_a_run_checks_its_own_stages_alone_and_starts_nothing(tmp_path: Any) -> 
     refuse_idle(job, models=True, trains=False, audits=False)
     for until, said in (("train", r"^train\.checkpoint_epochs"), ("report", r"train\.checkpoint_epochs.*; extraction")):
         with pytest.raises(PolicyError, match=said):
-            Run(job).execute(until)
+            execute(Run(job), until)
     assert not (tmp_path / "run").exists()
 
 

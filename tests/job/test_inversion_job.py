@@ -17,9 +17,10 @@ from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.schema import DIRECT, HELDOUT, MEMBERS
 from reticent.engine.store import open_tokens
 from reticent.engine.synthetic import SynthConfig, synthesize
+from reticent.job.auditing import read_categories
 from reticent.job.config import parse_job
+from reticent.job.pipeline import execute
 from reticent.job.run import Run
-from reticent.job.word_categories import read_categories
 
 pytestmark = pytest.mark.usefixtures("one_thread", "without_figures")
 
@@ -55,7 +56,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Run:
     synthesize(folder / "hospital", SynthConfig(num_individuals=40, words_per_document=30, public_documents=20,
                                                 documents_per_individual=1.0, languages=("en",)))  # fmt: skip
     run = Run(parse_job(job_values(folder)))
-    run.execute()
+    execute(run)
     return run
 
 

@@ -33,7 +33,7 @@ from reticent.engine.split import open_individuals
 from reticent.engine.store import open_tokens
 from reticent.job.config import Job, load_job, parse_job
 from reticent.job.corpus_statistics import corpus_section
-from reticent.job.pipeline import STAGES
+from reticent.job.pipeline import STAGES, execute
 from reticent.job.pipeline import report_again as write_again
 from reticent.job.run import Run
 from reticent.job.stages.audit import gather_evidence
@@ -188,7 +188,7 @@ def test_what_is_not_installed_is_found_out_before_anything_is_spent(
     job = parse_job({**VALID, "out": str(tmp_path / "run"), "model": [model], "train": train})
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == module else True)
     with pytest.raises(PolicyError, match=said):
-        Run(job).execute("train")
+        execute(Run(job), "train")
     assert not (tmp_path / "run").exists()
 
 
@@ -212,7 +212,7 @@ def test_a_foundation_that_cannot_be_made_is_refused_before_anything_is_spent(
     foundation = {"kind": "bert", "text": "reference", **wrong}
     model = {"name": "toy", "foundation": foundation, "objective": "mlm", "recipes": ["mlm"]}
     with pytest.raises((PolicyError, ArtifactError), match=said):
-        Run(parse_job({**VALID, "out": str(tmp_path / "run"), "model": [model]})).execute("train")
+        execute(Run(parse_job({**VALID, "out": str(tmp_path / "run"), "model": [model]})), "train")
     assert not (tmp_path / "run").exists()
 
 
@@ -226,10 +226,10 @@ def test_a_dossier_that_cannot_be_made_is_refused_before_anything_is_spent(
     def refused(dossier: Values, said: str) -> None:
         job = parse_job({**VALID, "out": str(tmp_path / "run"), "model": [model], "dossier": dossier})
         with pytest.raises((ArtifactError, PolicyError), match=said):
-            Run(job).execute("report")
+            execute(Run(job), "report")
         assert not (tmp_path / "run").exists()
         with pytest.raises(CorpusError):  # the documents are not there; the key is not asked for
-            Run(job).execute("audit")
+            execute(Run(job), "audit")
         shutil.rmtree(tmp_path / "run")
 
     refused({"key": str(tmp_path / "nowhere")}, r"^dossier\.key: .*nowhere: no such file$")
@@ -242,7 +242,7 @@ def test_a_dossier_that_cannot_be_made_is_refused_before_anything_is_spent(
 def test_half_a_noisy_threshold_is_refused(tmp_path: Path) -> None:
     job = parse_job({**VALID, "out": str(tmp_path / "run"), "model": [MODEL], "threshold": {"delta": 0.05}})
     with pytest.raises(PolicyError, match=r"threshold\.delta: has no effect without threshold\.epsilon"):
-        Run(job).execute("protect")
+        execute(Run(job), "protect")
 
 
 def test_every_recipe_can_stand_in_a_job() -> None:

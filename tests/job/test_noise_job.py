@@ -24,6 +24,7 @@ from reticent.job.checks import check_run
 from reticent.job.config import parse_job
 from reticent.job.idle import refuse_idle
 from reticent.job.noise import KEY, _key, protecting
+from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.job.status import job_status
 from reticent.job.text_checks import check_text
@@ -41,7 +42,7 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> Values:
     write_model(toy_model("bert"), load_tokenizer(toy_tokenizer("bert")), base, recipe=get_recipe("mlm"), epoch=0)
     values = changed(values_of(hospital, hospital / "run"), model__base=str(base))
     values["protect"] = {"k": 2, "n": 1}
-    Run(parse_job(values)).execute("protect")
+    execute(Run(parse_job(values)), "protect")
     return values
 
 
@@ -56,15 +57,15 @@ def test_noise_protects_more_words_and_the_draws_are_kept(values: Values) -> Non
     states = {about["name"]: about["state"] for about in job_status(Run(parse_job(noisy)))["artifacts"]}
     assert states["tokens/toy/train"] != "done"
     assert not (Path(values["out"]) / KEY).exists()  # a look draws nothing
-    Run(parse_job(noisy)).execute("protect")
+    execute(Run(parse_job(noisy)), "protect")
     found = indirect(open_tokens(place / "train")).copy()
     assert (found >= without).all()
     assert found.sum() > without.sum()
     assert open_tokens(place / "audit").flags_fingerprint() == audit
     key = (Path(values["out"]) / KEY).read_bytes()
-    Run(parse_job(values)).execute("protect")
+    execute(Run(parse_job(values)), "protect")
     np.testing.assert_array_equal(indirect(open_tokens(place / "train")), without)
-    Run(parse_job(noisy)).execute("protect")
+    execute(Run(parse_job(noisy)), "protect")
     np.testing.assert_array_equal(indirect(open_tokens(place / "train")), found)
     assert (Path(values["out"]) / KEY).read_bytes() == key
 
@@ -73,11 +74,11 @@ def test_noise_for_individuals_counts_their_voters_and_refuses_a_delta_of_one_of
     values: Values, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Path(values["out"]) / "tokens/toy"
-    Run(parse_job(values)).execute("protect")
+    execute(Run(parse_job(values)), "protect")
     without, audit = indirect(open_tokens(place / "train")).copy(), open_tokens(place / "audit").flags_fingerprint()
     of_individuals = {"threshold__unit": "individual", "threshold__max_words": 60, "threshold__delta": 0.05}
     run = Run(parse_job(changed(values, threshold__epsilon=500.0, **of_individuals)))
-    run.execute("protect")
+    execute(run, "protect")
     found = indirect(open_tokens(place / "train")).copy()
     assert (found >= without).all()
     assert without.sum() < found.sum() < len(found)
@@ -115,8 +116,9 @@ def test_noise_for_individuals_counts_their_voters_and_refuses_a_delta_of_one_of
     monkeypatch.undo()
 
     with pytest.raises(PolicyError, match=r"threshold\.delta: 0\.5 is too much"):
-        Run(parse_job(changed(values, threshold__epsilon=8.0, **of_individuals | {"threshold__delta": 0.5}))).execute(
-            "protect"
+        execute(
+            Run(parse_job(changed(values, threshold__epsilon=8.0, **of_individuals | {"threshold__delta": 0.5}))),
+            "protect",
         )
     for idle in ({"threshold__unit": "individual"}, {"threshold__epsilon": 1.0, "threshold__max_words": 5}):
         with pytest.raises(PolicyError, match="has no effect"):
@@ -127,7 +129,7 @@ def test_the_check_against_the_text_finds_words_that_noise_protects_and_no_flag_
     values: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noisy = changed(values, out=str(tmp_path / "run"), threshold__epsilon=1.0, threshold__delta=0.05)
-    Run(parse_job(noisy)).execute("protect")
+    execute(Run(parse_job(noisy)), "protect")
     found = check_text(Run(parse_job(noisy)))["tokens/toy/train"]
     assert found is not None
     assert found.holds
@@ -135,7 +137,7 @@ def test_the_check_against_the_text_finds_words_that_noise_protects_and_no_flag_
     shutil.rmtree(tmp_path / "run/tokens/toy/train")
     with monkeypatch.context() as patch:
         patch.setattr(views, "protecting", lambda run, index, *_: index)
-        Run(parse_job(noisy)).execute("protect")
+        execute(Run(parse_job(noisy)), "protect")
     with pytest.raises(ArtifactError, match=r"tokens of direct and [1-9]"):
         check_text(Run(parse_job(noisy)))
 
@@ -150,7 +152,7 @@ def test_noise_is_refused_where_an_individual_takes_documents_of_others_out(unit
     """Whose copy stays depends on who takes part: one individual more would move the words of all whose copies go."""
     job = changed(values, threshold__epsilon=1.0, threshold__unit=unit, dedup__mode="exact", dedup__scope="corpus")
     with pytest.raises(PolicyError, match=r"threshold\.epsilon: .* dedup\.scope"):
-        Run(parse_job(job)).execute("protect")
+        execute(Run(parse_job(job)), "protect")
     about = {"counts": True, "models": True, "trains": False, "classifies": False, "audits": False}
     check_run(Run(parse_job(changed(job, dedup__scope="individual"))), **about)
 
@@ -168,7 +170,7 @@ def test_other_documents_and_another_epsilon_are_drawn_afresh_under_the_key_of_t
         return set(np.flatnonzero(found >= 2).tolist())
 
     run = Run(parse_job(changed(values, threshold__epsilon=1.0, threshold__delta=0.2)))
-    run.execute("index")
+    execute(run, "index")
     schema = run.index().words().schema
     first = spared(run)
     assert first == spared(run)

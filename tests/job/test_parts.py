@@ -16,7 +16,7 @@ from reticent.core.errors import ArtifactError, PolicyError
 from reticent.core.locks import InUseError, locked
 from reticent.job.config import parse_job
 from reticent.job.parts import Part, execute_part
-from reticent.job.pipeline import look_at_all
+from reticent.job.pipeline import execute, look_at_all
 from reticent.job.run import Run
 from reticent.trainer.export import write_model
 from reticent.trainer.models import load_tokenizer
@@ -54,7 +54,7 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> Values:
 @pytest.fixture(scope="module")
 def whole(values: Values) -> Values:
     """The run without parts."""
-    Run(parse_job(values)).execute("audit")
+    execute(Run(parse_job(values)), "audit")
     return values
 
 
@@ -92,7 +92,7 @@ def test_parts_in_one_folder_and_their_join_are_the_whole_run_to_the_byte(
     assert len(set(made)) == len(made)
     assert {name.split("/")[0] for name in made} == {"models", "measures", "shadows", "tokens", "extraction"}
     joined = Recorder()
-    Run(parse_job(mine), joined).execute("audit")
+    execute(Run(parse_job(mine), joined), "audit")
     assert not {name.split("/")[0] for name in joined.made} & {"models", "measures", "shadows", "tokens"}
     assert results(mine) == results(whole)
 

@@ -14,9 +14,8 @@ import pytest
 from rich.console import Console
 
 from reticent.core.durations import clock_time, span_of
+from reticent.core.eta import TIMINGS, Plan, Timings, Work
 from reticent.core.progress import Progress
-from reticent.job.artefact import Work
-from reticent.job.eta import TIMINGS, Plan, Timings
 
 
 class Clock:

@@ -20,6 +20,7 @@ from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.split import Individuals, SplitConfig, split_individuals
 from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.job.config import parse_job
+from reticent.job.pipeline import execute
 from reticent.job.probes import run_probes, table_of
 from reticent.job.run import Run
 from reticent.trainer.export import export_model
@@ -101,7 +102,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Run:
         "gate": [{"measure": "membership_auc", "at_most": 0.9}, {"measure": "exposure", "at_most": 9.0}],
     }
     run = Run(parse_job(values))
-    run.execute()
+    execute(run)
     return run
 
 

@@ -20,6 +20,7 @@ from reticent.engine.tokens import TokenMaker
 from reticent.job.config import parse_job
 from reticent.job.dependencies import training_dependencies
 from reticent.job.export import copy_members_tokens
+from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.job.stages.shadows import shadows_of
 from reticent.job.text_checks import check_text
@@ -55,7 +56,7 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> Values:
 @pytest.fixture(scope="module")
 def trained(values: Values) -> Run:
     job = Run(parse_job(values))
-    job.execute("train")
+    execute(job, "train")
     return job
 
 
@@ -134,7 +135,7 @@ def test_an_export_names_the_recipes_that_are_not_to_be_trained_on_it(
 def test_two_copies_are_not_made_in_one_place(values: Values, tmp_path: Path) -> None:
     other = {**values["model"][0], "name": f"toy{OWN.removeprefix('train')}", "recipes": ["ppmlm"]}
     run = Run(parse_job({**values, "model": [*values["model"], other]}))
-    run.execute("protect")
+    execute(run, "protect")
     with pytest.raises(PolicyError, match="of two models or recipes"):
         copy_members_tokens(run, tmp_path / "copy")
     assert not (tmp_path / "copy").exists()

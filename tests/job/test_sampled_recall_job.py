@@ -15,6 +15,7 @@ from fixtures.models import toy_model, toy_tokenizer
 from reticent.core.progress import Progress
 from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.job.config import parse_job
+from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.job.sampling import evaluate_sample, sample_documents
 
@@ -61,7 +62,7 @@ def test_the_number_that_annotators_give_stands_in_the_report(tmp_path: Path, mo
     toy_model("bert", max_length=64).save_pretrained(tmp_path / "base")
     (tmp_path / "base" / "tokenizer.json").write_text(toy_tokenizer("bert"))
     job = parse_job(job_values(tmp_path))
-    assert Run(job).execute("report") == tmp_path / "run"
+    assert execute(Run(job), "report") == tmp_path / "run"
     report = tmp_path / "run" / "report"
     assert "sampled_recall" not in json.loads((report / "report.json").read_text())
 
@@ -73,7 +74,7 @@ def test_the_number_that_annotators_give_stands_in_the_report(tmp_path: Path, mo
     assert measured.overall.marked > 40
 
     recorder = Recorder()
-    Run(job, recorder).execute("report")
+    execute(Run(job, recorder), "report")
     assert recorder.made == ["audit", "report", "dossier"]
     shown = json.loads((report / "report.json").read_text())["sampled_recall"]
     assert shown["documents"] == 40
@@ -83,6 +84,6 @@ def test_the_number_that_annotators_give_stands_in_the_report(tmp_path: Path, mo
 
     # With other spans it is another number, which nobody has measured.
     other = parse_job({**job_values(tmp_path), "detect": {"detectors": ["rules"]}})
-    Run(other).execute("report")
+    execute(Run(other), "report")
     assert "sampled_recall" not in json.loads((report / "report.json").read_text())
     assert (evaluate_sample(other, [saved], QUIET).overall.recall.value or 0) < 1

@@ -16,6 +16,7 @@ import pytest
 
 from reticent.core import verified
 from reticent.job.config import parse_job
+from reticent.job.pipeline import execute
 from reticent.job.run import Run
 
 
@@ -41,10 +42,11 @@ def values(tmp_path: Path) -> dict[str, Any]:
 
 def test_a_run_with_nothing_to_do_loads_nothing_that_only_work_needs(values: dict[str, Any], tmp_path: Path) -> None:
     """Each of these takes 10 to 60 ms of a start."""
-    Run(parse_job(values)).execute("index")
+    execute(Run(parse_job(values)), "index")
     code = (
-        "import json, sys; from reticent.job.config import parse_job; from reticent.job.run import Run; "
-        "run = Run(parse_job(json.load(open(sys.argv[1])))); run.execute('index'); "
+        "import json, sys; from reticent.job.config import parse_job; "
+        "from reticent.job.pipeline import execute; from reticent.job.run import Run; "
+        "run = Run(parse_job(json.load(open(sys.argv[1])))); execute(run, 'index'); "
         "print(*sorted({'pyarrow.compute', 'pyarrow.parquet', 'pyarrow.dataset', 'torch', 'tokenizers', 'polars', "
         "'reticent.audit.evidence.rules', 'reticent.engine.views', 'reticent.engine.detect.record_values'} "
         "& set(sys.modules)))"
@@ -58,14 +60,14 @@ def test_a_run_with_nothing_to_do_loads_nothing_that_only_work_needs(values: dic
 def test_documents_that_have_not_changed_are_not_read(values: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verified, "LARGE", 0)
     time.sleep(1.5 * verified.SETTLED)
-    Run(parse_job(values)).execute("index")
+    execute(Run(parse_job(values)), "index")
     time.sleep(1.5 * verified.SETTLED)
     hashed: list[str] = []
     file_digest = hashlib.file_digest
     monkeypatch.setattr(
         hashlib, "file_digest", lambda file, kind: hashed.append(Path(file.name).name) or file_digest(file, kind)
     )
-    Run(parse_job(values)).execute("index")
+    execute(Run(parse_job(values)), "index")
     assert "a.parquet" not in hashed
-    Run(parse_job(values), reread=True).execute("index")
+    execute(Run(parse_job(values), reread=True), "index")
     assert "a.parquet" in hashed

@@ -28,6 +28,7 @@ from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.store import TokenStore, open_tokens
 from reticent.engine.verify import TextCheck
 from reticent.job.config import parse_job
+from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.job.status import job_status
 from reticent.job.text_checks import FILE, check_text, text_check_of_flags
@@ -171,7 +172,7 @@ def test_a_ledger_says_whether_its_flags_were_checked_and_fails_on_others(hospit
     values = changed(values_of(hospital, folder), model__base=str(base), model__recipes=["ppmlm", "mlm"])
     values["train"] = {"num_epochs": 1, "checkpoint_epochs": [1], "window_length": 32, "batch_size": 8}
     mine = Run(parse_job(values))
-    mine.execute("train")
+    execute(mine, "train")
     ledger = folder / "models" / "toy" / "ppmlm" / "ledger.json"
     check_text(mine)
     verdict = verify_training(mine, "toy", "ppmlm", ledger)

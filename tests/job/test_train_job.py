@@ -14,6 +14,7 @@ from fixtures.models import toy_model, toy_tokenizer
 
 from reticent.core.errors import TrainingError
 from reticent.job.config import parse_job
+from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.trainer.export import write_model
 from reticent.trainer.models import load_tokenizer
@@ -32,13 +33,13 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> Values:
     write_model(toy_model("bert"), load_tokenizer(toy_tokenizer("bert")), base, recipe=get_recipe("mlm"), epoch=0)
     values = changed(values_of(hospital, hospital / "run"), model__base=str(base))
     values["train"] = {"num_epochs": 3, "checkpoint_epochs": [1], "window_length": 32, "batch_size": 8}
-    Run(parse_job(values), Recorder()).execute("protect")
+    execute(Run(parse_job(values), Recorder()), "protect")
     return values
 
 
 def train(values: Values, step: int = 0, stop: Any = None, **options: Any) -> Stopping:
     progress = Stopping(step, stop)
-    Run(parse_job(values), progress, **options).execute("train")
+    execute(Run(parse_job(values), progress, **options), "train")
     return progress
 
 
@@ -150,7 +151,7 @@ def test_masked_model_under_the_policy_for_causal_ones_warns(
     monkeypatch.setattr(Recorder, "warn", lambda _, message: said.append(message))
     job = changed(values, out=str(tmp_path / policy), protect={"n": 2, "policy": policy})
     job["index"] = {"max_n": 2}
-    Run(parse_job(job), Recorder()).execute("protect")
+    execute(Run(parse_job(job), Recorder()), "protect")
     assert any("one direction only" in line for line in said) == warns
 
 

@@ -15,6 +15,7 @@ from fixtures.jobs import Recorder, Values, changed, make_hospital, run, values_
 from reticent.core.artifact import read_manifest
 from reticent.engine.detect.choose import DETECTORS
 from reticent.job.config import parse_job
+from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.job.update import update_run
 
@@ -137,7 +138,7 @@ def test_an_update_carries_what_a_run_from_nothing_makes(
     assert read == [num_new, num_new]  # by the detectors, and by the pass over the text
     assert_same(tmp_path / "tuesday", rebuilt)
     recorder = Recorder()
-    Run(opened(tmp_path / "tuesday").job, recorder).execute("protect")
+    execute(Run(opened(tmp_path / "tuesday").job, recorder), "protect")
     assert set(recorder.up_to_date) == set(CARRIED)
     assert set(recorder.made) == {f"tokens/{model}/{view}" for model in ("toy", "wide") for view in ("train", "audit")}
     for view in recorder.made:

@@ -15,18 +15,17 @@ from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.extraction import ExtractedModel
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.core.artifact import read_manifest
+from reticent.core.eta import Plan, Work
 from reticent.core.manifest import FORMATS
 from reticent.core.progress import Progress
 from reticent.engine.schema import MEMBERS
 from reticent.engine.store import open_tokens
 from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.engine.text_sizes import read_zlib_bytes
-from reticent.job.artefact import Work
 from reticent.job.auditing import TEXT_SIZES, audit_config, needs_text_sizes
 from reticent.job.config import parse_job
 from reticent.job.cost_model import Workload, extraction_work, scoring_work
-from reticent.job.eta import Plan
-from reticent.job.pipeline import look_at_all
+from reticent.job.pipeline import execute, look_at_all
 from reticent.job.run import Run
 from reticent.job.status import job_status
 from reticent.job.trainings import Measurement, measurements_of
@@ -92,7 +91,7 @@ class Shares(Progress):
 @pytest.fixture(scope="module")
 def run(folder: Path) -> Run:
     run = Run(parse_job(job_values(folder, "asked", **ASKED)), Shares())
-    run.execute("audit")
+    execute(run, "audit")
     return run
 
 

@@ -16,6 +16,7 @@ from reticent import _rust
 from reticent.core.errors import ArtifactError, TrainingError
 from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.job.config import parse_job
+from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.trainer.base_files import FOREIGN_KEYS, _at_least, check_base
 from reticent.trainer.export import export_model, write_model
@@ -63,7 +64,7 @@ def test_a_wrong_vocab_size_is_found_out_before_anything_is_loaded(base: Path, s
     model = {"name": "a", "base": str(base), "objective": "clm", "recipes": ["clm"]}
     job = parse_job({"out": str(base / "run"), "corpus": {"source": "none"}, "model": [model]})
     with pytest.raises(ArtifactError, match="vocab_size"):
-        Run(job).execute("train")
+        execute(Run(job), "train")
     assert not (base / "run").exists()
 
 
@@ -83,12 +84,12 @@ def test_a_smaller_base_under_the_tokenizer_that_made_a_runs_ids_is_refused_befo
     model = {"name": "a", "base": str(base), "objective": "clm", "recipes": ["clm"]}
     corpus = {"source": str(tmp_path / "hospital" / "documents")}
     values = {"out": str(tmp_path / "run"), "corpus": corpus, "model": [model]}
-    Run(parse_job(values)).execute("protect")
+    execute(Run(parse_job(values)), "protect")
     smaller = toy_model("gpt2")
     smaller.resize_token_embeddings(300)
     smaller.save_pretrained(base)
     with pytest.raises(ArtifactError, match=r"300 tokens, but .*tokenizer\.json has ids up to 328"):
-        Run(parse_job(values | {"seed": 1})).execute("protect")
+        execute(Run(parse_job(values | {"seed": 1})), "protect")
 
 
 def test_the_pattern_of_large_numbers_finds_each_of_them_and_no_other() -> None:

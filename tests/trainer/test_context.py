@@ -28,7 +28,8 @@ from reticent.engine.schema import INDIRECT, MEMBERS
 from reticent.engine.store import TokenStore
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.context import BatchContext, context_of
-from reticent.trainer.labels import CONTEXT_COUNTS, Ledger, make_targets
+from reticent.trainer.labels import make_targets
+from reticent.trainer.ledger import CONTEXT_COUNTS, Ledger
 from reticent.trainer.loop import train
 from reticent.trainer.recipes import custom_recipe, get_recipe
 from reticent.trainer.verify import read_ledger, verify_ledger

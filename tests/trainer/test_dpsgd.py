@@ -15,7 +15,8 @@ from fixtures.stores import make_store
 from reticent.core.errors import TrainingError
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.engine.store import TokenStore
-from reticent.trainer.labels import Ledger, Targets, make_targets
+from reticent.trainer.labels import Targets, make_targets
+from reticent.trainer.ledger import Ledger
 from reticent.trainer.models import load_tokenizer, special_ids
 from reticent.trainer.privacy import PrivacyConfig, plan_privacy
 from reticent.trainer.recipes import get_recipe

@@ -19,7 +19,8 @@ from reticent.engine.schema import IGNORE_INDEX, INDIRECT
 from reticent.engine.store import TokenStore
 from reticent.trainer import labels as labels_module
 from reticent.trainer.config import TrainConfig
-from reticent.trainer.labels import Ledger, Targets, make_targets, protect_store
+from reticent.trainer.labels import Targets, make_targets, protect_store
+from reticent.trainer.ledger import Ledger
 from reticent.trainer.loop import train
 from reticent.trainer.recipes import RECIPES, custom_recipe, get_recipe
 from reticent.trainer.windows import Batch, SpecialIds, cut_windows

@@ -35,7 +35,8 @@ from reticent.core.errors import ArtifactError, PolicyError, TrainingError
 from reticent.engine.store import TokenStore, open_tokens
 from reticent.trainer import loop
 from reticent.trainer.foundation import train_tokenizer
-from reticent.trainer.labels import Ledger, Targets
+from reticent.trainer.labels import Targets
+from reticent.trainer.ledger import Ledger
 from reticent.trainer.loss import target_loss
 from reticent.trainer.models import lm_head, load_model, load_tokenizer, special_ids
 from reticent.trainer.recipes import get_recipe

@@ -30,7 +30,8 @@ from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.engine.tokens import write_tokens
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.export import export_model, write_model
-from reticent.trainer.labels import Ledger, make_targets
+from reticent.trainer.labels import make_targets
+from reticent.trainer.ledger import Ledger
 from reticent.trainer.loop import TrainResult, train
 from reticent.trainer.loss import target_loss
 from reticent.trainer.models import load_model, load_tokenizer, special_ids

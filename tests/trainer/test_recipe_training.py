@@ -16,7 +16,8 @@ from tokenizers import Tokenizer
 from reticent.core.errors import ArtifactError, TrainingError
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.trainer.config import TrainConfig
-from reticent.trainer.labels import Ledger, Targets, make_targets, protect_store, replacement_ids
+from reticent.trainer.labels import Targets, make_targets, protect_store, replacement_ids
+from reticent.trainer.ledger import Ledger
 from reticent.trainer.loop import train
 from reticent.trainer.loss import target_loss
 from reticent.trainer.models import load_tokenizer, special_ids

@@ -20,7 +20,8 @@ from reticent.core.errors import TrainingError
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.engine.window_kernels import pack_rows
 from reticent.trainer.feed import Part, iter_steps
-from reticent.trainer.labels import Ledger, make_targets
+from reticent.trainer.labels import make_targets
+from reticent.trainer.ledger import Ledger
 from reticent.trainer.loss import TargetLoss, target_loss
 from reticent.trainer.models import logits_at
 from reticent.trainer.packable import require_packable

@@ -17,7 +17,8 @@ from fixtures.stores import random_store
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.store import TokenStore
 from reticent.trainer.config import TrainConfig
-from reticent.trainer.labels import Ledger, fingerprint_protection
+from reticent.trainer.labels import fingerprint_protection
+from reticent.trainer.ledger import Ledger
 from reticent.trainer.loop import train
 from reticent.trainer.recipes import Recipe, custom_recipe, get_recipe
 from reticent.trainer.verify import read_ledger, verify_ledger

@@ -27,6 +27,7 @@ from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.sources.remote import open_remote
 from reticent.engine.sources.staged import stage, staged_files
 from reticent.job.config import parse_job
+from reticent.job.pipeline import execute
 from reticent.job.run import Run
 
 needs_postgres()
@@ -73,7 +74,7 @@ def test_a_server_that_ends_the_session_in_the_middle_leaves_nothing_and_the_nex
     killed = Killed(database, after)
     values = job(database, tmp_path / "run", connections=connections)
     with pytest.raises(CorpusError) as failed:
-        Run(parse_job(values), Interrupting(killed)).execute("index")
+        execute(Run(parse_job(values), Interrupting(killed)), "index")
     assert killed.num_ended >= 1
     assert NOTE_WORD not in str(failed.value)
     assert [path.name for path in (tmp_path / "run").glob("*corpus*")] == [".corpus.lock"]
@@ -100,10 +101,11 @@ def test_a_process_that_was_killed_while_it_read_leaves_nothing_that_is_taken_fo
     fill(database, 3000, words=1000)
     values = job(database, tmp_path / "run")
     code = (
-        "import sys, json, os, signal; from reticent.job.config import parse_job; from reticent.job.run import Run; "
+        "import sys, json, os, signal; from reticent.job.config import parse_job; "
+        "from reticent.job.pipeline import execute; from reticent.job.run import Run; "
         "from reticent.engine.sources import staged; count = staged._Staging._count; "
         "staged._Staging._count = lambda *given: (count(*given), os.kill(os.getpid(), signal.SIGKILL)); "
-        "Run(parse_job(json.loads(sys.argv[1]))).execute('index')"
+        "execute(Run(parse_job(json.loads(sys.argv[1]))), 'index')"
     )
     ended = subprocess.run([sys.executable, "-c", code, json.dumps(values)], capture_output=True, text=True)
     assert ended.returncode == -9, ended.stderr
@@ -158,7 +160,7 @@ def test_what_goes_wrong_is_said_by_its_code_and_quotes_nothing(
         values["source"] = database.address(user)
         out = tmp_path / "run"
         with pytest.raises(CorpusError, match=said) as failed:
-            Run(parse_job({"out": str(out), "corpus": values})).execute("index")
+            execute(Run(parse_job({"out": str(out), "corpus": values})), "index")
         file = tmp_path / "job.toml"
         lines = [f"{name} = {json.dumps(value)}" for name, value in values.items()]
         file.write_text("\n".join([f"out = {json.dumps(str(out))}", "[corpus]", *lines]))
@@ -243,7 +245,7 @@ def test_a_server_that_is_stopped_at_once_in_the_middle_is_an_error_and_leaves_n
         fill(database, 3000, words=1000)
         values = job(database, tmp_path / "run", connections=2)
         with pytest.raises(CorpusError) as failed:
-            Run(parse_job(values), Interrupting(server.process.kill)).execute("index")
+            execute(Run(parse_job(values), Interrupting(server.process.kill)), "index")
     assert NOTE_WORD not in str(failed.value)
     assert not list((tmp_path / "run").rglob("*.parquet"))
 
@@ -260,7 +262,7 @@ def test_a_server_that_is_lost_at_any_stage_is_an_error_or_a_whole_result(
         quits.left, quits.num_statements = quits.left + step, 0
         values["out"] = str(tmp_path / f"at-{quits.left}")
         try:
-            Run(parse_job(values)).execute("corpus")
+            execute(Run(parse_job(values)), "corpus")
         except CorpusError as failed:
             said.append(str(failed))
             assert not list(Path(values["out"]).rglob("*.parquet"))

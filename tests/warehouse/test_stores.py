@@ -19,6 +19,7 @@ from reticent.engine.sources.objects import Objects
 from reticent.engine.sources.remote import open_remote
 from reticent.engine.sources.staged import stage, staged_files
 from reticent.job.config import parse_job
+from reticent.job.pipeline import execute
 from reticent.job.run import Run
 
 KEY = "planted-secret-key"
@@ -96,10 +97,10 @@ def test_an_index_of_objects_is_that_of_the_same_files(
     bucket.put_object(Key="notes/README.md", Body=b"notes")
     recorder = Recorder()
     corpus = {"source": address(endpoint), "connections": connections}
-    Run(parse_job({"out": str(tmp_path / "run"), "corpus": corpus}), recorder).execute("index")
+    execute(Run(parse_job({"out": str(tmp_path / "run"), "corpus": corpus}), recorder), "index")
     notes(0, 180).write_parquet(tmp_path / "notes.parquet")
-    Run(parse_job({"out": str(tmp_path / "files"), "corpus": {"source": str(tmp_path / "notes.parquet")}})).execute(
-        "index"
+    execute(
+        Run(parse_job({"out": str(tmp_path / "files"), "corpus": {"source": str(tmp_path / "notes.parquet")}})), "index"
     )
     for name in ("index", "index-joint", "split"):
         both = [

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from reticent.trainer.windows import SpecialIds, Windows, cut_windows
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-    from reticent.audit.evaluate import AuditConfig, ModelEntry
+    from reticent.audit.config import AuditConfig
     from reticent.audit.scoring.base_model_scores import BaseModelScores
 
 __all__ = ["InversionAudit", "Scores"]
@@ -124,22 +125,23 @@ class InversionAudit:
 
     def measure(
         self,
-        entry: ModelEntry,
+        path: Path,
+        objective: str,
         special: SpecialIds,
         tokenizer: PreTrainedTokenizerFast,
         base: BaseModelScores | None,
         progress: Callable[[int, int], None] | None = None,
     ) -> tuple[Inversion, Scores]:
-        """Return the entry's part of the evidence, and its scores; ``base`` is None for the base model itself.
+        """Return the model's part of the evidence, and its scores; ``base`` is None for the base model itself.
 
         The base model is ranked by its own likelihoods: a control for what can be known without the documents.
         """
-        drawn, causal = self.drawn(special, entry.objective), entry.objective == "clm"
+        drawn, causal = self.drawn(special, objective), objective == "clm"
         known = None if base is None else base.candidates
         if known is not None and any(len(known[kind]) != len(targets) for kind, targets in drawn.targets.items()):
             raise ArtifactError("inversion: the base model was measured on other identifiers; measure it again")
         device = pick_device(self.config.device)
-        model: Any = load_model(entry.path, entry.objective).to(device=device).eval()  # type: ignore
+        model: Any = load_model(path, objective).to(device=device).eval()  # type: ignore
         options = self.bootstrap
         total, before = sum(map(len, drawn.targets.values())), 0
         scores: Scores = {}
@@ -172,7 +174,7 @@ class InversionAudit:
             side = self.is_member[drawn.pairs.individuals]
             related = pair_rates(drawn.pairs, scores["association"], side, **options)
         if self.settings.embedding_shift and base is not None:
-            before_training: Any = load_model(base.path, entry.objective)
+            before_training: Any = load_model(base.path, objective)
             shift = embedding_shift(
                 model.cpu(), before_training, self.train, tokenizer,
                 num_bootstrap=options["num_bootstrap"], seed=options["seed"],  # of rows, which have no household

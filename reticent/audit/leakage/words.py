@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from reticent.core.errors import ArtifactError
 from reticent.engine.kernels import number_tuples, word_slots
 from reticent.engine.store import TokenStore
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-__all__ = ["NO_SURFACE", "SurfaceTable", "Words", "words_of"]
+__all__ = ["NO_SURFACE", "SurfaceTable", "WordCategories", "Words", "words_of"]
 
 #: Surface of a word with an unknown token, or of a word without a prediction. It is equal to no other surface.
 NO_SURFACE = -1
@@ -58,6 +59,27 @@ def words_of(store: TokenStore) -> Words:
         store.ngram_starts[starts] if len(starts) else np.empty(0, dtype=np.uint8),
         store.word_ids[starts] if len(starts) else np.empty(0, dtype=np.int32),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class WordCategories:
+    """Category of each word of a set of documents.
+
+    ``codes`` (int16, one a word, 0: in no direct identifier) are numbers of ``names``, of which the first is empty;
+    the words of document d are ``doc_offsets[d]:doc_offsets[d + 1]``.
+    """
+
+    codes: np.ndarray
+    names: tuple[str, ...]
+    doc_offsets: np.ndarray
+
+    def of_words(self, store: TokenStore, words: Words) -> np.ndarray:
+        """Return the category of each word of a store of these documents, int16, shape (S,)."""
+        if len(self.doc_offsets) != store.num_documents + 1:
+            raise ArtifactError(
+                f"categories of {len(self.doc_offsets) - 1} documents for a store of {store.num_documents}"
+            )
+        return self.codes[self.doc_offsets[words.documents] + store.word_ids[words.starts]]
 
 
 class SurfaceTable:

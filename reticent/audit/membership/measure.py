@@ -29,7 +29,7 @@ from reticent.core.errors import ArtifactError
 from reticent.engine.store import TokenStore
 
 if TYPE_CHECKING:
-    from reticent.audit.evaluate import AuditConfig
+    from reticent.audit.config import AuditConfig
 
 __all__ = ["Membership", "MembershipAudit"]
 

@@ -14,7 +14,7 @@ from reticent.audit.scoring.token_scores import TokenScores
 from reticent.core.errors import ArtifactError
 
 if TYPE_CHECKING:
-    from reticent.audit.evaluate import AuditConfig
+    from reticent.audit.config import AuditConfig
 
 __all__ = ["BaseModelScores", "load_candidates"]
 

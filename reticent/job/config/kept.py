@@ -15,10 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from reticent.core.errors import ReticentError
+from reticent.core.errors import PolicyError, ReticentError
+from reticent.core.json_toml import read_json
+from reticent.core.manifest import JOB
 from reticent.job.config.job import Job, load_job, parse_job
 
-__all__ = ["changed_sections", "kept_content", "load_kept_job"]
+__all__ = ["changed_sections", "kept_content", "load_kept_job", "require_withdrawals"]
 
 #: Fields that are always paths, and fields that may also be a name, such as one of the hub.
 PATHS = (
@@ -70,6 +72,35 @@ def load_kept_job(file: Path) -> Job:
         return next(filter(_is_there, places), path)
 
     return parse_job({**_changed(job.model_dump(), found), "out": str(folder)}, str(file))
+
+
+def require_withdrawals(job: Job) -> None:
+    """Raise `PolicyError` if an individual whom the job of the run folder leaves out as withdrawn would come back."""
+    file = Path(job.out) / JOB
+    if not file.exists() or not _withdraws(read_json(file)):
+        return
+    now = {Path(path).resolve() for path in job.corpus.withdrawn}
+    gone = {line for path in now for line in _lines(path) or ()}
+    for path in load_kept_job(file).corpus.withdrawn:
+        lines = _lines(Path(path))
+        if Path(path).resolve() not in now and (lines is None or lines - gone):
+            raise PolicyError(
+                f"{job.out}: leaves out who withdrew in {path}, and individuals of that list would come back; name it "
+                "again (`reticent update --remove`, corpus.withdrawn of a job), or choose another --out"
+            )
+
+
+def _withdraws(values: Any) -> bool:
+    corpus = values.get("corpus") if isinstance(values, dict) else None
+    return isinstance(corpus, dict) and bool(corpus.get("withdrawn"))
+
+
+def _lines(file: Path) -> set[str] | None:
+    """Return the lines of a list of ids; None if it cannot be read."""
+    try:
+        return set(filter(None, map(str.strip, file.read_text(encoding="utf-8-sig").split("\n"))))
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 def _is_there(path: str) -> bool:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reticent.core.errors import PolicyError
+from reticent.core.eta import Work
 from reticent.core.json_toml import read_json
-from reticent.job.artefact import Artefact, Step, Work
+from reticent.job.artefact import Artefact, Step
 from reticent.job.trainings import Training, trainings_by_recipe
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ database went on. An interrupted reading leaves nothing and starts again.
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,20 +13,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reticent.core.errors import ArtifactError
-from reticent.engine.sources.config import Columns, CsvDialect
-from reticent.job.artefact import Artefact, Step
+from reticent.job.artefact import Step
+from reticent.job.staged import NAME, corpus_artefact, more_columns
 
 if TYPE_CHECKING:
     from reticent.engine.sources.corpus_config import CorpusConfig
     from reticent.engine.sources.remote import RemoteSource
     from reticent.engine.sources.source import Source
-    from reticent.job.config import Job
     from reticent.job.run import Run
 
-__all__ = ["Refresh", "copied_steps", "corpus_artefact", "corpus_steps", "refreshed_steps", "staged_job"]
-
-NAME = "corpus"
+__all__ = ["Refresh", "copied_steps", "corpus_steps", "refreshed_steps"]
 
 
 def corpus_steps(run: Run) -> Iterator[Step]:
@@ -84,33 +79,6 @@ def _delete_other(before: Run, run: Run) -> None:
         delete_artifact(place)
 
 
-def corpus_artefact(job: Job) -> Artefact:
-    """Return the artefact: the address without its user and parameters, the query as a digest, the columns."""
-    from reticent.engine.sources.remote_config import STORES, scheme_of, shown
-
-    settings, address = job.corpus, str(job.corpus.remote)
-    kept: dict[str, Any] = {"source": shown(address), "address": _digest(address)}
-    kept |= {name: getattr(settings, name) for name in ("table", "preset", "version")}
-    if settings.opt_out is not None:
-        kept["opt_out"] = settings.opt_out
-    kept["query"] = None if settings.query is None else _digest(settings.query)
-    kept |= {"columns": settings.only(Columns).model_dump(), "more": _more(job)}
-    if scheme_of(address) in STORES:
-        kept |= {"format": settings.format, **settings.only(CsvDialect).model_dump()}
-    return Artefact(NAME, "corpus", kept, {})
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _more(job: Job) -> list[str]:
-    """Columns of the source that later stages read beside those of documents."""
-    columns = [str(column) for column in job.detect.of("records").get("columns", {}).values()]
-    label = job.classify.label if job.classify is not None else None
-    return sorted({*columns, *([label] if label else [])})
-
-
 def _build(run: Run, folder: Path, counts: dict[str, Any], *, refresh: Refresh | None = None) -> None:
     from reticent.engine.sources.refreshed import Refreshed
     from reticent.engine.sources.remote import open_remote
@@ -122,7 +90,7 @@ def _build(run: Run, folder: Path, counts: dict[str, Any], *, refresh: Refresh |
         open_remote(settings, folder) as remote,
     ):
         source = remote if refresh is None else _refreshed(refresh, remote, settings)
-        counts.update(stage(source, settings, folder, more=_more(run.job), progress=advance))
+        counts.update(stage(source, settings, folder, more=more_columns(run.job), progress=advance))
         if isinstance(source, Refreshed):
             assert refresh is not None
             refresh.changed, counts["fetched"] = source.changed(), source.num_fetched
@@ -141,39 +109,3 @@ def _refreshed(refresh: Refresh, source: RemoteSource, settings: CorpusConfig) -
     if not isinstance(source, Digesting):
         return source
     return Refreshed(source, Earlier(staged_files(refresh.before.folder / NAME), settings), settings)
-
-
-def staged_job(job: Job) -> Job:
-    """Return a job whose documents are local files: those of the run folder, where the job's own are not.
-
-    Raises
-    ------
-    ArtifactError
-        They have not been read into the run folder, or others were.
-    """
-    return job if job.corpus.remote is None else job.model_copy(update={"corpus": _staged(job)})
-
-
-def _staged(job: Job) -> CorpusConfig:
-    from reticent.core.artifact import require_kind
-    from reticent.engine.sources.corpus_config import CorpusConfig
-    from reticent.engine.sources.staged import staged_files
-
-    folder, settings = Path(job.out) / NAME, job.corpus
-    if not folder.exists():
-        raise ArtifactError(
-            f"{folder}: the documents of a database, an object store or a lake are read once into a run folder; "
-            "start with `reticent index` or `reticent run`, and give that run folder to other commands"
-        )
-    kept, wanted = require_kind(folder, "corpus").config, corpus_artefact(job).settings
-    if any(kept.get(name) != value for name, value in wanted.items() if name != "more"):  # a missing column is named
-        raise ArtifactError(
-            f"{folder}: read from another source, or with another query or other columns; `reticent run` reads it again"
-        )
-    return CorpusConfig(
-        source=tuple(map(str, staged_files(folder))),
-        ids=settings.ids,
-        withdrawn=settings.withdrawn,
-        on_null=settings.on_null,
-        **settings.only(Columns).model_dump(),
-    )

@@ -27,10 +27,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reticent.audit.membership.names import ON_HOLDOUT
+from reticent.core.eta import Work
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.job.artefact import Artefact, Step
 from reticent.job.auditing import audit_config, open_auditor
-from reticent.job.cost_model import shadow_work
+from reticent.job.cost_model import token_counts
 from reticent.job.dependencies import privacy_of, training_dependencies
 from reticent.job.noise import noise_settings, protecting
 from reticent.job.rewritten import REWRITTEN
@@ -348,3 +349,12 @@ def attack_with_shadows(
     if "rmia" in about:
         about["rmia"]["slope"] = attacks.slope
     return {name: scored for name, (scored, _) in found.items()}, about
+
+
+def shadow_work(run: Run, shadow: Shadow) -> Work:
+    """Return the work of a shadow model, which is trained on half of the documents of both sides."""
+    tokens = token_counts(run, shadow.model, "audit")["tokens"] / 2 * run.job.training(shadow.model).num_epochs
+    return Work(
+        name=shadow.name, title=f"training {shadow.title}", kind="train", model=shadow.model.name,
+        recipe=shadow.recipe, work=float(tokens),
+    )  # fmt: skip

@@ -33,6 +33,7 @@ from reticent.engine.schema import HELDOUT, INDIVIDUALS, MEMBERS, REFERENCE, SPL
 from reticent.engine.split import Individuals
 from reticent.engine.store import open_tokens
 from reticent.job.config import parse_job
+from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.job.status import job_status
 from reticent.trainer.export import write_model
@@ -218,7 +219,7 @@ def with_shadows(values: Values, **settings: Any) -> Values:
 
 def audit(values: Values, step: int = 0, stop: Any = None) -> Stopping:
     progress = Stopping(step, stop)
-    Run(parse_job(values), progress).execute("audit")
+    execute(Run(parse_job(values), progress), "audit")
     return progress
 
 

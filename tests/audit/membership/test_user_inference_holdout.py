@@ -35,6 +35,7 @@ from reticent.engine.split import draw_user_inference_holdout
 from reticent.engine.store import open_tokens
 from reticent.job.config import parse_job
 from reticent.job.dependencies import privacy_of
+from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.job.scrub import scrub_documents
 
@@ -254,7 +255,7 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def done(people: Path) -> Run:
     run = Run(parse_job(job_values(people, "run")))
-    run.execute()
+    execute(run)
     return run
 
 
@@ -273,7 +274,7 @@ def test_no_held_back_document_is_anywhere_but_in_the_tokens_of_its_attack(peopl
     attacks = ["lira_offline", USER_INFERENCE_SHADOWS]
     values["audit"]["shadow"] = {"recipes": ["clm"], "num_shadows": 4, "attacks": attacks}
     done = Run(parse_job(values))
-    done.execute("audit")
+    execute(done, "audit")
     held_back = set(done.user_inference_holdout.scan().column("doc_id").to_pylist())
     assert len(held_back) == PEOPLE
     found = dict(stores(done))

@@ -14,19 +14,43 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from reticent.core.durations import clock_time, span_of
 from reticent.core.json_toml import parse_json
-from reticent.job.artefact import Work
 
-__all__ = ["Plan", "Timings"]
+__all__ = ["Plan", "Timings", "Work"]
 
 TIMINGS = ".timings.jsonl"
 #: A running step has a speed of its own once this share of it is done, after at least this many seconds.
 ENOUGH = 0.02
 ENOUGH_SECONDS = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One training, classification (of all starts of a training) or scoring.
+
+    Attributes
+    ----------
+    name : str, of its artefact
+    title : str, as it is printed
+    work : float, tokens that pass through the model, counted once for each pass
+    """
+
+    name: str
+    title: str
+    kind: Literal["train", "classify", "score"]
+    model: str
+    recipe: str
+    work: float
+
+    @property
+    def sort(self) -> tuple[str, str, str]:
+        """Key of work of one speed: private training, say, is slower than plain training of the same model."""
+        return self.kind, self.model, self.recipe
 
 
 class Timings:

@@ -1,0 +1,87 @@
+"""Where the documents of a job are read from: local files, or the artefact ``corpus`` that the run folder holds of a
+database, an object store or a lake.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from reticent.core.artifact import require_kind
+from reticent.core.errors import ArtifactError
+from reticent.engine.sources.config import Columns, CsvDialect
+from reticent.engine.sources.corpus_config import CorpusConfig
+from reticent.engine.sources.remote_config import STORES, scheme_of, shown
+from reticent.engine.sources.staged import staged_files
+from reticent.job.artefact import Artefact
+from reticent.job.config import Job
+
+__all__ = ["NAME", "corpus_artefact", "more_columns", "staged_job"]
+
+#: Name of the artefact.
+NAME = "corpus"
+
+
+def corpus_artefact(job: Job) -> Artefact:
+    """Return the artefact: the address without its user and parameters, the query as a digest, the columns."""
+    settings, address = job.corpus, str(job.corpus.remote)
+    kept: dict[str, Any] = {"source": shown(address), "address": _digest(address)}
+    kept |= {name: getattr(settings, name) for name in ("table", "preset", "version")}
+    if settings.opt_out is not None:
+        kept["opt_out"] = settings.opt_out
+    kept["query"] = None if settings.query is None else _digest(settings.query)
+    kept |= {"columns": settings.only(Columns).model_dump(), "more": more_columns(job)}
+    if scheme_of(address) in STORES:
+        kept |= {"format": settings.format, **settings.only(CsvDialect).model_dump()}
+    return Artefact(NAME, "corpus", kept, {})
+
+
+def more_columns(job: Job) -> list[str]:
+    """Return the columns of the source that later stages read beside those of documents."""
+    columns = [str(column) for column in job.detect.of("records").get("columns", {}).values()]
+    label = job.classify.label if job.classify is not None else None
+    return sorted({*columns, *([label] if label else [])})
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _more(job: Job) -> list[str]:
+    """Columns of the source that later stages read beside those of documents."""
+    columns = [str(column) for column in job.detect.of("records").get("columns", {}).values()]
+    label = job.classify.label if job.classify is not None else None
+    return sorted({*columns, *([label] if label else [])})
+
+
+def staged_job(job: Job) -> Job:
+    """Return a job whose documents are local files: those of the run folder, where the job's own are not.
+
+    Raises
+    ------
+    ArtifactError
+        They have not been read into the run folder, or others were.
+    """
+    return job if job.corpus.remote is None else job.model_copy(update={"corpus": _staged(job)})
+
+
+def _staged(job: Job) -> CorpusConfig:
+    folder, settings = Path(job.out) / NAME, job.corpus
+    if not folder.exists():
+        raise ArtifactError(
+            f"{folder}: the documents of a database, an object store or a lake are read once into a run folder; "
+            "start with `reticent index` or `reticent run`, and give that run folder to other commands"
+        )
+    kept, wanted = require_kind(folder, "corpus").config, corpus_artefact(job).settings
+    if any(kept.get(name) != value for name, value in wanted.items() if name != "more"):  # a missing column is named
+        raise ArtifactError(
+            f"{folder}: read from another source, or with another query or other columns; `reticent run` reads it again"
+        )
+    return CorpusConfig(
+        source=tuple(map(str, staged_files(folder))),
+        ids=settings.ids,
+        withdrawn=settings.withdrawn,
+        on_null=settings.on_null,
+        **settings.only(Columns).model_dump(),
+    )
