@@ -20,7 +20,6 @@ from reticent.cli.options import (
     said,
 )
 from reticent.cli.show import print_classification
-from reticent.job.pipeline import execute
 
 __all__ = ["classify"]
 
@@ -114,6 +113,7 @@ def classify(
     """
     from reticent.core.errors import PolicyError
     from reticent.job.classify_documents import classify_documents
+    from reticent.job.pipeline import execute
     from reticent.job.run import Run
     from reticent.job.stages.classify import read_results
 

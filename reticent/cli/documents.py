@@ -25,7 +25,6 @@ from reticent.cli.options import (
     read_job,
 )
 from reticent.cli.show import print_copies, print_counts, print_detection, print_rules, print_statistics
-from reticent.job.pipeline import execute
 
 __all__ = ["dedup", "detect", "scrub", "stats", "synth"]
 
@@ -380,6 +379,7 @@ def stats(
     from reticent.audit.evidence.rules import publish
     from reticent.cli.show import write_statistics
     from reticent.job.corpus_statistics import corpus_section
+    from reticent.job.pipeline import execute
     from reticent.job.run import Run
 
     used = None if source.is_file() else ("protect", "audit.small_cell", "seed", "num_threads")

@@ -33,7 +33,6 @@ from reticent.cli.options import (
 from reticent.cli.parts import PartOption, run_part
 from reticent.cli.show import print_run, print_summary
 from reticent.cli.verify import list_all_recipes, verify_ledger, verify_text
-from reticent.job.pipeline import execute
 
 if TYPE_CHECKING:
     from reticent.job.config import Job
@@ -376,6 +375,7 @@ def report(
 
 
 def _execute(job: Job, until: str, quiet: bool, as_json: bool, *, restart: bool = False, reread: bool = False) -> None:
+    from reticent.job.pipeline import execute
     from reticent.job.run import Run
     from reticent.trainer.distributed import launched
 

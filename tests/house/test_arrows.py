@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(not TOOL.exists(), reason="needs the sources")
 SICK = {
     "core/low.py": "def f() -> None:\n    from reticent.core import high\n",
     "core/high.py": "from reticent.core import low\n",
-    "core/types.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from reticent.engine.store import Store\n",
+    "core/seen.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from reticent.engine import store\n",
     "engine/store.py": 'ROWS = {"train": "reticent.trainer.loop:train"}\n',
     "trainer/loop.py": "x = 1\n",
     "audit/table.py": 'ROWS = {"probe": "reticent.ext.probe:run"}\n',
@@ -44,7 +44,7 @@ def test_every_kind_of_arrow_counts_but_rows_that_name_a_sibling(tmp_path: Path)
     assert "circles: 1\n    2: reticent.core.high, reticent.core.low\n" in ended.stdout
     upward = ended.stdout.split("arrows upward: 2\n")[1].splitlines()
     assert upward == [
-        "    reticent.core.types -> reticent.engine.store (types)",
+        "    reticent.core.seen -> reticent.engine.store (types)",
         "    reticent.engine.store -> reticent.trainer.loop (late)",
     ]
     assert "rows of tables that name a sibling: 1\n    reticent.audit.table -> reticent.ext.probe" in ended.stdout

@@ -5,16 +5,11 @@ from __future__ import annotations
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from reticent.audit.membership.names import USER_INFERENCE
 from reticent.audit.scoring.token_scores import TokenScores
 from reticent.core.errors import ArtifactError
-
-if TYPE_CHECKING:
-    from reticent.audit.config import AuditConfig
 
 __all__ = ["BaseModelScores", "load_candidates"]
 
@@ -41,11 +36,16 @@ class BaseModelScores:
             np.savez(folder / CANDIDATES, **self.candidates)  # type: ignore[arg-type]
 
     @classmethod
-    def load(cls, folder: Path, path: Path, config: AuditConfig) -> BaseModelScores:
-        """Read the scores that an audit with these settings saved; `ArtifactError` if they cannot be read."""
-        holdout = TokenScores.from_parquet(folder / HOLDOUT) if USER_INFERENCE in config.attacks else None
-        candidates = None if config.inversion is None else load_candidates(folder / CANDIDATES)
-        return cls(path, TokenScores.from_parquet(folder / DOCUMENTS), holdout, candidates)
+    def load(cls, folder: Path, path: Path, *, holdout: bool, candidates: bool) -> BaseModelScores:
+        """Read the scores that were saved, those of the holdout and of candidates where they are asked for;
+        `ArtifactError` if they cannot be read.
+        """
+        return cls(
+            path,
+            TokenScores.from_parquet(folder / DOCUMENTS),
+            TokenScores.from_parquet(folder / HOLDOUT) if holdout else None,
+            load_candidates(folder / CANDIDATES) if candidates else None,
+        )
 
 
 def load_candidates(path: Path) -> dict[str, np.ndarray]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reticent.audit.evidence.json_form import to_json
+from reticent.audit.membership.names import USER_INFERENCE
 from reticent.engine.schema import HELDOUT, INDIRECT, MEMBERS
 from reticent.job.artefact import Artefact, Step
 from reticent.job.auditing import (
@@ -135,7 +136,13 @@ def _inputs(run: Run, measurement: Measurement) -> dict[str, str]:
 def _base_scores(run: Run, model: ModelSection) -> BaseModelScores:
     from reticent.audit.scoring.base_model_scores import BaseModelScores
 
-    return BaseModelScores.load(run.folder / Measurement(model).name, Path(run.base_of(model)), audit_config(run))
+    settings = audit_config(run)
+    return BaseModelScores.load(
+        run.folder / Measurement(model).name,
+        Path(run.base_of(model)),
+        holdout=USER_INFERENCE in settings.attacks,
+        candidates=settings.inversion is not None,
+    )
 
 
 def _build(
