@@ -6,7 +6,7 @@ from rich import box
 from rich.table import Table
 
 from reticent.audit.evidence.classification import ClassificationEvidence
-from reticent.audit.report.summary import _shown
+from reticent.audit.report.summary import _shown as _shown_mean
 
 __all__ = ["classification_table"]
 
@@ -40,5 +40,5 @@ def classification_table(result: ClassificationEvidence) -> Table:
     for row in result.results:
         epoch = str(row.epoch) if row.epoch else "-"
         seed = "" if row.seed is None else f", seed {row.seed}"
-        table.add_row(row.recipe + seed, epoch, _shown(row.macro_f1), _shown(row.micro_f1))
+        table.add_row(row.recipe + seed, epoch, _shown_mean(row.macro_f1), _shown_mean(row.micro_f1))
     return table
