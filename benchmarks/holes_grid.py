@@ -249,10 +249,9 @@ class Grid:
 
     def train(self, arm: str, number: int) -> dict[str, Any]:
         """Train a model of an arm where it is not there; returns what is kept of it."""
-        from reticent.engine.context_words import context_words
         from reticent.engine.index import IndexConfig, build_index
         from reticent.engine.noisy_threshold import Noise, noisy_index
-        from reticent.engine.public_words import read_public_words
+        from reticent.engine.public_words import context_words, read_public_words
         from reticent.engine.schema import MEMBERS
         from reticent.trainer.config import LoraSettings, PrivacyConfig, TrainConfig
         from reticent.trainer.loop import train
@@ -336,7 +335,7 @@ class Grid:
     def _auditor(self) -> Any:
         """An auditor that keeps the scores of a model: the documents are the same whoever is a member."""
         from reticent.audit.evaluate import Auditor
-        from reticent.audit.scoring.token_scores import TokenScores
+        from reticent.audit.scoring.scores import TokenScores
 
         folder = self.folder / "scores"
 
@@ -427,7 +426,7 @@ class Grid:
         its individual is a member, and where not. Individuals are resampled with all that each model says of them.
         """
         from reticent.audit.inversion.inversion import ranks_of
-        from reticent.audit.stats.statistics import TAILS, ratio_estimates, square_and_add
+        from reticent.audit.stats.intervals import TAILS, ratio_estimates, square_and_add
 
         _, targets, sides = self._questions
         place, rows = self.folder / "inversion", targets.individuals

@@ -40,8 +40,8 @@ from typing import Any
 
 from benchmarks.faults import GROWING, Change, Ended, available, run_process, run_unwatched
 from benchmarks.record_io import RECORD, machine, write_record
+from reticent.core.artifact import VERIFIED
 from reticent.core.eta import TIMINGS
-from reticent.core.verified import VERIFIED
 
 Files = dict[str, bytes]
 

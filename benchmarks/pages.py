@@ -497,7 +497,7 @@ def _kill(record: Record) -> str:
 
 
 def _kill_figure(record: Record) -> Dots:
-    from reticent.audit.stats.statistics import clopper_pearson
+    from reticent.audit.stats.intervals import clopper_pearson
 
     rows: list[Dot] = []
     for how, table in record["tables"].items():

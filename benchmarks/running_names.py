@@ -143,7 +143,7 @@ class Words:
     def scores(self, spans: pa.Table, num_bootstrap: int) -> dict[str, Any]:
         """Recall and precision over the words, with intervals over individuals, and recall by form of the word."""
         from reticent.audit.evidence.json_form import to_json
-        from reticent.audit.stats.statistics import ratio_estimates
+        from reticent.audit.stats.intervals import ratio_estimates
         from reticent.engine.detect.labels import category
 
         by: list[Bounds] = [[] for _ in range(len(self.bounds) - 1)]
@@ -231,7 +231,7 @@ def measure(name: str, size: str) -> dict[str, Any]:
 
 def _speed(ner: Any, case: Case, folder: Path) -> dict[str, Any]:
     """MB a CPU second of the NER on all documents, and again with its cache; its spans stay in the cache."""
-    from reticent.engine.detect.span_cache import SpanCache
+    from reticent.engine.detect.passages import SpanCache
 
     batch = case.documents.select(["text"]).combine_chunks().to_batches()[0]
     num_bytes = pc.sum(pc.binary_length(batch.column("text"))).as_py()

@@ -24,7 +24,7 @@ import pyarrow as pa
 import torch
 
 from benchmarks.record_io import markdown, spread, write_record
-from reticent.audit.scoring.forward import score_causal
+from reticent.audit.scoring.scores import score_causal
 from reticent.core.device import pick_device
 from reticent.engine.store import TokenStore
 from reticent.trainer.windows import SpecialIds

@@ -12,7 +12,7 @@ import numpy as np
 
 from reticent.audit.evidence.classification import ClassRow, MeasuredClasses
 from reticent.audit.evidence.rules import publish
-from reticent.audit.stats.statistics import EXACT, Estimate, ratio_estimate, ratio_estimates
+from reticent.audit.stats.intervals import EXACT, Estimate, ratio_estimate, ratio_estimates
 from reticent.engine.kernels import number_tuples, word_slots
 from reticent.engine.store import TokenStore
 

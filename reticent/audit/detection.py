@@ -43,7 +43,7 @@ from reticent.audit.evidence.detection import (
     MatchesOf,
 )
 from reticent.audit.evidence.json_form import extended
-from reticent.audit.stats.statistics import BOOTSTRAP, Bootstrap, Estimate, ratio_estimates
+from reticent.audit.stats.intervals import BOOTSTRAP, Bootstrap, Estimate, ratio_estimates
 
 if TYPE_CHECKING:
     from reticent.engine.detect.marks import LineSpans, Marks

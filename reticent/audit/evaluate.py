@@ -19,7 +19,7 @@ from reticent.audit.evidence.inversion import Inversion
 from reticent.audit.evidence.leakage import AllOccurrences, Generated, Ledger, SideUtility, Utility
 from reticent.audit.inversion.measure import InversionAudit, Scores
 from reticent.audit.leakage.generated import Written, continue_documents, generated_leakage
-from reticent.audit.leakage.measure import LeakageAudit
+from reticent.audit.leakage.leakage import LeakageAudit
 from reticent.audit.leakage.utility import utility
 from reticent.audit.leakage.words import SurfaceTable, words_of
 from reticent.audit.membership.asked import Task, asking_scores, with_total
@@ -28,9 +28,8 @@ from reticent.audit.membership.kinds import KindAudit
 from reticent.audit.membership.measure import MembershipAudit
 from reticent.audit.membership.threshold import ThresholdAudit, spelling_of
 from reticent.audit.membership.validity import judged
-from reticent.audit.scoring.base_model_scores import BaseModelScores
-from reticent.audit.scoring.forward import TokenScores, score_models
-from reticent.audit.stats.clusters import bootstrap_of
+from reticent.audit.scoring.scores import BaseModelScores, TokenScores, score_models
+from reticent.audit.stats.intervals import bootstrap_of
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.store import TokenStore
 from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
@@ -99,7 +98,7 @@ def audit_models(
     zlib_bytes : int array, shape (audit_store.num_documents,), compressed size of each text, which ``zlib`` needs
     groups : name -> value of each individual of ``audit_store`` (by code, ascending), to find the worst subgroup
     units : household of each individual (by code), where support counts households
-    copied : as for `reticent.audit.membership.left_out.kept_without_copies`
+    copied : as for `reticent.audit.membership.validity.kept_without_copies`
 
     Raises
     ------

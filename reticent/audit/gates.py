@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from reticent.audit.membership.left_out import WITHOUT_COPIES
-from reticent.audit.membership.validity import CHANCE, INVALID
+from reticent.audit.membership.validity import CHANCE, INVALID, WITHOUT_COPIES
 
 if TYPE_CHECKING:
     from reticent.audit.config import GateConfig

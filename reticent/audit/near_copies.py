@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from reticent.audit.membership.left_out import WITHOUT_COPIES
-from reticent.audit.membership.validity import CHANCE, INVALID
+from reticent.audit.membership.validity import CHANCE, INVALID, WITHOUT_COPIES
 from reticent.audit.stats.seeds import over_seeds
 
 if TYPE_CHECKING:

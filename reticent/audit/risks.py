@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scipy.stats import norm
 
-from reticent.audit.membership.left_out import WITHOUT_COPIES
-from reticent.audit.membership.validity import CHANCE, INVALID
+from reticent.audit.membership.validity import CHANCE, INVALID, WITHOUT_COPIES
 from reticent.audit.stats.estimate import LEVEL
 
 if TYPE_CHECKING:

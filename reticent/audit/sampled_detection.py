@@ -20,9 +20,8 @@ import numpy as np
 
 from reticent.audit.detection import covered_mentions
 from reticent.audit.evidence.sampled import Agreement, SampledIdentifiers, SampledRecall
-from reticent.audit.stats.clusters import iter_resamples
+from reticent.audit.stats.intervals import EXACT, Estimate, clopper_pearson, iter_resamples, ratio_estimate
 from reticent.audit.stats.sampled import Drawn, sampled_share, sampled_total
-from reticent.audit.stats.statistics import EXACT, Estimate, clopper_pearson, ratio_estimate
 from reticent.engine.detect.marks import Marks
 
 __all__ = ["agreement_of", "mention_counts", "united_spans", "weighted_identifiers", "weighted_recall"]

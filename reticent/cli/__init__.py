@@ -18,8 +18,7 @@ from typing import Annotated, Any
 
 import typer
 
-from reticent.cli.examples import example_of
-from reticent.cli.paragraphs import unwrap_help
+from reticent.cli.help import example_of, unwrap_help
 
 __all__ = ["app", "main"]
 
@@ -132,8 +131,8 @@ def main() -> None:
             signal.signal(number, _stop)
     atexit.register(_spare_collection)
     from reticent.core.errors import ReticentError
-    from reticent.core.log_lines import log
     from reticent.core.memory import OUT_OF_MEMORY, is_out_of_memory, lacks_address_space
+    from reticent.core.progress import log
     from reticent.core.without_pandas import keep_pandas_out
 
     keep_pandas_out()
@@ -181,7 +180,7 @@ def _extra_of(module: str | None) -> str:
 
 def _run() -> None:
     """Run the command of the arguments; in the log's format of JSON also a wrong option is a line of it."""
-    from reticent.core.log_lines import is_json
+    from reticent.core.progress import is_json
 
     _take_log_format()
     command = _command_line(sys.argv[1] if len(sys.argv) > 1 else None)
@@ -205,7 +204,7 @@ def _run() -> None:
 def _take_log_format() -> None:
     """Take ``--log-format`` out of the arguments, so that it may stand before and after the command."""
     from reticent.core.errors import PolicyError
-    from reticent.core.log_lines import FORMATS, VARIABLE
+    from reticent.core.progress import FORMATS, VARIABLE
 
     name, chosen, left = "--log-format", os.environ.get(VARIABLE), []
     arguments = iter(sys.argv[1:])
@@ -227,13 +226,13 @@ def _take_log_format() -> None:
 
 def _complain(message: str) -> None:
     """Print the last line of a command that failed."""
-    from reticent.core.log_lines import log
+    from reticent.core.progress import log
 
     log(message, level="error", text=f"reticent: {message}")
 
 
 def _show_warning(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any) -> None:
-    from reticent.core.log_lines import log
+    from reticent.core.progress import log
 
     log(str(message), level="warning", category=category.__name__, place=f"{os.path.basename(filename)}:{lineno}")
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reticent.cli.below import CommandWithOthers, below
-from reticent.cli.examples import example_of
+from reticent.cli.help import CommandWithOthers, below, example_of
 from reticent.cli.options import AsJson, Quiet, RunFolder, Set, job_of, new_progress, read_job
 
 if TYPE_CHECKING:

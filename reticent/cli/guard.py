@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from reticent.cli.examples import example_of
+from reticent.cli.help import example_of
 from reticent.cli.options import (
     AsJson,
     ColumnOptions,

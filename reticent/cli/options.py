@@ -171,7 +171,7 @@ def expanded(command: Callable[..., None]) -> Callable[..., None]:
 
 def is_job(source: str | Path) -> bool:
     """Whether SOURCE is a run folder or a job file, which have settings of their own."""
-    from reticent.core.manifest import JOB
+    from reticent.core.artifact import JOB
 
     return Path(source).suffix == ".toml" or (Path(source) / JOB).is_file()
 
@@ -206,7 +206,7 @@ def job_from_source(
     PolicyError
         SOURCE has settings of its own and an option says otherwise, but for the choice of detectors.
     """
-    from reticent.core.manifest import JOB
+    from reticent.core.artifact import JOB
 
     if is_job(source):
         _refuse_options(columns, found)
@@ -285,9 +285,8 @@ def said(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def new_progress(quiet: bool) -> Progress:
     """Return a command's messages, on stderr; from here on a library that aborts for want of memory says so too."""
-    from reticent.core.log_lines import JsonProgress, is_json
     from reticent.core.memory import explain_abort
-    from reticent.core.progress import Progress
+    from reticent.core.progress import JsonProgress, Progress, is_json
 
     explain_abort()
     return (JsonProgress if is_json() else Progress)(quiet=quiet)
@@ -295,8 +294,8 @@ def new_progress(quiet: bool) -> Progress:
 
 def read_job(path: Path) -> dict[str, Any]:
     """Return the settings of a run folder, which stays where it is now, or of a job file."""
+    from reticent.core.artifact import JOB
     from reticent.core.errors import ArtifactError
-    from reticent.core.manifest import JOB
     from reticent.job.config import load_job, load_kept_job
 
     if path.suffix == ".toml" and not path.is_dir():

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reticent.cli.export import copy_members_tokens
 from reticent.cli.options import (
     AsJson,
     ColumnOptions,
@@ -30,15 +29,223 @@ from reticent.cli.options import (
     read_job,
     said,
 )
-from reticent.cli.parts import PartOption, run_part
 from reticent.cli.show import print_run, print_summary
-from reticent.cli.verify import list_all_recipes, verify_ledger, verify_text
 
 if TYPE_CHECKING:
     from reticent.job.config import Job
     from reticent.job.run import Run
 
-__all__ = ["audit", "demo", "index", "protect", "report", "run", "train", "update"]
+__all__ = [
+    "PartOption",
+    "audit",
+    "budget",
+    "copy_members_tokens",
+    "demo",
+    "export",
+    "index",
+    "list_all_recipes",
+    "protect",
+    "report",
+    "run",
+    "run_part",
+    "train",
+    "update",
+    "verify_ledger",
+    "verify_text",
+]
+
+
+# --------------------------------------------------------------------------------------------------------------- parts
+#
+# The option that makes a part of a run.
+
+
+PartOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="i/N",
+        help="Make the i-th of N parts of the models and their scores, in the same run folder as the others; 0/N, "
+        "which comes first, makes all that they share. The command without --part joins them and writes the "
+        "report, which is that of one run.",
+    ),
+]
+
+
+def run_part(job: Job, name: str, quiet: bool, as_json: bool, *, reread: bool = False) -> None:
+    """Make a part of a job, and print how much it was."""
+    from reticent.cli.show import print_part
+    from reticent.job.parts import Part, execute_part
+    from reticent.job.run import Run
+    from reticent.trainer.distributed import launched
+
+    part, is_main = Part.parse(name), launched().is_main
+    counts = execute_part(Run(job, new_progress(quiet or not is_main), reread=reread), part)
+    if is_main:
+        print_part(name, counts, as_json)
+
+
+# -------------------------------------------------------------------------------------------------------------- verify
+#
+# Parts of the commands of a run that make nothing: tokens and trainings that are checked, and the list of recipes.
+
+
+def verify_text(job: Job, quiet: bool, as_json: bool) -> None:
+    import os
+
+    from reticent.job.run import Run
+    from reticent.job.text_checks import check_text
+
+    os.environ["TOKENIZERS_PARALLELISM"] = "true"  # nothing is forked here
+    found = check_text(Run(job, new_progress(quiet)))
+    if as_json:
+        typer.echo(json.dumps({name: check and check.to_dict() for name, check in found.items()}, indent=1))
+        return
+    for name, check in found.items():
+        typer.echo(f"{name}: {check or 'not checked: its text was rewritten, and has other characters'}")
+
+
+def list_all_recipes(wanted: bool) -> None:
+    if not wanted:
+        return
+    from reticent.trainer.recipes import RECIPES
+
+    for name, recipe in RECIPES.items():
+        typer.echo(f"{name:17} {recipe.about}")
+    typer.echo(
+        "\nYour own, in a job file, from any of these; what is not given stays as it is there:\n\n"
+        '[recipes.careful]\nbase = "ppclm"\ncontext = "surrogate"       # or "tag", "keep"\n'
+        'context_indirect = "surrogate"    # the same for indirect identifiers\n'
+        'never_target = ["direct", "indirect"]\nfreeze_embeddings = true\n\n'
+        "More fields: objective, text, goldfish_k, goldfish_h, mask_split, private."
+    )
+    raise typer.Exit
+
+
+def verify_ledger(ledger: Path, quiet: bool, as_json: bool) -> None:
+    from reticent.job.run import Run
+    from reticent.job.training_tokens import find_run, verify_training
+
+    folder, model, recipe = find_run(ledger)
+    progress = new_progress(quiet)
+    run = Run(job_of(read_job(folder), None), progress)
+    with progress.task(f"verify {model} {recipe}", None, "epochs") as advance:
+        verdict = verify_training(run, model, recipe, ledger, progress=advance)
+    if as_json:
+        found = {
+            "holds": verdict.holds,
+            "mismatches": verdict.mismatches,
+            "drawn": verdict.counts,
+            "flags": verdict.flags,
+        }
+        typer.echo(json.dumps({"ledger": str(ledger), "model": model, "recipe": recipe, **found}, indent=1))
+    elif verdict.holds and verdict.counts is None:
+        typer.echo(
+            f"The ledger holds: {model} {recipe} says it had no violation, on the tokens and with the protection of "
+            "this run. Its targets are not drawn again: the samples of DP-SGD are random."
+        )
+    elif verdict.holds and verdict.counts is not None:
+        counts = {name: f"{count:,}" for name, count in verdict.counts.items()}
+        typer.echo(
+            f"The ledger holds: {model} {recipe} was trained on {counts['targets']} of {counts['eligible']} eligible "
+            f"tokens; {counts['protected']} were protected, {counts['violations']} of them a target."
+        )
+    else:
+        typer.echo(f"The ledger does NOT hold ({model} {recipe}):")
+        for mismatch in verdict.mismatches:
+            typer.echo(f"  {mismatch}")
+    if verdict.holds and not as_json:
+        typer.echo(f"{verdict.flags[0].upper()}{verdict.flags[1:]}.")
+    if not verdict.holds:
+        raise typer.Exit(1)
+
+
+# -------------------------------------------------------------------------------------------------------------- export
+#
+# The command that takes results back to the warehouse.
+
+
+def export(
+    run_folder: RunFolder,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FOLDER",
+            help="Write Parquet to FOLDER/tokens-MODEL and FOLDER/spans, private to you: a file for each file of the "
+            "documents, under its name. What is up to date is not written again.",
+        ),
+    ] = None,
+    into: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Or write tables of PostgreSQL, postgresql://HOST/DATABASE, in one transaction: all or none.",
+        ),
+    ] = None,
+    table: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RESULT=TABLE",
+            help="With --into: tokens-MODEL or spans, and the SCHEMA.TABLE that is made for it; repeat.",
+        ),
+    ] = None,
+    note_nlp: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TABLE",
+            help="With --into: add the spans to a table note_nlp of OMOP. Its lexical_variant may not be null and is "
+            "meant for the text of a span, which is the identifier itself: the category in brackets stands there, as "
+            r"in \[NAME], and the snippet is null.",
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool,
+        typer.Option(
+            "--overwrite",
+            help="With --into: replace tables that an earlier export wrote, and its rows of these notes in note_nlp. "
+            "No other table is replaced.",
+        ),
+    ] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Take results back to the warehouse: the members' protected tokens with their flags, and all spans.
+
+    No row holds text, but ids, tokens and places of identifiers are as secret as the documents.
+    """
+    from reticent.cli.show import print_export
+    from reticent.core.errors import PolicyError
+    from reticent.engine.sources.remote_config import shown
+    from reticent.job.export import export_files, export_tables
+    from reticent.job.run import Run
+
+    if (out is None) == (into is None):
+        raise PolicyError("export: give either --out FOLDER or --into ADDRESS")
+    if into is None and (table or note_nlp or overwrite):
+        raise PolicyError("--table, --note-nlp, --overwrite: belong to --into")
+    run = Run(job_of(read_job(run_folder), None), new_progress(quiet))
+    if out is not None:
+        print_export(export_files(run, out), str(out), as_json)
+        return
+    named = [given.partition("=") for given in table or []]
+    if any(not equals or not name for name, equals, _ in named) or len({name for name, _, _ in named}) < len(named):
+        raise PolicyError("--table: expected RESULT=TABLE, and each result once")
+    assert into is not None
+    tables = {name: target for name, _, target in named}
+    counts = export_tables(run, into, tables, note_nlp=note_nlp, overwrite=overwrite)
+    print_export(counts, shown(into), as_json)
+
+
+def copy_members_tokens(job: Job, folder: Path, quiet: bool, as_json: bool) -> None:
+    """Copy the members' tokens of a run to a folder, and say how many there are."""
+    from reticent.cli.show import print_counts
+    from reticent.job.export import copy_members_tokens as copied
+    from reticent.job.run import Run
+
+    for place, counts in copied(Run(job, new_progress(quiet)), folder).items():
+        if not as_json:
+            print_counts(counts, place, as_json)
 
 
 class Language(Enum):
@@ -395,3 +602,50 @@ def _end(run: Run, as_json: bool) -> None:
     print_summary(evidence, run.folder, as_json)
     if evidence.verdict and evidence.verdict.failed:
         raise typer.Exit(3)
+
+
+# -------------------------------------------------------------------------------------------------------------- budget
+#
+# The command that shows what private trainings have spent together.
+
+
+def budget(
+    place: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN",
+            help="A run folder, whose job may name another budget file (train.dp.budget_file), or such a file.",
+        ),
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Show what private trainings have spent together: each run, and their total for each unit of privacy."""
+    from reticent.cli.show import print_budget
+    from reticent.trainer.budget import read_budget
+
+    files = _files_of(place)
+    print_budget([each for file in files for each in read_budget(file)], files, as_json)
+
+
+def _files_of(place: Path) -> list[Path]:
+    """Return the budget files of a run, those that its job names and its own; or the file itself.
+
+    Raises
+    ------
+    ArtifactError
+        Nothing is there. A path with a typing error must not read as a budget of which nothing is spent.
+    """
+    from reticent.core.artifact import JOB
+    from reticent.core.errors import ArtifactError
+    from reticent.trainer.budget import BUDGET_FILE
+
+    if place.is_file():
+        return [place]
+    own = place / BUDGET_FILE
+    if not (place / JOB).is_file():
+        if own.is_file():
+            return [own]
+        raise ArtifactError(f"{place}: not a run folder (no {JOB}) and no budget file; give one of them")
+    job = job_of(read_job(place), None)
+    named = [Path(dp.budget_file) for model in job.model if (dp := job.training(model).dp) and dp.budget_file]
+    return list(dict.fromkeys([*named, *([own] if own.is_file() or not named else [])]))

@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich import box
+from rich.table import Table
+
+from reticent.audit.evidence.classification import ClassificationEvidence
+from reticent.audit.evidence.corpus import CorpusEvidence
+from reticent.audit.evidence.detection import DetectionEvidence
+from reticent.audit.evidence.sampled import FEW_INDIVIDUALS, SampledRecall
+from reticent.audit.report.readings import retention_rows
+from reticent.audit.report.summary import _shown as _shown_mean
+from reticent.audit.stats.estimate import Estimate
+
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence
-    from reticent.audit.evidence.classification import ClassificationEvidence
-    from reticent.audit.evidence.corpus import CorpusEvidence
     from reticent.audit.evidence.detection import DetectedSpans
     from reticent.job.run import Run
     from reticent.job.touched import Touched
     from reticent.trainer.budget import Spending
 
 __all__ = [
+    "classification_table",
+    "counts_table",
+    "evaluation_tables",
     "print_budget",
     "print_classification",
     "print_copies",
@@ -30,6 +44,10 @@ __all__ = [
     "print_status",
     "print_summary",
     "print_update",
+    "rules_table",
+    "sampled_lines",
+    "sampled_table",
+    "statistics_tables",
     "write_statistics",
 ]
 
@@ -71,8 +89,6 @@ def print_rules(as_json: bool) -> None:
         return
     from rich.console import Console
 
-    from reticent.cli.detection_table import rules_table
-
     Console().print(rules_table(rules))
 
 
@@ -84,8 +100,6 @@ def print_detection(found: DetectedSpans, as_json: bool) -> None:
         print(json.dumps(to_json(found), indent=1))
         return
     from rich.console import Console
-
-    from reticent.cli.detection_table import counts_table, evaluation_tables
 
     console = Console()
     console.print(counts_table(found.spans))
@@ -115,8 +129,6 @@ def print_statistics(corpus: CorpusEvidence) -> None:
     """Print the statistics of documents as tables; counts of few individuals are left out of them."""
     from rich.console import Console
 
-    from reticent.cli.statistics_table import statistics_tables
-
     for table in statistics_tables(corpus):
         Console().print(table)
 
@@ -124,7 +136,7 @@ def print_statistics(corpus: CorpusEvidence) -> None:
 def write_statistics(corpus: CorpusEvidence, content: str, out: Path) -> list[Path]:
     """Write stats.json and its figures into a folder, which may be there; returns their paths."""
     from reticent.audit.report.corpus_plots import write_corpus_plots
-    from reticent.core.new_folder import writing_to
+    from reticent.core.artifact import writing_to
 
     with writing_to(out):
         out.mkdir(parents=True, exist_ok=True)
@@ -140,8 +152,6 @@ def print_classification(results: list[ClassificationEvidence], as_json: bool) -
         print(json.dumps(to_json(results), indent=1))
         return
     from rich.console import Console
-
-    from reticent.cli.classification_table import classification_table
 
     for result in results:
         Console().print(classification_table(result))
@@ -227,7 +237,7 @@ def print_status(found: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from reticent.core.durations import clock_time, span_of
+    from reticent.core.eta import clock_time, span_of
 
     rows: dict[str, list[dict[str, Any]]] = {}
     for artifact in found["artifacts"]:
@@ -291,3 +301,292 @@ def print_budget(spendings: list[Spending], files: list[Path], as_json: bool) ->
         runs = f"{total['runs']} run{'s' * (total['runs'] != 1)}"
         of = f"corpus {total['corpus'][:12]}, {runs} per {total['unit']} together"
         print(f"{of}: {shown} ({total['bound']})")
+
+
+# ----------------------------------------------------------------------------------------------------- detection table
+#
+# The tables of `reticent detect`: the spans of each detector, and how they compare with annotations.
+
+
+def counts_table(spans: dict[str, dict[str, int]]) -> Table:
+    """Return spans by category and detector; propagated spans of all detectors are one column."""
+    columns: dict[str, Counter[str]] = {}
+    for name, counts in spans.items():
+        columns.setdefault(name.partition(":")[0], Counter()).update(counts)
+    table = _table("category", *columns, title="Spans found")
+    for name in sorted({category for counts in columns.values() for category in counts}):
+        table.add_row(name, *(f"{counts[name]:,}" for counts in columns.values()))
+    table.add_section()
+    table.add_row("all", *(f"{counts.total():,}" for counts in columns.values()))
+    return table
+
+
+def evaluation_tables(found: DetectionEvidence) -> Iterator[Table]:
+    """Yield the tables of `reticent.audit.detection.evaluate_detection`; they fit 80 columns."""
+    yield _overall(found)
+    yield _whole(found)
+    yield _by_category(found)
+    yield _by_detector(found)
+
+
+def rules_table(rules: Sequence[Mapping[str, str]]) -> Table:
+    """Return the forms that each rule finds, a row a rule."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    for head in rules[0] if rules else ():
+        table.add_column(head, overflow="fold")
+    for rule in rules:
+        table.add_row(*map(str, rule.values()))
+    return table
+
+
+def _overall(found: DetectionEvidence) -> Table:
+    left_out = f"; {found.unmarked:,} without are left out" if found.unmarked else ""
+    table = _table(
+        "all detectors",
+        *("precision", "recall", "F1"),
+        title=f"{found.documents:,} documents of {found.individuals:,} individuals with gold spans{left_out}",
+        caption="Behind each rate its 95 % interval, individuals resampled whole.",
+    )
+    for scores, what in ((found.union.overall, ""), (found.union.any_label, ", any label")):
+        for name, match in (("strict", scores.strict), ("relaxed", scores.relaxed), ("words", scores.words)):
+            table.add_row(name + what, *map(_shown, (match.precision, match.recall, match.f1)))
+    return table
+
+
+def _whole(found: DetectionEvidence) -> Table:
+    table = _table(
+        "all found, under any label", "share", "of", title="Found whole", caption="entities: all their mentions."
+    )
+    union = found.union
+    rows = [("mentions", union.covered["overall"])]
+    for name, rate in union.entities.items():
+        rows.append(("entities" if name == "overall" else f"{name} entities", rate))
+    rows += [("documents", union.all_found.documents), ("individuals", union.all_found.individuals)]
+    for what, rate in rows:
+        table.add_row(what, _shown(rate), f"{rate.of:,}")
+    return table
+
+
+def _by_category(found: DetectionEvidence) -> Table:
+    heads = ("gold", "strict\nP", "\nR", "relaxed\nP", "\nR", "words\nR", "whole", "part", "missed")
+    table = _table(
+        "category",
+        *heads,
+        title="By category",
+        caption="whole: every word found, under any label; part: some word; missed: none.",
+    )
+    union = found.union
+    for name, scores in union.categories.items():
+        rates = [rate for match in (scores.strict, scores.relaxed) for rate in (match.precision, match.recall)]
+        table.add_row(
+            name,
+            f"{found.mentions.get(name, 0):,}",
+            *map(_value, [*rates, scores.words.recall]),
+            _value(union.covered[name]),
+            *(f"{counts.get(name, 0):,}" for counts in (found.partial, found.missed)),
+        )
+    return table
+
+
+def _by_detector(found: DetectionEvidence) -> Table:
+    table = _table(
+        "alone",
+        *("relaxed\nP", "\nR", "any label\nP", "\nR", "mentions\ncovered", "only\nit"),
+        title="By detector",
+        caption="only it: mentions that are covered with it and not without it.",
+    )
+    for name, scores in found.alone.items():
+        relaxed = (scores.overall.relaxed, scores.any_label.relaxed)
+        rates = [rate for match in relaxed for rate in (match.precision, match.recall)]
+        table.add_row(name, *map(_value, [*rates, scores.covered["overall"]]), f"{sum(found.only[name].values()):,}")
+    return table
+
+
+def sampled_table(found: SampledRecall) -> Table:
+    """Recall in a sample, weighted back to the corpus, and the identifiers that are left, by category."""
+    table = _table(
+        "category",
+        *("marked", "recall", "95 %", "unprotected", "95 %"),
+        title=f"Detection in {found.documents:,} of {found.corpus_documents:,} documents, weighted back to all",
+    )
+    for name, row in {"all": found.overall, **found.categories}.items():
+        left = row.unprotected
+        bounds = "-" if left.low is None or left.high is None else f"{left.low:,.0f}-{left.high:,.0f}"
+        of = "-" if row.recall.low is None else f"{row.recall.low:.3f}-{row.recall.high:.3f}"
+        count = "-" if left.value is None else f"{left.value:,.0f}"
+        table.add_row(name, f"{row.marked:,}", _value(row.recall), of, count, bounds)
+    return table
+
+
+def sampled_lines(found: SampledRecall) -> Iterator[str]:
+    """The number of identifiers that are left, what rests on few, and how far annotators agree, in sentences."""
+    left = found.overall.unprotected
+    if left.value is not None and left.high is not None:
+        yield (
+            f"Identifiers that detection leaves in all documents: about {left.value:,.0f}, at most {left.high:,.0f} "
+            "(each counted wherever it stands)."
+        )
+    if found.over_few:
+        names = ", ".join(f"{name}: {num}" for name, num in found.over_few.items())
+        yield (
+            f"Warning: intervals over fewer than {FEW_INDIVIDUALS} individuals ({names}) may not hold if one outside "
+            "of the sample has far more identifiers than any in it. A larger sample helps."
+        )
+    if found.all_reviewed:
+        yield "Documents in which no mark was changed count as reviewed, as --all-reviewed says."
+    if found.agreement is not None:
+        own = found.agreement
+        yield (
+            f"Two annotators agree: equal spans {_shown(own.exact)}, overlapping spans {_shown(own.partial)}, words "
+            f"beyond chance (kappa) {_shown(own.kappa)}, (alpha) {_shown(own.alpha)}."
+        )
+
+
+def _table(first: str, *heads: str, title: str, caption: str | None = None) -> Table:
+    table = Table(
+        title=f"\n{title}",
+        caption=caption,
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        padding=(0, 1, 0, 0),
+        title_justify="left",
+        caption_justify="left",
+    )
+    table.add_column(first, overflow="fold")  # a long label goes on in the next line: numbers are never cut
+    for head in heads:
+        table.add_column(head, justify="right", no_wrap=True)
+    return table
+
+
+def _value(estimate: Estimate) -> str:
+    return "-" if estimate.value is None else f"{estimate.value:.3f}"
+
+
+def _shown(estimate: Estimate) -> str:
+    return _value(estimate) + ("" if estimate.low is None else f" {estimate.low:.3f}-{estimate.high:.3f}")
+
+
+# ---------------------------------------------------------------------------------------------------- statistics table
+#
+# The tables of `reticent stats`: the documents, the identifiers in them, and the words left to learn from.
+
+
+def statistics_tables(corpus: CorpusEvidence) -> Iterator[Table]:
+    """Yield the tables of published statistics; a count of few individuals is a dash."""
+    yield _documents(corpus)
+    if corpus.identifiers_by_n:
+        yield _identifiers(corpus)
+    if retention_rows(corpus):
+        yield _retention(corpus)
+    if any(row.share.value is not None for row in corpus.unicity or ()):
+        yield _unicity(corpus)
+
+
+def _documents(corpus: CorpusEvidence) -> Table:
+    table = _table_statistics_table(
+        "documents of members", "", title=f"identifying: used by fewer than {corpus.k} {_whose(corpus)}"
+    )
+    sides = corpus.num_individuals
+    table.add_row("individuals: members, held out", f"{_count(sides.members)}, {_count(sides.heldout)}")
+    for name, number in (
+        ("documents", corpus.num_documents),
+        ("words", corpus.num_words),
+        ("distinct words", corpus.num_distinct_words),
+    ):
+        table.add_row(name, f"{number:,}")
+    table.add_row("distinct words that identify", _share(corpus.share_types_identifying))
+    table.add_row("occurrences of these", _share(corpus.share_occurrences_identifying))
+    if corpus.protected:
+        table.add_row("words protected as direct identifiers", _share(corpus.protected.direct))
+        table.add_row("words protected as indirect identifiers", _share(corpus.protected.indirect))
+        table.add_row("words protected in all", _share(corpus.protected.both))
+    return table
+
+
+def _identifiers(corpus: CorpusEvidence) -> Table:
+    table = _table_statistics_table(
+        "n", "identifying", "minimal", "occurrences", "not identifying", title="Identifying n-grams"
+    )
+    for row in corpus.identifiers_by_n or ():
+        counts = (row.all.distinct, row.minimal.distinct, row.all.occurrences, row.kept.distinct)
+        table.add_row(str(row.n), *map(_count, counts))
+    return table
+
+
+def _retention(corpus: CorpusEvidence) -> Table:
+    table = _table_statistics_table("policy", "n", "k", "left by indirect protection", title="Words left to learn from")
+    for row in retention_rows(corpus):
+        table.add_row(row.policy, _count(row.n), _count(row.k), _share(row.retention))
+    return table
+
+
+def _unicity(corpus: CorpusEvidence) -> Table:
+    heads = ("shared words", f"{_whose(corpus)} singled out", "95 % interval")
+    table = _table_statistics_table(*heads, title="Sets of words that many use")
+    for row in corpus.unicity or ():
+        if row.share.value is not None:
+            ends = f"{_share(row.share.low)} to {_share(row.share.high)}"
+            table.add_row(str(row.m), f"{_bound(row.share.bound)}{_share(row.share.value)}", ends)
+    return table
+
+
+def _whose(corpus: CorpusEvidence) -> str:
+    """The units that use a word: households, where the index counts these."""
+    return "households" if corpus.unit == "household" else "individuals"
+
+
+def _table_statistics_table(*heads: str, title: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, title=title, title_justify="left")
+    for number, head in enumerate(heads):
+        table.add_column(head, justify="right" if number else "left")
+    return table
+
+
+def _count(number: int | None) -> str:
+    return "–" if number is None else f"{number:,}"
+
+
+def _share(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.1f} %"
+
+
+def _bound(bound: str | None) -> str:
+    return {"below": "at most ", "above": "at least "}.get(bound or "", "")
+
+
+# ------------------------------------------------------------------------------------------------ classification table
+#
+# The table of `reticent classify`: F1 on held-out individuals, the models beside the base model and the baselines.
+
+
+def classification_table(result: ClassificationEvidence) -> Table:
+    """Return the table of one model's results (`reticent.job.classification`); it fits 80 columns."""
+    documents, individuals = result.documents, result.individuals
+    left_out = [
+        f"{documents[key]:,} {what}"
+        for key, what in (
+            ("unlabelled", "documents without a label"),
+            ("without_text", "without text"),
+            ("of_rare_classes", f"of {documents['rare_classes']} rare classes"),
+        )
+        if documents[key]
+    ]
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        padding=(0, 2, 0, 0),
+        show_edge=False,
+        title=f"{result.model}: {len(result.classes)} classes" if result.model else None,
+        title_justify="left",
+        caption=f"Trained on {documents['train']:,} documents of {individuals['train']:,} people, measured "
+        f"on {documents['heldout']:,} of {individuals['heldout']:,} held out. In brackets: 95 % intervals over "
+        "individuals." + (f" Left out: {', '.join(left_out)}." if left_out else ""),
+        caption_justify="left",
+    )
+    table.add_column("start", overflow="fold")  # a long name goes on in the next line: numbers are never cut
+    for column in ("epochs", "macro F1", "micro F1"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in result.results:
+        epoch = str(row.epoch) if row.epoch else "-"
+        seed = "" if row.seed is None else f", seed {row.seed}"
+        table.add_row(row.recipe + seed, epoch, _shown_mean(row.macro_f1), _shown_mean(row.micro_f1))
+    return table

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from reticent.cli.examples import example_of
+from reticent.cli.help import example_of
 from reticent.cli.options import AsJson, Quiet, new_progress, refuse_given
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def thesis(
     """Print Tables 4.1 to 4.9 and A.1 to A.4 of Nußbaumer (2023) from published scores."""
     from reticent.audit.tagger.tables import read_scores, thesis_tables
     from reticent.core.errors import PolicyError
-    from reticent.core.log_lines import log
+    from reticent.core.progress import log
 
     if skip_incomplete and not pairs:
         raise PolicyError("--skip-incomplete: is about pairs, and --no-pairs leaves them all out")

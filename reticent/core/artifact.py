@@ -12,58 +12,386 @@ anything else deletes it.
 
 Checks: :func:`read_manifest` looks at the size of every file, which costs nothing; :func:`is_up_to_date` and
 :func:`fingerprint` hash every byte again, at the speed of the disk. A job hashes what changed since it was hashed last
-(:mod:`reticent.core.verified`).
+(:mod:`reticent.core.artifact`).
 """
 
 from __future__ import annotations
 
+import fcntl
+import glob
 import hashlib
 import json
 import os
 import re
+import shutil
+import signal
+import tempfile
+import threading
+import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from reticent.core.deletion import delete, discard
 from reticent.core.errors import ArtifactError, ReticentError
 from reticent.core.json_toml import parse_json
-from reticent.core.leftovers import backup_of, interrupted_in, is_vacant, leftovers_of, parts_of, temporary_of
-from reticent.core.locks import InUseError, locked, signals_deferred
-from reticent.core.manifest import (
-    FORMAT,
-    JOB,
-    MANIFEST,
-    STATE,
-    Manifest,
-    canonical,
-    format_of,
-    hash_file,
-    read_object,
-    reason,
-    verify,
-    versions,
-)
-from reticent.core.written import written_digest
 
 __all__ = [
+    "FORMAT",
+    "FORMATS",
+    "JOB",
+    "MANIFEST",
+    "SETTLED",
+    "STATE",
+    "VERIFIED",
+    "VERIFY",
     "ArtifactWriter",
+    "HashedFile",
+    "InUseError",
     "Manifest",
+    "VerifiedFiles",
+    "backup_of",
+    "canonical",
+    "delete",
     "delete_artifact",
+    "delete_left",
     "delete_unfinished",
+    "discard",
     "fingerprint",
+    "format_of",
+    "hash_file",
+    "held_folder",
+    "holds_results",
+    "interrupted_in",
     "is_up_to_date",
+    "is_vacant",
+    "leftovers_of",
+    "locked",
     "make_private_folder",
     "nest_artifact",
+    "new_folder",
+    "parts_of",
     "read_manifest",
+    "read_object",
+    "reason",
     "recover_folder",
     "require_kind",
+    "require_new",
+    "signals_deferred",
+    "temporary_of",
     "unfinished_path",
+    "verify",
+    "versions",
     "write_artifact",
     "write_private",
+    "writing_to",
+    "written_digest",
 ]
+
+
+# ------------------------------------------------------------------------------------------------------------ manifest
+#
+# Manifests: the identity of an artefact, the version of each kind, and how its files are hashed.
+#
+# Nothing is written here; :mod:`reticent.core.artifact` does, and reads manifests.
+
+
+FORMAT = "reticent.artifact/1"
+MANIFEST = "manifest.json"
+#: File that makes an unfinished folder worth keeping; a finished artefact holds none.
+STATE = "state.safetensors"
+#: Files of an artefact that hold times, which no digest depends on.
+TIMES = ("timings.jsonl", "tensorboard/")
+#: File that makes a folder a run folder: the job of the results in it.
+JOB = "job.json"
+#: Version of the content and meaning of each kind of artefact. Raise it with every change after which an old result
+#: must not be taken for a new one: it is then made again, and with it all that was made from it.
+FORMATS = {
+    "synth": 1,
+    "corpus": 1,
+    "dedup": 1,
+    "scrub": 1,
+    "split": 1,
+    "spans": 4,
+    "sampled-recall": 2,
+    "index": 3,
+    "foundation": 1,
+    "token-ids": 1,
+    "token-gaps": 1,
+    "tokens": 4,
+    "text-sizes": 1,
+    "near-copies": 1,
+    "words": 2,
+    "word-spans": 2,
+    "capped-supports": 1,
+    "text-sample": 1,
+    "text-check": 1,
+    "models": 2,
+    "measures": 6,
+    "shadows": 1,
+    "canaries": 1,
+    "extraction": 2,
+    "gates": 1,
+    "classification": 2,
+    "audit": 2,
+    "report": 1,
+    "dossier": 1,
+    "guard": 3,
+    "tagger": 1,
+}
+PACKAGES = ("numpy", "pyarrow", "regex", "tokenizers", "torch", "transformers")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """Manifest of an artefact: its kind, the configuration and inputs it was made from, its files and counts."""
+
+    kind: str
+    config: dict[str, Any]
+    inputs: dict[str, str]
+    files: dict[str, dict[str, Any]]
+    counts: dict[str, Any]
+    versions: dict[str, str]
+    kind_format: int = 1
+
+    @property
+    def digest(self) -> str:
+        """Hash of everything that identifies this artefact; counts, versions and times are left out."""
+        content: dict[str, Any] = {"kind": self.kind, "kind_format": self.kind_format, "config": self.config}
+        files = {name: about for name, about in self.files.items() if not name.startswith(TIMES)}
+        content |= {"inputs": self.inputs, "files": files}
+        return hashlib.sha256(canonical(content)).hexdigest()
+
+
+def holds_results(folder: Path) -> bool:
+    """Say whether a folder is an artefact or a run folder: its files are results, and not documents.
+
+    Generated and scrubbed documents (kinds "synth" and "scrub") are documents.
+    """
+    manifest, job = read_object(folder / MANIFEST), read_object(folder / JOB)
+    artefact = str(manifest.get("format", "")).startswith(FORMAT.partition("/")[0] + "/")
+    return (artefact and manifest.get("kind") not in ("synth", "scrub")) or {
+        "out",
+        "corpus",
+        "protect",
+        "audit",
+    } <= job.keys()
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file; empty where there is none."""
+    try:
+        content = parse_json(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def format_of(kind: str) -> int:
+    return FORMATS.get(kind, 1)
+
+
+def verify(path: Path, manifest: Manifest) -> None:
+    """Raise `ArtifactError` where a file is not as it was written, byte for byte."""
+    for name, about in manifest.files.items():
+        require_hash(path / name, about["sha256"])
+
+
+def require_hash(file: Path, sha256: str) -> None:
+    """Raise `ArtifactError` where a file is not as it was written."""
+    if hash_file(file) != sha256:
+        raise ArtifactError(f"{file}: changed since it was written; make it again")
+
+
+def reason(error: OSError) -> str:
+    """Message of a system error, with its file."""
+    said = os.strerror(error.errno) if error.errno is not None else type(error).__name__
+    return f"{said}: {error.filename}" if error.filename else said
+
+
+def canonical(content: Any) -> bytes:
+    return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+
+
+def hash_file(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ArtifactError(f"{path}: cannot be read ({reason(error)})") from None
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Versions of the packages that are installed, read once: finding them takes longer than writing a small file."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {}
+    for name in ("reticent", *PACKAGES):
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------------ deletion
+#
+# Deleting results so that no half of one is ever taken for a whole.
+
+
+def delete(path: Path) -> None:
+    """Delete a file or folder; the manifest first, so that a half-deleted artefact is never recovered."""
+    if path.is_dir():
+        (path / MANIFEST).unlink(missing_ok=True)
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+def discard(backup: Path, under: Path) -> None:
+    """Delete a backup under a name that is ours also when half of it is gone; where a full disk has no room for that
+    name, under its own.
+    """
+    with suppress(OSError):
+        backup.rename(under)
+    for left in (under, backup):
+        if left.exists():
+            delete(left)
+
+
+# ----------------------------------------------------------------------------------------------------------- leftovers
+#
+# Names of folders that are no results, or no longer: temporary and unfinished ones, backups, and where they lie.
+
+
+def backup_of(path: Path) -> Path:
+    """Where the old result stands while the new one takes its place."""
+    return path.parent / f".{path.name}.old"
+
+
+def temporary_of(path: Path) -> Path:
+    """A new name for a result that is not finished."""
+    return path.parent / f".{path.name}.tmp-{uuid.uuid4().hex[:12]}"
+
+
+def parts_of(path: Path) -> list[Path]:
+    """Folders that unfinished writers of ``path`` left to go on from."""
+    return list(path.parent.glob(f".{glob.escape(path.name)}.part-{'[0-9a-f]' * 12}"))
+
+
+def leftovers_of(path: Path) -> list[Path]:
+    """Leftovers of an interrupted writer of ``path`` beside it. A backup is ours if it holds a result."""
+    found = list(path.parent.glob(f".{glob.escape(path.name)}.tmp-{'[0-9a-f]' * 12}"))
+    return [*found, backup] if ((backup := backup_of(path)) / MANIFEST).exists() else found
+
+
+def is_vacant(path: Path) -> bool:
+    """Whether a place is free for a rename: nothing is there, or the empty folder of a move that was interrupted."""
+    return not path.exists() or (path.is_dir() and not any(path.iterdir()))
+
+
+def interrupted_in(folder: Path) -> list[Path]:
+    """Places in a run folder, links followed, beside which a writer left something."""
+    found = set()
+    for name, folders, files in os.walk(folder, followlinks=True):
+        real = Path(os.path.realpath(name))
+        if MANIFEST in files:
+            folders.clear()
+            continue
+        for entry in (*folders, *files):
+            if match := re.fullmatch(r"\.(.+)\.(old|tmp-[0-9a-f]{12})", entry):
+                if match[2] != "old" or (real / entry / MANIFEST).exists():
+                    found.add(real / match[1])
+            elif (real / entry).is_symlink() and leftovers_of(there := Path(os.path.realpath(real / entry))):
+                found.add(there)
+        deepest = len(Path(name).relative_to(folder).parts) == 3  # models/MODEL/RECIPE/seed-0
+        folders[:] = [entry for entry in folders if not entry.startswith(".") and not deepest]
+    return sorted(found)
+
+
+# --------------------------------------------------------------------------------------------------------------- locks
+#
+# Locks of artefacts, and signals that wait while one is cleaned up.
+
+
+@contextmanager
+def signals_deferred() -> Iterator[None]:
+    """Hold signals back, so that a second Ctrl-C does not stop the clean-up that the first one began."""
+    came: list[int] = []
+    handlers: dict[signal.Signals, Any] = {}
+    if threading.current_thread() is threading.main_thread():  # which alone gets them
+        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            handlers[each] = signal.signal(each, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        for each, handler in handlers.items():
+            signal.signal(each, handler if handler is not None else signal.SIG_DFL)
+        for number in came:
+            signal.raise_signal(number)
+
+
+class InUseError(ArtifactError):
+    """Another process has the lock."""
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the artefact's lock; `ArtifactError` when another process has it."""
+    # Imported here: it takes 35 ms, which `--help` would pay too. A lock costs 0.15 ms (flock by hand: 0.02) and is
+    # let go by name: a process forked meanwhile, which has the file open too, does not hold it on.
+    from filelock import FileLock, Timeout
+
+    # No fall-back to a lock that is a file's existence: a process that is killed would leave it locked for good.
+    lock = FileLock(path.parent / f".{path.name}.lock", mode=0o600, blocking=False, fallback_to_soft=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise InUseError(f"{path}: in use by another process; wait until it ends, or stop it") from None
+    except OSError as error:
+        raise ArtifactError(f"{path.parent}: cannot be written ({reason(error)})") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+# ------------------------------------------------------------------------------------------------------------- written
+#
+# Files that are hashed while they are written, so that they need not be read again for it.
+
+
+#: (device, inode) -> size, time of the last change, and SHA-256 of a file as it was closed here.
+_known: dict[tuple[int, int], tuple[int, int, str]] = {}
+
+
+class HashedFile:
+    """A new file that bytes are appended to; `close` keeps its SHA-256 for `written_digest`."""
+
+    def __init__(self, path: Path):
+        self._file = path.open("xb", buffering=0)
+        self._digest = hashlib.sha256()
+
+    def write(self, data: Any) -> None:
+        """Append a buffer of bytes, whole."""
+        left = memoryview(data).cast("B")
+        self._digest.update(left)
+        while left:
+            left = left[self._file.write(left) :]
+
+    def close(self) -> None:
+        about = os.fstat(self._file.fileno())
+        _known[about.st_dev, about.st_ino] = (about.st_size, about.st_mtime_ns, self._digest.hexdigest())
+        self._file.close()
+
+
+def written_digest(path: Path) -> str | None:
+    """Return the SHA-256 of a file as this process wrote it, once; None of any other, or one that was changed since."""
+    about = path.stat()
+    size, changed, digest = _known.pop((about.st_dev, about.st_ino), (-1, -1, ""))
+    return digest if (size, changed) == (about.st_size, about.st_mtime_ns) else None
 
 
 @dataclass(slots=True)
@@ -210,7 +538,7 @@ def is_up_to_date(
     and is as it was written, to the last byte. Cost: one pass over its files.
 
     ``check`` raises `ArtifactError` where a file is not as it was written; a job's trusts files that have not changed
-    since they were hashed (:class:`reticent.core.verified.VerifiedFiles`).
+    since they were hashed (:class:`reticent.core.artifact.VerifiedFiles`).
     """
     try:
         manifest = require_kind(path, kind)
@@ -397,3 +725,224 @@ def _sync(path: Path) -> None:
         os.fsync(file)
     finally:
         os.close(file)
+
+
+# ------------------------------------------------------------------------------------------------------------ verified
+#
+# Files that were hashed and have not changed since, by what the system says of them: they are not read again.
+#
+# A file is unchanged while its device, inode, size and both times of change are those it had when it was hashed. The
+# time at which an inode changed (ctime) is set by the system alone; no program can turn it back. What changed less
+# than `SETTLED` seconds before it was looked at is not remembered, since the clocks of file systems are coarse: a
+# second change could bear the same time. A disk that changes bytes by itself is not found out this way; reading them
+# is.
+
+
+#: Seconds. The clocks of local file systems tick every 1 to 10 ms.
+SETTLED = 0.1
+VERIFIED, FORMAT_VERIFIED = ".verified.json", 1
+#: Bytes. A smaller file of documents is hashed about as quickly as it is looked up, and there may be a million.
+LARGE = 1 << 20
+
+#: Device, inode, size, and the times of the last change of the content and of the inode, in ns.
+_State = tuple[int, ...]
+
+
+def _state_of(path: Path) -> _State:
+    about = path.stat()
+    return about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
+
+
+class VerifiedFiles:
+    """The files of the results in a folder, and those of the documents that they are made of, as they were when they
+    were hashed; kept in the folder itself.
+
+    Parameters
+    ----------
+    folder : Path
+    reread : bool
+        Trust nothing that an earlier process remembered.
+    """
+
+    def __init__(self, folder: Path, *, reread: bool = False):
+        self._folder = folder
+        self._known: dict[str, tuple[_State, str]] = {} if reread else self._read()
+        self._saved = dict(self._known)
+        self._made: list[Path] = []
+
+    def verify(self, path: Path, manifest: Manifest) -> None:
+        """Raise `ArtifactError` where a file is not as it was written; one that did not change is not read."""
+        for name, about in manifest.files.items():
+            file = path / name
+            try:
+                state = _state_of(file)
+            except OSError:
+                raise ArtifactError(f"{file}: missing") from None
+            if self._known.get(self._name(file)) != (state, about["sha256"]):
+                require_hash(file, about["sha256"])
+                self._remember(file, state, about["sha256"])
+
+    def sha256(self, file: Path) -> bytes:
+        """Return the digest of a file that is no result, one of documents; one that did not change is not read.
+
+        Raises
+        ------
+        OSError
+            It cannot be read.
+        """
+        state = _state_of(file)
+        known = self._known.get(self._name(file))
+        if known is not None and known[0] == state:
+            return bytes.fromhex(known[1])
+        with file.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256")
+        if file.stat().st_size >= LARGE:
+            self._remember(file, state, digest.hexdigest())
+        return digest.digest()
+
+    def made(self, path: Path) -> None:
+        """An artefact was written by this process, which hashed its files; they are looked at by `save`."""
+        self._made.append(path)
+
+    def save(self) -> None:
+        """Keep what is known for the next process. Nothing is lost but time where it cannot be written."""
+        for path in self._made:
+            with suppress(OSError):
+                # The manifest is written after all files: what changed later is not what was hashed.
+                end = (path / MANIFEST).stat().st_ctime_ns
+                for name, about in read_object(path / MANIFEST)["files"].items():
+                    state = _state_of(path / name)
+                    if state[-1] <= end:
+                        self._remember(path / name, state, about["sha256"])
+        self._made.clear()
+        if self._known != self._saved and self._folder.is_dir():
+            here = {name: [*state, digest] for name, (state, digest) in self._known.items() if self._is_there(name)}
+            with suppress(OSError, ArtifactError):
+                write_private(self._folder / VERIFIED, json.dumps({"format": FORMAT_VERIFIED, "files": here}).encode())
+                self._saved = dict(self._known)
+
+    def _remember(self, file: Path, state: _State, digest: str) -> None:
+        if time.time_ns() - state[-1] > SETTLED * 1e9 and _state_of(file) == state:
+            self._known[self._name(file)] = (state, digest)
+
+    def _read(self) -> dict[str, tuple[_State, str]]:
+        content = read_object(self._folder / VERIFIED)
+        try:
+            if content["format"] != FORMAT_VERIFIED:
+                return {}
+            return {name: (tuple(state), digest) for name, (*state, digest) in content["files"].items()}
+        except (AttributeError, KeyError, TypeError, ValueError):  # made again
+            return {}
+
+    def _is_there(self, name: str) -> bool:
+        return (self._folder / name).is_file()
+
+    def _name(self, path: Path) -> str:
+        return os.path.relpath(path, self._folder)
+
+
+# ----------------------------------------------------------------------------------------------------------- temporary
+#
+# Temporary folders that outlive a killed process only until the next one asks for a folder of the same name.
+
+
+#: Prefix of the folder in a run where a training's targets are drawn again.
+VERIFY = ".verify-"
+#: The file in such a folder that its process holds locked. A folder without it is not ours, whatever its name.
+HELD = ".held"
+
+
+@contextmanager
+def held_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
+    """Yield a temporary folder (0700) in ``parent`` (default: that of the system), and delete it in the end.
+
+    Those that :func:`delete_left` finds are deleted first.
+    """
+    parent = parent or Path(tempfile.gettempdir())
+    delete_left(prefix, parent)
+    made = tempfile.TemporaryDirectory(prefix=prefix, dir=parent, ignore_cleanup_errors=True)
+    with made, _held(Path(made.name)):
+        yield Path(made.name)
+
+
+def delete_left(prefix: str, parent: Path) -> None:
+    """Delete the temporary folders of this prefix and user that a killed process left; a living one holds its own."""
+    for left in parent.glob(f"{prefix}*"):
+        try:
+            with _held(left, fcntl.LOCK_NB, new=False):
+                if left.stat().st_uid == os.getuid():
+                    shutil.rmtree(left, ignore_errors=True)
+        except OSError:
+            continue  # its process is alive, or it is none of ours
+
+
+@contextmanager
+def _held(folder: Path, wait: int = 0, *, new: bool = True) -> Iterator[None]:
+    """Hold a folder as in use, until this process ends however it does; with ``LOCK_NB`` raise `OSError` where another
+    process has it. The lock is on a file, which network file systems know of between hosts, and not on the folder."""
+    inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        flags = os.O_RDWR | os.O_NOFOLLOW | (os.O_CREAT | os.O_EXCL if new else 0)
+        number = os.open(HELD, flags, mode=0o600, dir_fd=inside)
+    finally:
+        os.close(inside)
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | wait)
+        yield
+    finally:
+        os.close(number)
+
+
+# ---------------------------------------------------------------------------------------------------------- new folder
+#
+# Folders that are handed to others: what is written there is whole, or nothing of it stays.
+
+
+def require_new(out: Path) -> None:
+    """Raise `ArtifactError` unless ``out`` is new or an empty folder, or a link to one."""
+    if os.path.lexists(out) and (not out.is_dir() or any(out.iterdir())):
+        raise ArtifactError(f"{out}: a file, a link to no folder, or not empty; choose a new folder")
+
+
+@contextmanager
+def writing_to(out: Path) -> Iterator[None]:
+    """Raise `ArtifactError` with the name ``out`` where the block cannot write: a full disk names no file."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, ReticentError) or error.errno is None:
+            raise
+        raise ArtifactError(f"{out}: not written ({os.strerror(error.errno)})") from error
+
+
+@contextmanager
+def new_folder(out: Path) -> Iterator[None]:
+    """Make the folder ``out`` (0700) for the block to fill; an error or a signal leaves it as it was, new or empty.
+
+    The folder has its name from the beginning, since an empty one may be a disk that no other can take the place of.
+
+    Raises
+    ------
+    ArtifactError
+        As :func:`require_new` says, or ``out`` cannot be written.
+    """
+    require_new(out)
+    was_there = out.exists()
+    try:
+        with writing_to(out):
+            out.mkdir(mode=0o700, parents=True, exist_ok=True)
+            yield
+    except BaseException:
+        with signals_deferred(), suppress(OSError):
+            _empty(out)
+            if not was_there:
+                out.rmdir()
+        raise
+
+
+def _empty(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()

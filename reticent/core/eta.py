@@ -18,10 +18,38 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from reticent.core.durations import clock_time, span_of
 from reticent.core.json_toml import parse_json
 
-__all__ = ["Plan", "Timings", "Work"]
+__all__ = [
+    "Plan",
+    "Timings",
+    "Work",
+    "clock_time",
+    "span_of",
+]
+
+
+# ----------------------------------------------------------------------------------------------------------- durations
+#
+# Durations and times of day in words.
+
+
+def clock_time(at: float, now: float) -> str:
+    """Return a time of day, with the day where it is not today's."""
+    then = time.localtime(at)
+    today = time.strftime("%Y%j", then) == time.strftime("%Y%j", time.localtime(now))
+    return time.strftime("%H:%M" if today else "%a %d %b %H:%M", then)
+
+
+def span_of(seconds: float) -> str:
+    """Return a duration in the two units that matter."""
+    minutes, hours = round(seconds / 60), round(seconds / 3600)
+    if seconds < 100:
+        return f"{seconds:.0f} s" if seconds >= 9.5 else f"{seconds:.1f} s"
+    if minutes < 100:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
 
 TIMINGS = ".timings.jsonl"
 #: A running step has a speed of its own once this share of it is done, after at least this many seconds.

@@ -19,8 +19,8 @@ from types import TracebackType
 import numpy as np
 import pyarrow as pa
 
+from reticent.core.artifact import HashedFile
 from reticent.core.errors import ArtifactError
-from reticent.core.written import HashedFile
 from reticent.engine.packed import mapped_column
 
 __all__ = ["CAP", "CappedSupports", "CappedWriter"]

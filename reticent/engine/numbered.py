@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from reticent.core.artifact import HashedFile
 from reticent.core.errors import ArtifactError
-from reticent.core.written import HashedFile
 from reticent.engine.packed import mapped_column
 
 __all__ = ["NumberedWords", "SpanWriter", "WordSpans", "WordWriter"]

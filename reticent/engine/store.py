@@ -325,8 +325,7 @@ def open_view(folder: Path, ids: Path | None = None) -> ViewTokens:
 
 def _check_ids(folder: Path) -> None:
     """Raise `ArtifactError` where the ids beside a view are not the ids for which it was made."""
-    from reticent.core.artifact import read_manifest
-    from reticent.core.manifest import MANIFEST
+    from reticent.core.artifact import MANIFEST, read_manifest
 
     ids = ids_of(folder)
     if ids != folder and (folder / MANIFEST).exists():

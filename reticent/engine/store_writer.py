@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from reticent.core.written import HashedFile
+from reticent.core.artifact import HashedFile
 from reticent.engine.owned import owned
 from reticent.engine.packed import ID_BITS, IDS, PLANES
 from reticent.engine.schema import ID_TABLES, PATCH_TABLES, VIEW_TABLES

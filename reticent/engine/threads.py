@@ -85,7 +85,7 @@ def mapped(work: Callable[[S], T], items: Sequence[S]) -> list[T]:
     None of them works on when it returns or raises.
     """
     from reticent import _rust
-    from reticent.core.locks import signals_deferred
+    from reticent.core.artifact import signals_deferred
 
     with ThreadPoolExecutor(_rust.resolve_threads(0)) as pool:
         # A thread whose start is interrupted would be left out of those that are waited for, and go on writing.

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from reticent import _rust
 from reticent.audit.leakage.words import WordCategories
-from reticent.audit.membership.names import ATTACKS_ON_SIZES, USER_INFERENCE
+from reticent.audit.membership.names import ATTACKS_ON_SIZES, PROBE_COPIES, PROBE_TOKENS, PROBING, USER_INFERENCE
+from reticent.core.eta import Work
 from reticent.engine.detect.labels import category
 from reticent.engine.detect.spans import SpanReader
 from reticent.engine.flagged_words import FlaggedWords
@@ -18,17 +21,27 @@ from reticent.engine.schema import HELDOUT, MEMBERS
 if TYPE_CHECKING:
     from reticent.audit.config import AuditConfig
     from reticent.audit.evaluate import Auditor
+    from reticent.job.artefact import Measurement, Training
+    from reticent.job.config import ModelSection
     from reticent.job.run import Run
 
 __all__ = [
     "TEXT_SIZES",
+    "Workload",
     "audit_config",
+    "extraction_work",
     "needs_text_sizes",
     "open_auditor",
     "own_tokens",
     "read_categories",
     "resampling_settings",
+    "scoring_work",
+    "token_counts",
+    "training_work",
+    "work_of_extraction",
+    "work_of_measurement",
 ]
+
 
 #: Attack that needs tokens of its own -> their folder, which is also the keyword of `Auditor` for them.
 OWN_TOKENS = {"lowercase": "lowercase", USER_INFERENCE: "user_inference_holdout"}
@@ -121,3 +134,136 @@ def categories_of(flagged: FlaggedWords) -> WordCategories:
         codes.append(found)
         lengths.append(np.diff(words.doc_offsets))
     return WordCategories(np.concatenate(codes), tuple(known), np.cumsum(np.concatenate(lengths)))
+
+
+# ---------------------------------------------------------------------------------------------------------- cost model
+#
+# The cost model: how many tokens pass through a model in each part of an audit. The expected end is computed from it.
+#
+# The counts follow from the settings and from the manifests of the tokens; no document is read and nothing is drawn.
+# If a part draws its questions at random, its count is the largest possible one. Speeds are measured in the same
+# counts: a count that is too high makes the speed too high by the same factor, and the expected time of the next model
+# stays right.
+
+
+#: Words of a template of association, with the name and the term; number of templates of a language.
+WORDS_OF_A_TEMPLATE, NUM_TEMPLATES = 8, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Tokens of each part of a step, in the order they run."""
+
+    parts: dict[str, float]
+
+    @property
+    def total(self) -> float:
+        return sum(self.parts.values())
+
+    def portion(self, *names: str) -> tuple[float, float]:
+        """Return the shares of the step at which these neighbouring parts begin and end.
+
+        >>> Workload({"documents": 30.0, "generation": 10.0, "inversion": 40.0}).portion("generation")
+        (0.375, 0.5)
+        """
+        ends = dict(zip(self.parts, accumulate(self.parts.values()), strict=True))
+        begins = [(ends[name] - self.parts[name]) / self.total for name in names]
+        return min(begins), max(ends[name] for name in names) / self.total
+
+
+def training_work(run: Run, training: Training) -> Work:
+    """Return the work of a training; `ArtifactError` where its tokens are not there."""
+    model = training.model
+    tokens = token_counts(run, model, "train")["tokens"] * run.job.training(model).num_epochs
+    return Work(
+        name=training.name, title=f"training {training.title}", kind="train", model=model.name,
+        recipe=training.recipe, work=float(tokens),
+    )  # fmt: skip
+
+
+def work_of_measurement(run: Run, measurement: Measurement) -> Work:
+    """Return the work of a measurement."""
+    return Work(
+        name=measurement.name, title=f"scoring {measurement.title}", kind="score", model=measurement.model.name,
+        recipe="", work=scoring_work(run, measurement).total,
+    )  # fmt: skip
+
+
+def work_of_extraction(run: Run, measurement: Measurement) -> Work:
+    """Return the work of asking one model for canaries and passages."""
+    return Work(
+        name=measurement.name.replace("measures/", "extraction/", 1), title=f"extraction from {measurement.title}",
+        kind="score", model=measurement.model.name, recipe="extraction", work=extraction_work(run, measurement.model),
+    )  # fmt: skip
+
+
+def scoring_work(run: Run, measurement: Measurement) -> Workload:
+    """Return the work of measuring one model; `ArtifactError` where its tokens are not there.
+
+    A masked model reads a window once for each fold of the words that it has to predict. Embedding shift and
+    all that is computed from scores need no model.
+    """
+    settings, model = run.job.audit, measurement.model
+    masked = model.objective == "mlm"
+    folds = audit_config(run).folds if masked else 1
+    audit = token_counts(run, model, "audit")
+    parts = {"documents": audit["tokens"] * folds}
+    for name in own_tokens(run):
+        parts[name] = token_counts(run, model, name)["tokens"] * folds
+    if masked and settings.all_occurrences:
+        parts["all occurrences"] = audit["tokens"] * folds
+    if settings.generation is not None and not masked:
+        asked = settings.generation
+        rows = min(2 * asked.num_prompts, audit["documents"]) * asked.num_samples
+        parts["generation"] = rows * (asked.prefix_tokens + asked.num_tokens)
+    if PROBING in settings.attacks and not masked:
+        parts["probes"] = 2 * PROBE_COPIES * min(audit["tokens"], audit["documents"] * PROBE_TOKENS)
+    if settings.inversion is not None:
+        parts["inversion"] = _inversion_work(run, settings.inversion, audit, folds)
+    return Workload({name: float(work) for name, work in parts.items()})
+
+
+def _inversion_work(run: Run, settings: Any, audit: dict[str, Any], folds: int) -> float:
+    """Count a window for each target and candidate, and a sentence for each term, candidate and template."""
+    from reticent.core.artifact import read_manifest
+
+    sides = read_manifest(run.folder / "split").counts
+    individuals, candidates = sides[MEMBERS] + sides[HELDOUT], settings.num_decoys + 1
+    window = min(audit["tokens"] / max(audit["documents"], 1), run.job.train.window_length)
+    targets = sum(min(individuals * settings.per_individual, audit[kind]) for kind in settings.kinds)
+    work = targets * candidates * window * folds
+    if settings.association:
+        sentences = individuals * settings.terms_per_individual * candidates * NUM_TEMPLATES
+        work += sentences * WORDS_OF_A_TEMPLATE * _tokens_a_word(audit)
+    return float(work)
+
+
+def extraction_work(run: Run, model: ModelSection) -> float:
+    """Return the work of asking one model for canaries and passages. The scoring of canaries among their references is
+    counted, their greedy decoding is not.
+    """
+    audit, masked, job = token_counts(run, model, "audit"), model.objective == "mlm", run.job
+    work = 0.0
+    if job.canaries is not None:
+        from reticent.engine.canaries import open_canaries
+
+        table = open_canaries(run.folder / "canaries").table
+        texts = zip(*(table.column(name).to_pylist() for name in ("prefix", "secret", "suffix")), strict=True)
+        words = [len(" ".join(text).split()) for text in texts]
+        folds = max(words, default=0) if masked else 1  # a masked model is asked for one word at a time
+        work += sum(words) * (job.canaries.num_references + 1) * folds * _tokens_a_word(audit)
+    if job.extraction is not None and not masked:
+        rows = min(2 * job.extraction.num_passages, audit["documents"])
+        work += rows * sum(prefix + job.extraction.suffix_tokens for prefix in job.extraction.prefix_tokens)
+    return work
+
+
+def token_counts(run: Run, model: ModelSection, variant: str) -> dict[str, Any]:
+    """Return the counts of the tokens of a model; `ArtifactError` where they are not there."""
+    from reticent.core.artifact import read_manifest
+
+    return read_manifest(run.folder / f"tokens/{model.name}/{variant}").counts
+
+
+def _tokens_a_word(audit: dict[str, Any]) -> float:
+    return float(audit["tokens"] / max(audit["words"], 1))

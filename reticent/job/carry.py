@@ -86,7 +86,7 @@ class Carry:
     def spans(self) -> CarriedSpans | None:
         """Return the spans that are taken; None, and a line that says why, where all documents are searched again."""
         from reticent.engine.carry import CarriedSpans
-        from reticent.engine.detect.span_cache import take_cache
+        from reticent.engine.detect.passages import take_cache
         from reticent.job.stages.detect import NER_CACHE
 
         if why := self._why_not_spans():

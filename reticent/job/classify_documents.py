@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reticent.audit.evidence.json_form import to_json
+from reticent.core.artifact import held_folder
 from reticent.core.errors import PolicyError
 from reticent.core.progress import Progress
-from reticent.core.temporary import held_folder
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.job.classification import (
     FILE,
@@ -85,7 +85,7 @@ def _tokenised(
     """Yield each model folder with the tokens of its tokenizer. The tokens are deleted after the last folder."""
     from reticent.engine.store import open_tokens
     from reticent.engine.tokens import write_tokens
-    from reticent.trainer.tokenizer_of_model import tokenizer_json_of
+    from reticent.trainer.models import tokenizer_json_of
 
     made: dict[str, Path] = {}
     with held_folder("reticent-classify-") as temporary:

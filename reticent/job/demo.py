@@ -70,8 +70,7 @@ def run_demo(out: Path, *, seed: int = 0, num_individuals: int | None = None, pr
     ArtifactError
         ``out`` holds the run of another job, whose results would be replaced.
     """
-    from reticent.core.artifact import is_up_to_date, write_artifact
-    from reticent.core.manifest import JOB
+    from reticent.core.artifact import JOB, is_up_to_date, write_artifact
     from reticent.engine.synthetic import SynthConfig, synthesize
 
     progress = progress or Progress(quiet=True)

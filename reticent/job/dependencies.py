@@ -8,9 +8,9 @@ from reticent.engine.names import SurrogateNames
 from reticent.engine.public_words import read_public_words
 
 if TYPE_CHECKING:
+    from reticent.job.artefact import Training
     from reticent.job.config import Job, ModelSection
     from reticent.job.run import Run
-    from reticent.job.trainings import Training
     from reticent.trainer.privacy import PrivacyConfig
 
 __all__ = ["privacy_of", "surrogate_names", "training_dependencies", "unaccounted_stages"]

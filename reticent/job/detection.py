@@ -11,9 +11,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from reticent.audit.evidence.detection import DetectedSpans
+from reticent.core.artifact import held_folder
 from reticent.core.errors import PolicyError
 from reticent.core.progress import Progress
-from reticent.core.temporary import held_folder
 from reticent.job.config import Job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run

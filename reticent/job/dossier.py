@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reticent.core.artifact import JOB, MANIFEST, new_folder, require_new
 from reticent.core.errors import ArtifactError, ReticentError
-from reticent.core.manifest import JOB, MANIFEST
-from reticent.core.new_folder import new_folder, require_new
 from reticent.job.maker import make
 from reticent.job.provenance import KEY
 from reticent.job.stages.audit import report_steps

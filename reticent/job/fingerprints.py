@@ -72,8 +72,7 @@ class Fingerprints:
 
     def require_unchanged(self, inputs: Collection[str]) -> None:
         """Raise `ArtifactError` where a result with one of these fingerprints has been replaced by another process."""
-        from reticent.core.artifact import read_manifest
-        from reticent.core.manifest import MANIFEST
+        from reticent.core.artifact import MANIFEST, read_manifest
 
         for path, digest in list(self._known.items()):  # other views may be at work
             is_ours = digest in inputs and self.folder in path.parents and (path / MANIFEST).exists()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reticent.core.artifact import new_folder
 from reticent.core.errors import ArtifactError, GateError, PolicyError
-from reticent.core.new_folder import new_folder
 from reticent.engine.schema import REFERENCE
 from reticent.job.dossier import changed_results
 from reticent.job.provenance import KEY

@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow.parquet as pq
 
 from reticent import _rust
-from reticent.core.artifact import write_artifact
+from reticent.core.artifact import hash_file, held_folder, write_artifact
 from reticent.core.errors import CorpusError, PolicyError
-from reticent.core.manifest import hash_file
 from reticent.core.progress import Progress
-from reticent.core.temporary import held_folder
 from reticent.engine.schema import SPANS
 from reticent.engine.sources.config import Columns
 from reticent.engine.sources.remote_config import STORES, scheme_of

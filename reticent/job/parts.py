@@ -17,14 +17,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from reticent.core.errors import ArtifactError, PolicyError
-from reticent.job.artefact import Step
+from reticent.job.artefact import Step, trainings_of
 from reticent.job.checks import check_run
 from reticent.job.fingerprints import TO_DO
 from reticent.job.maker import is_up_to_date, make
 from reticent.job.pipeline import look_at_all, run_stages, stages_named, stages_until
 from reticent.job.stages.shadows import shadows_of
 from reticent.job.stages.train import train_steps
-from reticent.job.trainings import trainings_of
 from reticent.trainer.distributed import join_world, launched, leave_world
 
 if TYPE_CHECKING:

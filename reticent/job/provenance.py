@@ -60,7 +60,7 @@ def _new_key(run: Run) -> bytes:
 def keyed_digests(run: Run) -> KeyedDigests:
     """Return the keyed digests of the documents and artefacts that the models and the audit were made from."""
     from reticent.audit.evidence.dossier import KeyedDigests
-    from reticent.core.manifest import canonical
+    from reticent.core.artifact import canonical
 
     job = canonical(run.job.model_dump(mode="json", exclude={"out", "dossier"}))
 
@@ -90,7 +90,7 @@ def models_under_test(run: Run) -> Iterator[ModelUnderTest]:
     from reticent.audit.dossier.verify import NOT_OF_THE_MODEL
     from reticent.audit.evidence.dossier import ModelUnderTest
     from reticent.core.artifact import read_manifest
-    from reticent.job.trainings import measurements_of
+    from reticent.job.artefact import measurements_of
 
     for section in run.job.model:
         seeds = list(run.job.training(section).seeds or [None])

@@ -16,14 +16,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from reticent.core.artifact import VerifiedFiles
 from reticent.core.errors import ReticentError
 from reticent.core.eta import Timings
 from reticent.core.progress import Progress
-from reticent.core.verified import VerifiedFiles
-from reticent.job.config.kept import changed_sections, kept_content, require_withdrawals
+from reticent.job.artefact import Measurement, Training
+from reticent.job.config.job import changed_sections, kept_content, require_withdrawals
 from reticent.job.fingerprints import Fingerprints
 from reticent.job.staged import staged_job
-from reticent.job.trainings import Measurement, Training
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -251,7 +251,7 @@ class Run:
 
         One that made the model's ids is not tested again.
         """
-        from reticent.trainer.tokenizer_of_model import tokenizer_json_of
+        from reticent.trainer.models import tokenizer_json_of
 
         name = f"tokenizer of {model.name}"
         if name not in self._opened:
@@ -298,9 +298,8 @@ class Run:
         """Make the private run folder, with the resolved job if it is new; a folder of something else is refused, and a
         job that would bring back who has withdrawn there.
         """
-        from reticent.core.artifact import make_private_folder
+        from reticent.core.artifact import JOB, make_private_folder
         from reticent.core.errors import ArtifactError
-        from reticent.core.manifest import JOB
 
         require_withdrawals(self.job)
         job_file = self.folder / JOB
@@ -316,8 +315,7 @@ class Run:
         job that fails at its start leaves no settings to later commands. That its documents were others is said even
         when quiet, because all results of the run are then replaced.
         """
-        from reticent.core.artifact import write_private
-        from reticent.core.manifest import JOB
+        from reticent.core.artifact import JOB, write_private
 
         if self._job_kept:
             return
@@ -346,9 +344,7 @@ class Run:
 
     def recover(self) -> None:
         """Delete the remains of an interrupted run, once and before anything can fail."""
-        from reticent.core.artifact import recover_folder
-        from reticent.core.manifest import JOB
-        from reticent.core.temporary import VERIFY, delete_left
+        from reticent.core.artifact import JOB, VERIFY, delete_left, recover_folder
 
         if not self._recovered:
             recover_folder(self.folder)

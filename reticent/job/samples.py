@@ -113,7 +113,7 @@ class ViewSample:
         index: NgramIndex,
         policy: Policy,
     ):
-        from reticent.core.manifest import versions
+        from reticent.core.artifact import versions
         from reticent.engine.sampled_text import NUM_CHARACTERS, NUM_DOCUMENTS
 
         self._samples, self._run, self._model, self._splits = samples, run, model, splits

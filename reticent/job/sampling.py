@@ -23,7 +23,7 @@ from reticent.engine.detect.annotation import Annotation, Span, check_texts, rea
 from reticent.engine.detect.sample import draw_sample, iter_rows
 from reticent.engine.schema import SPAN_TYPE, SPANS
 from reticent.job.pipeline import execute
-from reticent.job.sampled_recall import SAMPLED_RECALL
+from reticent.job.stages.audit import SAMPLED_RECALL
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.sampled import SampledRecall

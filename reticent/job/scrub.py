@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reticent.core.artifact import MANIFEST
 from reticent.core.errors import PolicyError
-from reticent.core.manifest import MANIFEST
 from reticent.job.pipeline import execute
 
 if TYPE_CHECKING:

@@ -10,16 +10,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from reticent.core.artifact import VERIFY, held_folder
 from reticent.core.errors import ArtifactError
-from reticent.core.temporary import VERIFY, held_folder
 from reticent.engine.schema import MEMBERS
 from reticent.engine.store import TokenStore, open_tokens
 from reticent.job.dependencies import surrogate_names
 from reticent.job.noise import protecting
 
 if TYPE_CHECKING:
-    from reticent.engine.context_words import ContextWords
     from reticent.engine.ngrams import NgramIndex
+    from reticent.engine.public_words import ContextWords
     from reticent.engine.split import Individuals
     from reticent.job.config import ModelSection
     from reticent.job.run import Run
@@ -87,9 +87,8 @@ def public_context(run: Run, model: ModelSection, recipe: Recipe, *, of: Drawn |
     """Return the public words for a recipe that replaces indirect identifiers in the context; None for any other."""
     if not recipe.replaces_indirect:
         return None
-    from reticent.engine.context_words import context_words
     from reticent.engine.index import open_index
-    from reticent.engine.public_words import read_public_words
+    from reticent.engine.public_words import context_words, read_public_words
 
     k = run.job.protection(recipe.name).k
     index = of.index() if of else protecting(run, open_index(run.folder / "index"), k)
@@ -111,7 +110,7 @@ def find_run(ledger: Path) -> tuple[Path, str, str]:
     ArtifactError
         It stands in no run folder.
     """
-    from reticent.core.manifest import JOB
+    from reticent.core.artifact import JOB
 
     ledger = ledger.resolve()
     for folder in ledger.parents:
@@ -138,8 +137,7 @@ def verify_training(
     ArtifactError
         The ledger or the tokens cannot be read, or the job has no such model.
     """
-    from reticent.core.artifact import read_manifest
-    from reticent.core.manifest import MANIFEST
+    from reticent.core.artifact import MANIFEST, read_manifest
     from reticent.trainer.verify import read_ledger, verify_ledger
 
     content = read_ledger(ledger)

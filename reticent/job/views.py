@@ -141,7 +141,7 @@ def _build_at_a_time(
     index_of: Mapping[str, str], outputs: Outputs, build: Callable[[str, Output], None], stopped: Event
 ) -> None:
     """Build outputs, a thread for each index; each is whole once it and those before it are built."""
-    from reticent.core.locks import signals_deferred
+    from reticent.core.artifact import signals_deferred
 
     with ExitStack() as opened:
         ends = {name: opened.enter_context(ExitStack()) for name in reversed(list(index_of))}  # the last is whole first

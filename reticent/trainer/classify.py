@@ -30,8 +30,8 @@ from reticent.core.errors import ArtifactError, TrainingError
 from reticent.trainer.classes import LabelledTokens
 from reticent.trainer.config import ClassifyConfig
 from reticent.trainer.export import keep_allowed, write_card
+from reticent.trainer.loop import make_optimizer
 from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
-from reticent.trainer.optimizer import make_optimizer
 from reticent.trainer.windows import Batch, SpecialIds, Windows, cut_windows, padding_multiple, prefetched
 
 if TYPE_CHECKING:

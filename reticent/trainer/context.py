@@ -18,7 +18,7 @@ from reticent.engine.context_kernels import hash_cells
 from reticent.engine.schema import DIRECT, INDIRECT
 
 if TYPE_CHECKING:
-    from reticent.engine.context_words import ContextWords
+    from reticent.engine.public_words import ContextWords
     from reticent.trainer.ledger import Ledger
     from reticent.trainer.recipes import Recipe
     from reticent.trainer.windows import Batch, Windows
@@ -39,7 +39,7 @@ def context_of(recipe: Recipe, words: ContextWords | None) -> ContextWords | Non
     if words is None:
         raise PolicyError(
             f'recipe {recipe.name}: context_indirect = "{recipe.context_indirect}" needs a public pool of words; give '
-            "context=reticent.engine.context_words.context_words(…), in a job [surrogates] pool"
+            "context=reticent.engine.public_words.context_words(…), in a job [surrogates] pool"
         )
     return words.blank() if recipe.context_indirect == "tag" else words
 

@@ -1,6 +1,6 @@
 """The training loop, plain or private, in one process or several: read `train` from top to bottom.
 
-The loop does not depend on how gradients are computed; a :class:`~reticent.trainer.step.Step` does that. For every kind
+The loop does not depend on how gradients are computed; a :class:`~reticent.trainer.steps.Step` does that. For every kind
 of step, two runs on the CPU give the same bits, and so does a run that was stopped and resumed, because all random
 draws are functions of (seed, epoch, step).
 
@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import copy
 import signal
-from collections.abc import Callable
-from contextlib import closing
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,30 +27,159 @@ from reticent.engine.store import TokenStore
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.context import BatchContext, context_of
 from reticent.trainer.distributed import World, join_world
+from reticent.trainer.dpsgd import PrivateStep
 from reticent.trainer.export import write_model
 from reticent.trainer.labels import ProtectedStore, Targets, make_targets, protect_store
 from reticent.trainer.ledger import Ledger
 from reticent.trainer.lora import Adapter, add_adapter
 from reticent.trainer.metrics import Clock, LossReader, Metrics, open_metrics
-from reticent.trainer.models import check_fit, freeze_embeddings, load_tokenizer, num_rows, special_ids
-from reticent.trainer.optimizer import make_optimizer, make_schedule
-from reticent.trainer.packable import require_packable
-from reticent.trainer.plain_step import PlainStep
+from reticent.trainer.models import check_fit, freeze_embeddings, load_tokenizer, logits_at, num_rows, special_ids
 from reticent.trainer.privacy import Guarantee, PrivacyConfig
-from reticent.trainer.private_step import PrivateStep
 from reticent.trainer.recipes import Recipe
 from reticent.trainer.resume import State, delete_state, delete_training, identity_of, read_state, restore, save_state
-from reticent.trainer.step import MakeTargets, Step
-from reticent.trainer.stopping import Stop, graceful_stop
+from reticent.trainer.steps import MakeTargets, PlainStep, Step
 from reticent.trainer.verify import write_ledger
-from reticent.trainer.windows import Batch, SpecialIds, Windows, cut_windows, padding_multiple, prefetched
+from reticent.trainer.windows import (
+    Batch,
+    SpecialIds,
+    Windows,
+    block_diagonal_mask,
+    cut_windows,
+    padding_multiple,
+    prefetched,
+)
 
 if TYPE_CHECKING:
+    from torch.optim.lr_scheduler import LambdaLR
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-    from reticent.engine.context_words import ContextWords
+    from reticent.engine.public_words import ContextWords
 
-__all__ = ["TrainResult", "train"]
+__all__ = [
+    "Stop",
+    "TrainResult",
+    "graceful_stop",
+    "make_optimizer",
+    "make_schedule",
+    "require_packable",
+    "train",
+]
+
+
+# ----------------------------------------------------------------------------------------------------------- optimizer
+#
+# The optimizer and its learning rate: AdamW of torch, schedules of transformers.
+
+
+def make_optimizer(
+    weights: Iterable[torch.nn.Parameter], *, learning_rate: float, weight_decay: float
+) -> torch.optim.AdamW:
+    """Return AdamW over the trainable weights; biases and norms (tensors with one axis) have no weight decay."""
+    trained = [weight for weight in weights if weight.requires_grad]
+    decayed, others = ([weight for weight in trained if (weight.ndim >= 2) is wide] for wide in (True, False))
+    groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=learning_rate, fused=True)
+
+
+def make_schedule(optimizer: torch.optim.Optimizer, config: TrainConfig, step: int, num_steps: int) -> LambdaLR:
+    """Return transformers' schedule of this name, set to the rate of ``step`` (counted from 0); call its ``step()``
+    after each step.
+
+    A new schedule is made for each epoch, because ``num_steps`` changes if the text changes with the epoch.
+    `get_scheduler` cannot begin at a later step, so its two functions are called directly.
+    """
+    from transformers import get_constant_schedule_with_warmup, get_linear_schedule_with_warmup
+
+    for group in optimizer.param_groups:  # torch requires it of a schedule that begins after step 0
+        group["initial_lr"] = config.learning_rate
+    if config.lr_scheduler_type == "linear":
+        return get_linear_schedule_with_warmup(optimizer, config.warmup_steps, num_steps, last_epoch=step - 1)
+    return get_constant_schedule_with_warmup(optimizer, config.warmup_steps, last_epoch=step - 1)
+
+
+# ------------------------------------------------------------------------------------------------------------ stopping
+#
+# A request to stop (SIGTERM, SIGHUP, Ctrl-C) is deferred until the training has saved its state.
+#
+# The first signal is recorded. When the block ends, the previous handler gets it, so the program ends as it would have
+# without this module. A second signal goes to the previous handler at once.
+
+
+SIGNALS: tuple[int, ...] = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
+
+@dataclass(slots=True)
+class Stop:
+    """The signals that this process has received."""
+
+    came: list[int] = field(default_factory=list)
+
+    @property
+    def asked(self) -> bool:
+        return bool(self.came)
+
+
+@contextmanager
+def graceful_stop() -> Iterator[Stop]:
+    """Yield the signals received while the block runs. Only the main thread can defer signals; others do nothing."""
+    stop = Stop()
+    before: dict[int, Any] = {}
+
+    def note(number: int, frame: Any) -> None:
+        if stop.came:
+            signal.signal(number, before[number])
+            signal.raise_signal(number)
+        stop.came.append(number)
+
+    if threading.current_thread() is threading.main_thread():
+        for number in SIGNALS:
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):  # `nohup`; a handler that is not Python's
+                before[number] = signal.signal(number, note)
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if stop.came:
+            signal.raise_signal(stop.came[0])
+
+
+# ------------------------------------------------------------------------------------------------------------ packable
+#
+# Whether a model can be trained on packed rows: the logits of a window must not depend on the others in its row.
+
+
+@torch.no_grad()
+def require_packable(model: PreTrainedModel, *, causal: bool) -> None:
+    """Force ``sdpa``; `TrainingError` unless a window has the same logits in a packed row as alone."""
+    config: Any = model.config
+    if config._attn_implementation != "sdpa":
+        try:
+            model.set_attn_implementation("sdpa")
+        except (ValueError, ImportError):
+            raise TrainingError(f"train.packing: {config.model_type} has no sdpa attention; set it to false") from None
+    training = model.training
+    model.eval()
+    ids = (torch.arange(12, device=model.device) * 7 + 11)[None] % config.vocab_size
+    segments = (torch.arange(12, device=model.device) >= 5).int()[None]
+    positions = torch.arange(12, device=model.device)[None] - 5 * segments
+    every = torch.arange(12, device=model.device)
+    try:
+        together = logits_at(model, ids, block_diagonal_mask(segments, positions, causal), every, positions)
+        alone = torch.cat(
+            [logits_at(model, part, None, torch.arange(part.shape[1], device=model.device))
+             for part in (ids[:, :5], ids[:, 5:])]
+        )  # fmt: skip
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TrainingError(
+            f"train.packing: {config.model_type} takes no block-diagonal mask ({type(error).__name__})"
+        ) from None
+    finally:
+        model.train(training)
+    if float((together - alone).abs().max()) > 1e-4 * float(alone.abs().max()):
+        raise TrainingError(
+            f"train.packing: windows of one row would see each other in {config.model_type}; set it to false"
+        )
 
 
 @dataclass(frozen=True, slots=True)

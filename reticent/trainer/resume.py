@@ -17,9 +17,9 @@ from typing import Any
 
 import torch
 
+from reticent.core.artifact import STATE
 from reticent.core.errors import ArtifactError
 from reticent.core.json_toml import parse_json
-from reticent.core.manifest import STATE
 from reticent.engine.store import TokenStore
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.ledger import Ledger

@@ -25,7 +25,7 @@ from reticent.trainer.recipes import Recipe
 from reticent.trainer.windows import SpecialIds, cut_windows
 
 if TYPE_CHECKING:
-    from reticent.engine.context_words import ContextWords
+    from reticent.engine.public_words import ContextWords
     from reticent.trainer.config import TrainConfig
 
 __all__ = ["Verdict", "read_ledger", "verify_ledger", "write_ledger"]

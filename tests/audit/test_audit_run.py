@@ -27,7 +27,7 @@ from reticent.audit.inversion.inversion import InversionConfig
 from reticent.audit.membership.attacks import ATTACKS, needing
 from reticent.audit.membership.table import Need
 from reticent.audit.report.summary import last_checkpoints, ledger_line, summary_table
-from reticent.audit.scoring.forward import score_masked
+from reticent.audit.scoring.scores import score_masked
 from reticent.core.errors import ArtifactError, PolicyError, TrainingError
 from reticent.engine import split
 from reticent.engine.schema import DIRECT, INDIRECT

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import confusion_matrix, f1_score
 
 from reticent.audit.classification import Truth, bag_of_words, compare, majority, measure
-from reticent.audit.stats.statistics import clopper_pearson
+from reticent.audit.stats.intervals import clopper_pearson
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.split import open_individuals

@@ -29,7 +29,7 @@ from reticent.audit.report import findings, readings
 from reticent.audit.report.next_steps import LOW_RETENTION, WANTED_NONMEMBERS, better_audit
 from reticent.audit.report.readings import LITTLE
 from reticent.audit.report.shown import percent
-from reticent.audit.stats.areas import tpr_at_fpr
+from reticent.audit.stats.intervals import tpr_at_fpr
 from reticent.audit.verdict import judge, verdict
 
 STEP = 1e-9

@@ -12,11 +12,10 @@ from reticent.audit.config import GateConfig
 from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.extraction import Extraction, Verdict
 from reticent.audit.gates import GATES
-from reticent.audit.membership.left_out import WITHOUT_COPIES
-from reticent.audit.membership.validity import INVALID, NO_POWER
+from reticent.audit.membership.validity import INVALID, NO_POWER, WITHOUT_COPIES
 from reticent.audit.outcomes import FAIL, PASS
 from reticent.audit.report.extraction_page import extraction_html
-from reticent.audit.stats.statistics import clopper_pearson
+from reticent.audit.stats.intervals import clopper_pearson
 from reticent.audit.verdict import judge, verdict, verdict_lines
 
 

@@ -43,7 +43,7 @@ class Absent:
 assert not sys.modules.keys() & {*Absent.names, "reticent"}  # or a library has them already
 sys.meta_path.insert(0, Absent())
 import pkgutil, importlib
-import reticent.trainer, reticent.audit.scoring.forward
+import reticent.trainer, reticent.audit.scoring.scores
 for found in pkgutil.iter_modules(reticent.trainer.__path__):
     if found.name not in ("clipping", "dpsgd"):  # parts of Opacus, imported where a private run begins
         importlib.import_module(f"reticent.trainer.{found.name}")

@@ -29,7 +29,7 @@ from tokenizers.pre_tokenizers import Whitespace
 
 import reticent
 from reticent.cli import app
-from reticent.cli.examples import EXAMPLES
+from reticent.cli.help import EXAMPLES
 from reticent.core import errors
 from reticent.core.progress import Progress
 from reticent.job.config import parse_job

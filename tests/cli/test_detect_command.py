@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from fixtures.command import command
 
-from reticent.core.temporary import HELD
+from reticent.core.artifact import HELD
 from reticent.engine.schema import SPAN_TYPE
 from reticent.engine.synthetic import SynthConfig, synthesize
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from fixtures.command import command
 
-from reticent.core.log_lines import VARIABLE
+from reticent.core.progress import VARIABLE
 
 NOTE = "id,person,text\n1,a,planted Zanzibarova fever\n2,b,fever again\n3,c,fever\n4,d,fever\n5,a,fever\n"
 GIVEN = ("--doc-id", "id", "--individual-id", "person", "--set", "split.heldout=0.5")

@@ -19,6 +19,8 @@ from fixtures.unprivileged import unprivileged
 
 from reticent.core import artifact
 from reticent.core.artifact import (
+    FORMATS,
+    JOB,
     fingerprint,
     is_up_to_date,
     nest_artifact,
@@ -28,7 +30,6 @@ from reticent.core.artifact import (
     write_artifact,
 )
 from reticent.core.errors import ArtifactError, CorpusError
-from reticent.core.manifest import FORMATS, JOB
 
 CONFIG = {"k": 2, "labels": ["é", "b"]}
 INPUTS = {"corpus": "abc"}

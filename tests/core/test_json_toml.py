@@ -11,16 +11,14 @@ import pytest
 
 from reticent.audit.propile.subjects import read_items
 from reticent.audit.propile.templates import read_templates
-from reticent.core.artifact import read_manifest
+from reticent.core.artifact import holds_results, read_manifest
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError, ReticentError
 from reticent.core.eta import Timings
 from reticent.core.json_toml import MAX_DEPTH, depth_of, parse_json, parse_toml, read_json, read_toml
-from reticent.core.manifest import holds_results
 from reticent.engine.vocabularies import bytelevel_tokenizer_json
 from reticent.job.config import load_job, parse_job
-from reticent.trainer.base_files import check_base
 from reticent.trainer.budget import read_budget
-from reticent.trainer.tokenizer_json import read_tokenizer_json
+from reticent.trainer.models import check_base, read_tokenizer_json
 from reticent.trainer.verify import read_ledger
 
 SECRET = "Zyxwvut"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from reticent.core.artifact import new_folder
 from reticent.core.errors import ArtifactError
-from reticent.core.new_folder import new_folder
 
 
 def fill(out: Path, error: BaseException | None) -> None:

@@ -9,15 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from reticent.core.manifest import JOB
-from reticent.core.temporary import HELD, VERIFY, delete_left, held_folder
+from reticent.core.artifact import HELD, JOB, VERIFY, delete_left, held_folder
 from reticent.job.config import parse_job
 from reticent.job.run import Run
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from reticent.core.temporary import held_folder
+from reticent.core.artifact import held_folder
 with held_folder("reticent-test-", Path(sys.argv[1])) as folder:
     (folder / "spans").mkdir()
     print(folder, flush=True)

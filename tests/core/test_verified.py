@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from reticent.core import manifest as manifests
-from reticent.core.artifact import is_up_to_date, write_artifact
-from reticent.core.verified import LARGE, SETTLED, VerifiedFiles
+from reticent.core import artifact as manifests
+from reticent.core.artifact import LARGE, SETTLED, VerifiedFiles, is_up_to_date, write_artifact
 
 ABOUT: dict[str, Any] = {"kind": "index", "config": {"max_n": 1}, "inputs": {}}
 
@@ -181,6 +180,6 @@ def test_a_folder_that_cannot_be_written_costs_time_alone(place: Path, monkeypat
     def fail(path: Path, content: bytes) -> None:
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr("reticent.core.verified.write_private", fail)
+    monkeypatch.setattr("reticent.core.artifact.write_private", fail)
     assert look(place)
     assert look(place)

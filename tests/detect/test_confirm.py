@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from reticent.engine.corpus import Corpus, open_corpus
-from reticent.engine.detect import confirm, judge, spans_batch
+from reticent.engine.detect import confirm, spans_batch
+from reticent.engine.detect import confirm as judge
 from reticent.engine.detect.config import DetectConfig
 from reticent.engine.detect.confirm import MIN_EXAMPLES, confirm_names
 from reticent.engine.schema import SPANS

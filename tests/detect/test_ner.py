@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from reticent.core.errors import PolicyError
 from reticent.engine.detect import Detector
-from reticent.engine.detect.windows import cut_texts, join_spans
+from reticent.engine.detect.passages import cut_texts, join_spans
 
 Span = tuple[str, str]
 
@@ -397,7 +397,7 @@ def test_a_missing_package_is_a_policy_error_that_names_the_extra(package: str, 
 def test_transformers_sees_a_copied_passage_once_and_nothing_again(
     models_by_scheme: dict[str, Path], tmp_path: Path
 ) -> None:
-    from reticent.engine.detect.span_cache import cached
+    from reticent.engine.detect.passages import cached
     from reticent.engine.detect.transformers import TransformersDetector
 
     copied = "Ann Lee of Lyon\n\n"

@@ -16,9 +16,15 @@ from hypothesis import strategies as st
 
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.detect import detect_spans
-from reticent.engine.detect.passages import cut_passages, find_in_pieces
-from reticent.engine.detect.span_cache import SpanCache, cached, take_cache
-from reticent.engine.detect.windows import Found, join_spans
+from reticent.engine.detect.passages import (
+    Found,
+    SpanCache,
+    cached,
+    cut_passages,
+    find_in_pieces,
+    join_spans,
+    take_cache,
+)
 from reticent.engine.detect.workers import Workers
 from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
@@ -264,7 +270,7 @@ def test_what_an_earlier_run_kept_goes_where_nothing_is_to_be_kept(tmp_path: Pat
 
 
 def test_a_cache_of_many_parts_costs_no_more_for_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reticent.engine.detect.span_cache.PART", 4)
+    monkeypatch.setattr("reticent.engine.detect.passages.PART", 4)
 
     def seconds(num: int) -> float:
         tries = iter(range(3))

@@ -13,8 +13,8 @@ from reticent import _rust
 from reticent.core.errors import PolicyError
 from reticent.engine.detect import detect_spans, make_detectors, preset, spans_batch
 from reticent.engine.detect.config import DetectConfig
+from reticent.engine.detect.confirm import without_common_words
 from reticent.engine.detect.context import ContextDetector
-from reticent.engine.detect.doubt import without_common_words
 from tests.detect.test_detectors import corpus_of
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from reticent.core.errors import CorpusError
-from reticent.engine.detect.record_values import read_records
-from reticent.engine.detect.records import RecordsDetector
+from reticent.engine.detect.records import RecordsDetector, read_records
 
 HEADER = "ipp;nom;téléphone"
 ROWS = ('00123;"Lefèvre, Dupont";0612345678', "00124;Müller;0700000007")

@@ -24,8 +24,7 @@ from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.corpus import Columns, open_corpus
 from reticent.engine.detect import detect_spans
 from reticent.engine.detect.common import learn_common_words
-from reticent.engine.detect.record_values import FIELDS, read_records
-from reticent.engine.detect.records import RecordsDetector
+from reticent.engine.detect.records import FIELDS, RecordsDetector, read_records
 from reticent.engine.synthetic import SynthConfig, synthesize
 
 SECRET = "Zyxwvut"

@@ -21,7 +21,8 @@ from reticent.engine.carried_text import CarriedText, CarriedTokens, CarriedWord
 from reticent.engine.carry import CarriedSpans, differing_texts, rows_before, with_same_individual
 from reticent.engine.carry_kernels import copy_bits
 from reticent.engine.corpus import Columns, Corpus, open_corpus
-from reticent.engine.detect import alignment, detect_spans, quarantined_rows, span_file
+from reticent.engine.detect import alignment, detect_spans, quarantined_rows
+from reticent.engine.detect import spans as span_file
 from reticent.engine.detect.detector import spans_batch
 from reticent.engine.detect.gold import GoldDetector
 from reticent.engine.detect.spans import SpanReader

@@ -23,9 +23,8 @@ from fixtures.unprivileged import unprivileged
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from reticent.core.artifact import write_artifact
+from reticent.core.artifact import VERIFIED, write_artifact
 from reticent.core.errors import CorpusError, PolicyError
-from reticent.core.verified import VERIFIED
 from reticent.engine.corpus import Columns, Corpus, open_corpus
 from reticent.engine.index import build_index
 from reticent.engine.schema import DOCUMENTS, HELDOUT, MEMBERS

@@ -328,7 +328,7 @@ def test_how_ids_are_read_is_the_corpus_s_to_say_and_no_option_of_a_detector() -
 
 
 def test_blank_ids_of_records_are_refused(tmp_path: Path) -> None:
-    from reticent.engine.detect.record_values import read_records
+    from reticent.engine.detect.records import read_records
 
     pq.write_table(pa.table({"individual_id": ["a", "\u200b"], "name": ["x", "y"]}), tmp_path / "r.parquet")
     with pytest.raises(CorpusError, match="individual_id has 1 blank values"):

@@ -19,9 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.escape_tokenizers import KINDS, published_tokenizers, tokenizer_json
-from reticent.core.artifact import fingerprint, write_artifact
+from reticent.core.artifact import HashedFile, fingerprint, write_artifact
 from reticent.core.errors import ArtifactError
-from reticent.core.written import HashedFile
 from reticent.engine import packed as packed_module
 from reticent.engine.flagged_words import FlaggedWords
 from reticent.engine.index import IndexConfig, build_index

@@ -18,9 +18,8 @@ from fixtures.packing import packed, write_store
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reticent.core.artifact import read_manifest, write_artifact
+from reticent.core.artifact import HashedFile, read_manifest, write_artifact, written_digest
 from reticent.core.errors import ArtifactError
-from reticent.core.written import HashedFile, written_digest
 from reticent.engine import packed as packed_module
 from reticent.engine import store_writer
 from reticent.engine.store import LISTS, TokenStore, open_tokens, tokenizer_fingerprint

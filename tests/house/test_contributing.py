@@ -186,7 +186,7 @@ def test_every_recipe_works_when_it_is_followed_to_the_letter(desk: Path, forks:
 
 
 def test_the_attack_of_the_page_scores_documents() -> None:
-    from reticent.audit.scoring.token_scores import TokenScores
+    from reticent.audit.scoring.scores import TokenScores
 
     code = next(block for _, _, block in steps(recipes()["An attack on membership"]) if "def max_loss_score" in block)
     names: dict[str, Any] = {"np": np, "TokenScores": TokenScores, "Any": Any}

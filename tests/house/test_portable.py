@@ -16,13 +16,13 @@ from fixtures.command import command
 from fixtures.models import toy_model, toy_tokenizer
 from pydantic import BaseModel
 
+from reticent.core.artifact import JOB
 from reticent.core.errors import CorpusError
-from reticent.core.manifest import JOB
 from reticent.engine.detect import DETECTORS
 from reticent.engine.detect.config import DetectConfig
 from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.job.config import Job, kept_content, load_kept_job, parse_job
-from reticent.job.config.kept import _fields
+from reticent.job.config.job import _fields
 from reticent.job.run import Run
 from reticent.job.status import job_status
 

@@ -12,10 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from fixtures.jobs import Recorder, Values, changed, content, protected_by_three, run
 
-from reticent.core.artifact import read_manifest
+from reticent.core.artifact import VERIFIED, locked, read_manifest
 from reticent.core.errors import PolicyError
-from reticent.core.locks import locked
-from reticent.core.verified import VERIFIED
 from reticent.engine import views as views_module
 from reticent.engine.capped import CappedSupports
 from reticent.engine.ngrams import NgramIndex

@@ -16,12 +16,12 @@ import reticent.trainer.loop
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.synthetic import SynthConfig, synthesize
+from reticent.job.artefact import measurements_of
 from reticent.job.config import parse_job
 from reticent.job.experiment import SIZES, experiment_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.job.status import job_status
-from reticent.job.trainings import measurements_of
 from reticent.trainer.recipes import RECIPES
 
 pytestmark = pytest.mark.usefixtures("one_thread", "without_ink")

@@ -9,8 +9,8 @@ import pytest
 from fixtures.command import command
 
 from reticent.core.errors import PolicyError
+from reticent.job.checks import refuse_idle
 from reticent.job.config import parse_job
-from reticent.job.idle import refuse_idle
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
 

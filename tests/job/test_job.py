@@ -25,19 +25,17 @@ import reticent
 from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.report import page as report
-from reticent.core.artifact import read_manifest, write_artifact
+from reticent.core.artifact import FORMATS, read_manifest, write_artifact
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
-from reticent.core.manifest import FORMATS
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.split import open_individuals
 from reticent.engine.store import open_tokens
+from reticent.job.artefact import Measurement
 from reticent.job.config import Job, load_job, parse_job
-from reticent.job.corpus_statistics import corpus_section
 from reticent.job.pipeline import STAGES, execute
 from reticent.job.pipeline import report_again as write_again
 from reticent.job.run import Run
-from reticent.job.stages.audit import gather_evidence
-from reticent.job.trainings import Measurement
+from reticent.job.stages.audit import corpus_section, gather_evidence
 from reticent.trainer.recipes import RECIPES
 
 ENGINE = ("split", "spans", "index", "index-joint")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reticent.core.manifest import JOB
+from reticent.core.artifact import JOB
 from reticent.core.progress import Progress
 from reticent.job.config import load_kept_job, parse_job
 from reticent.job.run import Run

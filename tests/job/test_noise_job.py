@@ -20,9 +20,8 @@ from reticent.engine.ngrams import NgramIndex
 from reticent.engine.schema import INDIRECT
 from reticent.engine.store import TokenStore, open_tokens
 from reticent.job import views
-from reticent.job.checks import check_run
+from reticent.job.checks import check_run, refuse_idle
 from reticent.job.config import parse_job
-from reticent.job.idle import refuse_idle
 from reticent.job.noise import KEY, _key, protecting
 from reticent.job.pipeline import execute
 from reticent.job.run import Run

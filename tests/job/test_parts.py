@@ -12,8 +12,8 @@ from fixtures.command import command
 from fixtures.jobs import Recorder, Values, changed, content, make_hospital, values_of
 from fixtures.models import toy_model, toy_tokenizer
 
+from reticent.core.artifact import InUseError, locked
 from reticent.core.errors import ArtifactError, PolicyError
-from reticent.core.locks import InUseError, locked
 from reticent.job.config import parse_job
 from reticent.job.parts import Part, execute_part
 from reticent.job.pipeline import execute, look_at_all

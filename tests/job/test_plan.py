@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from reticent.core.durations import clock_time, span_of
-from reticent.core.eta import TIMINGS, Plan, Timings, Work
+from reticent.core.eta import TIMINGS, Plan, Timings, Work, clock_time, span_of
 from reticent.core.progress import Progress
 
 

@@ -11,12 +11,12 @@ from fixtures.command import command
 from fixtures.jobs import Values, changed, make_hospital, run, values_of
 from fixtures.models import toy_model, toy_tokenizer
 
-from reticent.core.artifact import read_manifest
+from reticent.core.artifact import HELD, read_manifest
 from reticent.core.errors import ArtifactError, PolicyError, ReticentError
-from reticent.core.temporary import HELD
 from reticent.engine.flagged_words import FlaggedWords
 from reticent.engine.store import open_tokens
 from reticent.engine.tokens import TokenMaker
+from reticent.job.artefact import trainings_of
 from reticent.job.config import parse_job
 from reticent.job.dependencies import training_dependencies
 from reticent.job.export import copy_members_tokens
@@ -25,7 +25,6 @@ from reticent.job.run import Run
 from reticent.job.stages.shadows import shadows_of
 from reticent.job.text_checks import check_text
 from reticent.job.training_tokens import training_tokens, verify_training
-from reticent.job.trainings import trainings_of
 from reticent.trainer.export import write_model
 from reticent.trainer.models import load_tokenizer
 from reticent.trainer.recipes import get_recipe

@@ -16,9 +16,8 @@ from fixtures.jobs import changed, make_hospital, run, values_of
 from fixtures.models import toy_model, toy_tokenizer
 
 from reticent import _rust
-from reticent.core.artifact import read_manifest
+from reticent.core.artifact import locked, read_manifest
 from reticent.core.errors import ArtifactError, CorpusError
-from reticent.core.locks import locked
 from reticent.engine import sampled_text
 from reticent.engine.corpus import Corpus
 from reticent.engine.oracle import retokenizer

@@ -14,21 +14,19 @@ from reticent.audit.evaluate import ModelEntry, audit_models
 from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.extraction import ExtractedModel
 from reticent.audit.evidence.json_form import from_json, to_json
-from reticent.core.artifact import read_manifest
+from reticent.core.artifact import FORMATS, read_manifest
 from reticent.core.eta import Plan, Work
-from reticent.core.manifest import FORMATS
 from reticent.core.progress import Progress
 from reticent.engine.schema import MEMBERS
 from reticent.engine.store import open_tokens
 from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.engine.text_sizes import read_zlib_bytes
-from reticent.job.auditing import TEXT_SIZES, audit_config, needs_text_sizes
+from reticent.job.artefact import Measurement, measurements_of
+from reticent.job.auditing import TEXT_SIZES, Workload, audit_config, extraction_work, needs_text_sizes, scoring_work
 from reticent.job.config import parse_job
-from reticent.job.cost_model import Workload, extraction_work, scoring_work
 from reticent.job.pipeline import execute, look_at_all
 from reticent.job.run import Run
 from reticent.job.status import job_status
-from reticent.job.trainings import Measurement, measurements_of
 
 pytestmark = pytest.mark.usefixtures("one_thread", "without_figures")
 

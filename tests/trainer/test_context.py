@@ -19,11 +19,10 @@ from tokenizers import Tokenizer
 from benchmarks.escape_tokenizers import KINDS, tokenizer_json
 from reticent.core.errors import PolicyError, TrainingError
 from reticent.engine.context_kernels import draw_surrogates
-from reticent.engine.context_words import ContextWords, context_words
 from reticent.engine.index import IndexConfig, build_index
 from reticent.engine.kernels import _hash, _mix
 from reticent.engine.protect import Policy
-from reticent.engine.public_words import PublicWords, read_public_words
+from reticent.engine.public_words import ContextWords, PublicWords, context_words, read_public_words
 from reticent.engine.schema import INDIRECT, MEMBERS
 from reticent.engine.store import TokenStore
 from reticent.trainer.config import TrainConfig
@@ -254,7 +253,7 @@ def test_protected_words_that_stay_where_they_are_stop_the_training(tmp_path: Pa
         arguments[-1][:] = arguments[0]
         return 2, 0, 0
 
-    monkeypatch.setattr("reticent.engine.context_words.draw_surrogates", keep)
+    monkeypatch.setattr("reticent.engine.public_words.draw_surrogates", keep)
     with pytest.raises(TrainingError, match="2 words that identify"):
         inputs_of(store, words)
 

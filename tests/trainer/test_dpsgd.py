@@ -15,12 +15,12 @@ from fixtures.stores import make_store
 from reticent.core.errors import TrainingError
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.engine.store import TokenStore
+from reticent.trainer.dpsgd import find_units
 from reticent.trainer.labels import Targets, make_targets
 from reticent.trainer.ledger import Ledger
 from reticent.trainer.models import load_tokenizer, special_ids
 from reticent.trainer.privacy import PrivacyConfig, plan_privacy
 from reticent.trainer.recipes import get_recipe
-from reticent.trainer.sampling import find_units
 from reticent.trainer.windows import Batch, Windows, cut_windows
 
 pytest.importorskip("opacus")

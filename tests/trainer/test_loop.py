@@ -37,9 +37,9 @@ from reticent.trainer import loop
 from reticent.trainer.foundation import train_tokenizer
 from reticent.trainer.labels import Targets
 from reticent.trainer.ledger import Ledger
-from reticent.trainer.loss import target_loss
 from reticent.trainer.models import lm_head, load_model, load_tokenizer, special_ids
 from reticent.trainer.recipes import get_recipe
+from reticent.trainer.steps import target_loss
 from reticent.trainer.verify import read_ledger
 from reticent.trainer.windows import Batch, cut_windows
 

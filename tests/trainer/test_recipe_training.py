@@ -19,9 +19,9 @@ from reticent.trainer.config import TrainConfig
 from reticent.trainer.labels import Targets, make_targets, protect_store, replacement_ids
 from reticent.trainer.ledger import Ledger
 from reticent.trainer.loop import train
-from reticent.trainer.loss import target_loss
 from reticent.trainer.models import load_tokenizer, special_ids
 from reticent.trainer.recipes import DROPPED, Recipe, custom_recipe, get_recipe
+from reticent.trainer.steps import target_loss
 from reticent.trainer.windows import Batch, cut_windows
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -19,15 +19,20 @@ from hypothesis import strategies as st
 from reticent.core.errors import TrainingError
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.engine.window_kernels import pack_rows
-from reticent.trainer.feed import Part, iter_steps
 from reticent.trainer.labels import make_targets
 from reticent.trainer.ledger import Ledger
-from reticent.trainer.loss import TargetLoss, target_loss
+from reticent.trainer.loop import require_packable
 from reticent.trainer.models import logits_at
-from reticent.trainer.packable import require_packable
-from reticent.trainer.packing import block_diagonal_mask, lay_out, num_packed_rows, packed_order
 from reticent.trainer.recipes import get_recipe
-from reticent.trainer.windows import SpecialIds, cut_windows
+from reticent.trainer.steps import Part, TargetLoss, iter_steps, target_loss
+from reticent.trainer.windows import (
+    SpecialIds,
+    block_diagonal_mask,
+    cut_windows,
+    lay_out,
+    num_packed_rows,
+    packed_order,
+)
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -10,8 +10,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from reticent.core.artifact import JOB, MANIFEST, hash_file
 from reticent.core.errors import ArtifactError
-from reticent.core.manifest import JOB, MANIFEST, hash_file
 
 __all__ = [
     "EVIDENCE", "NAMESPACE", "SIGNATURE", "SUMS", "dossier_digest", "fingerprint_of_key", "read_sums", "run_ssh_keygen",

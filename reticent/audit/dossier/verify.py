@@ -18,9 +18,9 @@ from reticent.audit.dossier.seal import (
 )
 from reticent.audit.evidence.dossier import EVIDENCE_FORMAT, DossierEvidence, ModelUnderTest
 from reticent.audit.evidence.json_form import from_json
+from reticent.core.artifact import MANIFEST, hash_file
 from reticent.core.errors import ArtifactError, ReticentError
 from reticent.core.json_toml import read_json
-from reticent.core.manifest import MANIFEST, hash_file
 
 __all__ = ["Checked", "model_digests", "read_evidence", "verify_dossier", "verify_model"]
 

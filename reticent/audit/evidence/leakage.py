@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from reticent.audit.evidence.json_form import nullable, optional
 from reticent.audit.evidence.rules import COUNT, NAME, OVER_INDIVIDUALS, PARTS, SETTING, TOTAL
-from reticent.audit.stats.binomial import clopper_pearson
-from reticent.audit.stats.estimate import Estimate
+from reticent.audit.stats.estimate import Estimate, clopper_pearson
 
 if TYPE_CHECKING:
     import numpy as np

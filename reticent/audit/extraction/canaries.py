@@ -17,16 +17,9 @@ import pyarrow.compute as pc
 
 from reticent.audit.config import CanaryAudit
 from reticent.audit.evidence.extraction import Canaries, CanaryArm, InAndOut, OneRun
-from reticent.audit.scoring.forward import score_models
 from reticent.audit.scoring.generate import generate
-from reticent.audit.stats.statistics import (
-    LEVEL,
-    Bootstrap,
-    Estimate,
-    one_run_epsilon,
-    ratio_difference,
-    ratio_estimate,
-)
+from reticent.audit.scoring.scores import score_models
+from reticent.audit.stats.intervals import LEVEL, Bootstrap, Estimate, one_run_epsilon, ratio_difference, ratio_estimate
 from reticent.core.errors import PolicyError
 from reticent.engine.canaries import ARMS, Planted
 from reticent.engine.document_kernels import document_sums

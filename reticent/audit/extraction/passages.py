@@ -19,8 +19,7 @@ from reticent.audit.evidence.extraction import PassageRate, Passages, PassageSet
 from reticent.audit.evidence.json_form import extended
 from reticent.audit.evidence.leakage import Sides
 from reticent.audit.scoring.generate import Decoding, score_continuations
-from reticent.audit.stats.clusters import bootstrap_of
-from reticent.audit.stats.sides import Counts, excess_of
+from reticent.audit.stats.intervals import Counts, bootstrap_of, excess_of
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
 from reticent.trainer.windows import SpecialIds

@@ -24,9 +24,8 @@ from reticent.audit.evidence.inversion import Association
 from reticent.audit.evidence.leakage import Sides
 from reticent.audit.inversion.identifiers import Runs
 from reticent.audit.leakage.words import Words
-from reticent.audit.scoring.row_scores import DIGITS, sum_log_probs
-from reticent.audit.stats.sides import two_sides
-from reticent.audit.stats.statistics import Bootstrap
+from reticent.audit.scoring.rows import DIGITS, sum_log_probs
+from reticent.audit.stats.intervals import Bootstrap, two_sides
 from reticent.core.errors import PolicyError, TrainingError
 from reticent.core.json_toml import read_toml
 from reticent.engine.document_kernels import document_ranks

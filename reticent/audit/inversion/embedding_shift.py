@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from reticent.audit.evidence.inversion import EmbeddingShift
-from reticent.audit.stats.statistics import Bootstrap, Estimate, ratio_estimate
+from reticent.audit.stats.intervals import Bootstrap, Estimate, ratio_estimate
 from reticent.core.errors import ArtifactError
 from reticent.engine.store import TokenStore
 

@@ -28,10 +28,9 @@ from reticent.audit.config import InversionConfig
 from reticent.audit.evidence.inversion import Chance, InvertedKind, RankedCandidates
 from reticent.audit.evidence.leakage import Sides
 from reticent.audit.inversion.identifiers import Targets
-from reticent.audit.scoring.forward import word_folds
-from reticent.audit.scoring.row_scores import DIGITS, sum_log_probs
-from reticent.audit.stats.sides import two_sides
-from reticent.audit.stats.statistics import Bootstrap
+from reticent.audit.scoring.rows import DIGITS, sum_log_probs
+from reticent.audit.scoring.scores import word_folds
+from reticent.audit.stats.intervals import Bootstrap, two_sides
 from reticent.core.errors import TrainingError
 from reticent.trainer.windows import Windows
 

@@ -19,7 +19,7 @@ from reticent.audit.inversion.embedding_shift import embedding_shift
 from reticent.audit.inversion.identifiers import Runs, Targets, draw_targets, runs_of
 from reticent.audit.inversion.inversion import InversionConfig, inversion, score_candidates
 from reticent.audit.leakage.words import SurfaceTable, Words
-from reticent.audit.stats.clusters import Bootstrap
+from reticent.audit.stats.intervals import Bootstrap
 from reticent.core.device import pick_device
 from reticent.core.errors import ArtifactError
 from reticent.engine.store import TokenStore
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
     from reticent.audit.config import AuditConfig
-    from reticent.audit.scoring.base_model_scores import BaseModelScores
+    from reticent.audit.scoring.scores import BaseModelScores
 
 __all__ = ["InversionAudit", "Scores"]
 

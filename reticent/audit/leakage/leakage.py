@@ -15,28 +15,57 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Unpack
 
 import numpy as np
 
+from reticent.audit.config import AuditConfig
 from reticent.audit.evidence.json_form import extended
 from reticent.audit.evidence.leakage import (
+    AllOccurrences,
+    Calls,
     CategoryPrivacy,
     Excess,
     ExcessOverSides,
+    GraphCalls,
+    GraphShare,
+    LowCost,
     NgramPrivacy,
     Part,
     Privacy,
+    f1_of_hits,
 )
-from reticent.audit.leakage.identifiers import PART_FLAGS, Identifiers, Predicted
-from reticent.audit.leakage.words import NO_SURFACE
-from reticent.audit.stats.sides import Counts, excess_of
-from reticent.audit.stats.statistics import Bootstrap, Estimate, ratio_difference, ratio_estimate
+from reticent.audit.leakage.identifiers import PART_FLAGS, Context, Identifiers, Predicted
+from reticent.audit.leakage.words import NO_SURFACE, Words
+from reticent.audit.scoring.scores import word_folds
+from reticent.audit.stats.intervals import (
+    EXACT,
+    Bootstrap,
+    Counts,
+    Estimate,
+    clopper_pearson,
+    cluster_sums,
+    clusters_of,
+    excess_of,
+    iter_resamples,
+    ratio_difference,
+    ratio_estimate,
+)
+from reticent.engine.randomness import generator
 from reticent.engine.schema import DIRECT, INDIRECT
+from reticent.engine.store import TokenStore
+from reticent.trainer.windows import SpecialIds, cut_windows
 
 __all__ = [
+    "Graph",
+    "Leakage",
+    "LeakageAudit",
+    "adversary_graphs",
+    "documents_held",
     "excess_leakage",
     "excess_over_base",
+    "low_cost_membership",
     "privacy",
     "privacy_by_category",
     "privacy_by_n",
@@ -264,3 +293,321 @@ def _complement(estimate: Estimate) -> Estimate:
         return estimate
     low, high = (None if end is None else 1 - end for end in (estimate.high, estimate.low))
     return replace(estimate, value=1 - estimate.value, low=low, high=high)
+
+
+# ------------------------------------------------------------------------------------------------------------ low cost
+#
+# Low-cost membership (definitions.md#leakage): a predicted identifier makes its individual a member.
+#
+# The adversary has some documents and counts in them which individuals use each n-gram: the graph. It is rebuilt from
+# a *share* of the documents, so it lacks some identifiers and contains false ones. For example, an n-gram of three
+# individuals looks identifying if the adversary has documents of only one of them. A share of 1 is the case of the
+# auditor. Beside it stands the graph of the training documents alone [@boutet2025, §6.4], whose identifiers are
+# searched in the documents of both sides.
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """The graph of an adversary: its identifiers and their owners, and the number of false identifiers.
+
+    Attributes
+    ----------
+    share : share of the documents that the graph is made from; None for the training documents alone
+    num_false : number of identifiers of the graph that k units or more use in all documents
+    """
+
+    share: float | None
+    identifiers: Identifiers
+    num: int
+    num_false: int
+
+
+def documents_held(num_documents: int, share: float, seed: int) -> np.ndarray:
+    """Return the documents that an adversary with this share has, bool; larger shares contain smaller ones."""
+    return generator(seed, 11).random(num_documents) < share
+
+
+def adversary_graphs(
+    words: Words,
+    surfaces: np.ndarray,
+    is_member: np.ndarray,
+    *,
+    k: int,
+    n: int,
+    units: np.ndarray | None = None,
+    shares: Sequence[float] = (1.0,),
+    seed: int = 0,
+) -> list[Graph]:
+    """Return the graph of each share of the documents, and last that of the training documents alone.
+
+    Parameters
+    ----------
+    words, surfaces : words of the documents of both sides, and their surfaces, shape (S,)
+    is_member : bool array, shape (S,), of each word's individual
+    k, n, units : as for `Identifiers`
+
+    Cost: that of `Identifiers` for each share.
+    """
+    identify = partial(Identifiers, words, surfaces, k=k, n=n, max_n=n, units=units)
+    whole = identify()
+    num_documents = int(words.documents.max(initial=-1)) + 1
+    graphs = []
+    for share in shares:
+        held = documents_held(num_documents, share, seed)[words.documents]
+        own = whole if held.all() else identify(held=held)
+        graphs.append(_graph(float(share), own, whole))
+    training = identify(held=is_member, owners_of_all=True)
+    return [*graphs, _graph(None, training, whole)]
+
+
+def _graph(share: float | None, own: Identifiers, whole: Identifiers) -> Graph:
+    indirect = (own.flags & INDIRECT) != 0
+    true = np.isin(_keys(own)[indirect], _keys(whole)[(whole.flags & INDIRECT) != 0])
+    numbers = own.numbers[indirect]
+    num = len(np.unique(numbers))
+    return Graph(share, own, num, num - len(np.unique(numbers[true])))
+
+
+def _keys(identifiers: Identifiers) -> np.ndarray:
+    """Position and length of each occurrence as one number."""
+    return identifiers.places * (identifiers.max_n + 1) + identifiers.lengths
+
+
+def low_cost_membership(
+    graphs: Sequence[Graph],
+    leaked: Sequence[np.ndarray],
+    is_member: np.ndarray,
+    **bootstrap: Unpack[Bootstrap],
+) -> LowCost:
+    """Return precision, recall and F1 of an attack that calls an individual a member if one of their indirect
+    identifiers is predicted.
+
+    Parameters
+    ----------
+    graphs : from `adversary_graphs`; the first is the headline
+    leaked : for each graph, a bool array by identifier number: whether the identifier was predicted
+    is_member : bool array, shape (S,), of each word's individual
+    """
+    words = graphs[0].identifiers.words
+    codes, first = np.unique(words.individuals, return_index=True)
+    member = is_member[first]
+    rows: list[GraphShare] = []
+    training = None
+    for graph, found in zip(graphs, leaked, strict=True):
+        own = graph.identifiers
+        known = ((own.flags & INDIRECT) != 0) & found[own.numbers]
+        called = np.zeros(len(codes), dtype=bool)
+        called[np.searchsorted(codes, own.individuals[known])] = True
+        calls = extended(
+            _calls(called, member, codes, **bootstrap),
+            GraphCalls,
+            num_identifiers=graph.num,
+            num_false=graph.num_false,
+        )
+        if graph.share is None:
+            training = calls
+        else:
+            rows.append(extended(calls, GraphShare, share=graph.share))
+    headline = rows[0]
+    return LowCost(
+        precision=headline.precision,
+        recall=headline.recall,
+        f1=headline.f1,
+        by_graph_share=rows,
+        training_graph=training,
+    )
+
+
+def _calls(
+    called: np.ndarray,
+    member: np.ndarray,
+    codes: np.ndarray,
+    *,
+    num_bootstrap: int,
+    seed: int,
+    units: np.ndarray | None = None,
+) -> Calls:
+    """Precision, recall and F1 of the calls; a 0 or 1 does not vary in a bootstrap and has exact bounds. The far end of
+    others reaches at least as far as an exact one. Exact bounds count households, where there are any.
+    """
+    confusion = np.stack([called & member, called & ~member, ~called & member], axis=1).astype(np.float64)
+    num_called, num_members, n = int(called.sum()), int(member.sum()), len(called)
+    missing = {
+        "precision": "" if num_called else "no individual was called a member",
+        "recall": "" if num_members else "there is no member",
+        "f1": "" if num_members else "there is no member",
+    }
+    counted = {"precision": (num_called, called), "recall": (num_members, member), "f1": (n, np.ones(n, dtype=bool))}
+    values = _scores(confusion.sum(axis=0, keepdims=True))[:, 0]
+    clusters = clusters_of(codes, units)
+    drawn_together = confusion if clusters is None else cluster_sums(confusion, clusters)
+
+    def size(chosen: np.ndarray) -> int:
+        """Number of the chosen, or of their households."""
+        return int(np.count_nonzero(chosen)) if clusters is None else len(np.unique(clusters[chosen]))
+
+    blocks = iter_resamples(len(drawn_together), num_bootstrap, seed) if n else iter(())
+    draws = np.concatenate([np.empty((3, 0)), *(_scores(weights @ drawn_together) for weights in blocks)], axis=1)
+    result: dict[str, Estimate] = {}
+    for (name, why), value, drawn in zip(missing.items(), values, draws, strict=True):
+        number, chosen = counted[name]
+        if why:
+            estimate = Estimate(value=None, n=size(chosen), method=why)
+        elif value in (0.0, 1.0):
+            low, high = _exact_interval(name, float(value), size(called), size(member))
+            estimate = Estimate(value=float(value), low=low, high=high, n=size(chosen), method=EXACT)
+        else:
+            low, high = np.quantile(drawn[np.isfinite(drawn)], [0.025, 0.975])
+            all_of = {"precision": called, "recall": member, "f1": called | member}[name]
+            share, trials = np.count_nonzero(called & member) / np.count_nonzero(all_of), size(all_of)
+            hits = round(share * trials)  # of households: as many as of individuals, in proportion
+            least, most = (f1_of_hits(end) if name == "f1" else end for end in clopper_pearson(hits, trials))
+            low, high = (low, max(high, most)) if 2 * share <= 1 else (min(low, least), high)
+            estimate = Estimate(value=float(value), low=float(low), high=float(high), n=size(chosen))
+        result[name] = estimate if clusters is None else estimate.over_households(number)
+    return Calls(**result)
+
+
+def _exact_interval(name: str, value: float, num_called: int, num_members: int) -> tuple[float, float]:
+    """Interval of a precision, recall or F1 of 0 or 1, from Clopper-Pearson's bounds of precision and recall.
+
+    F1 is their harmonic mean. Without a hit it is at most the harmonic mean of recall's bound and a precision of 1.
+    """
+    recall = clopper_pearson(0, num_members, one_sided=True)[1] if num_members else 1.0
+    if value == 0 and name == "f1":
+        return 0.0, 2 * recall / (1 + recall)
+    precision = clopper_pearson(0, num_called, one_sided=True)[1] if num_called else 1.0
+    if name == "f1":
+        return 2 * (1 - precision) * (1 - recall) / (2 - precision - recall), 1.0
+    bound = precision if name == "precision" else recall
+    return (0.0, bound) if value == 0 else (1 - bound, 1.0)
+
+
+def _scores(confusion: np.ndarray) -> np.ndarray:
+    """Rows of (hits, false calls, missed members) -> precision, recall and F1, shape (3, rows); NaN for 0 / 0."""
+    hit, false, missed = confusion.T
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.stack([hit / (hit + false), hit / (hit + missed), 2 * hit / (2 * hit + false + missed)])
+
+
+# ------------------------------------------------------------------------------------------------------------- measure
+#
+# All measures of leakage of one model, from the words that it predicted.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leakage:
+    """The leakage fields of a model's evidence."""
+
+    privacy: dict[Part, Privacy]
+    privacy_by_n: dict[str, NgramPrivacy]
+    by_category: dict[str, CategoryPrivacy] | None
+    excess: dict[Part, Excess]
+    over_base: dict[Part, Excess] | None
+    low_cost: LowCost
+
+
+class LeakageAudit:
+    """The identifiers of the documents, shared by all models of one tokenizer; computed on first use.
+
+    Parameters
+    ----------
+    words, true : words of both sides' documents, and their surfaces
+    train_words : words of the members' documents, with the flags of training
+    is_member : bool array, shape (S,), of each word's individual
+    units : household of each individual, by code; None: support counts individuals
+    categories : (category number of each word, names of the categories), or None
+    """
+
+    def __init__(
+        self,
+        store: TokenStore,
+        words: Words,
+        true: np.ndarray,
+        train_words: Words,
+        is_member: np.ndarray,
+        config: AuditConfig,
+        bootstrap: Bootstrap,
+        *,
+        units: np.ndarray | None = None,
+        categories: tuple[np.ndarray, Sequence[str]] | None = None,
+    ):
+        self.store, self.words, self.true, self.train_words = store, words, true, train_words
+        self.is_member, self.config, self.units, self.categories = is_member, config, units, categories
+        self._bootstrap = bootstrap
+        self._contexts: dict[tuple[str, SpecialIds], Context] = {}
+
+    @cached_property
+    def identifiers(self) -> Identifiers:
+        """The identifiers of both sides' documents together."""
+        return self._identifiers(self.words, self.true)
+
+    @cached_property
+    def member_identifiers(self) -> Identifiers:
+        """The identifiers of the members' documents."""
+        return self._identifiers(self.train_words, self.true[self.is_member])
+
+    @cached_property
+    def graphs(self) -> list[Graph]:
+        """The graphs of the adversaries of low-cost membership."""
+        config = self.config
+        return adversary_graphs(
+            self.words, self.true, self.is_member, k=config.k, n=config.n, units=self.units,
+            shares=config.graph_shares, seed=config.seed,
+        )  # fmt: skip
+
+    def _identifiers(self, words: Words, surfaces: np.ndarray) -> Identifiers:
+        config = self.config
+        return Identifiers(words, surfaces, k=config.k, n=config.n, max_n=config.max_n, units=self.units)
+
+    def context(self, objective: str, special: SpecialIds) -> Context:
+        """Return the window of each word, and the pass in which a masked model predicts it."""
+        key = (objective, special)
+        if key not in self._contexts:
+            windows = cut_windows(self.store, self.config.window_length, special)
+            of_word = np.searchsorted(windows.starts, self.words.starts, "right") - 1
+            folds = None
+            if objective == "mlm":
+                folds = word_folds(self.store, self.config.folds, self.config.seed)[0][self.words.starts]
+            self._contexts[key] = Context(of_word, folds)
+        return self._contexts[key]
+
+    def measure(self, predicted: np.ndarray, base_predicted: np.ndarray | None, context: Context) -> Leakage:
+        """Return the leakage of a model.
+
+        Parameters
+        ----------
+        predicted : int64 array, shape (S,), the surface that the model predicts for each word of the store
+        base_predicted : the same for the base model; None if the model is the base model
+        context : the contexts of the predictions
+        """
+        options, own, both = self._bootstrap, self.member_identifiers, self.identifiers
+        of_members = own.predicted(predicted, self.words, self.true, context, self.is_member)
+        leaked = self._leaked(both, predicted)
+        over_base = by_category = None
+        if base_predicted is not None:
+            before = self._leaked(both, base_predicted)
+            over_base = excess_over_base(both, leaked, before, self.is_member, **options)
+        if self.categories is not None:
+            by_category = privacy_by_category(both, leaked, self.is_member, *self.categories, **options)
+        known = [self._leaked(graph.identifiers, predicted) for graph in self.graphs]
+        return Leakage(
+            privacy=privacy(own, of_members, **options),
+            privacy_by_n=privacy_by_n(own, of_members, **options),
+            by_category=by_category,
+            excess=excess_leakage(both, leaked, self.is_member, **options),
+            over_base=over_base,
+            low_cost=low_cost_membership(self.graphs, known, self.is_member, **options),
+        )
+
+    def measure_all_occurrences(self, predicted: np.ndarray) -> AllOccurrences:
+        """Return the leakage of a masked model that predicts a word with all its occurrences in the window masked."""
+        found = self.member_identifiers.predicted(predicted, self.words, self.true, own=self.is_member)
+        leaked = self._leaked(self.identifiers, predicted)
+        return AllOccurrences(
+            privacy=privacy(self.member_identifiers, found, **self._bootstrap),
+            excess=excess_leakage(self.identifiers, leaked, self.is_member, **self._bootstrap),
+        )
+
+    def _leaked(self, identifiers: Identifiers, predicted: np.ndarray) -> np.ndarray:
+        return identifiers.predicted(predicted, self.words, self.true).anywhere

@@ -9,11 +9,17 @@ from typing import Final
 
 import numpy as np
 
+from reticent.audit.membership.attacks import ATTACKS
 from reticent.audit.membership.coverage import coverage_score
 from reticent.audit.membership.names import COVERAGE, PROBING
+from reticent.audit.membership.shadow import SHADOW_ATTACKS
 from reticent.audit.membership.table import Attack, Need, table_of
 
-__all__ = ["ASKING_ATTACKS", "probing_score"]
+__all__ = [
+    "ASKING_ATTACKS",
+    "EVERY_ATTACK",
+    "probing_score",
+]
 
 
 def probing_score(plain: np.ndarray, probed: np.ndarray) -> np.ndarray:
@@ -52,4 +58,15 @@ ASKING_ATTACKS: Final[Mapping[str, Attack]] = table_of(
             objectives=frozenset({"clm"}),
         ),
     )
+)
+
+
+# ----------------------------------------------------------------------------------------------------------- catalogue
+#
+# Attacks of all families in one table.
+
+
+#: Attacks by name, in the order in which a report explains them.
+EVERY_ATTACK: Final[Mapping[str, Attack]] = table_of(
+    (*ATTACKS.values(), *ASKING_ATTACKS.values(), *SHADOW_ATTACKS.values())
 )

@@ -18,7 +18,7 @@ import numpy as np
 
 from reticent.audit.evidence.membership import Blind
 from reticent.audit.leakage.words import Words
-from reticent.audit.stats.statistics import LEVEL, Estimate
+from reticent.audit.stats.intervals import LEVEL, Estimate
 from reticent.engine.document_kernels import document_ranks
 from reticent.engine.randomness import generator
 

@@ -28,10 +28,18 @@ import numpy as np
 from reticent.audit.evidence.membership import KindAttack, KindMembership
 from reticent.audit.membership.attacks import individual_scores
 from reticent.audit.membership.shadow_attacks import LOG_PROB_LIMITS, Gaussians, fit_gaussians, lira_online_score
-from reticent.audit.stats.areas import Sides, auc_estimate, tpr_at_fpr
-from reticent.audit.stats.clusters import Bootstrap, clusters_of, iter_resamples, num_clusters
 from reticent.audit.stats.estimate import Estimate
-from reticent.audit.stats.statistics import clopper_pearson, ratio_estimate
+from reticent.audit.stats.intervals import (
+    Bootstrap,
+    Sides,
+    auc_estimate,
+    clopper_pearson,
+    clusters_of,
+    iter_resamples,
+    num_clusters,
+    ratio_estimate,
+    tpr_at_fpr,
+)
 from reticent.engine.document_kernels import document_sums
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store import TokenStore

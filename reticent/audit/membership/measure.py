@@ -6,32 +6,164 @@ and the sizes of the texts after zlib are required only if an attack needs them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow.compute as pc
 
-from reticent.audit.evidence.membership import BestAttack, Blind, MeasuredAttack
-from reticent.audit.leakage.words import SurfaceTable, Words
+from reticent.audit.evidence.membership import BestAttack, Blind, MeasuredAttack, WorstSubgroup
+from reticent.audit.leakage.words import SurfaceTable, Words, words_of
 from reticent.audit.membership.attacks import ATTACKS, attack, individual_scores, needing
 from reticent.audit.membership.blind import blind_baseline
-from reticent.audit.membership.left_out import kept_without_copies
 from reticent.audit.membership.names import ON_HOLDOUT
-from reticent.audit.membership.subgroups import subgroups, worst_subgroup
 from reticent.audit.membership.table import Need
-from reticent.audit.membership.user_inference import UserInferenceHoldout
-from reticent.audit.scoring.token_scores import TokenScores
-from reticent.audit.stats.areas import auc_estimate
-from reticent.audit.stats.clustered_auc import best_attack
-from reticent.audit.stats.clusters import Bootstrap
+from reticent.audit.membership.validity import kept_without_copies
+from reticent.audit.scoring.scores import TokenScores
+from reticent.audit.stats.intervals import LEVEL, Bootstrap, auc_estimate, best_attack
 from reticent.core.errors import ArtifactError
 from reticent.engine.store import TokenStore
 
 if TYPE_CHECKING:
     from reticent.audit.config import AuditConfig
 
-__all__ = ["Membership", "MembershipAudit"]
+__all__ = [
+    "Membership",
+    "MembershipAudit",
+    "UserInferenceHoldout",
+    "subgroups",
+    "worst_subgroup",
+]
+
+
+# ----------------------------------------------------------------------------------------------------------- subgroups
+#
+# Subgroups of individuals, and the one whose members are most clearly distinguishable, which an average hides.
+
+
+#: A subgroup with fewer individuals on a side is not measured.
+SMALLEST_SIDE = 10
+
+
+def subgroups(store: TokenStore, columns: Mapping[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
+    """Return groupings of the individuals of a store: name -> label of each individual (by code, ascending).
+
+    The groupings are thirds by number of documents, thirds by total length in tokens, and one for each of ``columns``
+    (one value for each individual). A grouping with a single group is left out.
+    """
+    _, number = np.unique(store.individual, return_inverse=True)
+    documents = np.bincount(number)
+    length = np.bincount(number, weights=np.diff(store.doc_offsets))
+    groups = {
+        "documents": _thirds(documents, ("fewest documents", "middle number of documents", "most documents")),
+        "length": _thirds(length, ("shortest", "middle length", "longest")),
+    }
+    groups |= {name: np.array([f"{name} {value}" for value in values]) for name, values in (columns or {}).items()}
+    return {name: labels for name, labels in groups.items() if len(np.unique(labels)) > 1}
+
+
+def _thirds(values: np.ndarray, names: Sequence[str]) -> np.ndarray:
+    """The third of each value. Equal values are in the same third, so a third can be empty."""
+    return np.array(names)[np.searchsorted(np.quantile(values, [1 / 3, 2 / 3]), values, side="left")]
+
+
+def worst_subgroup(
+    scores: np.ndarray,
+    is_member: np.ndarray,
+    groups: Mapping[str, np.ndarray],
+    individuals: np.ndarray | None = None,
+    *,
+    num_bootstrap: int = 1000,
+    seed: int = 0,
+    units: np.ndarray | None = None,
+) -> WorstSubgroup | None:
+    """Return the group whose interval lies highest, with Bonferroni correction; None if no group has ten individuals on
+    both sides.
+
+    Parameters
+    ----------
+    scores : float array, shape (individuals,), NaN for none
+    is_member : bool array, shape (individuals,)
+    groups : name -> label of each individual, shape (individuals,)
+    individuals, units : as for `clusters_of`
+    """
+    codes = np.arange(len(scores)) if individuals is None else individuals
+    usable = ~np.isnan(scores)
+    sides = {}
+    for labels in groups.values():
+        for label in np.unique(labels):
+            here = usable & (labels == label)
+            chosen = here & is_member, here & ~is_member
+            if min(map(np.count_nonzero, chosen)) >= SMALLEST_SIDE:
+                sides[str(label)] = chosen
+    if not sides:
+        return None
+    level = 1 - (1 - LEVEL) / len(sides)
+    measured = {
+        label: auc_estimate(
+            scores[members],
+            scores[others],
+            (codes[members], codes[others]),
+            num_bootstrap=num_bootstrap,
+            seed=seed,
+            units=units,
+            level=level,
+        )
+        for label, (members, others) in sides.items()
+    }
+    worst, auc = max(measured.items(), key=lambda row: (row[1].low or 0.0, row[1].value or 0.0))
+    num_members, num_nonmembers = (int(np.count_nonzero(side)) for side in sides[worst])
+    return WorstSubgroup(
+        group=worst, num_groups=len(measured), num_members=num_members, num_nonmembers=num_nonmembers, auc=auc
+    )
+
+
+# ------------------------------------------------------------------------------------------------------ user inference
+#
+# User inference: does a model's loss on documents outside its training data reveal whether the *individual* is a
+# member?
+#
+# The documents belong to members and to held-out individuals. One rule draws them on both sides
+# (`reticent.engine.split.draw_user_inference_holdout`).
+
+
+@dataclass(frozen=True, slots=True)
+class UserInferenceHoldout:
+    """Tokens of the holdout documents, and a mask of the members' documents (bool, shape (store.num_documents,))."""
+
+    store: TokenStore
+    members: np.ndarray
+
+    @classmethod
+    def beside(cls, audit: TokenStore, members: np.ndarray, holdout: TokenStore | None) -> UserInferenceHoldout:
+        """Return the holdout documents of the individuals of an audit. An individual without any other document has no
+        document in the audit, and is left out.
+
+        Parameters
+        ----------
+        members : bool array, shape (audit.num_documents,)
+
+        Raises
+        ------
+        ArtifactError
+            There is no holdout, or one of its documents is a document of the audit.
+        """
+        if holdout is None:
+            raise ArtifactError("the attack user_inference needs the tokens of documents that training never sees")
+        seen = int(pc.sum(pc.is_in(holdout.doc_ids, value_set=audit.doc_ids)).as_py() or 0)
+        if seen:
+            raise ArtifactError(
+                f"{seen} documents of the holdout are documents of the audit: members were trained on theirs"
+            )
+        holdout = holdout.select(np.flatnonzero(np.isin(holdout.individual, audit.individual)))
+        return cls(holdout, np.isin(holdout.individual, audit.individual[members]))
+
+    def blind(self, table: SurfaceTable, *, units: np.ndarray | None = None, seed: int) -> Blind:
+        """Return the blind baseline of these documents, from their words alone; ``units`` as for `blind_baseline`."""
+        words = words_of(self.store)
+        surfaces = table.surfaces(self.store.input_ids, words)
+        return blind_baseline(words, surfaces, self.members, units=units, seed=seed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 A family is a module with an immutable table of rows at module level: likelihood attacks in
 :mod:`reticent.audit.membership.attacks`, attacks with shadow models in :mod:`reticent.audit.membership.shadow`.
-:mod:`reticent.audit.membership.catalogue` is the table of all families.
+:mod:`reticent.audit.membership.asking` is the table of all families.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from reticent.audit.propile.probe import (
     within_queries,
 )
 from reticent.audit.propile.prompts import ProbeConfig
-from reticent.audit.stats.statistics import Estimate, ratio_estimate
+from reticent.audit.stats.intervals import Estimate, ratio_estimate
 
 __all__ = ["NUM_QUERIES", "answers_table", "summarise"]
 

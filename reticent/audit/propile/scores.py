@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 
 from reticent.audit.config import Masking
-from reticent.audit.scoring.shared_prefix import is_shareable, states_of
+from reticent.audit.scoring.rows import is_shareable, states_of
 from reticent.core.errors import PolicyError, TrainingError
 from reticent.trainer.models import lm_head, logits_at, max_positions, special_ids, without_own_settings
 

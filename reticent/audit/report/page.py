@@ -182,7 +182,7 @@ def _largest_set(corpus: CorpusEvidence) -> UnicityRow | None:
 
 
 def _render(audit: AuditEvidence, screen: FirstScreen | None) -> str:
-    from reticent.audit.membership.catalogue import EVERY_ATTACK  # with the scoring, which imports torch
+    from reticent.audit.membership.asking import EVERY_ATTACK  # with the scoring, which imports torch
 
     cell, models, corpus = audit.cell, audit.models, audit.corpus
     environment = template_environment()

@@ -28,8 +28,8 @@ from functools import cached_property
 import numpy as np
 from scipy import stats
 
-from reticent.audit.stats.bounds import LEAST_SHARE
 from reticent.audit.stats.estimate import LEVEL, Estimate
+from reticent.audit.stats.intervals import LEAST_SHARE
 
 __all__ = ["Drawn", "sampled_share", "sampled_total"]
 

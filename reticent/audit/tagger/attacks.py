@@ -15,8 +15,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from reticent.audit.stats.clusters import iter_resamples
-from reticent.audit.stats.statistics import BOOTSTRAP, EXACT, LEVEL, Estimate, clopper_pearson
+from reticent.audit.stats.intervals import BOOTSTRAP, EXACT, LEVEL, Estimate, clopper_pearson, iter_resamples
 from reticent.engine.randomness import generator
 
 __all__ = [

@@ -33,9 +33,7 @@ from reticent.audit.evidence.tagger import (
     TaggerPrompt,
     TaggerSide,
 )
-from reticent.audit.stats.areas import roc_curve
-from reticent.audit.stats.clusters import Draws
-from reticent.audit.stats.statistics import EXACT, Estimate, clopper_pearson
+from reticent.audit.stats.intervals import EXACT, Draws, Estimate, clopper_pearson, roc_curve
 from reticent.audit.tagger.attacks import (
     PAIRWISE,
     area,

@@ -18,7 +18,7 @@ from reticent.engine.detect.choose import (
     option_packages,
 )
 from reticent.engine.detect.detector import BATCH_SPANS, Detector, spans_batch
-from reticent.engine.detect.quarantine import quarantined_rows
+from reticent.engine.detect.spans import quarantined_rows
 
 if TYPE_CHECKING:
     from reticent.engine.detect.union import detect_spans

@@ -24,10 +24,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from reticent.core.artifact import make_private_folder
+from reticent.core.artifact import make_private_folder, writing_to
 from reticent.core.errors import ArtifactError, CorpusError
 from reticent.core.json_toml import read_json
-from reticent.core.new_folder import writing_to
 from reticent.engine.detect.labels import CATEGORIES, category
 from reticent.engine.detect.sample import Sample, SampledDocument, text_digest
 from reticent.engine.sources.markup import read_brat

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from reticent.core.errors import PolicyError
-from reticent.engine.detect.windows import Found, cut_texts, join_spans
+from reticent.engine.detect.passages import Found, cut_texts, join_spans
 
 __all__ = ["EdsDetector"]
 

@@ -1,22 +1,102 @@
 """Passages: a trained NER sees each distinct passage once, the longest ones first, and none that it saw before.
 
 A passage is a paragraph, or lines up to one that ends a sentence. Notes are copied forward passage by passage, so the
-spans of a passage are kept (:mod:`reticent.engine.detect.span_cache`) and not those of a document. A recogniser of
+spans of a passage are kept (:mod:`reticent.engine.detect.passages`) and not those of a document. A recogniser of
 entities looks a few words to each side, and seldom across a line that ends a sentence.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+import secrets
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
-from reticent.engine.detect.windows import Found, Window
+import numpy as np
+import pyarrow as pa
 
-if TYPE_CHECKING:
-    from reticent.engine.detect.span_cache import SpanCache
+from reticent.core.artifact import make_private_folder, write_private
+from reticent.engine.detect import spans_batch
 
-__all__ = ["cut_passages", "find_in_pieces"]
+__all__ = [
+    "Found",
+    "SpanCache",
+    "Window",
+    "cached",
+    "cut_passages",
+    "cut_texts",
+    "delete_cache",
+    "find_in_pieces",
+    "join_spans",
+    "take_cache",
+]
+
+
+# ------------------------------------------------------------------------------------------------------------- windows
+#
+# Windows: texts longer than a library takes are cut at white space into pieces that overlap.
+#
+# A span belongs to the piece in which it begins and is farther from the cut than in the other, so each is taken once,
+# and one that is shorter than half the overlap is seen whole by the piece it belongs to.
+
+
+#: start, end, label and score of a span in its window.
+Found = tuple[int, int, str, float]
+
+
+class Window(NamedTuple):
+    """Characters ``start`` to ``end`` of a document; it owns the spans that begin from ``first`` up to ``last``."""
+
+    document: int
+    start: int
+    end: int
+    first: int
+    last: int
+
+
+def cut_texts(texts: Sequence[str], length: int, overlap: int) -> list[Window]:
+    """Return the windows of all texts in order; a text of at most ``length`` characters is one.
+
+    >>> ["one two six ten"[w.start : w.end] for w in cut_texts(["one two six ten"], 9, 4)]
+    ['one two ', 'two six ', 'six ten']
+    """
+    windows = []
+    for document, text in enumerate(texts):
+        start = first = 0
+        while len(text) - start > length:
+            end = _after_space(text, start + length, start + length // 2)
+            following = max(_after_space(text, end - overlap, end - 2 * overlap), start + 1)
+            last = _after_space(text, (following + end) // 2, following)
+            windows.append(Window(document, start, end, first, last))
+            start, first = following, last
+        windows.append(Window(document, start, len(text), first, len(text)))
+    return windows
+
+
+def _after_space(text: str, at: int, lowest: int) -> int:
+    """Largest offset up to ``at`` that follows white space; ``at`` where there is none above ``lowest``."""
+    for offset in range(at, max(lowest, 0), -1):
+        if text[offset - 1].isspace():
+            return offset
+    return at
+
+
+def join_spans(windows: Sequence[Window], found: Sequence[Sequence[Found]]) -> pa.Table:
+    """Return `BATCH_SPANS` of the spans of all windows, each span once."""
+    rows = [
+        (window.document, window.start + start, window.start + end, label, score)
+        for window, spans in zip(windows, found, strict=True)
+        for start, end, label, score in spans
+        if window.first <= window.start + start < window.last
+    ]
+    document, start, end, label, score = zip(*rows, strict=True) if rows else ((), (), (), (), ())
+    numbers = np.array([document, start, end], dtype=np.int64)
+    return spans_batch(numbers[0], numbers[1], numbers[2], pa.array(label, pa.string()), np.array(score, np.float32))
+
 
 #: An empty line; or the end of a line that ends a sentence, and not in what is cut short ("Dr.").
 _END: Final = re.compile(r"\n[^\S\n]*\n\s*|(?<=\w{4}[.!?:;])[^\S\n]*\n\s*")
@@ -78,3 +158,214 @@ def find_in_pieces(
         cache.add(new)
     known |= new
     return [known.get(text, []) for text in pieces]
+
+
+# ---------------------------------------------------------------------------------------------------------- span cache
+#
+# Cache of the spans that a trained NER found in a passage: what it saw once costs nothing again.
+#
+# The cache is a folder (0700) with a secret key and parts (0600), each a table of one flush. It holds no text: a
+# passage is its keyed hash (BLAKE2b, 128 bits, the key never leaves the folder), a span its label and two offsets.
+# Whoever has the folder and a passage can ask whether it stood in the corpus, so the folder is as secret as the spans.
+#
+# A part is written whole or not at all. One that cannot be read, or is of another model or other options, is deleted,
+# and its passages are looked at again: a cache costs time at most, and changes nothing but the last digits of scores,
+# which depend on the passages that are looked at together.
+
+
+KEY: Final = "key"
+#: In a part's metadata: digest of the model and its options.
+ABOUT: Final = b"reticent.detector"
+#: Entries that are kept in memory before they are written as a part.
+PART: Final = 200_000
+FIELDS: Final = ("start", "end", "label", "score")
+#: One row a passage.
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("passage", pa.binary(16), nullable=False),
+        pa.field(
+            "spans",
+            pa.list_(pa.struct(list(zip(FIELDS, (pa.int32(), pa.int32(), pa.string(), pa.float32()), strict=True)))),
+            nullable=False,
+        ),
+    ]
+)
+
+
+class SpanCache:
+    """Spans by passage, of one detector with its options.
+
+    Parameters
+    ----------
+    folder : Path
+        It is made where it is not there.
+    cache_key : str
+        All that changes the spans of a text: the model, its options, the versions of its library.
+    """
+
+    def __init__(self, folder: Path, cache_key: str):
+        self._folder = folder
+        make_private_folder(folder)
+        self._key = _read_key(folder / KEY)
+        self._about = hashlib.sha256(cache_key.encode()).digest()
+        self._new: dict[bytes, list[Found]] = {}
+        self._read()
+        #: Passages that were asked for, and those of them that were known.
+        self.num_asked = 0
+        self.num_known = 0
+
+    def look_up(self, passages: Sequence[str]) -> dict[str, list[Found]]:
+        """Return the spans of those passages that are known."""
+        hashes = [self._hash(passage) for passage in passages]
+        known: dict[str, list[Found]] = {}
+        for passage, digest, row in zip(passages, hashes, self._find(hashes), strict=True):
+            if row >= 0:
+                spans = self._spans[row].as_py()
+                known[passage] = [(s["start"], s["end"], s["label"], s["score"]) for s in spans]
+            elif digest in self._new:
+                known[passage] = list(self._new[digest])
+        self.num_asked += len(passages)
+        self.num_known += len(known)
+        return known
+
+    def add(self, found: Mapping[str, Sequence[Found]]) -> None:
+        """Add the spans of passages; they are written once many are there, and by `write`."""
+        for passage, of in found.items():
+            spans = [(start, end, label, float(np.float32(score))) for start, end, label, score in of]
+            self._new[self._hash(passage)] = spans
+        if len(self._new) >= PART:
+            self.write()
+
+    def write(self) -> None:
+        """Write the new passages as a part of its own."""
+        if self._new:
+            rows = [[dict(zip(FIELDS, span, strict=True)) for span in of] for of in self._new.values()]
+            columns = [pa.array(self._new, pa.binary(16)), pa.array(rows, SCHEMA.field("spans").type)]
+            table = pa.table(columns, schema=SCHEMA)
+            self._write(table)
+            self._new = {}
+            self._know(table, used=True)
+
+    def close(self) -> None:
+        """Write the new passages, and delete those that were not asked for: they are no longer in the corpus."""
+        self.write()
+        if not self._used.all():
+            parts = self._parts()
+            kept = self._table.filter(pa.array(self._used))
+            if kept.num_rows:
+                self._write(kept)
+            for path in parts:
+                path.unlink()
+            self._read()
+
+    def _parts(self) -> list[Path]:
+        """The parts in the order in which they were written."""
+        return sorted(self._folder.glob("part-*.arrow"))
+
+    def _write(self, table: pa.Table) -> None:
+        numbers = [int(path.stem.removeprefix("part-")) for path in self._parts()]
+        sink = pa.BufferOutputStream()
+        table = table.combine_chunks().replace_schema_metadata({ABOUT: self._about})
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+        name = f"part-{max(numbers, default=0) + 1:06d}.arrow"
+        write_private(self._folder / name, sink.getvalue().to_pybytes())
+
+    def _read(self) -> None:
+        """Read the parts; those of no use are deleted."""
+        tables = [SCHEMA.empty_table()]
+        self._table, self._used = SCHEMA.empty_table(), np.zeros(0, dtype=bool)
+        self._sorted: list[tuple[np.ndarray, np.ndarray]] = []
+        for path in self._parts():
+            try:
+                with pa.OSFile(str(path)) as source:
+                    table = pa.ipc.open_file(source).read_all()
+                if not table.schema.equals(SCHEMA) or (table.schema.metadata or {}).get(ABOUT) != self._about:
+                    raise pa.ArrowInvalid("of another model")
+                table.validate(full=True)
+            except (OSError, pa.ArrowException):
+                path.unlink(missing_ok=True)
+                continue
+            tables.append(table.replace_schema_metadata(None))
+        self._know(pa.concat_tables(tables), used=False)
+
+    def _know(self, table: pa.Table, *, used: bool) -> None:
+        """Take the passages of a table to those that are known. They are sorted with earlier ones of which there are
+        less than twice as many, so that each is sorted again a few times however many parts come."""
+        hashes, rows = _halves(b"".join(table.column("passage").to_pylist())), np.arange(table.num_rows)
+        rows += self._table.num_rows
+        while self._sorted and len(self._sorted[-1][1]) < 2 * len(rows):
+            before = self._sorted.pop()
+            hashes, rows = (np.concatenate(both) for both in zip(before, (hashes, rows), strict=True))
+        order = np.argsort(hashes[:, 0], kind="stable")
+        self._sorted.append((hashes[order], rows[order]))
+        self._table = pa.concat_tables([self._table, table])
+        self._spans = self._table.column("spans")
+        self._used = np.concatenate([self._used, np.full(table.num_rows, used)])
+
+    def _hash(self, passage: str) -> bytes:
+        content = self._about + passage.encode("utf-8", "surrogatepass")
+        return hashlib.blake2b(content, digest_size=16, key=self._key).digest()
+
+    def _find(self, hashes: Sequence[bytes]) -> list[int]:
+        """Rows of these hashes; -1 where there is none."""
+        asked, rows = _halves(b"".join(hashes)), np.full(len(hashes), -1)
+        for known, own in self._sorted:
+            if len(own):
+                at = np.minimum(np.searchsorted(known[:, 0], asked[:, 0]), len(known) - 1)
+                rows = np.where((known[at] == asked).all(axis=1), own[at], rows)
+        self._used[rows[rows >= 0]] = True
+        found: list[int] = rows.tolist()
+        return found
+
+
+@contextmanager
+def cached(folder: Path, detectors: Sequence[Any]) -> Iterator[None]:
+    """Let those detectors that have a ``cache_key`` keep the spans of passages under ``folder`` while the block runs.
+
+    After an error the new passages are kept too, so that the next try goes on from there.
+    """
+    caching = [detector for detector in detectors if hasattr(detector, "cache_key")]
+    for detector in caching:
+        detector.cache = SpanCache(folder / detector.name, detector.cache_key())
+    try:
+        yield
+    except BaseException:
+        for detector in caching:
+            detector.cache.write()
+        raise
+    for detector in caching:
+        detector.cache.close()
+
+
+def delete_cache(folder: Path) -> None:
+    """Delete the caches that an earlier run kept under ``folder``. The keys go first: without them the rest says
+    nothing."""
+    for key in folder.glob(f"*/{KEY}"):
+        key.unlink(missing_ok=True)
+    if folder.is_dir() and not folder.is_symlink():
+        shutil.rmtree(folder)
+
+
+def take_cache(folder: Path, before: Path) -> None:
+    """Copy the caches of another run to ``folder``, each where there is none. The key comes last: without it the parts
+    are of no use, so a copy that was interrupted is made again.
+    """
+    for key in sorted(before.glob(f"*/{KEY}")):
+        place = folder / key.parent.name
+        if not (place / KEY).exists():
+            make_private_folder(place)
+            for path in (*sorted(key.parent.glob("part-*.arrow")), key):
+                write_private(place / path.name, path.read_bytes())
+
+
+def _halves(hashes: bytes) -> np.ndarray:
+    """Each hash as two numbers (N, 2), uint64. Two with one first half are as good as never there: one is a miss."""
+    return np.frombuffer(hashes, dtype=">u8").astype(np.uint64).reshape(-1, 2)
+
+
+def _read_key(path: Path) -> bytes:
+    """Return the folder's key; a folder without one gets one, and what it holds is of no use then."""
+    if not path.exists():
+        write_private(path, secrets.token_bytes(32))
+    return path.read_bytes()

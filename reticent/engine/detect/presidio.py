@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from reticent.core.errors import PolicyError
+from reticent.engine.detect.passages import cut_texts, join_spans
 from reticent.engine.detect.spacy import load_pipeline
-from reticent.engine.detect.windows import cut_texts, join_spans
 
 __all__ = ["PresidioDetector"]
 

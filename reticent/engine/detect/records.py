@@ -2,7 +2,7 @@
 
 The fields come from a second table (any number of rows an individual: aliases, maiden names) or from columns of the
 documents themselves. How a field is looked for depends on what it is (`FIELDS` of
-:mod:`reticent.engine.detect.record_values`): names by their parts, initials and small edits; a birth date in whatever
+:mod:`reticent.engine.detect.records`): names by their parts, initials and small edits; a birth date in whatever
 form it is written; codes and phone numbers whatever separates their groups; an address in its parts; other fields as
 they stand, whatever their case and accents.
 
@@ -11,26 +11,47 @@ A job that names the detector loads this module to check the options: what reads
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from reticent.core.errors import PolicyError
+from reticent.core.errors import CorpusError, PolicyError, cause
+from reticent.core.names import plain_name
 from reticent.engine.detect.common import read_common_words
 from reticent.engine.detect.detector import spans_batch
-from reticent.engine.identity import Ids, as_read, check_choice
+from reticent.engine.identity import Ids, as_read, check_choice, fold_ids
+from reticent.engine.schema import type_name
 from reticent.engine.sources.columns import SOURCE_COLUMN
+from reticent.engine.sources.compressed import COMPRESSIONS
+from reticent.engine.sources.config import CsvDialect
+from reticent.engine.sources.csv_dialect import find_form
+from reticent.engine.sources.csv_rows import CsvSource, read_csv
+from reticent.engine.sources.reading import Reading
+from reticent.engine.sources.source import Request
 
 if TYPE_CHECKING:
     from reticent import _rust
     from reticent._rust import CommonWords, Records
     from reticent.engine.corpus import Corpus
-    from reticent.engine.detect.record_values import Values
 
-__all__ = ["RecordsDetector", "missing_records"]
+__all__ = [
+    "FIELDS",
+    "RecordsDetector",
+    "Values",
+    "columns_of",
+    "missing_records",
+    "read_record_table",
+    "read_records",
+    "unknown_fields",
+    "values_of",
+]
+
 
 #: Score of a span that differs from the record by a small edit.
 _EDITED: Final = 0.8
@@ -100,7 +121,6 @@ class RecordsDetector:
         self._names: pa.Table | None = None
         if table is not None:
             from reticent import _rust
-            from reticent.engine.detect.record_values import read_records, unknown_fields
 
             values = read_records(table, fields, fold=ids == "fold")
             self.num_skipped = values.num_skipped
@@ -137,7 +157,6 @@ class RecordsDetector:
 
     def _values(self, ids: pa.ChunkedArray, batch: pa.RecordBatch) -> Values:
         """The values of the columns of documents, each of which has an id."""
-        from reticent.engine.detect.record_values import values_of
 
         columns = {field: pa.chunked_array([batch.column(source)]) for field, source in self._of_document.items()}
         return values_of(ids, columns, "documents")
@@ -185,3 +204,202 @@ def _compiled(values: pa.Table, units: pa.Array) -> Records:
 
     columns = (values.column(name).combine_chunks() for name in ("value", "field", "label"))
     return _rust.Records(units.to_numpy().astype(np.uint32), *columns)
+
+
+# -------------------------------------------------------------------------------------------------------- record table
+#
+# The file that holds a table of records: Parquet, or CSV in any dialect in which documents may be.
+#
+# CSV is read as documents are (`reticent.engine.sources.csv_rows`), every value as it stands: a number that is read as
+# one loses its zeros. An error never shows the columns of a CSV file: a file without a header has data there.
+
+
+def read_record_table(path: Path, wanted: Sequence[str]) -> tuple[pa.Table, str | None]:
+    """Read a table of records, and say how CSV was read where it is not commas, double quotes and UTF-8.
+
+    Parameters
+    ----------
+    wanted : sequence of str
+        Columns that the table must have; the dialect of CSV is the one in which its first line names them.
+
+    Raises
+    ------
+    CorpusError
+        The file cannot be read, a line is no row, a column stands twice or a wanted one is missing.
+    """
+    try:
+        if not _is_csv(path):
+            table, said = pq.ParquetFile(path).read(), None
+            _check(path, table.column_names, wanted)
+            return table, said
+        form = find_form(path, CsvDialect(), wanted)
+        _check(path, form.header, wanted)
+        reading, columns = Reading(), list(form.header)
+        source = CsvSource(columns=tuple(wanted), reading=reading)
+        batches = list(read_csv(path, Request(columns=columns, csv=source)))
+    except (OSError, pa.ArrowException) as error:
+        if isinstance(error, CorpusError):
+            raise
+        raise CorpusError(f"{path}: not a readable table of records in Parquet or CSV ({cause(error)})") from None
+    table = pa.Table.from_batches(batches, pa.schema([(name, pa.large_string()) for name in columns]))
+    said = reading.dialects.get(path)
+    return table, f"{path}: read {said}" if said else None
+
+
+def columns_of(path: Path, names: Sequence[str]) -> str:
+    """Say which columns a table has; of CSV only how many."""
+    if not _is_csv(path):
+        return f"it has {', '.join(names)}"
+    said = f"the first line must name each once, and names {len(names)} column(s)"
+    return said + ("; a comma, a semicolon, a tab or | stands between columns" if len(names) == 1 else "")
+
+
+def _check(path: Path, names: Sequence[str], wanted: Sequence[str]) -> None:
+    if len(set(names)) < len(names):
+        raise CorpusError(f"{path}: a column name stands twice; {columns_of(path, names)}")
+    if missing := set(wanted) - set(names):
+        column = min(missing, key=lambda name: (name == "individual_id", name))
+        other = ' (detect.records.fields = { individual_id = "COLUMN" } names another)'
+        other = other if column == "individual_id" else ""
+        raise CorpusError(f"{path}: column {column} is missing{other}; {columns_of(path, names)}")
+
+
+def _is_csv(path: Path) -> bool:
+    plain = path.with_suffix("") if path.suffix.lower() in COMPRESSIONS else path
+    return plain.suffix.lower() in (".csv", ".tsv")
+
+
+# ------------------------------------------------------------------------------------------------------- record values
+#
+# Values of record fields, from the second table or from columns of the documents, and how each field is looked for.
+
+
+_NAMES_OF: Final = {
+    ("NAME", "name"): (
+        "name first_name middle_name last_name full_name given_name family_name surname maiden_name birth_name alias "
+        "firstname lastname familyname patient_name prenom prenoms nom nom_naissance nom_de_naissance "
+        "nom_de_famille nombre apellido apellidos vorname nachname"
+    ),
+    ("DATE", "date"): "birth_date dob date_of_birth birthdate death_date date_naissance date_de_naissance "
+    "fecha_nacimiento fecha_de_nacimiento geburtsdatum",
+    ("PHONE", "phone"): "phone telephone phone_number mobile cell fax tel telefono telefon",
+    ("EMAIL", "text"): "email mail e_mail",
+    ("ADDRESS", "address"): "address street adresse direccion",
+    ("CITY", "text"): "city town ville ciudad",
+    ("ZIP", "text"): "zip zip_code postcode postal_code code_postal",
+    ("ID", "code"): "id mrn ipp nda patient_number record_number account_number insurance_number nhs_number",
+    ("SSN", "code"): "ssn",
+    ("NIR", "code"): "nir",
+    ("DNI", "code"): "dni",
+    ("IBAN", "code"): "iban",
+}
+
+#: Field of a record -> label of its spans, and how it is looked for: name, date, phone, code, address or text. A field
+#: that is not here is text, under its own name in upper case; a column of dates is a date.
+FIELDS: Final = {field: kind for kind, names in _NAMES_OF.items() for field in names.split()}
+_IDS: Final = ("individual_id", "household_id")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Values:
+    """Values of record fields, one row each, and how many fields held none."""
+
+    #: Columns individual_id, value, field (how it is looked for) and label, all strings without nulls.
+    table: pa.Table
+    num_skipped: int
+    #: individual_id of each row that was read.
+    ids: pa.ChunkedArray
+    #: How a CSV was read, where that is not as commas, double quotes and UTF-8.
+    said: str | None = None
+
+    def names(self) -> pa.Table:
+        """Return individual_id and value (name) of the fields that are names."""
+        named = self.table.filter(pc.equal(self.table.column("field"), "name"))
+        return named.select(["individual_id", "value"]).rename_columns(["individual_id", "name"])
+
+
+def unknown_fields(values: Values, table: object) -> str | None:
+    """Return the warning about fields that no name says how to look for, and that are looked for as they stand."""
+    labels = values.table.column("label").filter(pc.equal(values.table.column("field"), "text"))
+    known = {label for label, field in FIELDS.values() if field == "text"}
+    names = sorted({*labels.unique().to_pylist()} - known)
+    if not names:
+        return None
+    return (
+        f"{table}: {', '.join(names).lower()}: no field that is known, so the values are looked for as they stand; "
+        'where one is a name, an address or a code, say so: detect.records.fields = { last_name = "COLUMN" }'
+    )
+
+
+def read_records(path: str | Path, fields: Mapping[str, str] | None = None, *, fold: bool = False) -> Values:
+    """Read record fields from Parquet or CSV: ``individual_id`` and one column a field.
+
+    Parameters
+    ----------
+    fields : field -> column, optional
+        For columns with other names, also of ``individual_id``: ``{"last_name": "pat_last"}``.
+    fold : bool
+        Whether ids are read in their folded form, as those of a corpus with ``ids="fold"`` are.
+
+    Raises
+    ------
+    CorpusError
+        The table cannot be read, a column is missing, stands twice or holds no text, numbers or dates; an
+        individual_id is null or blank.
+    """
+    from reticent import _rust
+
+    named = {"individual_id": "individual_id"} | dict(fields or {})
+    table, said = read_record_table(Path(path), sorted(set(named.values())))
+    field_of = {column: field for field, column in named.items()}
+    table = table.rename_columns([field_of.get(column, column) for column in table.column_names])
+    if len(set(table.column_names)) < len(table.column_names):
+        raise PolicyError(
+            f"{path}: fields give a column the name of another; {columns_of(Path(path), table.column_names)}"
+        )
+    ids = _as_text(table.column("individual_id"), f"{path} column individual_id")
+    if ids.null_count:
+        raise CorpusError(f"{path}: column individual_id has {ids.null_count} null values")
+    if blank := sum(len(_rust.blank_rows(chunk)) for chunk in ids.chunks):
+        raise CorpusError(f"{path}: column individual_id has {blank} blank values")
+    ids = pa.chunked_array([fold_ids(ids)]) if fold else ids
+    columns = {name: table.column(name) for name in table.column_names if name not in _IDS}
+    if not columns:
+        raise CorpusError(f"{path}: no record field beside individual_id")
+    return replace(values_of(ids, columns, str(path)), said=said)
+
+
+def values_of(ids: pa.ChunkedArray, columns: Mapping[str, pa.ChunkedArray], where: str) -> Values:
+    """Return the values of these columns, by field, of the individuals with these ids; ``where`` names them in errors.
+
+    Raises
+    ------
+    CorpusError
+        A column holds no text, numbers or dates.
+    """
+    parts, num_skipped = [], 0
+    for name, column in columns.items():
+        is_date = pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)
+        label, field = FIELDS.get(plain_name(name), (name.upper(), "date" if is_date else "text"))
+        values = _as_text(column, f"{where} column {name}")
+        keep = pc.fill_null(pc.greater(pc.utf8_length(pc.utf8_trim_whitespace(values)), 1), False)
+        kept = values.filter(keep)
+        num_skipped += len(values) - len(kept)
+        constants = {
+            key: pa.array([value], pa.string()).take(pa.array(np.zeros(len(kept), dtype=np.int64)))
+            for key, value in (("field", field), ("label", label))
+        }
+        parts.append(pa.table({"individual_id": ids.filter(keep), "value": kept, **constants}))
+    return Values(table=pa.concat_tables(parts).combine_chunks(), num_skipped=num_skipped, ids=ids)
+
+
+def _as_text(column: pa.ChunkedArray, where: str) -> pa.ChunkedArray:
+    if pa.types.is_floating(column.type):  # numbers with nulls, as pandas keeps them
+        column = pc.if_else(pc.is_nan(column), None, column)
+        whole = pc.equal(column, pc.floor(column))
+        if pc.all(pc.fill_null(whole, True)).as_py():
+            column = column.cast(pa.int64(), safe=False)
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowException:
+        raise CorpusError(f"{where}: expected text, numbers or dates, got {type_name(column.type)}") from None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Lock
+from types import TracebackType
+from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +15,12 @@ import pyarrow.parquet as pq
 from reticent.core.errors import ArtifactError
 from reticent.engine.schema import SPANS
 
-__all__ = ["SpanReader"]
+__all__ = [
+    "SpanFile",
+    "SpanReader",
+    "quarantined_rows",
+    "write_quarantine",
+]
 
 
 class SpanReader:
@@ -74,3 +81,98 @@ class SpanReader:
             return self._file.schema_arrow.empty_table().select(columns)
         with self._lock:
             return self._file.read_row_groups([self._groups[i] for i in groups], columns=columns).combine_chunks()
+
+
+# ----------------------------------------------------------------------------------------------------------- span file
+#
+# SpanFile: spans as they are found, written in row groups of so many documents each.
+#
+# So the bytes depend on the spans alone, and not on how the documents were read or whose spans were found before.
+
+
+#: Documents whose spans stand in one row group.
+DOCUMENTS_PER_GROUP = 1024
+
+
+class SpanFile:
+    """Appends spans (`SPANS`) to a new file; the end of a ``with`` block makes it whole.
+
+    Attributes
+    ----------
+    num_spans : int
+    """
+
+    def __init__(self, path: Path):
+        self._writer = pq.ParquetWriter(path, SPANS, compression="zstd")
+        self._pending = SPANS.empty_table()
+        self.num_spans = 0
+
+    def write(self, spans: pa.Table) -> None:
+        """Append spans, ascending by document, none of a document before the last one of earlier calls."""
+        self.num_spans += spans.num_rows
+        table = pa.concat_tables([self._pending, spans])
+        group = table.column("document").to_numpy() // DOCUMENTS_PER_GROUP
+        ends = np.flatnonzero(np.diff(group)) + 1
+        for first, end in zip([0, *ends], ends, strict=False):
+            self._writer.write_table(table.slice(first, end - first).combine_chunks())
+        self._pending = table.slice(ends[-1] if len(ends) else 0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if error is None:
+            try:
+                if self._pending.num_rows:
+                    self._writer.write_table(self._pending.combine_chunks())
+                self._writer.close()
+                return
+            except BaseException:
+                self._writer.is_open = False
+                raise
+        self._writer.is_open = False  # on a full disk pyarrow would try to finish it, and print that it cannot
+
+
+# ---------------------------------------------------------------------------------------------------------- quarantine
+#
+# Quarantine: the documents that a detector failed on, and no later stage sees; as secret as these.
+
+
+NAME: Final = "quarantine.parquet"
+#: One row a document and detector that failed on it; ``row`` counts the documents of the corpus from 1.
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("row", pa.int64(), nullable=False),
+        pa.field("doc_id", pa.string(), nullable=False),
+        pa.field("detector", pa.string(), nullable=False),
+        pa.field("error", pa.string(), nullable=False),
+    ]
+)
+
+
+def write_quarantine(rows: Sequence[Mapping[str, Any]], folder: Path | str) -> None:
+    """Write these rows of `SCHEMA` into ``folder``."""
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.Table.from_pylist(list(rows), schema=SCHEMA), Path(folder) / NAME)
+
+
+def quarantined_rows(folder: Path | str) -> np.ndarray:
+    """Return the documents (int64, ascending, from 0) that the folder's ``quarantine.parquet`` lists; none without it.
+
+    Raises
+    ------
+    ArtifactError
+        It is there, and not a readable table of this version.
+    """
+    path = Path(folder) / NAME
+    if not path.exists():
+        return np.empty(0, dtype=np.int64)
+
+    import pyarrow.parquet as pq
+
+    try:
+        rows = pq.read_table(path, schema=SCHEMA).column("row").to_numpy()
+    except (OSError, pa.ArrowException) as error:
+        raise ArtifactError(f"{path}: not a readable list of documents ({type(error).__name__})") from None
+    return np.unique(rows) - 1

@@ -19,11 +19,10 @@ import pyarrow as pa
 
 from reticent.core.device import pick_device, uses_bf16
 from reticent.core.errors import PolicyError
-from reticent.engine.detect.passages import cut_passages, find_in_pieces
-from reticent.engine.detect.windows import Found, cut_texts, join_spans
+from reticent.engine.detect.passages import Found, cut_passages, cut_texts, find_in_pieces, join_spans
 
 if TYPE_CHECKING:
-    from reticent.engine.detect.span_cache import SpanCache
+    from reticent.engine.detect.passages import SpanCache
 
 __all__ = ["TransformersDetector", "load_tagger", "longest_input"]
 

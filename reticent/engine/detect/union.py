@@ -22,8 +22,7 @@ from reticent.core.errors import CorpusError, PolicyError, ReticentError
 from reticent.engine.detect.alignment import Alignment
 from reticent.engine.detect.common import learn_common_words
 from reticent.engine.detect.detector import BATCH_SPANS, Detector
-from reticent.engine.detect.quarantine import write_quarantine
-from reticent.engine.detect.span_file import SpanFile
+from reticent.engine.detect.spans import SpanFile, write_quarantine
 from reticent.engine.detect.together import detect_together
 from reticent.engine.schema import SPANS
 from reticent.engine.sources.columns import sorted_codes
@@ -59,7 +58,7 @@ def detect_spans(
     ----------
     on_error : {"stop", "quarantine"}
         Effect of a document that a detector fails on: it stops the run, or it is listed in
-        ``folder/quarantine.parquet`` (:mod:`reticent.engine.detect.quarantine`; secret) and has no span.
+        ``folder/quarantine.parquet`` (:mod:`reticent.engine.detect.spans`; secret) and has no span.
     carried : CarriedSpans, optional
         Spans that these detectors found in an earlier run; the documents that have some there are not read.
 

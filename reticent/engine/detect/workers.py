@@ -18,7 +18,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from reticent.core.errors import CorpusError, PolicyError
-from reticent.engine.detect.windows import Found
+from reticent.engine.detect.passages import Found
 
 __all__ = ["Workers"]
 

@@ -16,8 +16,8 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from reticent.core.artifact import holds_results
 from reticent.core.errors import CorpusError
-from reticent.core.manifest import holds_results
 from reticent.engine.sources.found import FOLDERS, HIDDEN, LINKS, NOTHING, OTHERS, RESULTS, SPECIAL, Found
 
 __all__ = ["find_files"]

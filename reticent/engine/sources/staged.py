@@ -19,8 +19,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from reticent.core.artifact import signals_deferred
 from reticent.core.errors import CorpusError
-from reticent.core.locks import signals_deferred
 from reticent.engine.sources.batches import read_ahead, reading_pool
 from reticent.engine.sources.columns import SOURCE_COLUMN, canonical, is_whole
 from reticent.engine.sources.config import Columns

@@ -2,31 +2,131 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import glob
+import json
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pydantic import ByteSize, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    ByteSize,
+    Field,
+    FieldSerializationInfo,
+    ValidationError,
+    field_serializer,
+    model_validator,
+)
 
 from reticent.audit.config import AuditConfig, CanaryAudit, ExtractionConfig, GateConfig, ProbeConfig, VerdictConfig
 from reticent.audit.dossier.config import DossierConfig
 from reticent.audit.gates import GATES
 from reticent.audit.membership.names import USER_INFERENCE_SHADOWS
-from reticent.core.errors import PolicyError
+from reticent.core.artifact import JOB
+from reticent.core.errors import PolicyError, ReticentError
 from reticent.core.json_toml import MAX_DEPTH, depth_of, read_json, read_toml
 from reticent.core.names import require_distinct, require_name
-from reticent.core.section import Section, explain
+from reticent.core.section import Section, explain, shared_fields
 from reticent.engine.config import DedupConfig, IndexConfig, SplitConfig, SurrogateConfig, ThresholdConfig
 from reticent.engine.detect.choose import DETECTORS
 from reticent.engine.detect.config import DetectConfig
 from reticent.engine.protect import Policy
 from reticent.engine.sources.corpus_config import CorpusConfig
-from reticent.job.config.model import ModelSection
-from reticent.job.config.shared import set_in_a_section, with_shared
-from reticent.trainer.config import ClassifyConfig, TrainConfig
+from reticent.trainer.config import ClassifyConfig, FoundationConfig, TrainConfig
 from reticent.trainer.recipes import RECIPES, Recipe, RecipeChanges, get_recipe
 
-__all__ = ["Job", "load_job", "parse_job"]
+__all__ = [
+    "Job",
+    "ModelSection",
+    "changed_sections",
+    "kept_content",
+    "load_job",
+    "load_kept_job",
+    "parse_job",
+    "require_withdrawals",
+    "set_in_a_section",
+    "with_shared",
+]
+
+
+# -------------------------------------------------------------------------------------------------------------- shared
+#
+# Settings of the whole job: put into the section of each component, and refused in a section's table.
+
+
+def set_in_a_section(section: Section, where: str = "") -> Iterator[str]:
+    """Yield a message for each field that a table has and that belongs to the whole job."""
+    shared = shared_fields(type(section))
+    for name in section.model_fields_set:
+        if name in shared:
+            path = shared[name]
+            yield f"{where}{name}: " + ("unknown field" if path is None else f"belongs to the whole job: set {path}")
+            continue
+        for place, inner in _sections(getattr(section, name)):
+            yield from set_in_a_section(inner, f"{where}{name}.{place}")
+
+
+def with_shared(section: Section, job: Section) -> Any:
+    """Return a section with the settings of the whole job, which are also put into the sections that it holds.
+
+    A field that was set stays marked as set, so the dump of the section does not change.
+    """
+    update: dict[str, Any] = {}
+    for name, path in shared_fields(type(section)).items():
+        if path is not None:
+            update[name] = attrgetter(path)(job)
+    for name in type(section).model_fields:
+        value = getattr(section, name)
+        if isinstance(value, Section):
+            update[name] = with_shared(value, job)
+        elif isinstance(value, tuple) and any(isinstance(each, Section) for each in value):
+            update[name] = tuple(with_shared(each, job) for each in value)
+    if not update:
+        return section
+    changed = section.model_copy(update=update)
+    changed.model_fields_set.intersection_update(section.model_fields_set)
+    return changed
+
+
+def _sections(value: Any) -> Iterator[tuple[str, Section]]:
+    """Yield the sections that a field holds, with their places in it."""
+    if isinstance(value, Section):
+        yield "", value
+    elif isinstance(value, tuple):
+        yield from ((f"{number}.", each) for number, each in enumerate(value) if isinstance(each, Section))
+
+
+# --------------------------------------------------------------------------------------------------------------- model
+#
+# The sections of the job itself: the models that it trains, with their recipes.
+
+
+class ModelSection(Section):
+    """One base model and the recipes it is fine-tuned with."""
+
+    name: Annotated[str, AfterValidator(lambda name: require_name(name, "model.name"))]
+    base: str | None = Field(default=None, description="local folder or hub name")
+    foundation: FoundationConfig | None = None
+    objective: Literal["mlm", "clm"]
+    recipes: tuple[str, ...] = Field(min_length=1)
+    train: TrainConfig | None = Field(default=None, description="settings in which this model differs from [train]")
+
+    @field_serializer("train")
+    def _what_differs(self, train: TrainConfig | None, info: FieldSerializationInfo) -> dict[str, Any] | None:
+        """Dump only the fields that the model sets: a default that is read back would be taken for a difference."""
+        return None if train is None else train.model_dump(mode=str(info.mode), exclude_unset=True)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ModelSection:
+        if (self.base is None) == (self.foundation is None):
+            raise ValueError("give either base or foundation")
+        if len(set(self.recipes)) != len(self.recipes):
+            raise ValueError("a recipe is listed twice")
+        return self
+
 
 #: As in the core (pool.rs).
 MAX_THREADS = 1024
@@ -231,3 +331,124 @@ def _unusable(value: Any, name: str = "") -> Iterator[str]:
 
 def _usable(text: str) -> bool:
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+# ---------------------------------------------------------------------------------------------------------------- kept
+#
+# The job that a run folder keeps: its paths lead to the same files from any directory, and when the folder moves.
+#
+# The job is kept with absolute paths. If the folder has moved, a path that was inside it is looked for inside it. Any
+# other path is looked for where it was and, if it does not exist any more, where it would be had it moved along with
+# the folder. Names, such as those of the hub, are no paths.
+
+
+#: Fields that are always paths, and fields that may also be a name, such as one of the hub.
+PATHS = (
+    *("corpus.source", "corpus.withdrawn", "model.foundation.vocabulary", "probe.subjects", "probe.templates"),
+    *("train.dp.budget_file", "model.train.dp.budget_file", "dossier.key"),
+)
+PERHAPS_PATHS = ("model.base", "model.foundation.text", "surrogates.pool", "surrogates.names")
+#: Values of these that are no path, though a file may be called so.
+WORDS = ("reference", "generated", "realistic", "syllables")
+
+
+def kept_content(job: Job) -> bytes:
+    """Return the content of ``job.json`` for a job whose relative paths start at the current directory."""
+
+    def absolute(path: str, certain: bool) -> str:
+        is_name = not path or "://" in path or not (certain or _is_there(path))
+        return path if is_name else os.path.abspath(path if _is_there(path) else os.path.expanduser(path))
+
+    values = _changed(job.model_dump(mode="json"), absolute)
+    return json.dumps({**values, "out": os.path.abspath(job.out)}, indent=1).encode()
+
+
+def changed_sections(file: Path, content: bytes) -> list[str]:
+    """Return the sections in which the job in ``file`` differs from another (`kept_content`), and "corpus.source";
+    none if there is no job there that can be read."""
+    try:
+        before = json.loads(kept_content(load_kept_job(file)))
+    except (ReticentError, OSError):
+        return []
+    now = json.loads(content)
+    changed = [name for name in now if name != "out" and before.get(name) != now[name]]
+    moved = "corpus" in changed and before["corpus"].get("source") != now["corpus"].get("source")
+    return ["corpus.source" if name == "corpus" and moved else name for name in changed]
+
+
+def load_kept_job(file: Path) -> Job:
+    """Read the ``job.json`` of a run folder; its ``out`` is where that folder is now."""
+    job, folder = load_job(file), file.parent
+
+    def found(path: str, certain: bool) -> str:
+        inside = os.path.relpath(path, job.out) if path and os.path.isabs(path) == os.path.isabs(job.out) else None
+        if inside is None or "://" in path:
+            return path
+        moved = os.path.normpath(folder / inside)
+        if not inside.startswith(os.pardir):
+            return moved if certain or _is_there(moved) else path
+        # Earlier versions kept relative paths, and did not record the directory that they start at.
+        places = (path, moved) if os.path.isabs(path) else (moved, path)
+        return next(filter(_is_there, places), path)
+
+    return parse_job({**_changed(job.model_dump(), found), "out": str(folder)}, str(file))
+
+
+def require_withdrawals(job: Job) -> None:
+    """Raise `PolicyError` if an individual whom the job of the run folder leaves out as withdrawn would come back."""
+    file = Path(job.out) / JOB
+    if not file.exists() or not _withdraws(read_json(file)):
+        return
+    now = {Path(path).resolve() for path in job.corpus.withdrawn}
+    gone = {line for path in now for line in _lines(path) or ()}
+    for path in load_kept_job(file).corpus.withdrawn:
+        lines = _lines(Path(path))
+        if Path(path).resolve() not in now and (lines is None or lines - gone):
+            raise PolicyError(
+                f"{job.out}: leaves out who withdrew in {path}, and individuals of that list would come back; name it "
+                "again (`reticent update --remove`, corpus.withdrawn of a job), or choose another --out"
+            )
+
+
+def _withdraws(values: Any) -> bool:
+    corpus = values.get("corpus") if isinstance(values, dict) else None
+    return isinstance(corpus, dict) and bool(corpus.get("withdrawn"))
+
+
+def _lines(file: Path) -> set[str] | None:
+    """Return the lines of a list of ids; None if it cannot be read."""
+    try:
+        return set(filter(None, map(str.strip, file.read_text(encoding="utf-8-sig").split("\n"))))
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _is_there(path: str) -> bool:
+    return os.path.exists(path) or next(glob.iglob(path, recursive=True), None) is not None
+
+
+def _changed(values: dict[str, Any], change: Callable[..., str]) -> dict[str, Any]:
+    """Return a copy of a job's values with every path replaced by ``change(path, is_certainly_a_path)``."""
+    for field, certain in _fields():
+        values = _at(values, field.split("."), partial(change, certain=certain))
+    return values
+
+
+def _fields() -> Iterator[tuple[str, bool]]:
+    from reticent.engine.detect.choose import DETECTORS
+
+    yield from ((field, True) for field in PATHS)
+    yield from ((field, False) for field in PERHAPS_PATHS)
+    for name, row in DETECTORS.items():
+        yield from ((f"detect.{name}.{option}", True) for option in row.files)
+        yield from ((f"detect.{name}.{option}", False) for option in row.perhaps_files)
+
+
+def _at(node: Any, keys: list[str], change: Callable[[str], str]) -> Any:
+    if isinstance(node, list | tuple):
+        return [_at(each, keys, change) for each in node]
+    if keys and isinstance(node, dict):
+        return {**node, keys[0]: _at(node[keys[0]], keys[1:], change)} if keys[0] in node else node
+    if isinstance(node, dict):
+        return {key: _at(each, [], change) for key, each in node.items()}
+    return change(node) if isinstance(node, str) and not keys and node not in WORDS else node

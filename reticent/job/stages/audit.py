@@ -13,24 +13,108 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 import reticent
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.core.json_toml import read_json
-from reticent.job.artefact import Artefact, Step
-from reticent.job.corpus_statistics import corpus_section
+from reticent.engine.schema import HELDOUT, MEMBERS, REFERENCE
+from reticent.job.artefact import Artefact, Measurement, Step, measurements_of, trainings_of
 from reticent.job.gates import gate_settings, judge_gates
-from reticent.job.sampled_recall import SAMPLED_RECALL, read_sampled_recall
 from reticent.job.stages.classify import classification_artefacts, read_results
 from reticent.job.stages.extraction import extraction_artefacts, extraction_section
 from reticent.job.stages.near_copies import NEAR_COPIES, near_copies_section
 from reticent.job.stages.shadows import shadows_of
-from reticent.job.trainings import Measurement, measurements_of, trainings_of
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
+    from reticent.audit.evidence.corpus import CorpusEvidence
+    from reticent.audit.evidence.sampled import SampledRecall
     from reticent.job.run import Run
 
-__all__ = ["audit_steps", "gather_evidence", "report_steps"]
+__all__ = [
+    "SAMPLED_RECALL",
+    "audit_steps",
+    "corpus_section",
+    "gather_evidence",
+    "read_sampled_recall",
+    "report_steps",
+]
+
+
+# --------------------------------------------------------------------------------------------------- corpus statistics
+#
+# Statistics of a run's documents and their identifiers, of which the report shows counts and distributions.
+
+
+def corpus_section(run: Run) -> CorpusEvidence:
+    """Statistics of the members' documents and their identifiers, of a run that has its index: counts and
+    distributions only (Figs. 5, 6 and 14 of [@boutet2025]), margin of support, retention and unicity.
+    """
+    from reticent.audit.evidence.corpus import CorpusEvidence
+    from reticent.audit.evidence.json_form import from_json
+    from reticent.audit.stats.intervals import clopper_pearson
+    from reticent.core.artifact import require_kind
+    from reticent.engine.detect.spans import SpanReader
+    from reticent.engine.index import open_index
+    from reticent.engine.stats import corpus_statistics, detected_spans
+
+    for name in ("split", "spans", "index"):
+        require_kind(run.folder / name, name)
+    with run.progress.task("statistics", run.corpus.num_documents, "documents") as advance:
+        statistics = corpus_statistics(
+            run.corpus,
+            run.individuals,
+            open_index(run.folder / "index"),
+            policy=run.policy,
+            spans=SpanReader(run.folder / "spans"),
+            seed=run.job.seed,
+            progress=advance,
+            num_threads=run.job.num_threads,
+        )
+    for row in statistics["unicity"]:
+        found, n = row.pop("num_singled_out"), row.pop("num_units")
+        low, high = clopper_pearson(found, n) if n else (None, None)
+        about = {"level": 0.95, "n": n, "unit": statistics["unit"], "method": "Clopper-Pearson"}
+        row["share"] = {"value": found / n if n else None, "low": low, "high": high, **about}
+    individual = run.individuals.individual_codes(run.corpus.scan().column("individual_id").combine_chunks())
+    statistics["detected"] = detected_spans(
+        run.folder / "spans" / "spans.parquet", individual, small_cell=run.job.audit.small_cell
+    )
+    if run.job.dedup.mode != "off":
+        statistics["copies"] = require_kind(run.folder / "dedup", "dedup").counts
+    statistics["reading"] = run.whole_corpus.reading.counts()
+    statistics["num_individuals"] = {s: int(np.sum(run.individuals.mask(s))) for s in (MEMBERS, HELDOUT, REFERENCE)}
+    return from_json(CorpusEvidence, statistics, "corpus")
+
+
+# ------------------------------------------------------------------------------------------------------ sampled recall
+#
+# The recall that annotators of a run's documents measured, as the run folder keeps it and the report shows it.
+
+
+#: Name and kind of the artefact.
+SAMPLED_RECALL = "sampled-recall"
+
+
+def read_sampled_recall(run: Run) -> SampledRecall | None:
+    """Return the measured recall of a run; None where there is none, or it is one of other spans than the run's."""
+    from reticent.audit.evidence.json_form import from_json
+    from reticent.audit.evidence.sampled import SampledRecall
+    from reticent.core.artifact import require_kind
+    from reticent.core.json_toml import read_json
+
+    path = run.folder / SAMPLED_RECALL
+    if not path.exists():
+        return None
+    manifest = require_kind(path, SAMPLED_RECALL)
+    if manifest.inputs["spans"] != run.fingerprints.of("spans"):
+        run.progress.warn_once(
+            f"{path}: measured on other spans than the run has now; it is left out of the report until `reticent "
+            "detect evaluate` measures the annotations again"
+        )
+        return None
+    return from_json(SampledRecall, read_json(path / "recall.json"), str(path))
 
 
 def audit_steps(run: Run) -> Iterator[Step]:

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from reticent.core.errors import PolicyError
 from reticent.core.eta import Work
 from reticent.core.json_toml import read_json
-from reticent.job.artefact import Artefact, Step
-from reticent.job.trainings import Training, trainings_by_recipe
+from reticent.job.artefact import Artefact, Step, Training, trainings_by_recipe
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.classification import ClassificationEvidence

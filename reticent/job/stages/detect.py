@@ -36,7 +36,7 @@ def detect_steps(run: Run, carried: Carried | None = None) -> Iterator[Step]:
 
 
 def _forget(run: Run) -> None:
-    from reticent.engine.detect.span_cache import delete_cache
+    from reticent.engine.detect.passages import delete_cache
 
     delete_cache(run.folder / NER_CACHE)
 
@@ -85,7 +85,7 @@ def _find_identifiers(
 ) -> None:
     """Write the spans of all detectors; with ``detect.propagate`` also the other places of the same identifiers."""
     from reticent.engine.detect import detect_spans, quarantined_rows
-    from reticent.engine.detect.span_cache import cached
+    from reticent.engine.detect.passages import cached
 
     settings = run.job.detect
     for detector in detectors:

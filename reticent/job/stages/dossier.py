@@ -49,8 +49,7 @@ def _build(run: Run, signed_by: str | None, folder: Path, counts: dict[str, Any]
 def _keep_replaced(run: Run) -> str | None:
     """Copy the dossier that is there to those that were replaced, and return its digest."""
     from reticent.audit.dossier.seal import SUMS, dossier_digest
-    from reticent.core.artifact import make_private_folder
-    from reticent.core.leftovers import temporary_of
+    from reticent.core.artifact import make_private_folder, temporary_of
 
     old = run.folder / DOSSIER
     if not (old / SUMS).is_file():

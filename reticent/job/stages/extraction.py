@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.core.json_toml import read_json
 from reticent.engine.schema import MEMBERS
-from reticent.job.artefact import Artefact, Step
-from reticent.job.auditing import resampling_settings
-from reticent.job.cost_model import work_of_extraction
-from reticent.job.trainings import Measurement, measurements_of
+from reticent.job.artefact import Artefact, Measurement, Step, measurements_of
+from reticent.job.auditing import resampling_settings, work_of_extraction
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.extraction import ExtractedModel, Extraction

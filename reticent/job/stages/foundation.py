@@ -169,7 +169,7 @@ def _given_tokenizer(settings: FoundationConfig) -> str:
 
     path = Path(str(settings.vocabulary))
     if path.is_file():
-        from reticent.trainer.tokenizer_json import read_tokenizer_json
+        from reticent.trainer.models import read_tokenizer_json
 
         return read_tokenizer_json(path)
     if settings.kind == "bert":

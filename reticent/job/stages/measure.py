@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.membership.names import USER_INFERENCE
 from reticent.engine.schema import HELDOUT, INDIRECT, MEMBERS
-from reticent.job.artefact import Artefact, Step
+from reticent.job.artefact import Artefact, Measurement, Step, measurements_of
 from reticent.job.auditing import (
     TEXT_SIZES,
     audit_config,
@@ -26,8 +26,9 @@ from reticent.job.auditing import (
     open_auditor,
     own_tokens,
     resampling_settings,
+    scoring_work,
+    work_of_measurement,
 )
-from reticent.job.cost_model import scoring_work, work_of_measurement
 from reticent.job.stages.near_copies import near_copies_input, near_copies_steps
 from reticent.job.stages.shadows import (
     ATTACK_SETTINGS,
@@ -38,13 +39,12 @@ from reticent.job.stages.shadows import (
     shadow_inputs,
     shadows_of,
 )
-from reticent.job.trainings import Measurement, measurements_of
 
 if TYPE_CHECKING:
     import numpy as np
 
     from reticent.audit.evaluate import Auditor
-    from reticent.audit.scoring.base_model_scores import BaseModelScores
+    from reticent.audit.scoring.scores import BaseModelScores
     from reticent.job.config import ModelSection
     from reticent.job.run import Run
 
@@ -134,7 +134,7 @@ def _inputs(run: Run, measurement: Measurement) -> dict[str, str]:
 
 
 def _base_scores(run: Run, model: ModelSection) -> BaseModelScores:
-    from reticent.audit.scoring.base_model_scores import BaseModelScores
+    from reticent.audit.scoring.scores import BaseModelScores
 
     settings = audit_config(run)
     return BaseModelScores.load(

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reticent.audit.membership.left_out import SHARE
+from reticent.audit.membership.validity import SHARE
 from reticent.engine.schema import HELDOUT
 from reticent.job.artefact import Artefact, Step
 

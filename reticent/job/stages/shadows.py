@@ -29,14 +29,12 @@ import numpy as np
 from reticent.audit.membership.names import ON_HOLDOUT
 from reticent.core.eta import Work
 from reticent.engine.schema import HELDOUT, MEMBERS
-from reticent.job.artefact import Artefact, Step
-from reticent.job.auditing import audit_config, open_auditor
-from reticent.job.cost_model import token_counts
+from reticent.job.artefact import Artefact, Measurement, Step, Training
+from reticent.job.auditing import audit_config, open_auditor, token_counts
 from reticent.job.dependencies import privacy_of, training_dependencies
 from reticent.job.noise import noise_settings, protecting
 from reticent.job.rewritten import REWRITTEN
 from reticent.job.stages.protect import digest_of, variant_inputs
-from reticent.job.trainings import Measurement, Training
 from reticent.job.views import write_view_of
 
 if TYPE_CHECKING:

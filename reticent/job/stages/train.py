@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reticent.core.errors import ArtifactError
-from reticent.job.artefact import Artefact, Step
-from reticent.job.cost_model import training_work
+from reticent.job.artefact import Artefact, Step, Training, trainings_of
+from reticent.job.auditing import training_work
 from reticent.job.dependencies import privacy_of, training_dependencies
 from reticent.job.gates import gate_settings, gate_step
-from reticent.job.trainings import Training, trainings_of
 
 if TYPE_CHECKING:
     from reticent.job.run import Run
@@ -75,7 +74,7 @@ def _watching(run: Run, tokens: str, advance: Callable[..., None]) -> Callable[.
 
 
 def _build(run: Run, training: Training, seed: int, folder: Path, counts: dict[str, Any]) -> None:
-    from reticent.core.manifest import STATE
+    from reticent.core.artifact import STATE
     from reticent.job.training_tokens import public_context, training_tokens
     from reticent.trainer.loop import train
     from reticent.trainer.models import load_model

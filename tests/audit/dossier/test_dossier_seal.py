@@ -22,8 +22,8 @@ from reticent.audit.dossier.write import write_dossier
 from reticent.audit.evidence.dossier import EVIDENCE_FORMAT, DossierEvidence
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.schema import schema_of
+from reticent.core.artifact import JOB, MANIFEST
 from reticent.core.errors import ArtifactError, GateError
-from reticent.core.manifest import JOB, MANIFEST
 from reticent.job.dossier import check_dossier
 from reticent.job.model_export import export_with_card
 from reticent.job.stages.dossier import DOSSIER, _keep_replaced

@@ -26,7 +26,7 @@ from reticent.audit.evidence.rules import COUNT, CURVE, PRIVATE, TOGETHER, publi
 from reticent.audit.evidence.settings import PRIVATE_SETTINGS, PUBLISHED_SETTINGS, names_a_seed, published_settings
 from reticent.audit.evidence.tagger import TaggerEvidence
 from reticent.audit.stats.estimate import Estimate, Spread
-from reticent.audit.stats.statistics import clopper_pearson, ratio_estimate
+from reticent.audit.stats.intervals import clopper_pearson, ratio_estimate
 from reticent.core.errors import ArtifactError
 from reticent.core.section import Section, shared_fields
 

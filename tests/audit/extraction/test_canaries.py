@@ -15,7 +15,7 @@ from fixtures.models import toy_model, toy_tokenizer
 from reticent.audit.evidence.extraction import CanaryArm
 from reticent.audit.extraction import canaries as canary_audit
 from reticent.audit.extraction.canaries import CanaryAudit, audit_canaries, exposures, one_run, tokens_of_canaries
-from reticent.audit.stats.statistics import exposure
+from reticent.audit.stats.intervals import exposure
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.engine.canaries import (
     ARMS,

@@ -12,7 +12,7 @@ from fixtures.places import DATA
 from rouge_score import rouge_scorer
 from sacrebleu.metrics import BLEU
 
-from reticent.audit.leakage.continuations import bleu_counts, bleu_of, continuations, rouge_scores
+from reticent.audit.leakage.generated import bleu_counts, bleu_of, continuations, rouge_scores
 
 OPTIONS: dict[str, Any] = {"num_bootstrap": 200, "seed": 0}
 TEXTS = ["the patient has a fever", "no fever today", "a cough", "Élodie a de la fièvre"]

@@ -21,15 +21,18 @@ from reticent.audit.evidence.leakage import LowCost
 from reticent.audit.evidence.rules import publish
 from reticent.audit.leakage.identifiers import PART_FLAGS, Context, Identifiers
 from reticent.audit.leakage.leakage import (
+    _calls,
+    adversary_graphs,
+    documents_held,
     excess_leakage,
     excess_over_base,
+    low_cost_membership,
     privacy,
     privacy_by_category,
     privacy_by_n,
 )
-from reticent.audit.leakage.low_cost import _calls, adversary_graphs, documents_held, low_cost_membership
 from reticent.audit.leakage.words import NO_SURFACE, SurfaceTable, Words, fold, words_of
-from reticent.audit.stats.statistics import clopper_pearson
+from reticent.audit.stats.intervals import clopper_pearson
 from reticent.engine.ngrams import NgramIndex
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store import TokenStore

@@ -23,7 +23,7 @@ from reticent.audit.membership.attacks import attack
 from reticent.audit.membership.coverage import coverage, coverage_score
 from reticent.audit.membership.names import COVERAGE, PROBE_TOKENS, PROBING
 from reticent.audit.membership.probing import passage_lengths
-from reticent.audit.scoring.forward import score_causal
+from reticent.audit.scoring.scores import score_causal
 from reticent.core.errors import PolicyError
 from reticent.engine.store import TokenStore
 from reticent.trainer.windows import SpecialIds

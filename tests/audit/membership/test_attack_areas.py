@@ -13,7 +13,7 @@ from fixtures.stores import make_store
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from reticent.audit.membership.attacks import ATTACKS, attack
-from reticent.audit.scoring.forward import score_models
+from reticent.audit.scoring.scores import score_models
 from reticent.trainer.windows import SpecialIds
 
 pytestmark = pytest.mark.usefixtures("one_thread")

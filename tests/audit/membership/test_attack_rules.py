@@ -15,11 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reticent.audit.evidence.audit import ModelEvidence
-from reticent.audit.membership.subgroups import subgroups, worst_subgroup
+from reticent.audit.membership.measure import subgroups, worst_subgroup
 from reticent.audit.membership.validity import DISTINGUISHABLE, INVALID, NO_POWER, QUIET, detectable_auc, judged
-from reticent.audit.stats.areas import auc_estimate
-from reticent.audit.stats.clustered_auc import best_attack, clustered_auc
-from reticent.audit.stats.statistics import exposure
+from reticent.audit.stats.intervals import auc_estimate, best_attack, clustered_auc, exposure
 
 # ------------------------------------------------------------------ areas of documents
 

@@ -10,8 +10,7 @@ from fixtures.stores import Token, make_store
 
 from reticent.audit.membership.kinds import KindAudit, d_primes, exposed_d_primes
 from reticent.audit.membership.shadow_attacks import fit_gaussians
-from reticent.audit.stats.areas import auc_estimate
-from reticent.audit.stats.statistics import Bootstrap
+from reticent.audit.stats.intervals import Bootstrap, auc_estimate
 from reticent.engine.schema import DIRECT, INDIRECT
 
 pytestmark = pytest.mark.usefixtures("one_thread")

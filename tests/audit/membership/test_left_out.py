@@ -10,8 +10,8 @@ from fixtures.audits import estimate, filled
 from reticent.audit.evidence.membership import KindAttack, MeasuredAttack
 from reticent.audit.evidence.rules import publish
 from reticent.audit.membership.attacks import attack
-from reticent.audit.membership.left_out import SHARE, kept_without_copies
 from reticent.audit.membership.measure import MembershipAudit
+from reticent.audit.membership.validity import SHARE, kept_without_copies
 
 NUM = 400  # on each side
 CODES = np.arange(2 * NUM)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from reticent.audit.evidence.membership import Roc
-from reticent.audit.membership.asking import ASKING_ATTACKS
+from reticent.audit.membership.asking import ASKING_ATTACKS, EVERY_ATTACK
 from reticent.audit.membership.attacks import (
     ATTACKS,
     USER_INFERENCE,
@@ -26,11 +26,10 @@ from reticent.audit.membership.attacks import (
     individual_scores,
     needing,
 )
-from reticent.audit.membership.catalogue import EVERY_ATTACK
 from reticent.audit.membership.names import ATTACKS_ON_SIZES, DEFAULT_ATTACKS
 from reticent.audit.membership.shadow import SHADOW_ATTACKS
 from reticent.audit.membership.table import Need, table_of
-from reticent.audit.scoring.forward import TokenScores, score_causal
+from reticent.audit.scoring.scores import TokenScores, score_causal
 from reticent.audit.stats.estimate import Estimate
 from reticent.engine.store import TokenStore
 from reticent.trainer.windows import SpecialIds

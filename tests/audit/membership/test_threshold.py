@@ -11,8 +11,16 @@ from fixtures.stores import make_store
 
 from reticent.audit.config import AuditConfig
 from reticent.audit.leakage.words import words_of
-from reticent.audit.membership.threshold import CONTROLS, ThresholdAudit, _word_scores, spelling, spelling_of
-from reticent.audit.membership.threshold_likelihood import WordLikelihood, fit_likelihood, target_shares
+from reticent.audit.membership.threshold import (
+    CONTROLS,
+    ThresholdAudit,
+    WordLikelihood,
+    _word_scores,
+    fit_likelihood,
+    spelling,
+    spelling_of,
+    target_shares,
+)
 from reticent.engine.noisy_threshold import Noise, unprotected_shares
 from reticent.engine.schema import DIRECT
 from reticent.engine.store import TokenStore

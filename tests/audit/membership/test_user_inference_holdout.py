@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.membership.attacks import USER_INFERENCE, attack, individual_scores, user_inference_score
+from reticent.audit.membership.measure import UserInferenceHoldout
 from reticent.audit.membership.names import USER_INFERENCE_SHADOWS
-from reticent.audit.membership.user_inference import UserInferenceHoldout
 from reticent.audit.membership.validity import DISTINGUISHABLE, INVALID, judged
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError

@@ -37,8 +37,8 @@ from reticent.audit.propile.subjects import (
     subjects_from_spans,
 )
 from reticent.audit.propile.templates import Template, builtin_templates, pii_type, read_templates, templates_for
-from reticent.audit.stats import statistics
-from reticent.audit.stats.statistics import clopper_pearson
+from reticent.audit.stats import intervals as statistics
+from reticent.audit.stats.intervals import clopper_pearson
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.trainer.models import load_tokenizer
 

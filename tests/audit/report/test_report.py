@@ -46,7 +46,7 @@ from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.leakage import Privacy
 from reticent.audit.evidence.probe import ProbeEvidence
 from reticent.audit.evidence.settings import published_settings
-from reticent.audit.membership.catalogue import EVERY_ATTACK
+from reticent.audit.membership.asking import EVERY_ATTACK
 from reticent.audit.membership.validity import judged
 from reticent.audit.report.findings import Findings, plain_findings
 from reticent.audit.report.french import FrenchPage, names_of

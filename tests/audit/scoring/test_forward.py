@@ -25,8 +25,8 @@ from transformers import (
     GPT2LMHeadModel,
 )
 
-from reticent.audit.scoring.forward import TokenScores, score_causal, score_masked, score_models, word_folds
-from reticent.audit.scoring.pseudo_likelihood import score_pseudo
+from reticent.audit.scoring.rows import score_pseudo
+from reticent.audit.scoring.scores import TokenScores, score_causal, score_masked, score_models, word_folds
 from reticent.core.errors import ArtifactError, PolicyError, TrainingError
 from reticent.engine.store import TokenStore
 from reticent.trainer.distributed import World
@@ -329,7 +329,7 @@ def test_scores_do_not_change_with_batch_size_or_padding(store: TokenStore, batc
 
 def test_scores_do_not_change_with_the_logits_held_at_once(store: TokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = score_masked(bert(), store, MASKED, device="cpu")
-    monkeypatch.setattr("reticent.audit.scoring.forward.MAX_LOGITS", {"cpu": 1})
+    monkeypatch.setattr("reticent.audit.scoring.scores.MAX_LOGITS", {"cpu": 1})
     assert_equal_scores(whole, score_masked(bert(), store, MASKED, device="cpu"))
 
 

@@ -12,7 +12,7 @@ from fixtures.drawing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reticent.audit.scoring import logit_scores
+from reticent.audit.scoring import scores as logit_scores
 
 WAYS = {"numba": logit_scores._in_numba, "torch": logit_scores._in_torch}
 INF, NAN = float("inf"), float("nan")

@@ -8,14 +8,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from reticent.audit.leakage.low_cost import _calls
+from reticent.audit.leakage.leakage import _calls
 from reticent.audit.membership.attacks import attack
-from reticent.audit.stats.areas import auc_estimate, tpr_at_fpr
-from reticent.audit.stats.clustered_auc import best_attack, clustered_auc
-from reticent.audit.stats.clusters import Bootstrap, bootstrap_of
 from reticent.audit.stats.estimate import Estimate
-from reticent.audit.stats.sides import two_sides
-from reticent.audit.stats.statistics import ratio_difference, ratio_estimate, ratio_estimates
+from reticent.audit.stats.intervals import (
+    Bootstrap,
+    auc_estimate,
+    best_attack,
+    bootstrap_of,
+    clustered_auc,
+    ratio_difference,
+    ratio_estimate,
+    ratio_estimates,
+    tpr_at_fpr,
+    two_sides,
+)
 
 NUM_HOUSEHOLDS = 40  # of two on each side
 CODES = np.arange(4 * NUM_HOUSEHOLDS)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reticent.audit.stats.bounds import far_ends
-from reticent.audit.stats.statistics import clopper_pearson, ratio_difference, ratio_estimate
+from reticent.audit.stats.intervals import clopper_pearson, far_ends, ratio_difference, ratio_estimate
 
 DRAWS = 400
 #: One side of 95 %, and two standard errors of the draws.

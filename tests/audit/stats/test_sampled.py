@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from reticent.audit.stats.intervals import clopper_pearson
 from reticent.audit.stats.sampled import Drawn, sampled_share, sampled_total
-from reticent.audit.stats.statistics import clopper_pearson
 
 
 def drawn(num: int, size: int, individual: np.ndarray | None = None) -> Drawn:

@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from benchmarks.sampled_crowded import drawn_ends
+from reticent.audit.stats.intervals import clopper_pearson
 from reticent.audit.stats.sampled import Drawn, sampled_share, sampled_total
-from reticent.audit.stats.statistics import clopper_pearson
 
 DRAWS = 600
 #: One side of 95 %, and two standard errors of the draws.

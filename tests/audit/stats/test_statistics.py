@@ -15,19 +15,21 @@ from scipy import stats
 from sklearn import metrics
 
 from reticent.audit.evidence.json_form import to_json
-from reticent.audit.stats import areas
-from reticent.audit.stats.areas import auc_estimate, roc_curve, tpr_at_fpr
-from reticent.audit.stats.bounds import skewed_ends
-from reticent.audit.stats.clusters import iter_resamples
-from reticent.audit.stats.statistics import (
+from reticent.audit.stats import intervals as areas
+from reticent.audit.stats.intervals import (
     Bootstrap,
     Estimate,
+    auc_estimate,
     clopper_pearson,
     exposure,
+    iter_resamples,
     one_run_epsilon,
     ratio_difference,
     ratio_estimate,
     ratio_estimates,
+    roc_curve,
+    skewed_ends,
+    tpr_at_fpr,
 )
 
 tied_scores = st.lists(st.integers(-3, 3).map(lambda i: i / 2), min_size=1, max_size=30).map(np.array)

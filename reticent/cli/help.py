@@ -1,11 +1,45 @@
-"""An example of every command, which its --help ends with."""
+"""Paragraphs of the help on one line each: typer keeps the line breaks of a docstring, and terminals add theirs."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
+from functools import cached_property
 from types import MappingProxyType
+from typing import Any, ClassVar
 
-__all__ = ["EXAMPLES", "example_of"]
+import typer
+from typer.core import TyperCommand
+
+__all__ = [
+    "EXAMPLES",
+    "CommandWithOthers",
+    "below",
+    "example_of",
+    "unwrap_help",
+]
+
+
+def unwrap_help(app: typer.Typer) -> typer.Typer:
+    """Take the line breaks out of the paragraphs of an app's help, and of the commands and groups below it."""
+    if isinstance(app.info.help, str):
+        app.info.help = _unwrapped(app.info.help)
+    for command in app.registered_commands:
+        command.help = _unwrapped(command.help or inspect.getdoc(command.callback) or "")
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            unwrap_help(group.typer_instance)
+    return app
+
+
+def _unwrapped(text: str) -> str:
+    return "\n\n".join(paragraph.replace("\n", " ") for paragraph in inspect.cleandoc(text).split("\n\n"))
+
+
+# ------------------------------------------------------------------------------------------------------------ examples
+#
+# An example of every command, which its --help ends with.
+
 
 EXAMPLES: Mapping[str, str] = MappingProxyType(
     {
@@ -49,3 +83,32 @@ def example_of(command: str) -> str | None:
     the command line works without.
     """
     return f"Example: {EXAMPLES[command]}" if command in EXAMPLES else None
+
+
+# --------------------------------------------------------------------------------------------------------------- below
+#
+# Commands that are one themselves and have others below them.
+#
+# ``reticent detect SOURCE`` is a command of its own, so a first word that names one of those below goes to it; a file
+# of that name is ``./sample``.
+
+
+def below() -> typer.Typer:
+    """Return the place of the commands below another; it needs two of them at least."""
+    return typer.Typer(context_settings={"help_option_names": ["-h", "--help"]}, rich_markup_mode="rich")
+
+
+class CommandWithOthers(TyperCommand):
+    """A command with commands below it."""
+
+    app: ClassVar[typer.Typer]
+
+    @cached_property
+    def commands(self) -> dict[str, Any]:
+        group: Any = typer.main.get_command(unwrap_help(self.app))
+        return dict(group.commands)
+
+    def make_context(self, info_name: Any, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        if args and args[0] in self.commands:
+            return self.commands[args[0]].make_context(f"{info_name} {args[0]}", args[1:], parent=parent, **extra)
+        return super().make_context(info_name, args, parent=parent, **extra)

@@ -1,0 +1,466 @@
+"""The protocol of a training step: the interface through which the loop gets its gradients.
+
+There are two: :class:`~reticent.trainer.steps.PlainStep` and, for DP-SGD,
+:class:`~reticent.trainer.dpsgd.PrivateStep`. The loop calls them in this order::
+
+    step.cache_key()                                   # the saved state belongs to this key
+    step.prepare(model, windows, state.private)        # may change how the model runs, never its weights
+    step.wrap(optimizer)
+    for each epoch:
+        plan = step.plan_epoch(windows, make, ledger, state)
+        for data in plan.data:                         # made ahead, in a thread of its own
+            losses = step.backward(data, num_targets, state.step)
+    step.finish(state.step)                            # the model is plain again
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from reticent.core.device import autocast
+from reticent.engine.schema import IGNORE_INDEX
+from reticent.trainer.config import TrainConfig
+from reticent.trainer.distributed import World
+from reticent.trainer.labels import Targets
+from reticent.trainer.ledger import Ledger
+from reticent.trainer.models import lm_head, logits_of
+from reticent.trainer.recipes import Recipe
+from reticent.trainer.resume import State
+from reticent.trainer.windows import Batch, Windows, block_diagonal_mask, lay_out, packed_order
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from reticent.trainer.privacy import Guarantee
+
+__all__ = [
+    "EpochPlan",
+    "MakeTargets",
+    "MicroBatch",
+    "MicroBatches",
+    "Part",
+    "PlainStep",
+    "Step",
+    "StepData",
+    "TargetLoss",
+    "iter_steps",
+    "micro_batch",
+    "on_device",
+    "plan_steps",
+    "target_loss",
+]
+
+
+#: Makes the targets of a gathered batch and counts them in a ledger.
+MakeTargets: TypeAlias = "Callable[[Batch, Ledger], Targets]"
+
+
+class StepData(Protocol):
+    """The batches of one step, prepared."""
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger after this step; batches that were prepared further ahead are not counted yet."""
+
+    @property
+    def counts(self) -> tuple[int, int, int, int]:
+        """Numbers of targets (units in DP-SGD), of document tokens, of tokens with special ones, of cells with
+        padding."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochPlan:
+    """The steps of one epoch.
+
+    Attributes
+    ----------
+    epoch_steps : int
+        Steps of the whole epoch.
+    num_steps : int
+        Steps of the whole training, if all later epochs are as long as this one.
+    data : iterator of StepData
+        The remaining steps of the epoch.
+    """
+
+    epoch_steps: int
+    num_steps: int
+    data: Iterator[StepData]
+
+
+class Step(Protocol):
+    """Draws the data of a step and computes its gradient.
+
+    Attributes
+    ----------
+    takes_empty : bool
+        Whether a step without any target moves the weights.
+    """
+
+    takes_empty: bool
+
+    @property
+    def mask_seed(self) -> int:
+        """Seed of all random draws of targets."""
+
+    @property
+    def max_grad_norm(self) -> float:
+        """The norm that the finished gradient is clipped to."""
+
+    @property
+    def guarantee(self) -> Guarantee | None:
+        """The guarantee that holds for every checkpoint of the training; known after `prepare`."""
+
+    def cache_key(self) -> dict[str, Any] | None:
+        """Settings beyond `TrainConfig` that change the weights, as JSON."""
+
+    def prepare(self, model: PreTrainedModel, windows: Windows, kept: dict[str, str]) -> None:
+        """Bind to a model in train mode, on its device and with its adapters.
+
+        ``kept`` is this step's part of the saved state; it is filled if it is empty.
+        """
+
+    def wrap(self, optimizer: torch.optim.Optimizer) -> None:
+        """Bind to the optimizer, which holds the trained weights of the prepared model."""
+
+    def plan_epoch(self, windows: Windows, make: MakeTargets, ledger: Ledger, state: State) -> EpochPlan:
+        """Return the steps of ``state.epoch`` after the first ``state.done``; ``ledger`` counts the targets made."""
+
+    def backward(self, data: Any, num_targets: float, step: int) -> list[torch.Tensor]:
+        """Store the gradient of a step in ``.grad``, the same in every process.
+
+        ``num_targets`` is the sum over all processes, ``step`` the number of earlier steps. Returns the summed loss of
+        each batch of this process, on the device; the host does not wait for it here.
+        """
+
+    def finish(self, num_steps: int) -> dict[str, Any]:
+        """Restore the model's state before `prepare`; returns JSON for the ledger file."""
+
+
+# ---------------------------------------------------------------------------------------------------------------- feed
+#
+# From window numbers to tensors on the device, prepared by one thread while the model computes.
+#
+# The plan of an epoch is a list of steps, a step is a list of micro-batches, and a micro-batch is an array of window
+# numbers. The plan is a function of (seed, epoch): every process makes the same plan and takes its own micro-batches.
+#
+# Shapes: B rows of a micro-batch, T tokens of a row, N cells that predict a target.
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """The inputs of one forward pass; :func:`on_device` moves them to the device.
+
+    Attributes
+    ----------
+    input_ids : int64 tensor, shape (B, T)
+    attention : bool tensor, shape (B, T), False for padding; None if no token attends to padding
+    positions, segments : int64 and int32 tensors, shape (B, T); None unless rows are packed
+        A token's position in its window, and the number of its window in the row, -1 for padding.
+    at : int64 tensor, shape (N,)
+        Cells of the flattened batch whose output predicts a target, ascending.
+    labels : int64 tensor, shape (N,)
+    windows : int64 array, shape (number of windows,)
+        Numbers of the windows, on the host: one for each row, or several if rows are packed.
+    seed : int
+        Seed of everything that is drawn while the model processes this micro-batch (dropout).
+    """
+
+    input_ids: torch.Tensor
+    attention: torch.Tensor | None
+    positions: torch.Tensor | None
+    segments: torch.Tensor | None
+    at: torch.Tensor
+    labels: torch.Tensor
+    windows: np.ndarray
+    seed: int = 0
+
+    @property
+    def inputs(self) -> tuple[torch.Tensor | None, ...]:
+        """The arguments of the model, in its order."""
+        return self.input_ids, self.attention, self.positions, self.segments, self.at, self.labels
+
+    @property
+    def num_targets(self) -> int:
+        return len(self.at)
+
+
+@dataclass(slots=True)
+class MicroBatches:
+    """The micro-batches of this process for one step, and the ledger after the step."""
+
+    micro_batches: list[MicroBatch]
+    num_targets: int
+    num_tokens: int
+    num_filled: int
+    num_cells: int
+    ledger: Ledger
+    ready: torch.cuda.Event | None = None
+
+    @property
+    def counts(self) -> tuple[int, int, int, int]:
+        """Numbers of targets, of document tokens, of tokens with special tokens, and of cells with padding."""
+        return self.num_targets, self.num_tokens, self.num_filled, self.num_cells
+
+    def wait(self) -> list[MicroBatch]:
+        """Return the micro-batches; the device, not the host, waits until they have arrived."""
+        if self.ready is not None:
+            stream = torch.cuda.current_stream()
+            stream.wait_event(self.ready)
+            for tensor in (tensor for micro in self.micro_batches for tensor in _tensors(micro).values()):
+                tensor.record_stream(stream)
+        return self.micro_batches
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A planned micro-batch: window numbers, and its position in the training: (seed, epoch, place in the epoch)."""
+
+    windows: np.ndarray
+    counters: tuple[int, int, int]
+    #: The row of each window, ascending, if windows are packed.
+    rows: np.ndarray | None = None
+
+    @property
+    def seed(self) -> int:
+        """Seed of dropout; it is the same in every process, run and resumed run."""
+        seed, *others = self.counters
+        return int(np.random.SeedSequence([seed & (2**64 - 1), *others]).generate_state(1, np.uint64)[0])
+
+
+def plan_steps(windows: Windows, config: TrainConfig, world: World, epoch: int) -> list[list[Part]]:
+    """Return this process's micro-batches of every step of an epoch.
+
+    A step takes ``gradient_accumulation_steps * world.size`` batches in the order of the epoch and distributes them in
+    turn. So two processes take the same steps as one process with twice the accumulation. In the last step some
+    processes may have no micro-batch.
+    """
+    drawn = {"seed": config.seed, "epoch": epoch}
+    batches: list[tuple[np.ndarray, np.ndarray | None]]
+    if config.packing:
+        batches = [*packed_order(windows, config.batch_size, config.window_length, **drawn)]
+    else:
+        batches = [(numbers, None) for numbers in windows.epoch_order(config.batch_size, **drawn)]
+    parts = [Part(numbers, (config.seed, epoch, place), rows) for place, (numbers, rows) in enumerate(batches)]
+    size = config.gradient_accumulation_steps * world.size
+    return [parts[start : start + size][world.rank :: world.size] for start in range(0, len(parts), size)]
+
+
+def iter_steps(
+    windows: Windows,
+    plan: Sequence[Sequence[Part]],
+    make: MakeTargets,
+    ledger: Ledger,
+    *,
+    causal: bool,
+    device: torch.device,
+) -> Iterator[MicroBatches]:
+    """Yield the steps of a plan with their tensors on the device; to be run in a thread of its own.
+
+    ``ledger`` counts targets as they are made. Each step carries a copy of it as of that step, because batches prepared
+    ahead are not trained on yet. A process without a micro-batch in a step gets one without targets, because it must
+    take part in every sum.
+    """
+    stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+    for parts in plan:
+        made, num_tokens, num_filled, num_cells = [], 0, 0, 0
+        for part in parts:
+            batch = windows.gather(part.windows)
+            targets = make(batch, ledger)
+            if part.rows is None:
+                made.append(micro_batch(batch, targets, causal, seed=part.seed))
+            else:
+                made.append(_packed(batch, targets, causal, part, windows))
+            num_tokens += int(np.count_nonzero(batch.is_text))
+            num_filled += int(np.count_nonzero(batch.attention))
+            num_cells += made[-1].input_ids.numel()
+        if not made:
+            batch = windows.gather(np.zeros(1, dtype=np.int64))
+            nothing = Targets(batch.input_ids, np.full_like(batch.input_ids, IGNORE_INDEX))
+            made.append(micro_batch(batch, nothing, causal))
+        num_targets = sum(micro.num_targets for micro in made)
+        ready = None
+        if stream is not None:
+            with torch.cuda.stream(stream):
+                made = [on_device(micro, device) for micro in made]
+                ready = stream.record_event()
+        yield MicroBatches(made, num_targets, num_tokens, num_filled, num_cells, copy.deepcopy(ledger), ready)
+
+
+def micro_batch(batch: Batch, targets: Targets, causal: bool, *, seed: int = 0) -> MicroBatch:
+    """Return a batch as host tensors. In a causal model position t predicts the token at t + 1, and no token attends to
+    the padding on the right.
+    """
+    labels = _labels(targets, causal)
+    at = np.flatnonzero(labels != IGNORE_INDEX)
+    return MicroBatch(
+        input_ids=torch.from_numpy(targets.input_ids),
+        attention=None if causal else torch.from_numpy(batch.attention),
+        positions=None,
+        segments=None,
+        at=torch.from_numpy(at),
+        labels=torch.from_numpy(labels.reshape(-1)[at]),
+        windows=batch.windows,
+        seed=seed,
+    )
+
+
+def _packed(batch: Batch, targets: Targets, causal: bool, part: Part, windows: Windows) -> MicroBatch:
+    assert part.rows is not None
+    lengths = batch.attention.sum(axis=1)
+    laid = lay_out(
+        targets.input_ids, _labels(targets, causal), lengths, part.rows, pad=windows.special.pad, padded=windows.padded
+    )
+    at = np.flatnonzero(laid.labels != IGNORE_INDEX)
+    return MicroBatch(
+        input_ids=torch.from_numpy(laid.input_ids),
+        attention=None,
+        positions=torch.from_numpy(laid.positions),
+        segments=torch.from_numpy(laid.segments),
+        at=torch.from_numpy(at),
+        labels=torch.from_numpy(laid.labels.reshape(-1)[at]),
+        windows=batch.windows,
+        seed=part.seed,
+    )
+
+
+def _labels(targets: Targets, causal: bool) -> np.ndarray:
+    """Labels (B, T), each at the position that predicts it."""
+    if not causal:
+        return targets.labels
+    return np.concatenate([targets.labels[:, 1:], np.full_like(targets.labels[:, :1], IGNORE_INDEX)], axis=1)
+
+
+def on_device(micro: MicroBatch, device: torch.device) -> MicroBatch:
+    """Move a micro-batch; to CUDA through pinned memory, without waiting."""
+    pinned = device.type == "cuda"
+    moved = {
+        name: (tensor.pin_memory() if pinned else tensor).to(device, non_blocking=pinned)
+        for name, tensor in _tensors(micro).items()
+    }
+    return replace(micro, **moved)  # type: ignore[arg-type]
+
+
+def _tensors(micro: MicroBatch) -> dict[str, torch.Tensor]:
+    values = {entry.name: getattr(micro, entry.name) for entry in fields(micro)}
+    return {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
+
+
+# ---------------------------------------------------------------------------------------------------------------- loss
+#
+# The loss: the sum of the cross entropy over targets, with logits computed at these cells alone.
+#
+# Shapes: B rows of a micro-batch, T tokens of a row, N cells that predict a target.
+
+
+class TargetLoss(torch.nn.Module):
+    """A model whose output is the sum of the cross entropy over the targets of a micro-batch (a float32 scalar).
+
+    Logits are computed only at the cells that predict a target, so a protected token has no gradient.
+    """
+
+    def __init__(self, model: PreTrainedModel, *, causal: bool):
+        super().__init__()
+        self.model, self.causal = model, causal
+        # In a tuple: as an attribute it would be a second module, and its weights are the model's already.
+        self._head = (lm_head(model),)
+
+    def forward(
+        self,
+        input_ids_BT: torch.Tensor,
+        attention_BT: torch.Tensor | None,
+        positions_BT: torch.Tensor | None,
+        segments_BT: torch.Tensor | None,
+        at_N: torch.Tensor,
+        labels_N: torch.Tensor,
+    ) -> torch.Tensor:
+        attention = attention_BT
+        if segments_BT is not None and positions_BT is not None:
+            attention = block_diagonal_mask(segments_BT, positions_BT, self.causal)
+        logits_NV = logits_of(self.model, self._head[0], input_ids_BT, attention, at_N, positions_BT)
+        return F.cross_entropy(logits_NV.float(), labels_N, reduction="sum")
+
+
+def target_loss(
+    model: PreTrainedModel, batch: Batch, targets: Targets, objective: str, device: torch.device
+) -> torch.Tensor:
+    """Return the sum of the cross entropy over the targets of a batch (a float32 scalar)."""
+    causal = objective == "clm"
+    return TargetLoss(model, causal=causal)(*on_device(micro_batch(batch, targets, causal), device).inputs)
+
+
+# ---------------------------------------------------------------------------------------------------------- plain step
+#
+# A plain step: the gradient of the mean loss over all its targets.
+#
+# The loss of a micro-batch is a sum. It is divided by the number of targets of the whole step, over all its micro-
+# batches and processes. With a mean for each micro-batch, the weight of a target would depend on how the step is
+# split.
+
+
+class PlainStep:
+    """The :class:`~reticent.trainer.steps.Step` of every recipe without DP-SGD."""
+
+    takes_empty = False  # with a gradient of 0, AdamW's decay and moments would still move the weights
+    guarantee = None
+
+    def __init__(self, recipe: Recipe, config: TrainConfig, world: World, device: torch.device):
+        self.config, self.world, self.device = config, world, device
+        self.causal = recipe.objective == "clm"
+        self.mask_seed, self.max_grad_norm = config.seed, config.max_grad_norm
+        self.network: torch.nn.Module | None = None
+        self.autocast = partial(autocast, config.bf16, device)
+
+    def cache_key(self) -> None:
+        """None: `TrainConfig` and the recipe already determine the weights."""
+
+    def prepare(self, model: PreTrainedModel, windows: Windows, kept: dict[str, str]) -> None:
+        """Compile the model and share gradients among processes, if configured."""
+        network = TargetLoss(model, causal=self.causal)
+        if self.config.torch_compile:
+            network.compile(dynamic=True)
+        self.network = network
+        if self.world.size > 1:
+            devices = [self.device.index] if self.device.type == "cuda" else None
+            self.network = torch.nn.parallel.DistributedDataParallel(
+                network, device_ids=devices, broadcast_buffers=False
+            )
+
+    def wrap(self, optimizer: torch.optim.Optimizer) -> None:
+        """Do nothing."""
+
+    def plan_epoch(self, windows: Windows, make: MakeTargets, ledger: Ledger, state: State) -> EpochPlan:
+        """Return the epoch's micro-batches in the order of (seed, epoch)."""
+        plan = plan_steps(windows, self.config, self.world, state.epoch)
+        num_steps = state.first_step + len(plan) * (self.config.num_epochs - state.epoch + 1)
+        data = iter_steps(windows, plan[state.done :], make, ledger, causal=self.causal, device=self.device)
+        return EpochPlan(len(plan), num_steps, data)
+
+    def backward(self, data: MicroBatches, num_targets: float, step: int) -> list[torch.Tensor]:
+        """Store the gradient of the step's mean loss; returns the summed loss of each micro-batch, on the device."""
+        assert self.network is not None
+        losses = []
+        micro_batches = data.wait()
+        for turn, micro in enumerate(micro_batches):
+            torch.manual_seed(micro.seed)  # dropout, the same in every process and resumed run
+            # Processes exchange gradients once for each step, at its last micro-batch.
+            apart = self.world.size > 1 and turn < len(micro_batches) - 1
+            with self.network.no_sync() if apart else contextlib.nullcontext():  # type: ignore[operator]
+                with self.autocast():
+                    loss = self.network(*micro.inputs)
+                # DistributedDataParallel averages the processes' gradients; times their number gives the sum.
+                (loss * self.world.size / num_targets).backward()
+            losses.append(loss.detach())
+        return losses
+
+    def finish(self, num_steps: int) -> dict[str, Any]:
+        """Return nothing; a plain training has no cost to settle."""
+        return {}
