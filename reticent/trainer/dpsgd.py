@@ -639,7 +639,7 @@ def _quiet() -> Iterator[None]:
 
 
 class PrivateStep:
-    """The :class:`~reticent.trainer.steps.Step` of DP-SGD. Its targets are units of privacy; an epoch is 1 / sample rate
+    """The `~reticent.trainer.steps.Step` of DP-SGD. Its targets are units of privacy; an epoch is 1 / sample rate
     steps.
     """
 
@@ -698,8 +698,6 @@ class PrivateStep:
         self.plan = plan_privacy(privacy, len(self.units), config.num_epochs, batch_size, unaccounted)
         self._name_and_seed(kept)
         self.budget = _budget(privacy)
-        from reticent.trainer.dpsgd import NoisyGradient
-
         self.noisy = NoisyGradient(
             model,
             self.recipe.objective,

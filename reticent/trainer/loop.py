@@ -1,6 +1,6 @@
 """The training loop, plain or private, in one process or several: read `train` from top to bottom.
 
-The loop does not depend on how gradients are computed; a :class:`~reticent.trainer.steps.Step` does that. For every kind
+The loop does not depend on how gradients are computed; a `reticent.trainer.steps.Step` does that. For every kind
 of step, two runs on the CPU give the same bits, and so does a run that was stopped and resumed, because all random
 draws are functions of (seed, epoch, step).
 
