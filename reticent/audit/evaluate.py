@@ -17,7 +17,6 @@ from reticent.audit.config import AuditConfig
 from reticent.audit.evidence.audit import MeasuredModels, ModelEvidence
 from reticent.audit.evidence.inversion import Inversion
 from reticent.audit.evidence.leakage import AllOccurrences, Generated, Ledger, SideUtility, Utility
-from reticent.audit.inversion.measure import InversionAudit, Scores
 from reticent.audit.leakage.generated import Written, continue_documents, generated_leakage
 from reticent.audit.leakage.leakage import LeakageAudit
 from reticent.audit.leakage.utility import utility
@@ -31,6 +30,7 @@ from reticent.audit.membership.validity import judged
 from reticent.audit.scoring.scores import BaseModelScores, TokenScores, score_models
 from reticent.audit.stats.intervals import bootstrap_of
 from reticent.core.errors import ArtifactError, PolicyError
+from reticent.core.resolve import resolve
 from reticent.engine.store import TokenStore
 from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
 from reticent.trainer.windows import SpecialIds, cut_windows
@@ -181,7 +181,7 @@ class Auditor:
         self.kinds = KindAudit(audit, members, self.bootstrap, self.membership.kept)
         spelt = SurfaceTable(self.tokenizer, spelling_of(config.surface))
         self.threshold = ThresholdAudit(audit, members, self.words, spelt, self.bootstrap, units)
-        self._inversion: InversionAudit | None = None
+        self._inversion: Any = None
         self._tokenizers: dict[bytes, Any] = {}
         self._num_windows: dict[SpecialIds, int] = {}
 
@@ -309,10 +309,10 @@ class Auditor:
         entry: ModelEntry,
         base: BaseModelScores | None,
         progress: Callable[[int, int], None] | None = None,
-    ) -> tuple[Inversion, Scores]:
+    ) -> tuple[Inversion, dict[str, np.ndarray]]:
         """Return the result of `InversionAudit.measure`; ``base`` is None for the base model itself."""
         if self._inversion is None:
-            self._inversion = InversionAudit(
+            self._inversion = resolve("reticent.audit.inversion.measure:InversionAudit")(
                 self.store, self.train, self.members, self.words, self.true, self.table, self.tokenizer,
                 self.categories, self.config, self.bootstrap,
             )  # fmt: skip

@@ -637,7 +637,7 @@ def _files_of(place: Path) -> list[Path]:
     """
     from reticent.core.artifact import JOB
     from reticent.core.errors import ArtifactError
-    from reticent.trainer.budget import BUDGET_FILE
+    from reticent.trainer.privacy import BUDGET_FILE
 
     if place.is_file():
         return [place]

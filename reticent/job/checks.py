@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from reticent.audit.membership.names import DEFAULT_ATTACKS
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.core.json_toml import parse_json, read_json
+from reticent.core.resolve import resolve
 from reticent.engine.config import DedupConfig
 from reticent.trainer.config import TrainConfig
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from reticent.trainer.config import FoundationConfig
 
 __all__ = [
-    "check_classification",
     "check_run",
     "refuse_idle",
     "refuse_idle_scope",
@@ -214,16 +214,11 @@ def check_run(
         _require_bases(run, trains=trains)
         _require_pool(run)
     if run.job.classify is not None and classifies:
-        from reticent.job.classification import read_labels
-        from reticent.job.stages.classify import check_starts
-
-        check_starts(run)
-        if run.job.corpus.remote is None:  # else nothing may be there yet
-            read_labels(run.whole_corpus, run.job)
+        resolve("reticent.job.stages.classify:check_settings")(run)
     if audits:
         require_audit(run)
     if reports:
-        _require_dossier(run.job)
+        resolve("reticent.job.stages.dossier:check_settings")(run.job)
 
 
 def require_same_documents(job: Job) -> None:
@@ -242,14 +237,6 @@ def require_same_documents(job: Job) -> None:
             f"{folder}: is a run over other documents and holds their tokens; choose another --out, "
             "or remove the folder"
         )
-
-
-def check_classification(run: Run) -> None:
-    """Raise for documents that cannot be classified, before the trainings; the tokens must be there."""
-    from reticent.job.classification import labelled_documents
-
-    for model in run.job.model:
-        labelled_documents(run, model)
 
 
 def require_models(run: Run) -> None:
@@ -378,12 +365,11 @@ def _require_pool(run: Run) -> None:
 
 def require_audit(run: Run) -> None:
     """Raise `PolicyError` for faults that the audit would find only after the training, such as a misspelt attack."""
-    from reticent.job.probes import check_probes
 
     run.job.audit.check_complete()
     _require_room(run)
     if run.job.probe is not None:
-        check_probes(run.job)
+        resolve("reticent.job.probes:check_probes")(run.job)
 
 
 def _require_room(run: Run) -> None:
@@ -413,15 +399,3 @@ def _positions(run: Run, model: ModelSection) -> int | None:
         [config.get(name) for name in ("max_position_embeddings", "n_positions")] if isinstance(config, dict) else []
     )
     return next((number for number in named if isinstance(number, int)), None)
-
-
-def _require_dossier(job: Job) -> None:
-    """Raise `ArtifactError` for a key that cannot sign, and `PolicyError` for PDF that cannot be written."""
-    from reticent.audit.dossier.pdf import writes_pdf
-    from reticent.audit.dossier.seal import fingerprint_of_key
-
-    writes_pdf(job.dossier.pdf)
-    if job.dossier.key is not None:
-        if not Path(job.dossier.key).expanduser().is_file():
-            raise ArtifactError(f"dossier.key: {job.dossier.key}: no such file")
-        fingerprint_of_key(job.dossier.key)

@@ -50,7 +50,7 @@ def surrogate_names(job: Job) -> SurrogateNames:
 
 def privacy_of(run: Run, model: ModelSection) -> PrivacyConfig:
     """Return DP-SGD of a model's private recipes; its cost is noted for the documents as they were given."""
-    from reticent.trainer.budget import BUDGET_FILE
+    from reticent.trainer.privacy import BUDGET_FILE
 
     settings = run.job.training(model).dp
     assert settings is not None  # the job was checked

@@ -83,7 +83,7 @@ def execute_part(run: Run, part: Part) -> dict[str, int]:
     counts = _train(run, part)
     if part.number:
         for stage in stages_named(*SHARED):
-            _add(counts, _make(run, stage.steps(run), part))
+            _add(counts, _make(run, stage.steps_of(run), part))
     run.keep_job()
     if counts["waiting"]:
         run.progress.say(

@@ -17,24 +17,11 @@ from typing import TYPE_CHECKING
 
 from reticent.core.errors import PolicyError, ReticentError
 from reticent.core.eta import Plan
+from reticent.core.resolve import resolve
 from reticent.job.artefact import Step
-from reticent.job.checks import check_classification, check_run
+from reticent.job.checks import check_run
 from reticent.job.gates import judge_again
 from reticent.job.maker import look_at, make
-from reticent.job.stages.audit import audit_steps, report_steps
-from reticent.job.stages.classify import classify_steps
-from reticent.job.stages.corpus import corpus_steps
-from reticent.job.stages.dedup import dedup_steps
-from reticent.job.stages.detect import detect_steps
-from reticent.job.stages.dossier import dossier_steps
-from reticent.job.stages.extraction import extraction_steps
-from reticent.job.stages.foundation import foundation_steps
-from reticent.job.stages.index import index_steps
-from reticent.job.stages.measure import base_steps, measure_steps
-from reticent.job.stages.protect import protect_steps
-from reticent.job.stages.shadows import shadow_steps
-from reticent.job.stages.split import canary_steps, split_steps, tell_recovered
-from reticent.job.stages.train import train_steps
 from reticent.trainer.distributed import join_world, launched, leave_world
 
 if TYPE_CHECKING:
@@ -59,35 +46,41 @@ class Stage:
 
     Attributes
     ----------
-    steps : callable
-        Yields the steps of a run.
+    steps : str or callable
+        Yields the steps of a run; as "module:function" it is imported when the stage is reached, so that a run loads
+        nothing of the stages that it does not come to.
     within : str
         The stage that a user names, if this stage is a part of it.
     """
 
     name: str
-    steps: Callable[[Run], Iterator[Step]]
+    steps: str | Callable[[Run], Iterator[Step]]
     within: str = ""
+
+    def steps_of(self, run: Run) -> Iterator[Step]:
+        """Yield the steps of a run, lazily: a later one may depend on the bytes of an earlier one."""
+        steps = resolve(self.steps) if isinstance(self.steps, str) else self.steps
+        yield from steps(run)
 
 
 _PLAN = (
-    Stage("corpus", corpus_steps),
-    Stage("dedup", dedup_steps),
-    Stage("split", split_steps),
-    Stage("canaries", canary_steps, within="split"),
-    Stage("detect", detect_steps),
-    Stage("index", index_steps),
-    Stage("foundation", foundation_steps),
-    Stage("protect", protect_steps),
-    Stage("base models", base_steps, within="audit"),
-    Stage("train", train_steps),
-    Stage("classify", classify_steps),
-    Stage("shadows", shadow_steps, within="audit"),
-    Stage("measures", measure_steps, within="audit"),
-    Stage("extraction", extraction_steps, within="audit"),
-    Stage("audit", audit_steps),
-    Stage("report", report_steps),
-    Stage("dossier", dossier_steps, within="report"),
+    Stage("corpus", "reticent.job.stages.corpus:corpus_steps"),
+    Stage("dedup", "reticent.job.stages.dedup:dedup_steps"),
+    Stage("split", "reticent.job.stages.split:split_steps"),
+    Stage("canaries", "reticent.job.stages.split:canary_steps", within="split"),
+    Stage("detect", "reticent.job.stages.detect:detect_steps"),
+    Stage("index", "reticent.job.stages.index:index_steps"),
+    Stage("foundation", "reticent.job.stages.foundation:foundation_steps"),
+    Stage("protect", "reticent.job.stages.protect:protect_steps"),
+    Stage("base models", "reticent.job.stages.measure:base_steps", within="audit"),
+    Stage("train", "reticent.job.stages.train:train_steps"),
+    Stage("classify", "reticent.job.stages.classify:classify_steps"),
+    Stage("shadows", "reticent.job.stages.shadows:shadow_steps", within="audit"),
+    Stage("measures", "reticent.job.stages.measure:measure_steps", within="audit"),
+    Stage("extraction", "reticent.job.stages.extraction:extraction_steps", within="audit"),
+    Stage("audit", "reticent.job.stages.audit:audit_steps"),
+    Stage("report", "reticent.job.stages.audit:report_steps"),
+    Stage("dossier", "reticent.job.stages.dossier:dossier_steps", within="report"),
 )
 #: Names of the stages, as a user gives them, in order.
 STAGES = tuple(stage.name for stage in _PLAN if not stage.within)
@@ -136,7 +129,7 @@ def execute(run: Run, until: str = "report", *, alone: bool = False) -> Path:
         chosen = [stage for stage in chosen if stage.name in ("corpus", "dedup", until)]
     run_stages(run, chosen)
     if alone:
-        tell_recovered(run, {})
+        resolve("reticent.job.stages.split:tell_recovered")(run, {})
     run.keep_job()
     return run.folder
 
@@ -154,15 +147,15 @@ def run_stages(run: Run, stages: Iterable[Stage]) -> None:
             if stage.name == "train":
                 _train(run)
             else:
-                for step in stage.steps(run):
+                for step in stage.steps_of(run):
                     make(run, step)
 
 
 def report_again(run: Run) -> None:
     """Judge the gates of the job by a finished audit, and write the report and the dossier; nothing is measured."""
     judge_again(run)
-    for steps in (report_steps, dossier_steps):
-        for step in steps(run):
+    for stage in stages_named("report", "dossier"):
+        for step in stage.steps_of(run):
             make(run, step)
 
 
@@ -170,9 +163,9 @@ def _train(run: Run) -> None:
     """Make the trainings, in all processes together where torchrun started several."""
     from reticent.core.artifact import delete_unfinished
 
-    world = join_world()
+    (train,), world = stages_named("train"), join_world()
     world.barrier()  # the tokens must be there
-    for step in train_steps(run):
+    for step in train.steps_of(run):
         make(run, step)
     if world.is_main:
         delete_unfinished(run.folder / "models")  # of a job before this one
@@ -199,7 +192,7 @@ def look_at_all(run: Run, stages: Iterable[Stage] = _PLAN) -> Iterator[Look]:
     for stage in stages:
         told = False
         try:
-            for step in stage.steps(run):
+            for step in stage.steps_of(run):
                 told = True
                 yield Look(stage, step, {output.name: look_at(run, output) for output in step.outputs})
         except (ReticentError, OSError):  # its inputs do not exist yet
@@ -211,7 +204,7 @@ def _plan_of(run: Run, stages: list[Stage]) -> Plan:
     """Return the expected end of the experiment from here on."""
     looked = list(look_at_all(run.for_a_look(), [stage for stage in stages if stage.name in EXPERIMENT]))
     if any(look.stage.name == "classify" and not look.is_done for look in looked):
-        check_classification(run)
+        resolve("reticent.job.stages.classify:check_documents")(run)
     works = [(look.step.work(), look.is_done) for look in looked if look.step is not None and look.step.work]
     done = [work.name for work, is_done in works if is_done]
     return Plan((work for work, _ in works), done=done, earlier=run.timings.read())

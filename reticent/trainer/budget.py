@@ -32,11 +32,9 @@ from reticent.core.errors import ArtifactError, PolicyError
 from reticent.core.json_toml import parse_json
 from reticent.trainer.privacy import Guarantee, show_delta
 
-__all__ = ["BUDGET_FILE", "Budget", "Spending", "Total", "compose", "read_budget", "to_plain", "totals"]
+__all__ = ["Budget", "Spending", "Total", "compose", "read_budget", "to_plain", "totals"]
 
 FORMAT = "reticent.budget/1"
-#: Name of the file in a run folder.
-BUDGET_FILE = "privacy-budget.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

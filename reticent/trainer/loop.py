@@ -23,11 +23,11 @@ import numpy as np
 import torch
 
 from reticent.core.errors import PolicyError, TrainingError
+from reticent.core.resolve import resolve
 from reticent.engine.store import TokenStore
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.context import BatchContext, context_of
 from reticent.trainer.distributed import World, join_world
-from reticent.trainer.dpsgd import PrivateStep
 from reticent.trainer.export import write_model
 from reticent.trainer.labels import ProtectedStore, Targets, make_targets, protect_store
 from reticent.trainer.ledger import Ledger
@@ -439,7 +439,7 @@ def _choose_step(
         return PlainStep(recipe, config, world, device)
     if changes:
         raise PolicyError(f"recipe {recipe.name}: text that changes each epoch does not go with DP-SGD")
-    return PrivateStep(recipe, config, privacy, world, device)
+    return resolve("reticent.trainer.dpsgd:PrivateStep")(recipe, config, privacy, world, device)
 
 
 def _adapt(model: PreTrainedModel, recipe: Recipe, config: TrainConfig) -> Adapter | None:

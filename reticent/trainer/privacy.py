@@ -27,6 +27,7 @@ from reticent.trainer.config import PrivacyConfig, TrainConfig
 from reticent.trainer.recipes import Recipe
 
 __all__ = [
+    "BUDGET_FILE",
     "Guarantee",
     "Plan",
     "PrivacyConfig",
@@ -41,6 +42,8 @@ __all__ = [
 ]
 
 
+#: Name of the file of spendings in a run folder.
+BUDGET_FILE = "privacy-budget.json"
 #: More steps than any training takes. A sample rate that needs more is a mistake and would run for days.
 MAX_STEPS = 1_000_000
 

@@ -7,7 +7,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -18,11 +18,10 @@ import numpy as np
 import reticent
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.core.json_toml import read_json
+from reticent.core.resolve import resolve
 from reticent.engine.schema import HELDOUT, MEMBERS, REFERENCE
 from reticent.job.artefact import Artefact, Measurement, Step, measurements_of, trainings_of
 from reticent.job.gates import gate_settings, judge_gates
-from reticent.job.stages.classify import classification_artefacts, read_results
-from reticent.job.stages.extraction import extraction_artefacts, extraction_section
 from reticent.job.stages.near_copies import NEAR_COPIES, near_copies_section
 from reticent.job.stages.shadows import shadows_of
 
@@ -117,6 +116,52 @@ def read_sampled_recall(run: Run) -> SampledRecall | None:
     return from_json(SampledRecall, read_json(path / "recall.json"), str(path))
 
 
+# ----------------------------------------------------------------------------------------------------------- evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of the evidence that a sibling of the core measures.
+
+    Attributes
+    ----------
+    name : str
+        Field of `AuditEvidence`.
+    sections : tuple of str
+        Sections of the job; one of them must be there.
+    inputs : str
+        "module:function" that returns the fingerprints, by name, of all that the part is read from.
+    read : str
+        "module:function" that returns the part.
+    """
+
+    name: str
+    sections: tuple[str, ...]
+    inputs: str
+    read: str
+
+
+_PARTS = (
+    Part(
+        "extraction",
+        ("extraction", "canaries"),
+        "reticent.job.stages.extraction:extraction_inputs",
+        "reticent.job.stages.extraction:extraction_section",
+    ),
+    Part(
+        "classification",
+        ("classify",),
+        "reticent.job.stages.classify:classification_inputs",
+        "reticent.job.stages.classify:read_results",
+    ),
+    Part("probe", ("probe",), "reticent.job.probes:probe_inputs", "reticent.job.probes:run_probes"),
+)
+
+
+def _parts_of(run: Run) -> list[Part]:
+    return [part for part in _PARTS if any(getattr(run.job, section) is not None for section in part.sections)]
+
+
 def audit_steps(run: Run) -> Iterator[Step]:
     """Yield the step of the artefact ``audit``."""
     config: dict[str, Any] = {**run.job.audit.model_dump(), "seed": run.job.seed}
@@ -124,19 +169,16 @@ def audit_steps(run: Run) -> Iterator[Step]:
     for model in run.job.model:
         names.append(f"tokens/{model.name}/train")
         names += [measurement.name for measurement in measurements_of(run.job, model)]
-    names += extraction_artefacts(run)
-    names += classification_artefacts(run)
     inputs = {name: run.fingerprints.of(name) for name in names}
+    for part in _parts_of(run):
+        inputs |= resolve(part.inputs)(run)
     if (run.folder / SAMPLED_RECALL).exists():
         inputs[SAMPLED_RECALL] = run.fingerprints.of(SAMPLED_RECALL)
     if run.job.memory_limit is None:
         inputs[NEAR_COPIES] = run.fingerprints.of(NEAR_COPIES)
     config |= gate_settings(run)
     if run.job.probe is not None:
-        from reticent.job.probes import probe_inputs
-
         config["probe"] = run.job.probe.model_dump(exclude={"subjects", "templates"})
-        inputs |= probe_inputs(run)
     yield Step.of(Artefact("audit", "audit", config, inputs), partial(_build_audit, run))
 
 
@@ -201,17 +243,10 @@ def gather_evidence(run: Run) -> AuditEvidence:
     from reticent.audit.evidence.audit import FORMAT, AuditEvidence
     from reticent.audit.membership.validity import judged
 
-    probe = None
-    if run.job.probe is not None:
-        from reticent.job.probes import run_probes
-
-        probe = run_probes(run)
+    parts = {part.name: resolve(part.read)(run) for part in _parts_of(run)}
     measurements = [m for model in run.job.model for m in measurements_of(run.job, model)]
     evidence = AuditEvidence(
-        probe=probe,
-        extraction=extraction_section(run),
         sampled_recall=read_sampled_recall(run),
-        classification=read_results(run) if run.job.classify is not None else None,
         format=FORMAT,
         created=datetime.datetime.fromtimestamp(_now(), datetime.UTC).isoformat(timespec="seconds"),
         versions={
@@ -227,6 +262,7 @@ def gather_evidence(run: Run) -> AuditEvidence:
         ),
         corpus=replace(corpus_section(run), near_copies=near_copies_section(run)),
         models=judged([_measured(run, measurement) for measurement in measurements]),
+        **parts,
     )
     return judge_gates(run, evidence)
 

@@ -16,6 +16,7 @@ from reticent.core.errors import PolicyError
 from reticent.core.eta import Work
 from reticent.core.json_toml import read_json
 from reticent.job.artefact import Artefact, Step, Training, trainings_by_recipe
+from reticent.job.classification import FILE, baselines, classify_one, labelled_documents, read_labels, result_of
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.classification import ClassificationEvidence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from reticent.job.run import Run
     from reticent.trainer.classify import ClassifyConfig, StepReport
 
-__all__ = ["check_starts", "classification_artefacts", "classify_steps", "read_results"]
+__all__ = ["check_documents", "check_settings", "classification_inputs", "classify_steps", "read_results"]
 
 #: Epochs of the checkpoints that [@boutet2025] starts from: its text says 64, its Fig. 8 says 8.
 PAPER_EPOCHS = (8, 64)
@@ -92,15 +93,25 @@ def _stages(run: Run) -> list[_Stage]:
     return found
 
 
-def classification_artefacts(run: Run) -> list[str]:
-    """Return the names of the artefacts of the stage, none where the job does not ask for it."""
-    return [] if run.job.classify is None else [stage.name for stage in _stages(run)]
+def classification_inputs(run: Run) -> dict[str, str]:
+    """Return the fingerprints of the artefacts of the stage by name."""
+    return {stage.name: run.fingerprints.of(stage.name) for stage in _stages(run)}
 
 
-def check_starts(run: Run) -> None:
-    """Raise `PolicyError` where the job starts from a checkpoint that it does not keep."""
+def check_settings(run: Run) -> None:
+    """Raise `PolicyError` where the job starts from a checkpoint that it does not keep, and `CorpusError` where the
+    labels cannot be read, as far as documents are there.
+    """
     for stage in _stages(run):
         stage.epochs(run.job)
+    if run.job.corpus.remote is None:
+        read_labels(run.whole_corpus, run.job)
+
+
+def check_documents(run: Run) -> None:
+    """Raise for documents that cannot be classified, before the trainings; the tokens must be there."""
+    for model in run.job.model:
+        labelled_documents(run, model)
 
 
 def classify_steps(run: Run) -> Iterator[Step]:
@@ -126,7 +137,6 @@ def _work(run: Run, stage: _Stage) -> Work:
 
 def _build(run: Run, stage: _Stage, folder: Path, counts: dict[str, int]) -> None:
     from reticent.audit.evidence.json_form import to_json
-    from reticent.job.classification import FILE, baselines, classify_one, labelled_documents, result_of
 
     job, model, training = run.job, stage.model, stage.training
     documents = labelled_documents(run, model)
@@ -159,7 +169,6 @@ def read_results(run: Run) -> list[ClassificationEvidence]:
     """
     from reticent.audit.evidence.classification import ClassificationEvidence
     from reticent.audit.evidence.json_form import from_json
-    from reticent.job.classification import FILE
 
     results: dict[str, ClassificationEvidence] = {}
     for stage in _stages(run):

@@ -11,25 +11,36 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reticent.audit.dossier.page import pages_digest
+from reticent.audit.dossier.pdf import writes_pdf
+from reticent.audit.dossier.seal import SUMS, dossier_digest, fingerprint_of_key
+from reticent.audit.dossier.write import write_dossier
+from reticent.core.errors import ArtifactError
 from reticent.job.artefact import Artefact, Step
 from reticent.job.provenance import code_digest, keyed, keyed_digests, models_under_test
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.dossier import DossierEvidence
+    from reticent.job.config import Job
     from reticent.job.run import Run
 
-__all__ = ["DOSSIER", "REPLACED", "dossier_steps"]
+__all__ = ["DOSSIER", "REPLACED", "check_settings", "dossier_steps"]
 
 #: Folders of a run: its dossier, and those that it replaced.
 DOSSIER, REPLACED = "dossier", "replaced-dossiers"
 
 
+def check_settings(job: Job) -> None:
+    """Raise `ArtifactError` for a key that cannot sign, and `PolicyError` for PDF that cannot be written."""
+    writes_pdf(job.dossier.pdf)
+    if job.dossier.key is not None:
+        if not Path(job.dossier.key).expanduser().is_file():
+            raise ArtifactError(f"dossier.key: {job.dossier.key}: no such file")
+        fingerprint_of_key(job.dossier.key)
+
+
 def dossier_steps(run: Run) -> Iterator[Step]:
     """Yield the step of the artefact ``dossier``. The inputs in its manifest, which leaves with it, are keyed."""
-    from reticent.audit.dossier.page import pages_digest
-    from reticent.audit.dossier.pdf import writes_pdf
-    from reticent.audit.dossier.seal import fingerprint_of_key
-
     own = run.job.dossier
     config: dict[str, Any] = own.model_dump(mode="json", exclude={"key", "pdf"})
     config |= {"signed_by": fingerprint_of_key(own.key) if own.key else None, "pdf": writes_pdf(own.pdf)}
@@ -39,16 +50,12 @@ def dossier_steps(run: Run) -> Iterator[Step]:
 
 
 def _build(run: Run, signed_by: str | None, folder: Path, counts: dict[str, Any]) -> None:
-    from reticent.audit.dossier.seal import dossier_digest
-    from reticent.audit.dossier.write import write_dossier
-
     write_dossier(folder, _evidence(run, signed_by, _keep_replaced(run)), run.job.dossier)
     counts["digest"] = dossier_digest(folder)
 
 
 def _keep_replaced(run: Run) -> str | None:
     """Copy the dossier that is there to those that were replaced, and return its digest."""
-    from reticent.audit.dossier.seal import SUMS, dossier_digest
     from reticent.core.artifact import make_private_folder, temporary_of
 
     old = run.folder / DOSSIER

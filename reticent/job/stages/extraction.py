@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.extraction import ExtractedModel, Extraction
     from reticent.job.run import Run
 
-__all__ = ["extraction_artefacts", "extraction_section", "extraction_steps"]
+__all__ = ["extraction_inputs", "extraction_section", "extraction_steps"]
 
 #: Kind of the artefacts.
 EXTRACTION = "extraction"
@@ -35,9 +35,10 @@ def extraction_steps(run: Run) -> Iterator[Step]:
         yield Step.of(_artefact(run, measurement), partial(_build, run, measurement), group=group, work=work)
 
 
-def extraction_artefacts(run: Run) -> list[str]:
-    """Return the names of the artefacts of the job."""
-    return [_name(measurement) for measurement in _measurements(run)]
+def extraction_inputs(run: Run) -> dict[str, str]:
+    """Return the fingerprints of the artefacts of the job by name."""
+    names = (_name(measurement) for measurement in _measurements(run))
+    return {name: run.fingerprints.of(name) for name in names}
 
 
 def _measurements(run: Run) -> list[Measurement]:

@@ -1,0 +1,26 @@
+"""Rows of tables that name code by a string: it is imported when the row is used, not when the table is read."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+__all__ = ["resolve"]
+
+
+def resolve(row: str) -> Any:
+    """Return the object that ``"package.module:name"`` names.
+
+    Raises
+    ------
+    ImportError
+        The module is not there, or has no such name.
+
+    >>> resolve("reticent.core.errors:CorpusError").__name__
+    'CorpusError'
+    """
+    module, _, name = row.partition(":")
+    try:
+        return getattr(import_module(module), name)
+    except AttributeError:
+        raise ImportError(f"{module} has no name {name!r}") from None
