@@ -39,10 +39,10 @@ from benchmarks.record_io import DATA, spread, write_record
 if TYPE_CHECKING:
     import numpy as np
 
-    from reticent.audit.classification import Truth
+    from reticent.ext.classify.labels import LabelledTokens
+    from reticent.ext.classify.measure import Truth
     from reticent.job.config import ModelSection
     from reticent.job.run import Run
-    from reticent.trainer.classes import LabelledTokens
 
 CORPORA = ("mtsamples", "mts_dialog")
 #: Headings of MTSamples that say what kind of document it is, not of which specialty.
@@ -157,8 +157,8 @@ def _classify(run: Run, model: ModelSection, seeds: tuple[int, ...]) -> dict[str
     """Baselines, and every start in every setting."""
     import numpy as np
 
-    from reticent.audit.classification import Truth, bag_of_words, majority
-    from reticent.job.classification import labelled_documents
+    from reticent.ext.classify.documents import labelled_documents
+    from reticent.ext.classify.measure import Truth, bag_of_words, majority
 
     documents = labelled_documents(run, model)
     classes, is_train, individual = documents.classes, documents.is_train, documents.store.individual
@@ -186,7 +186,7 @@ def _classify(run: Run, model: ModelSection, seeds: tuple[int, ...]) -> dict[str
 
 
 def _predictions(path: Path, documents: LabelledTokens, run: Run, seed: int, options: dict[str, Any]) -> np.ndarray:
-    from reticent.trainer.classify import ClassifyConfig, classify
+    from reticent.ext.classify.training import ClassifyConfig, classify
 
     length = run.job.train.window_length
     return classify(
@@ -198,8 +198,8 @@ def _row(
     name: str, base: list[np.ndarray] | None, said: list[np.ndarray], truth: Truth, words: np.ndarray | None
 ) -> dict[str, Any]:
     """F1 of the first seed with its interval, the spread over seeds, differences over the same held-out individuals."""
-    from reticent.audit.classification import compare, measure
     from reticent.audit.evidence.json_form import to_json
+    from reticent.ext.classify.measure import compare, measure
 
     options = {"num_bootstrap": NUM_BOOTSTRAP, "seed": 0}
     found = [to_json(measure(truth, predicted, **options, small_cell=5)) for predicted in said]

@@ -26,8 +26,8 @@ from reticent import _rust
 from reticent.engine.corpus import open_corpus
 from reticent.engine.detect.rules import RulesDetector
 from reticent.engine.verbatim import build_verbatim
+from reticent.ext.guard.model import _Complete
 from reticent.guard import Guard, GuardedModel
-from reticent.guard.model import _Complete
 
 LENGTH, BATCH, NUM_TOKENS = 50, 4, 200
 

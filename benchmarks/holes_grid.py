@@ -376,8 +376,8 @@ class Grid:
         Every model is asked the same: a decoy is a word of somebody who is on the same side in each of them.
         """
         from reticent.audit.config import InversionConfig
-        from reticent.audit.inversion.identifiers import draw_targets, runs_of
         from reticent.engine.schema import MEMBERS
+        from reticent.ext.inversion.identifiers import draw_targets, runs_of
         from reticent.trainer.models import load_tokenizer, special_ids
         from reticent.trainer.windows import cut_windows
 
@@ -400,8 +400,8 @@ class Grid:
         """Log-probabilities of the candidates' windows by the model in ``path``; float64, shape (I, C)."""
         import torch
 
-        from reticent.audit.inversion.inversion import score_candidates
         from reticent.core.device import pick_device
+        from reticent.ext.inversion.inversion import score_candidates
         from reticent.trainer.models import load_model
 
         windows, targets, _ = self._questions
@@ -425,8 +425,8 @@ class Grid:
         """Inversion of rare words by the first models of an arm, all by default: how often the true word is first where
         its individual is a member, and where not. Individuals are resampled with all that each model says of them.
         """
-        from reticent.audit.inversion.inversion import ranks_of
         from reticent.audit.stats.intervals import TAILS, ratio_estimates, square_and_add
+        from reticent.ext.inversion.inversion import ranks_of
 
         _, targets, sides = self._questions
         place, rows = self.folder / "inversion", targets.individuals

@@ -43,10 +43,10 @@ Counts = Mapping[str, tuple[np.ndarray, np.ndarray]]
 
 def measure(name: str, size: str) -> dict[str, Any]:
     """Draw samples of a corpus and compare what they say with what is so."""
-    from reticent.audit.sampled_detection import mention_counts
     from reticent.engine.corpus import open_corpus
     from reticent.engine.detect import detect_spans, make_detectors
     from reticent.engine.detect.marks import gather_marks
+    from reticent.ext.annotate.recall import mention_counts
 
     case = read_case(name)
     assert case.gold is not None
@@ -91,9 +91,9 @@ def _drawn(
     corpus: Any, folder: Path, individual: np.ndarray, sets: Mapping[str, Counts], num: int, repetitions: int
 ) -> dict[str, Any]:
     """How often the intervals of samples of one size hold the truth, and how wide they are."""
-    from reticent.audit.sampled_detection import weighted_identifiers
     from reticent.audit.stats.sampled import Drawn
-    from reticent.engine.detect.sample import draw_sample
+    from reticent.ext.annotate.recall import weighted_identifiers
+    from reticent.ext.annotate.sample import draw_sample
 
     rows: dict[str, dict[str, list[tuple[float, ...]]]] = {label: {} for label in sets}
     for seed in range(repetitions):

@@ -32,8 +32,8 @@ def run(size: str) -> dict[str, Any]:
     from reticent.engine.detect.labels import category
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.pseudonymize import STYLES, DateOptions, pseudonymise_batch, span_arrays
-    from reticent.engine.scrub import ScrubConfig, scrub_corpus
     from reticent.engine.synthetic import SynthConfig, synthesize
+    from reticent.ext.scrub.scrub import ScrubConfig, scrub_corpus
 
     num_individuals, rounds = SIZES[size]
     with tempfile.TemporaryDirectory(prefix="reticent-bench-") as place:

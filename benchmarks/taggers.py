@@ -24,17 +24,17 @@ import pyarrow.parquet as pq
 from benchmarks.real_corpora import read_documents
 from benchmarks.record_io import DATA, markdown, write_record
 from reticent.audit.evidence.json_form import to_json
-from reticent.audit.tagger.prompts import PROMPTS
-from reticent.audit.tagger.result import evaluate_attack
-from reticent.audit.tagger.scores import score_names
-from reticent.audit.tagger.sets import AttackSet, Mentions, build_attack_set, names_of_corpus, read_names
 from reticent.engine.corpus import Columns, open_corpus
 from reticent.engine.detect.labels import category
 from reticent.engine.randomness import generator
 from reticent.engine.split import SplitConfig, split_individuals
+from reticent.ext.tagger.prompts import PROMPTS
+from reticent.ext.tagger.result import evaluate_attack
+from reticent.ext.tagger.scores import score_names
+from reticent.ext.tagger.sets import AttackSet, Mentions, build_attack_set, names_of_corpus, read_names
+from reticent.ext.tagger.training import Examples, new_tagger, train_tagger
 from reticent.trainer.foundation import new_model, train_tokenizer
 from reticent.trainer.models import load_tokenizer
-from reticent.trainer.tagger import Examples, new_tagger, train_tagger
 
 SENTENCES = (
     "{} was seen today and is well .", "We heard of {} last week .", "Yesterday {} was in the news again .",

@@ -43,13 +43,13 @@ if TYPE_CHECKING:
     from reticent.engine.synthetic import SynthConfig as SynthConfig
     from reticent.engine.synthetic import synthesize as synthesize
     from reticent.engine.tokens import write_tokens as write_tokens
+    from reticent.ext.classify.labels import label_documents as label_documents
+    from reticent.ext.classify.training import ClassifyConfig as ClassifyConfig
+    from reticent.ext.classify.training import classify as classify
     from reticent.job.config import Job as Job
     from reticent.job.config import load_job as load_job
     from reticent.job.pipeline import execute as execute
     from reticent.job.run import Run as Run
-    from reticent.trainer.classes import label_documents as label_documents
-    from reticent.trainer.classify import ClassifyConfig as ClassifyConfig
-    from reticent.trainer.classify import classify as classify
     from reticent.trainer.config import TrainConfig as TrainConfig
     from reticent.trainer.export import export_model as export_model
     from reticent.trainer.loop import train as train
@@ -63,7 +63,7 @@ __version__ = "0.1.0"
 _EXPORTS: Final = {
     "ArtifactError": "core.errors",
     "AuditConfig": "audit.config",
-    "ClassifyConfig": "trainer.classify",
+    "ClassifyConfig": "ext.classify.training",
     "Columns": "engine.corpus",
     "Corpus": "engine.corpus",
     "CorpusError": "core.errors",
@@ -85,12 +85,12 @@ _EXPORTS: Final = {
     "TrainingError": "core.errors",
     "audit_models": "audit.evaluate",
     "build_index": "engine.index",
-    "classify": "trainer.classify",
+    "classify": "ext.classify.training",
     "detect_spans": "engine.detect",
     "execute": "job.pipeline",
     "export_model": "trainer.export",
     "get_recipe": "trainer.recipes",
-    "label_documents": "trainer.classes",
+    "label_documents": "ext.classify.labels",
     "load_job": "job.config",
     "make_detectors": "engine.detect",
     "open_corpus": "engine.corpus",

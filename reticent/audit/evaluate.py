@@ -312,7 +312,7 @@ class Auditor:
     ) -> tuple[Inversion, dict[str, np.ndarray]]:
         """Return the result of `InversionAudit.measure`; ``base`` is None for the base model itself."""
         if self._inversion is None:
-            self._inversion = resolve("reticent.audit.inversion.measure:InversionAudit")(
+            self._inversion = resolve("reticent.ext.inversion.measure:InversionAudit")(
                 self.store, self.train, self.members, self.words, self.true, self.table, self.tokenizer,
                 self.categories, self.config, self.bootstrap,
             )  # fmt: skip

@@ -112,10 +112,10 @@ def classify(
     Beside it: the commonest class, a bag of words, and the same from the base model.
     """
     from reticent.core.errors import PolicyError
-    from reticent.job.classify_documents import classify_documents
+    from reticent.ext.classify.command import classify_documents
+    from reticent.ext.classify.stage import read_results
     from reticent.job.pipeline import execute
     from reticent.job.run import Run
-    from reticent.job.stages.classify import read_results
 
     own = is_job(source)
     for option, value in (("--model", model), ("--out", out), ("--heldout", heldout)):

@@ -312,8 +312,8 @@ def scrub(
     from reticent.core.errors import PolicyError
     from reticent.engine.names import SYLLABLES, SurrogateNames
     from reticent.engine.pseudonymize import DateOptions
-    from reticent.engine.scrub import ScrubConfig, key_of_seed, read_key
-    from reticent.job.scrub import scrub_documents
+    from reticent.ext.scrub.command import scrub_documents
+    from reticent.ext.scrub.scrub import ScrubConfig, key_of_seed, read_key
 
     if key is not None and seed is not None:
         raise PolicyError("--key and --seed: give one of them")
@@ -453,7 +453,7 @@ def sample(
     What was found is marked in them. Correct it in annotate.html, save the file, and give it to
     [bold]reticent detect evaluate[/bold].
     """
-    from reticent.job.sampling import sample_documents
+    from reticent.ext.annotate.command import sample_documents
 
     out = run / FOLDER if out is None else out
     counts = sample_documents(
@@ -490,7 +490,7 @@ def evaluate(
 
     The result is kept in the run, and the report shows it.
     """
-    from reticent.job.sampling import evaluate_sample
+    from reticent.ext.annotate.command import evaluate_sample
 
     found = evaluate_sample(_job(run), annotations, new_progress(quiet), all_reviewed=all_reviewed)
     _print(found, as_json)

@@ -13,9 +13,9 @@ import typer
 from reticent.cli.options import AsJson, Quiet, new_progress, refuse_given, said
 
 if TYPE_CHECKING:
-    from reticent.audit.propile.prompts import ProbeConfig, ProbeModel, SoftPromptConfig, SoftPromptStudy
-    from reticent.audit.propile.subjects import Subjects
-    from reticent.audit.propile.templates import Template
+    from reticent.ext.propile.prompts import ProbeConfig, ProbeModel, SoftPromptConfig, SoftPromptStudy
+    from reticent.ext.propile.subjects import Subjects
+    from reticent.ext.propile.templates import Template
 
 __all__ = ["probe"]
 
@@ -127,10 +127,10 @@ def probe(
     Black box by default, white box too with --soft-prompt. Results hold no item: estimates in probe.json, probe.html,
     and numbers by person in a private table.
     """
-    from reticent.audit.propile.prompts import ProbeConfig, SoftPromptConfig, require_questions
-    from reticent.audit.propile.templates import read_templates
     from reticent.core.device import check_device
     from reticent.core.errors import PolicyError
+    from reticent.ext.propile.prompts import ProbeConfig, SoftPromptConfig, require_questions
+    from reticent.ext.propile.templates import read_templates
 
     if not soft_prompt:
         refuse_given(
@@ -161,8 +161,8 @@ def probe(
 
 
 def _entries(models: list[str]) -> list[ProbeModel]:
-    from reticent.audit.propile.prompts import ProbeModel, objective_of
     from reticent.core.errors import PolicyError
+    from reticent.ext.propile.prompts import ProbeModel, objective_of
 
     named = {}
     for model in models:
@@ -176,7 +176,7 @@ def _entries(models: list[str]) -> list[ProbeModel]:
 
 def _study(prompt: SoftPromptConfig, sweep: bool) -> SoftPromptStudy:
     from reticent.audit.config import Init
-    from reticent.audit.propile.prompts import SoftPromptStudy
+    from reticent.ext.propile.prompts import SoftPromptStudy
 
     if not sweep:
         return SoftPromptStudy(prompt=prompt)
@@ -192,8 +192,8 @@ def _subjects_of(subjects: Path | None, documents: Path | None) -> tuple[Subject
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from reticent.audit.propile.subjects import read_subjects, subjects_from_spans
     from reticent.core.errors import CorpusError
+    from reticent.ext.propile.subjects import read_subjects, subjects_from_spans
 
     if subjects is not None:
         return read_subjects(subjects), subjects
@@ -211,9 +211,9 @@ def _run(
 ) -> None:  # fmt: skip
     from reticent.audit.evidence.json_form import to_json
     from reticent.audit.evidence.rules import publish
-    from reticent.audit.propile.measure import probe_models, write_probe
     from reticent.core.artifact import fingerprint
     from reticent.core.names import require_name
+    from reticent.ext.propile.measure import probe_models, write_probe
 
     if out is not None and study is not None:  # a soft prompt stands in a folder of the model's and the target's name
         for name in (*(entry.name for entry in entries), *(config.targets or table.types)):
@@ -234,7 +234,7 @@ def _run(
         return
     from rich.console import Console
 
-    from reticent.audit.propile.evidence import results_table
+    from reticent.ext.propile.evidence import results_table
 
     console = Console()
     console.print(results_table(evidence))
@@ -244,10 +244,10 @@ def _run(
 
 def _probe_myself(models: list[str], items: Path | None, reference: Path | None, out: Path | None, config: Any) -> None:
     """Ask for one person's items; the page goes to a file or to stdout, and nothing else is written."""
-    from reticent.audit.propile.prompts import require_language
-    from reticent.audit.propile.subjects import read_items, read_subjects
     from reticent.core.device import pick_device
     from reticent.core.errors import PolicyError
+    from reticent.ext.propile.prompts import require_language
+    from reticent.ext.propile.subjects import read_items, read_subjects
 
     bases = [model for model in models if model.startswith("base=")]
     models = [model for model in models if model not in bases]
@@ -259,7 +259,7 @@ def _probe_myself(models: list[str], items: Path | None, reference: Path | None,
     values = read_items(items) if items is not None else _asked()
     others = read_subjects(reference) if reference is not None else None
     entries = _entries(models + bases)
-    from reticent.audit.propile.self_probe import probe_myself, self_page
+    from reticent.ext.propile.self_probe import probe_myself, self_page
     from reticent.trainer.models import load_model, load_tokenizer
 
     device = pick_device(config.device)

@@ -621,7 +621,7 @@ def budget(
 ) -> None:
     """Show what private trainings have spent together: each run, and their total for each unit of privacy."""
     from reticent.cli.show import print_budget
-    from reticent.trainer.budget import read_budget
+    from reticent.ext.dp.budget import read_budget
 
     files = _files_of(place)
     print_budget([each for file in files for each in read_budget(file)], files, as_json)

@@ -23,9 +23,9 @@ from reticent.audit.stats.estimate import Estimate
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence
     from reticent.audit.evidence.detection import DetectedSpans
+    from reticent.ext.dp.budget import Spending
     from reticent.job.run import Run
     from reticent.job.touched import Touched
-    from reticent.trainer.budget import Spending
 
 __all__ = [
     "classification_table",
@@ -282,7 +282,7 @@ def print_status(found: dict[str, Any]) -> None:
 
 def print_budget(spendings: list[Spending], files: list[Path], as_json: bool) -> None:
     """Print the cost of each private run of these files, and the totals for each corpus and unit."""
-    from reticent.trainer.budget import to_plain, totals
+    from reticent.ext.dp.budget import to_plain, totals
     from reticent.trainer.privacy import show_delta, show_epsilon
 
     place = ", ".join(map(str, files))
@@ -560,7 +560,7 @@ def _bound(bound: str | None) -> str:
 
 
 def classification_table(result: ClassificationEvidence) -> Table:
-    """Return the table of one model's results (`reticent.job.classification`); it fits 80 columns."""
+    """Return the table of one model's results (`reticent.ext.classify.documents`); it fits 80 columns."""
     documents, individuals = result.documents, result.individuals
     left_out = [
         f"{documents[key]:,} {what}"

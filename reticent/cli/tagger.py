@@ -13,8 +13,8 @@ from reticent.cli.help import example_of
 from reticent.cli.options import AsJson, Quiet, new_progress, refuse_given
 
 if TYPE_CHECKING:
-    from reticent.audit.tagger.prompts import Prompt
-    from reticent.audit.tagger.sets import AttackSet
+    from reticent.ext.tagger.prompts import Prompt
+    from reticent.ext.tagger.sets import AttackSet
 
 __all__ = ["tagger_app"]
 
@@ -94,10 +94,10 @@ def attack(
     as_json: AsJson = False,
 ) -> None:
     """Attack a tagger, and write numbers, scores (of hashed names) and a page with figures."""
-    from reticent.audit.tagger.prompts import person_labels
     from reticent.core.artifact import fingerprint
     from reticent.core.device import check_device
     from reticent.core.errors import PolicyError
+    from reticent.ext.tagger.prompts import person_labels
 
     if bf16 not in ("auto", "on", "off"):
         raise PolicyError(f"--bf16: expected auto, on or off, got {bf16!r}")
@@ -119,9 +119,9 @@ def attack(
         attack_set = _of_files(train or [], names, heldout, labels, encoding, choice)
         inputs = {str(file): fingerprint(file) for file in files}
     from reticent.audit.evidence.json_form import to_json
-    from reticent.audit.tagger.plots import tagger_panels
-    from reticent.audit.tagger.result import evaluate_attack, score_table, write_tagger_audit
-    from reticent.audit.tagger.scores import open_tagger, score_names  # torch: all that can be checked without it is
+    from reticent.ext.tagger.plots import tagger_panels
+    from reticent.ext.tagger.result import evaluate_attack, score_table, write_tagger_audit
+    from reticent.ext.tagger.scores import open_tagger, score_names  # torch: all that can be checked without it is
 
     tagger, tokenizer = open_tagger(model, device)
     person_labels(tagger.config.id2label or {}, labels)
@@ -176,9 +176,9 @@ def thesis(
     as_json: AsJson = False,
 ) -> None:
     """Print Tables 4.1 to 4.9 and A.1 to A.4 of Nußbaumer (2023) from published scores."""
-    from reticent.audit.tagger.tables import read_scores, thesis_tables
     from reticent.core.errors import PolicyError
     from reticent.core.progress import log
+    from reticent.ext.tagger.tables import read_scores, thesis_tables
 
     if skip_incomplete and not pairs:
         raise PolicyError("--skip-incomplete: is about pairs, and --no-pairs leaves them all out")
@@ -209,7 +209,7 @@ def _labels_of(model: str) -> dict[str, str] | None:
 
 
 def _prompts(prompts: str) -> tuple[Prompt, ...]:
-    from reticent.audit.tagger.prompts import FRENCH_PROMPTS, PROMPTS, read_prompts
+    from reticent.ext.tagger.prompts import FRENCH_PROMPTS, PROMPTS, read_prompts
 
     return {"en": PROMPTS, "fr": FRENCH_PROMPTS}.get(prompts) or read_prompts(prompts)
 
@@ -231,8 +231,8 @@ def _key(file: Path | None) -> bytes | None:
 def _of_files(
     train: list[Path], names: Path | None, heldout: Path | None, labels: list[str], encoding: str, choice: Choice
 ) -> AttackSet:
-    from reticent.audit.tagger.sets import Mentions, build_attack_set, read_conll, read_names
     from reticent.core.errors import PolicyError
+    from reticent.ext.tagger.sets import Mentions, build_attack_set, read_conll, read_names
 
     if not train or (names is None) == (heldout is None):
         raise PolicyError("tagger attack: give --train FILE and either --names LIST or --heldout FILE, or --run RUN")
@@ -247,9 +247,9 @@ def _of_files(
 
 
 def _of_run(run: Path, choice: Choice) -> tuple[AttackSet, dict[str, str]]:
-    from reticent.audit.tagger.sets import build_attack_set, names_of_corpus
     from reticent.cli.options import job_of, read_job
     from reticent.core.artifact import fingerprint, require_kind
+    from reticent.ext.tagger.sets import build_attack_set, names_of_corpus
     from reticent.job.run import Run
 
     opened = Run(job_of(read_job(run), None))

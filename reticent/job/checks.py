@@ -214,7 +214,7 @@ def check_run(
         _require_bases(run, trains=trains)
         _require_pool(run)
     if run.job.classify is not None and classifies:
-        resolve("reticent.job.stages.classify:check_settings")(run)
+        resolve("reticent.ext.classify.stage:check_settings")(run)
     if audits:
         require_audit(run)
     if reports:
@@ -369,7 +369,7 @@ def require_audit(run: Run) -> None:
     run.job.audit.check_complete()
     _require_room(run)
     if run.job.probe is not None:
-        resolve("reticent.job.probes:check_probes")(run.job)
+        resolve("reticent.ext.propile.stage:check_probes")(run.job)
 
 
 def _require_room(run: Run) -> None:

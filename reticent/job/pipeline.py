@@ -74,10 +74,10 @@ _PLAN = (
     Stage("protect", "reticent.job.stages.protect:protect_steps"),
     Stage("base models", "reticent.job.stages.measure:base_steps", within="audit"),
     Stage("train", "reticent.job.stages.train:train_steps"),
-    Stage("classify", "reticent.job.stages.classify:classify_steps"),
+    Stage("classify", "reticent.ext.classify.stage:classify_steps"),
     Stage("shadows", "reticent.job.stages.shadows:shadow_steps", within="audit"),
     Stage("measures", "reticent.job.stages.measure:measure_steps", within="audit"),
-    Stage("extraction", "reticent.job.stages.extraction:extraction_steps", within="audit"),
+    Stage("extraction", "reticent.ext.extraction.stage:extraction_steps", within="audit"),
     Stage("audit", "reticent.job.stages.audit:audit_steps"),
     Stage("report", "reticent.job.stages.audit:report_steps"),
     Stage("dossier", "reticent.job.stages.dossier:dossier_steps", within="report"),
@@ -204,7 +204,7 @@ def _plan_of(run: Run, stages: list[Stage]) -> Plan:
     """Return the expected end of the experiment from here on."""
     looked = list(look_at_all(run.for_a_look(), [stage for stage in stages if stage.name in EXPERIMENT]))
     if any(look.stage.name == "classify" and not look.is_done for look in looked):
-        resolve("reticent.job.stages.classify:check_documents")(run)
+        resolve("reticent.ext.classify.stage:check_documents")(run)
     works = [(look.step.work(), look.is_done) for look in looked if look.step is not None and look.step.work]
     done = [work.name for work, is_done in works if is_done]
     return Plan((work for work, _ in works), done=done, earlier=run.timings.read())

@@ -71,7 +71,7 @@ class PrivacyConfig(Section):
 
     ``seed`` is the seed of samples and noise, for tests only: by default the system draws it and it stays secret, as
     epsilon requires. ``unaccounted`` names steps that read every individual's documents; with any of them no epsilon is
-    given. ``corpus`` is the fingerprint of the documents that are charged (:mod:`reticent.trainer.budget`).
+    given. ``corpus`` is the fingerprint of the documents that are charged (:mod:`reticent.ext.dp.budget`).
     """
 
     section: ClassVar[str] = "train.dp"

@@ -439,7 +439,7 @@ def _choose_step(
         return PlainStep(recipe, config, world, device)
     if changes:
         raise PolicyError(f"recipe {recipe.name}: text that changes each epoch does not go with DP-SGD")
-    return resolve("reticent.trainer.dpsgd:PrivateStep")(recipe, config, privacy, world, device)
+    return resolve("reticent.ext.dp.dpsgd:PrivateStep")(recipe, config, privacy, world, device)
 
 
 def _adapt(model: PreTrainedModel, recipe: Recipe, config: TrainConfig) -> Adapter | None:

@@ -1,7 +1,7 @@
 """The protocol of a training step: the interface through which the loop gets its gradients.
 
 There are two: :class:`~reticent.trainer.steps.PlainStep` and, for DP-SGD,
-:class:`~reticent.trainer.dpsgd.PrivateStep`. The loop calls them in this order::
+:class:`~reticent.ext.dp.dpsgd.PrivateStep`. The loop calls them in this order::
 
     step.cache_key()                                   # the saved state belongs to this key
     step.prepare(model, windows, state.private)        # may change how the model runs, never its weights

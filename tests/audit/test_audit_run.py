@@ -23,7 +23,6 @@ from reticent.audit.evaluate import ModelEntry, audit_models
 from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.leakage import Ledger
-from reticent.audit.inversion.inversion import InversionConfig
 from reticent.audit.membership.attacks import ATTACKS, needing
 from reticent.audit.membership.table import Need
 from reticent.audit.report.summary import last_checkpoints, ledger_line, summary_table
@@ -32,6 +31,7 @@ from reticent.core.errors import ArtifactError, PolicyError, TrainingError
 from reticent.engine import split
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store import TokenStore, open_tokens
+from reticent.ext.inversion.inversion import InversionConfig
 from reticent.trainer.models import load_tokenizer
 from reticent.trainer.windows import SpecialIds
 

@@ -21,15 +21,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import confusion_matrix, f1_score
 
-from reticent.audit.classification import Truth, bag_of_words, compare, majority, measure
 from reticent.audit.stats.intervals import clopper_pearson
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.split import open_individuals
+from reticent.ext.classify.measure import Truth, bag_of_words, compare, majority, measure
+from reticent.ext.classify.stage import read_results
 from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
-from reticent.job.stages.classify import read_results
 from reticent.job.status import job_status
 from reticent.trainer.export import write_model
 from reticent.trainer.models import load_tokenizer
@@ -392,7 +392,7 @@ def test_classes_that_cannot_be_told_apart_are_found_out_before_the_training(
 
 @pytest.mark.heavy
 def test_starts_are_those_of_the_paper_where_they_were_kept() -> None:
-    from reticent.job.stages.classify import _starts
+    from reticent.ext.classify.stage import _starts
     from reticent.trainer.config import ClassifyConfig
 
     def starts(*kept: int, **settings: Any) -> list[int]:

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from reticent.audit.sampled_detection import agreement_of, united_spans, weighted_recall
 from reticent.engine.detect.marks import Marks, gather_marks
 from reticent.engine.schema import SPAN_TYPE, SPANS
+from reticent.ext.annotate.recall import agreement_of, united_spans, weighted_recall
 
 Spans = list[list[tuple[int, int, str]]]
 TEXTS = ["Ann Lee met Bob", "Lee in Rome", "no one", "Bob"]

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from reticent.engine.detect.annotation import check_texts, read_annotation, write_annotation
-from reticent.engine.detect.sample import Sample, SampledDocument, text_digest
+from reticent.ext.annotate.annotation import check_texts, read_annotation, write_annotation
+from reticent.ext.annotate.sample import Sample, SampledDocument, text_digest
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = [

@@ -14,11 +14,11 @@ import pytest
 from fixtures.command import command
 from fixtures.models import toy_model, toy_tokenizer
 
-from reticent.audit.propile import self_probe
-from reticent.audit.propile.prompts import ProbeConfig
-from reticent.audit.propile.scores import Pairs
-from reticent.audit.propile.self_probe import Finding, invented_individuals, self_page
 from reticent.core.artifact import require_kind
+from reticent.ext.propile import self_probe
+from reticent.ext.propile.prompts import ProbeConfig
+from reticent.ext.propile.scores import Pairs
+from reticent.ext.propile.self_probe import Finding, invented_individuals, self_page
 from reticent.trainer.models import load_tokenizer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -125,7 +125,7 @@ def test_an_interrupted_probe_keeps_nothing_and_says_so(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("reticent.audit.propile.measure.write_probe", interrupted)  # all is measured by then
+    monkeypatch.setattr("reticent.ext.propile.measure.write_probe", interrupted)  # all is measured by then
     people = folder / "people.parquet"
     options = ("--subjects", people, "--target", "zip", *GREEDY, "--out", tmp_path / "out", "-q")
     assert command("probe", folder / "gpt2", *options) == 130

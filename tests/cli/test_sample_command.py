@@ -223,7 +223,7 @@ def test_a_full_disk_is_an_error_that_names_the_folder_and_leaves_nothing(
     def full(path: Path, content: bytes) -> None:
         raise OSError(errno.ENOSPC, "full")  # as a write to a file that is open says it: without a name
 
-    monkeypatch.setattr("reticent.engine.detect.annotation._write", full)
+    monkeypatch.setattr("reticent.ext.annotate.annotation._write", full)
     status, _, err = reticent("sample", run, "--out", tmp_path / "out" / "mine", "-q")
     assert (status, err) == (1, f"reticent: {tmp_path / 'out' / 'mine'}: not written (No space left on device)\n")
     assert list((tmp_path / "out").iterdir()) == []

@@ -15,15 +15,15 @@ import pytest
 from fixtures.command import command
 
 from benchmarks.taggers import PUBLIC, generated
-from reticent.audit.tagger.plots import tagger_panels
-from reticent.audit.tagger.prompts import PROMPTS
-from reticent.audit.tagger.result import evaluate_attack, score_table
-from reticent.audit.tagger.scores import score_names
-from reticent.audit.tagger.sets import AttackSet
 from reticent.core.artifact import require_kind
+from reticent.ext.tagger.plots import tagger_panels
+from reticent.ext.tagger.prompts import PROMPTS
+from reticent.ext.tagger.result import evaluate_attack, score_table
+from reticent.ext.tagger.scores import score_names
+from reticent.ext.tagger.sets import AttackSet
+from reticent.ext.tagger.training import Examples, new_tagger, train_tagger
 from reticent.trainer.foundation import new_model, train_tokenizer
 from reticent.trainer.models import load_tokenizer
-from reticent.trainer.tagger import Examples, new_tagger, train_tagger
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

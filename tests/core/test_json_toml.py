@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from reticent.audit.propile.subjects import read_items
-from reticent.audit.propile.templates import read_templates
 from reticent.core.artifact import holds_results, read_manifest
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError, ReticentError
 from reticent.core.eta import Timings
 from reticent.core.json_toml import MAX_DEPTH, depth_of, parse_json, parse_toml, read_json, read_toml
 from reticent.engine.vocabularies import bytelevel_tokenizer_json
+from reticent.ext.dp.budget import read_budget
+from reticent.ext.propile.subjects import read_items
+from reticent.ext.propile.templates import read_templates
 from reticent.job.config import load_job, parse_job
-from reticent.trainer.budget import read_budget
 from reticent.trainer.models import check_base, read_tokenizer_json
 from reticent.trainer.verify import read_ledger
 

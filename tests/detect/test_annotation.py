@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from reticent.core.errors import ArtifactError, CorpusError
-from reticent.engine.detect.annotation import check_texts, merged_spans, read_annotation, write_annotation
-from reticent.engine.detect.sample import Sample, SampledDocument, text_digest
+from reticent.ext.annotate.annotation import check_texts, merged_spans, read_annotation, write_annotation
+from reticent.ext.annotate.sample import Sample, SampledDocument, text_digest
 
 SECRET = "Zyxwvut"
 TEXTS = {4: f"Mme {SECRET}\n\tet 😀 </script> Né", 7: "plain\r\ntext", 9: f"{SECRET} 1.1.1970"}

@@ -11,8 +11,8 @@ import pytest
 
 from reticent.core.errors import PolicyError
 from reticent.engine.corpus import Corpus, open_corpus
-from reticent.engine.detect.sample import _allocated, _finds, draw_sample, iter_rows, text_digest
 from reticent.engine.schema import SPANS
+from reticent.ext.annotate.sample import _allocated, _finds, draw_sample, iter_rows, text_digest
 
 
 def spans_table(rows: list[tuple[int, int, int, str]]) -> pa.Table:

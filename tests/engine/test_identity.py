@@ -16,7 +16,6 @@ from fixtures.command import command
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reticent.audit.propile.subjects import read_subjects
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.canaries import open_planted
@@ -27,9 +26,10 @@ from reticent.engine.index import build_index
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.split import SplitConfig, open_individuals, split_individuals
 from reticent.engine.update import read_ids, without_withdrawn
+from reticent.ext.propile.stage import run_probes
+from reticent.ext.propile.subjects import read_subjects
 from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
-from reticent.job.probes import run_probes
 from reticent.job.run import Run
 
 #: In what two ids differ, and the two, of which no other id of these tests is a part.

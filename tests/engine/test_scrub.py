@@ -24,8 +24,8 @@ from reticent.engine.detect.spans import SpanReader
 from reticent.engine.names import SurrogateNames
 from reticent.engine.pseudonymize import STYLES, DateOptions, span_arrays
 from reticent.engine.schema import DOCUMENTS, SPAN_TYPE
-from reticent.engine.scrub import ScrubConfig, key_of_seed, new_key, read_key, read_offsets, scrub_corpus
 from reticent.engine.synthetic import SynthConfig, synthesize
+from reticent.ext.scrub.scrub import ScrubConfig, key_of_seed, new_key, read_key, read_offsets, scrub_corpus
 
 SECRET = "Zyxwvut"
 COLUMNS = Columns(household_id="household_id", label="label", spans="spans")

@@ -16,13 +16,13 @@ from fixtures.models import toy_model, toy_tokenizer
 
 from reticent.core.errors import ArtifactError, CorpusError
 from reticent.engine.corpus import open_corpus
-from reticent.engine.scrub import ScrubConfig
+from reticent.ext.annotate.command import sample_documents
+from reticent.ext.scrub.command import scrub_documents
+from reticent.ext.scrub.scrub import ScrubConfig
 from reticent.job import export
 from reticent.job.config import Job, parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
-from reticent.job.sampling import sample_documents
-from reticent.job.scrub import scrub_documents
 from reticent.job.stages import train
 from reticent.trainer.export import write_model
 from reticent.trainer.models import load_tokenizer

@@ -12,13 +12,13 @@ from fixtures.models import toy_model, toy_tokenizer
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import PolicyError
 from reticent.engine.synthetic import SynthConfig, synthesize
+from reticent.ext.dp.budget import read_budget
 from reticent.job.checks import check_run
 from reticent.job.config import Job, parse_job
 from reticent.job.dependencies import privacy_of
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.job.training_tokens import verify_training
-from reticent.trainer.budget import read_budget
 from reticent.trainer.config import TrainConfig
 
 pytest.importorskip("opacus")

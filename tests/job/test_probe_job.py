@@ -19,9 +19,9 @@ from reticent.audit.evidence.json_form import to_json
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.split import Individuals, SplitConfig, split_individuals
 from reticent.engine.synthetic import SynthConfig, synthesize
+from reticent.ext.propile.stage import run_probes, table_of
 from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
-from reticent.job.probes import run_probes, table_of
 from reticent.job.run import Run
 from reticent.trainer.export import export_model
 from reticent.trainer.models import load_tokenizer

@@ -14,10 +14,10 @@ from fixtures.models import toy_model, toy_tokenizer
 
 from reticent.core.progress import Progress
 from reticent.engine.synthetic import SynthConfig, synthesize
+from reticent.ext.annotate.command import evaluate_sample, sample_documents
 from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
-from reticent.job.sampling import evaluate_sample, sample_documents
 
 pytestmark = [pytest.mark.usefixtures("one_thread", "without_figures"), pytest.mark.heavy]
 QUIET = Progress(quiet=True)

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from reticent.cli import app
 from reticent.core.errors import ArtifactError, PolicyError
+from reticent.ext.dp.budget import Budget, compose, read_budget, totals
 from reticent.job.config import kept_content, parse_job
-from reticent.trainer.budget import Budget, compose, read_budget, totals
 from reticent.trainer.privacy import Guarantee
 
 

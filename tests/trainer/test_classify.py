@@ -16,8 +16,8 @@ from fixtures.stores import Token, make_store
 
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError, TrainingError
 from reticent.engine.store import TokenStore
-from reticent.trainer.classes import MAX_CLASSES, LabelledTokens, label_documents
-from reticent.trainer.classify import ClassifyConfig, _predict, _windows, classify
+from reticent.ext.classify.labels import MAX_CLASSES, LabelledTokens, label_documents
+from reticent.ext.classify.training import ClassifyConfig, _predict, _windows, classify
 from reticent.trainer.export import ALLOWED, write_model
 from reticent.trainer.foundation import new_model
 from reticent.trainer.models import load_tokenizer

@@ -15,7 +15,7 @@ from fixtures.stores import make_store
 from reticent.core.errors import TrainingError
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.engine.store import TokenStore
-from reticent.trainer.dpsgd import find_units
+from reticent.ext.dp.dpsgd import find_units
 from reticent.trainer.labels import Targets, make_targets
 from reticent.trainer.ledger import Ledger
 from reticent.trainer.models import load_tokenizer, special_ids
@@ -24,7 +24,7 @@ from reticent.trainer.recipes import get_recipe
 from reticent.trainer.windows import Batch, Windows, cut_windows
 
 pytest.importorskip("opacus")
-from reticent.trainer.dpsgd import NoisyGradient, Part
+from reticent.ext.dp.dpsgd import NoisyGradient, Part
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -13,7 +13,7 @@ from fixtures.private import dp, run, uneven_individuals, weights
 from fixtures.stores import random_store
 
 from reticent.core.errors import ArtifactError, PolicyError, TrainingError
-from reticent.trainer.budget import read_budget
+from reticent.ext.dp.budget import read_budget
 from reticent.trainer.config import LoraSettings, TrainConfig
 from reticent.trainer.loop import train
 from reticent.trainer.privacy import epsilon_of

@@ -9,7 +9,7 @@ from fixtures.stores import Token, make_store
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reticent.trainer.dpsgd import Sample, Units, dummy_batch, find_units, physical_batches
+from reticent.ext.dp.dpsgd import Sample, Units, dummy_batch, find_units, physical_batches
 from reticent.trainer.windows import SpecialIds, Windows, cut_windows
 
 SPECIAL = SpecialIds(prefix=1, suffix=None, pad=0, mask=None)

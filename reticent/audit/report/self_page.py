@@ -22,7 +22,7 @@ def self_html(
 
     Parameters
     ----------
-    findings : of `reticent.audit.propile.self_probe.Finding`
+    findings : of `reticent.ext.propile.self_probe.Finding`
     label : name of a type of item, in the language of the page
     within_hundred : likelihood -> the chance that it shows within a hundred answers
     invented : whether the other individuals are invented

@@ -145,16 +145,16 @@ _PARTS = (
     Part(
         "extraction",
         ("extraction", "canaries"),
-        "reticent.job.stages.extraction:extraction_inputs",
-        "reticent.job.stages.extraction:extraction_section",
+        "reticent.ext.extraction.stage:extraction_inputs",
+        "reticent.ext.extraction.stage:extraction_section",
     ),
     Part(
         "classification",
         ("classify",),
-        "reticent.job.stages.classify:classification_inputs",
-        "reticent.job.stages.classify:read_results",
+        "reticent.ext.classify.stage:classification_inputs",
+        "reticent.ext.classify.stage:read_results",
     ),
-    Part("probe", ("probe",), "reticent.job.probes:probe_inputs", "reticent.job.probes:run_probes"),
+    Part("probe", ("probe",), "reticent.ext.propile.stage:probe_inputs", "reticent.ext.propile.stage:run_probes"),
 )
 
 

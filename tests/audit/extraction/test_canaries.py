@@ -13,8 +13,6 @@ import pytest
 from fixtures.models import toy_model, toy_tokenizer
 
 from reticent.audit.evidence.extraction import CanaryArm
-from reticent.audit.extraction import canaries as canary_audit
-from reticent.audit.extraction.canaries import CanaryAudit, audit_canaries, exposures, one_run, tokens_of_canaries
 from reticent.audit.stats.intervals import exposure
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.engine.canaries import (
@@ -34,6 +32,8 @@ from reticent.engine.detect import detect_spans, make_detectors
 from reticent.engine.schema import SPANS
 from reticent.engine.split import Individuals, SplitConfig, split_individuals
 from reticent.engine.synthetic import SynthConfig, synthesize
+from reticent.ext.extraction import canaries as canary_audit
+from reticent.ext.extraction.canaries import CanaryAudit, audit_canaries, exposures, one_run, tokens_of_canaries
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.loop import train
 from reticent.trainer.models import load_tokenizer, special_ids

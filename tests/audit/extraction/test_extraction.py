@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reticent.audit.evidence.leakage import Sides
-from reticent.audit.extraction.passages import ExtractionConfig, chance_of_extraction, draw_passages, extraction_rates
 from reticent.audit.scoring.generate import Decoding
 from reticent.core.errors import PolicyError
+from reticent.ext.extraction.passages import ExtractionConfig, chance_of_extraction, draw_passages, extraction_rates
 from reticent.trainer.models import load_tokenizer, special_ids
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -26,14 +26,14 @@ from fixtures.models import toy_model, toy_tokenizer
 from fixtures.stores import make_store
 
 from reticent.audit.evidence.leakage import Sides
-from reticent.audit.inversion.association import Pairs, association, draw_pairs, pair_rates, read_association_templates
-from reticent.audit.inversion.embedding_shift import embedding_shift, identifier_only_rows, kinds_of_tokens
-from reticent.audit.inversion.identifiers import runs_of
-from reticent.audit.inversion.inversion import InversionConfig
 from reticent.audit.leakage.words import SurfaceTable, words_of
 from reticent.core.errors import PolicyError
 from reticent.engine.schema import DIRECT
 from reticent.engine.store import TokenStore
+from reticent.ext.inversion.association import Pairs, association, draw_pairs, pair_rates, read_association_templates
+from reticent.ext.inversion.embedding_shift import embedding_shift, identifier_only_rows, kinds_of_tokens
+from reticent.ext.inversion.identifiers import runs_of
+from reticent.ext.inversion.inversion import InversionConfig
 from reticent.trainer.windows import SpecialIds
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -32,12 +32,12 @@ from hypothesis import strategies as st
 
 from reticent.audit.evidence.inversion import Chance, InvertedKind
 from reticent.audit.evidence.leakage import Sides
-from reticent.audit.inversion.identifiers import Targets, draw_targets, runs_of, shape_of
-from reticent.audit.inversion.inversion import InversionConfig, inversion, ranks_of, score_candidates
 from reticent.audit.leakage.words import SurfaceTable, words_of
 from reticent.audit.scoring.rows import sum_log_probs
 from reticent.core.errors import PolicyError
 from reticent.engine.schema import DIRECT
+from reticent.ext.inversion.identifiers import Targets, draw_targets, runs_of, shape_of
+from reticent.ext.inversion.inversion import InversionConfig, inversion, ranks_of, score_candidates
 from reticent.trainer.windows import SpecialIds, cut_windows
 
 pytestmark = pytest.mark.usefixtures("one_thread")

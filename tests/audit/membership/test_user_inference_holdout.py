@@ -30,14 +30,14 @@ from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.core.progress import Progress
 from reticent.engine.corpus import Corpus, open_corpus
 from reticent.engine.packed import StoredIds
-from reticent.engine.scrub import ScrubConfig
 from reticent.engine.split import draw_user_inference_holdout
 from reticent.engine.store import open_tokens
+from reticent.ext.scrub.command import scrub_documents
+from reticent.ext.scrub.scrub import ScrubConfig
 from reticent.job.config import parse_job
 from reticent.job.dependencies import privacy_of
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
-from reticent.job.scrub import scrub_documents
 
 pytestmark = pytest.mark.usefixtures("one_thread", "without_figures")
 

@@ -9,8 +9,8 @@ from datetime import datetime
 import phonenumbers
 import pytest
 
-from reticent.audit.propile.own_shape import mails_of_others, shaped_decoys
-from reticent.audit.propile.self_probe import Finding, self_page
+from reticent.ext.propile.own_shape import mails_of_others, shaped_decoys
+from reticent.ext.propile.self_probe import Finding, self_page
 
 
 @pytest.mark.parametrize(

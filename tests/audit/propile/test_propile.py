@@ -17,29 +17,23 @@ from scipy.stats import chisquare
 
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.probe import Density
-from reticent.audit.propile import probe as propile
-from reticent.audit.propile import templates as propile_templates
-from reticent.audit.propile.evidence import answers_table, density, share_estimate, summarise
-from reticent.audit.propile.measure import probe_models
-from reticent.audit.propile.probe import (
-    exposed_share,
-    normalised_likelihood,
-    paired_test,
-    probe_target,
-    within_queries,
-)
-from reticent.audit.propile.prompts import ProbeConfig, ProbeModel, make_prompts
-from reticent.audit.propile.subjects import (
+from reticent.audit.stats import intervals as statistics
+from reticent.audit.stats.intervals import clopper_pearson
+from reticent.core.errors import CorpusError, PolicyError
+from reticent.ext.propile import probe as propile
+from reticent.ext.propile import templates as propile_templates
+from reticent.ext.propile.evidence import answers_table, density, share_estimate, summarise
+from reticent.ext.propile.measure import probe_models
+from reticent.ext.propile.probe import exposed_share, normalised_likelihood, paired_test, probe_target, within_queries
+from reticent.ext.propile.prompts import ProbeConfig, ProbeModel, make_prompts
+from reticent.ext.propile.subjects import (
     draw_nulls,
     read_subjects,
     split_subjects,
     subjects_from_rows,
     subjects_from_spans,
 )
-from reticent.audit.propile.templates import Template, builtin_templates, pii_type, read_templates, templates_for
-from reticent.audit.stats import intervals as statistics
-from reticent.audit.stats.intervals import clopper_pearson
-from reticent.core.errors import CorpusError, PolicyError
+from reticent.ext.propile.templates import Template, builtin_templates, pii_type, read_templates, templates_for
 from reticent.trainer.models import load_tokenizer
 
 pytestmark = pytest.mark.usefixtures("one_thread")

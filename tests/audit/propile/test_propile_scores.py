@@ -9,7 +9,7 @@ import pytest
 import torch
 from fixtures.models import toy_model, toy_tokenizer
 
-from reticent.audit.propile.scores import Pairs, encode_pairs, generate_texts, score_causal_pairs, score_masked_pairs
+from reticent.ext.propile.scores import Pairs, encode_pairs, generate_texts, score_causal_pairs, score_masked_pairs
 from reticent.trainer.models import load_tokenizer
 
 pytestmark = pytest.mark.usefixtures("one_thread")

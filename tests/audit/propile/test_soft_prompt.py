@@ -11,10 +11,11 @@ import pytest
 import torch
 from fixtures.models import toy_model, toy_tokenizer
 
-from reticent.audit.propile.measure import probe_models
-from reticent.audit.propile.prompts import ProbeConfig, ProbeModel, SoftPromptConfig, SoftPromptStudy
-from reticent.audit.propile.scores import encode_pairs, score_causal_pairs
-from reticent.audit.propile.soft_prompt import (
+from reticent.core.errors import CorpusError, PolicyError
+from reticent.ext.propile.measure import probe_models
+from reticent.ext.propile.prompts import ProbeConfig, ProbeModel, SoftPromptConfig, SoftPromptStudy
+from reticent.ext.propile.scores import encode_pairs, score_causal_pairs
+from reticent.ext.propile.soft_prompt import (
     Sides,
     SoftPrompt,
     initial_embeddings,
@@ -26,9 +27,8 @@ from reticent.audit.propile.soft_prompt import (
     train_soft_prompt,
     write_soft_prompt,
 )
-from reticent.audit.propile.subjects import Subjects, subjects_from_rows
-from reticent.audit.propile.templates import Template
-from reticent.core.errors import CorpusError, PolicyError
+from reticent.ext.propile.subjects import Subjects, subjects_from_rows
+from reticent.ext.propile.templates import Template
 from reticent.trainer.models import load_tokenizer
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reticent.audit.propile import string_metrics
-from reticent.audit.propile.string_metrics import (
+from reticent.ext.propile import string_metrics
+from reticent.ext.propile.string_metrics import (
     contains,
     edit_distance,
     email_ids,

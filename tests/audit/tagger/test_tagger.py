@@ -12,11 +12,11 @@ from fixtures.models import toy_model, toy_tokenizer
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import BertConfig, BertForTokenClassification, PreTrainedTokenizerFast
 
-from reticent.audit.tagger.prompts import FRENCH_PROMPTS, PROMPTS, Prompt, person_labels, read_prompts
-from reticent.audit.tagger.scores import open_tagger, score_names
 from reticent.core.errors import PolicyError, TrainingError
+from reticent.ext.tagger.prompts import FRENCH_PROMPTS, PROMPTS, Prompt, person_labels, read_prompts
+from reticent.ext.tagger.scores import open_tagger, score_names
+from reticent.ext.tagger.training import Examples, new_tagger, tag_labels
 from reticent.trainer.models import load_tokenizer
-from reticent.trainer.tagger import Examples, new_tagger, tag_labels
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -76,7 +76,7 @@ def test_texts_are_tokenized_in_parts_without_a_difference(
 ) -> None:
     whole = score_names(*tagger, NAMES, device="cpu")
     done: list[int] = []
-    monkeypatch.setattr("reticent.audit.tagger.scores.TEXTS_AT_ONCE", 10)
+    monkeypatch.setattr("reticent.ext.tagger.scores.TEXTS_AT_ONCE", 10)
     np.testing.assert_allclose(score_names(*tagger, NAMES, device="cpu", progress=done.append), whole, atol=1e-6)
     assert done == [10, 20, 30, 40, 50, 60, 63]
 

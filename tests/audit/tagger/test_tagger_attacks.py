@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.metrics import average_precision_score
 
-from reticent.audit.tagger.attacks import (
+from reticent.engine.randomness import generator
+from reticent.ext.tagger.attacks import (
     PAIRWISE,
     area,
     average_precision,
@@ -24,10 +25,9 @@ from reticent.audit.tagger.attacks import (
     ranked,
     wins,
 )
-from reticent.audit.tagger.prompts import PROMPTS
-from reticent.audit.tagger.result import evaluate_attack
-from reticent.audit.tagger.sets import FEATURES, AttackSet
-from reticent.engine.randomness import generator
+from reticent.ext.tagger.prompts import PROMPTS
+from reticent.ext.tagger.result import evaluate_attack
+from reticent.ext.tagger.sets import FEATURES, AttackSet
 
 #: Three prompts, five pairs; a column is a pair: (positive, negative) in each prompt.
 #:            A1: votes 2-1   1-2 votes    tie: 1-1, draw   all equal     equal maxima

@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reticent.audit.tagger.attacks import blind_scores, wins
-from reticent.audit.tagger.prompts import read_prompts
-from reticent.audit.tagger.sets import (
+from reticent.core.errors import CorpusError, PolicyError
+from reticent.engine.corpus import Columns, open_corpus
+from reticent.engine.split import SplitConfig, split_individuals
+from reticent.ext.tagger.attacks import blind_scores, wins
+from reticent.ext.tagger.prompts import read_prompts
+from reticent.ext.tagger.sets import (
     FEATURES,
     Mentions,
     build_attack_set,
@@ -20,10 +23,7 @@ from reticent.audit.tagger.sets import (
     read_conll,
     read_names,
 )
-from reticent.audit.tagger.tables import read_scores
-from reticent.core.errors import CorpusError, PolicyError
-from reticent.engine.corpus import Columns, open_corpus
-from reticent.engine.split import SplitConfig, split_individuals
+from reticent.ext.tagger.tables import read_scores
 
 #: (tags of one sentence, bounds of its PER entities), worked by hand.
 DECODED = [

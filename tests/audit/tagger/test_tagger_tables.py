@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from fixtures.command import command
 
-from reticent.audit.tagger.prompts import PROMPTS
-from reticent.audit.tagger.tables import Table, read_scores, thesis_tables
 from reticent.core.errors import CorpusError
+from reticent.ext.tagger.prompts import PROMPTS
+from reticent.ext.tagger.tables import Table, read_scores, thesis_tables
 
 HEAD = "pair,name,label,prompt,score\n"
 #: True positives of Tables 4.1 and 4.2, of 826 pairs.

@@ -1,0 +1,228 @@
+"""`reticent detect sample` and `reticent detect evaluate`: documents of a run for annotators, and what comes of them.
+
+A sample is drawn from the documents that the stages after ``detect`` see, with the spans of the run's folder in them.
+Text leaves the run only into the folder that the user names. The measured recall is the artefact ``sampled-recall`` of
+the run folder, which the report shows while the spans are those that were measured.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from reticent.core.errors import CorpusError, PolicyError
+from reticent.engine.schema import SPAN_TYPE, SPANS
+from reticent.ext.annotate.annotation import Annotation, Span, check_texts, read_annotation, write_annotation
+from reticent.ext.annotate.sample import draw_sample, iter_rows
+from reticent.job.pipeline import execute
+from reticent.job.stages.audit import SAMPLED_RECALL
+
+if TYPE_CHECKING:
+    from reticent.audit.evidence.sampled import SampledRecall
+    from reticent.core.progress import Progress
+    from reticent.engine.detect.marks import Marks
+    from reticent.job.config import Job
+    from reticent.job.run import Run
+
+__all__ = ["evaluate_sample", "sample_documents"]
+
+
+def sample_documents(
+    job: Job, out: Path | str, num_documents: int, *, seed: int, by_disagreement: bool, progress: Progress
+) -> dict[str, Any]:
+    """Write documents of a run for annotators into ``out``; returns counts.
+
+    The spans are brought up to date first. Parameters and errors as in :func:`draw_sample` and
+    :func:`write_annotation`; `CorpusError` also where a document changes meanwhile.
+    """
+    run = _detected(job, progress)
+    with progress.task("sample", None, "documents"):
+        ends = _ends(run)
+        sample = draw_sample(
+            run.corpus,
+            run.folder / "spans",
+            num_documents,
+            seed=seed,
+            by_disagreement=by_disagreement,
+            ends=ends,
+        )
+        rows = np.sort([document.row for document in sample.documents])
+        texts = _texts(run, rows, ends)
+        found: dict[int, list[Span]] = {int(row): [] for row in rows}
+        for span in _spans_of(run, rows).to_pylist():
+            if span["end"] <= len(texts[span["document"]]):
+                found[span["document"]].append((span["start"], span["end"], span["label"]))
+        run.require_unchanged()  # the spans are those of the text that was read first
+        write_annotation(out, sample, texts, found)
+    return {"documents": len(rows), "of": sum(sample.strata), "strata": len(sample.strata)}
+
+
+def evaluate_sample(
+    job: Job, files: Sequence[Path], progress: Progress, *, all_reviewed: bool = False
+) -> SampledRecall:
+    """Measure a run's spans against the corrected spans of one annotator or several; the result is kept in the run.
+
+    With ``all_reviewed`` documents of BRAT in which no span was changed count as reviewed, and the result says so.
+
+    Raises
+    ------
+    CorpusError
+        A file is spoilt or of other documents (:func:`read_annotation`, :func:`check_texts`), the annotators had
+        different samples, or documents of BRAT are unchanged and not said to be reviewed.
+    PolicyError
+        No file, more than two, or the same one twice.
+    """
+    from reticent.core.artifact import fingerprint, write_artifact
+    from reticent.ext.annotate.recall import agreement_of, united_spans, weighted_recall
+
+    if not 1 <= len(files) <= 2:
+        raise PolicyError(f"expected the annotations of one or two annotators, got {len(files)}")
+    if len({_file(path).resolve() for path in files}) < len(files):
+        raise PolicyError(f"{files[0]}: given twice; whoever agrees with themselves is no second annotator")
+    run = _detected(job, progress)
+    annotations = [read_annotation(file) for file in files]
+    _check_samples(run, annotations, files)
+    if not all_reviewed:
+        _require_changed(annotations, files)
+    sample = annotations[0].sample
+    order = np.argsort([document.row for document in sample.documents])
+    rows = np.array([document.row for document in sample.documents], dtype=np.int64)[order]
+    ends = _ends(run)
+    texts = _texts(run, rows, ends)
+    for annotation, file in zip(annotations, files, strict=True):
+        check_texts(annotation, texts, file)
+    own = [_by_row(annotation) for annotation in annotations]
+    united = [united_spans([spans[int(row)] for spans in own]) for row in rows]
+    with progress.task("evaluate", None, "documents"):
+        marks = _marks(run, rows, texts, united)
+        agreement = None
+        if len(own) == 2:
+            first, second = (_marks(run, rows, texts, [spans[int(row)] for row in rows]) for spans in own)
+            agreement = agreement_of(
+                first, second, _num_words(rows, texts), num_bootstrap=job.audit.num_bootstrap, seed=job.seed
+            )
+        stratum = np.array([document.stratum for document in sample.documents], dtype=np.int64)[order]
+        result = weighted_recall(marks, stratum, np.array(sample.strata), annotators=len(files), agreement=agreement)
+        if any(annotation.unchanged for annotation in annotations):
+            result = replace(result, all_reviewed=True)
+    inputs = {"spans": run.fingerprints.of("spans"), "corpus": run.corpus.fingerprint()}
+    inputs |= {f"annotation {number}": fingerprint(_file(path)) for number, path in enumerate(files, start=1)}
+    with write_artifact(run.folder / SAMPLED_RECALL, kind=SAMPLED_RECALL, config={}, inputs=inputs) as writer:
+        from reticent.audit.evidence.json_form import to_json
+
+        (writer.path / "recall.json").write_text(json.dumps(to_json(result), indent=1, allow_nan=False))
+        writer.counts["documents"] = result.documents
+    return result
+
+
+def _detected(job: Job, progress: Progress) -> Run:
+    from reticent.job.run import Run
+
+    run = Run(job, progress)
+    execute(run, "detect", alone=True)
+    return run
+
+
+def _file(path: Path) -> Path:
+    return path / "brat" if path.is_dir() and (path / "brat").is_dir() else path
+
+
+def _ends(run: Run) -> np.ndarray | None:
+    """Where the text of each document of the run ends, where canaries stand behind it; None for all of it."""
+    if run.job.canaries is None:
+        return None
+    from reticent.engine.canaries import open_canaries
+    from reticent.engine.detect import quarantined_rows
+
+    places = open_canaries(run.folder / "canaries").places
+    ends = np.full(run.documents.num_documents, np.iinfo(np.int64).max)
+    np.minimum.at(ends, places.column("document").to_numpy(), places.column("start").to_numpy())
+    return np.delete(ends, quarantined_rows(run.folder / "spans"))
+
+
+def _texts(run: Run, rows: np.ndarray, ends: np.ndarray | None) -> dict[int, str]:
+    texts = [text for batch in iter_rows(run.corpus, rows, ("text",)) for text in batch.column("text").to_pylist()]
+    return {int(row): text if ends is None else text[: ends[row]] for row, text in zip(rows, texts, strict=True)}
+
+
+def _spans_of(run: Run, rows: np.ndarray) -> pa.Table:
+    """The spans of documents of the run, numbered as there."""
+    file = pq.ParquetFile(run.folder / "spans" / "spans.parquet")
+    wanted = pa.array(rows, pa.int64())
+    parts = []
+    for group in range(file.num_row_groups):
+        table = file.read_row_group(group)
+        parts.append(table.filter(pc.is_in(table.column("document"), value_set=wanted)))
+    return pa.concat_tables(parts).cast(SPANS) if parts else SPANS.empty_table()
+
+
+def _check_samples(run: Run, annotations: Sequence[Annotation], files: Sequence[Path]) -> None:
+    corpus = run.corpus.fingerprint()
+    for annotation, file in zip(annotations, files, strict=True):
+        rows = [document.row for document in annotation.sample.documents]
+        if annotation.sample.corpus != corpus or max(rows, default=0) >= run.corpus.num_documents:
+            raise CorpusError(f"{file}: drawn from other documents than this run has; draw a sample of it")
+        if _drawn(annotation) != _drawn(annotations[0]):
+            raise CorpusError(f"{file}: of another sample than {files[0]}; two annotators read the same documents")
+
+
+def _require_changed(annotations: Sequence[Annotation], files: Sequence[Path]) -> None:
+    for annotation, file in zip(annotations, files, strict=True):
+        if names := annotation.unchanged:
+            raise CorpusError(
+                f"{file}: {len(names):,} of {len(annotation.spans):,} documents, such as {names[0]}, have the marks "
+                "that detection made and no other, and BRAT does not say whether they were reviewed; if every document "
+                "was, give --all-reviewed"
+            )
+
+
+def _drawn(annotation: Annotation) -> set[tuple[str, int]]:
+    return {(document.name, document.row) for document in annotation.sample.documents}
+
+
+def _by_row(annotation: Annotation) -> dict[int, list[Span]]:
+    """Row -> spans, with categories for labels."""
+    from reticent.engine.detect.labels import category
+
+    return {
+        document.row: [(start, end, category(label)) for start, end, label in spans]
+        for document, spans in zip(annotation.sample.documents, annotation.spans, strict=True)
+    }
+
+
+def _marks(run: Run, rows: np.ndarray, texts: dict[int, str], spans: Sequence[Sequence[Span]]) -> Marks:
+    """The spans of annotators of these documents, and those of the run."""
+    from reticent.engine.detect.marks import gather_marks
+
+    ids = [
+        each
+        for batch in iter_rows(run.corpus, rows, ("individual_id",))
+        for each in batch.column("individual_id").to_pylist()
+    ]
+    gold = [[dict(zip(("start", "end", "label"), span, strict=True)) for span in own] for own in spans]
+    batch = pa.record_batch(
+        {
+            "individual_id": pa.array(ids, pa.string()),
+            "text": pa.array([texts[int(row)] for row in rows], pa.large_string()),
+            "spans": pa.array(gold, pa.list_(SPAN_TYPE)),
+        }
+    )
+    found = _spans_of(run, rows)
+    number = np.searchsorted(rows, found.column("document").to_numpy())
+    lengths = np.array([len(texts[int(row)]) for row in rows])
+    found = found.set_column(0, SPANS.field("document"), pa.array(number))
+    return gather_marks([batch], found.filter(pa.array(found.column("end").to_numpy() <= lengths[number])).cast(SPANS))
+
+
+def _num_words(rows: np.ndarray, texts: dict[int, str]) -> np.ndarray:
+    from reticent import _rust
+
+    return np.diff(_rust.segment(pa.array([texts[int(row)] for row in rows], pa.large_string())).doc_offsets)

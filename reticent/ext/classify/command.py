@@ -1,0 +1,94 @@
+"""`reticent classify` of documents that no run knows, from any model folders."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reticent.audit.evidence.json_form import to_json
+from reticent.core.artifact import held_folder
+from reticent.core.errors import PolicyError
+from reticent.core.progress import Progress
+from reticent.engine.schema import HELDOUT, MEMBERS
+from reticent.ext.classify.documents import FILE, baselines, classify_one, label_tokens, read_labels, result_of
+from reticent.job.config import Job
+from reticent.job.run import Run
+
+if TYPE_CHECKING:
+    from reticent.audit.evidence.classification import ClassificationEvidence, ClassifiedStart
+    from reticent.engine.corpus import Corpus
+    from reticent.engine.store import TokenStore
+
+__all__ = ["classify_documents"]
+
+
+def classify_documents(
+    job: Job, folders: Sequence[Path], out: Path | None, progress: Progress
+) -> ClassificationEvidence:
+    """Classify documents that no run knows, from any model folders.
+
+    Individuals are split by the job's shares and seed: a member of a run with the same shares and seed is a member
+    here.
+
+    Parameters
+    ----------
+    out : Path, optional
+        Folder of the result, an artefact, with the classifiers if the job keeps them. By default nothing is kept.
+    """
+    from reticent.core.artifact import write_artifact
+    from reticent.core.device import check_device
+    from reticent.engine.split import split_individuals
+
+    settings = job.classifying()
+    if settings.save_model and out is None:
+        raise PolicyError("--save: needs a folder to save classifiers in (--out)")
+    check_device(job.train.device)
+    run = Run(job, progress)
+    corpus = run.whole_corpus
+    labels = read_labels(corpus, job)
+    individuals = split_individuals(corpus, job.split)
+
+    def build(folder: Path | None) -> ClassificationEvidence:
+        rows: list[ClassifiedStart] = []
+        for number, (path, store) in enumerate(_tokenised(corpus, individuals, folders, progress), 1):
+            documents = label_tokens(store, labels, individuals.mask(MEMBERS), job)
+            if number == 1:
+                rows += baselines(documents, job)
+            kept = folder / f"model-{number:02d}" if folder is not None and settings.save_model else None
+            with progress.task(f"classify {path.name}", None, "steps") as advance:
+                rows.append(classify_one(path, path.name, 0, documents, job.classifying(), job, kept, advance))
+        return result_of(documents, job, None, rows)
+
+    if out is None:
+        return build(None)
+    config = job.model_dump(mode="json", include={"seed", "split", "corpus", "train", "classify", "audit"})
+    inputs = {"corpus": corpus.fingerprint()} | {f"model:{n}": run.fingerprints.at(f) for n, f in enumerate(folders, 1)}
+    with write_artifact(out, kind="classification", config=config, inputs=inputs) as writer:
+        result = build(writer.path)
+        (writer.path / FILE).write_text(json.dumps(to_json(result), indent=1, allow_nan=False))
+        writer.counts.update(result.documents, classes=len(result.classes), models=len(folders))
+    return result
+
+
+def _tokenised(
+    corpus: Corpus, individuals: Any, folders: Sequence[Path], progress: Progress
+) -> Iterator[tuple[Path, TokenStore]]:
+    """Yield each model folder with the tokens of its tokenizer. The tokens are deleted after the last folder."""
+    from reticent.engine.store import open_tokens
+    from reticent.engine.tokens import write_tokens
+    from reticent.trainer.models import tokenizer_json_of
+
+    made: dict[str, Path] = {}
+    with held_folder("reticent-classify-") as temporary:
+        for path in folders:
+            tokenizer = tokenizer_json_of(path)
+            if tokenizer not in made:
+                made[tokenizer] = temporary / str(len(made))
+                made[tokenizer].mkdir()
+                with progress.task("tokens", corpus.num_documents, "documents") as advance:
+                    write_tokens(
+                        made[tokenizer], corpus, individuals, tokenizer, splits=(MEMBERS, HELDOUT), progress=advance
+                    )
+            yield path, open_tokens(made[tokenizer])

@@ -1,0 +1,773 @@
+"""DP-SGD's part of the training loop: samples as physical batches, clipped sums, noise.
+
+The update of a step is (sum over sampled units of clip(gradient, C) + N(0, sigma^2 C^2)) / expected number of units. It
+does not depend on the division of a sample into physical batches. With several processes it is the same sum: each
+process has a share of one sample, and only the first adds noise.
+
+This module imports Opacus. :class:`~reticent.ext.dp.dpsgd.PrivateStep` plans a run and charges its cost.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+import secrets
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, fields
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from opacus.grad_sample import GradSampleHooks
+from opacus.grad_sample.grad_sample_module_fast_gradient_clipping import GradSampleHooksFastGradientClipping
+from opacus.grad_sample.linear import compute_linear_grad_sample, compute_linear_norm_sample
+from opacus.optimizers import get_optimizer_class
+from opacus.utils.fast_gradient_clipping_utils import DPTensorFastGradientClipping
+from torch import nn
+from transformers.pytorch_utils import Conv1D
+
+from reticent.core.device import autocast
+from reticent.core.errors import ArtifactError, TrainingError
+from reticent.engine.schema import IGNORE_INDEX
+from reticent.ext.dp.budget import Budget
+from reticent.trainer.config import TrainConfig
+from reticent.trainer.distributed import World
+from reticent.trainer.labels import Targets
+from reticent.trainer.ledger import Ledger
+from reticent.trainer.models import lm_head
+from reticent.trainer.privacy import Guarantee, Plan, PrivacyConfig, plan_privacy, refuse_conflicts, unaccounted_steps
+from reticent.trainer.recipes import Recipe
+from reticent.trainer.resume import State
+from reticent.trainer.steps import EpochPlan, MakeTargets
+from reticent.trainer.windows import Batch, Windows
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+__all__ = [
+    "GhostClipping",
+    "InstantiatedClipping",
+    "NoisyGradient",
+    "Part",
+    "PhysicalBatches",
+    "PrivateStep",
+    "RowLayout",
+    "Sample",
+    "Unit",
+    "Units",
+    "dummy_batch",
+    "find_units",
+    "physical_batches",
+    "unit_losses",
+    "watch_units",
+]
+
+
+# ------------------------------------------------------------------------------------------------------------ clipping
+#
+# Gradients clipped per unit of privacy, on top of Opacus: hooks or ghost clipping, any number of rows per unit.
+#
+# Opacus clips single rows of a batch. A unit (a document with several windows, an individual with several documents)
+# has several rows. So the rows of a unit are laid end to end along the time axis, before Opacus receives a layer's
+# input and output gradient: U units of R x T positions, zeros where a unit has fewer rows. A layer's gradient is a sum
+# over positions, so one sample of Opacus is then exactly one unit, in every sampler and in both modes.
+#
+# Further differences from plain Opacus that transformers need, each tested against a backward pass of one unit at a
+# time:
+#
+# - position ids and token type ids have the full shape (B, T), because a broadcast row has no gradient per row;
+# - BERT's head and its decoder share a bias: only the decoder is hooked;
+# - ghost clipping does not support a weight with two uses: tied embeddings are instantiated per unit (V x D x 4 bytes
+#   for
+#   each unit), all other layers are not;
+# - GPT-2's ``Conv1D`` has samplers; a norm is taken from the instantiated gradient where that is smaller than the two
+#   T x T products (long units, small layers, LoRA);
+# - norms are computed in float32, independent of the layers' precision.
+#
+# This module imports Opacus, so import it only where a private run begins.
+#
+# Shapes: B rows, T positions a row, U units, R rows of the longest unit, M positions that are targets, D, V.
+
+
+Samples = dict[nn.Parameter, torch.Tensor]
+
+
+class RowLayout:
+    """The unit of each row of a batch; rows of a unit are adjacent, and units are in the order of their numbers.
+
+    Parameters
+    ----------
+    units_B : int64 array, shape (B,), 0 to U - 1, non-decreasing, every number present
+    """
+
+    def __init__(self, units_B: np.ndarray, device: torch.device):
+        firsts_U = np.searchsorted(units_B, np.arange(units_B[-1] + 1))
+        ranks_B = np.arange(len(units_B)) - firsts_U[units_B]
+        self.num_rows, self.num_units = len(units_B), len(firsts_U)
+        self.longest = int(ranks_B.max()) + 1
+        self.units_B = torch.from_numpy(units_B).to(device)
+        self._slots_B = torch.from_numpy(units_B * self.longest + ranks_B).to(device)
+
+    def lay(self, values: torch.Tensor) -> torch.Tensor:
+        """Return (B, T, ...) as (U, R * T, ...): the rows of each unit end to end, followed by zeros."""
+        if self.longest == 1:
+            return values
+        cells = values.new_zeros((self.num_units * self.longest, *values.shape[1:]))
+        cells[self._slots_B] = values
+        return cells.reshape(self.num_units, self.longest * values.shape[1], *values.shape[2:])
+
+
+def _conv1d_grads(layer: Conv1D, activations: list[torch.Tensor], backprops: torch.Tensor) -> Samples:
+    """GPT-2's layer is a linear one whose weight is stored (in, out)."""
+    grads = {}
+    if layer.weight.requires_grad:
+        grads[layer.weight] = torch.einsum("uti,uto->uio", activations[0], backprops)
+    if layer.bias.requires_grad:
+        grads[layer.bias] = backprops.sum(dim=1)
+    return grads
+
+
+def _norms_by(grad_sampler: Callable[..., Samples]) -> Callable[..., Samples]:
+    """A norm sampler for linear layers: by two T x T products, or from the gradient itself where that is smaller."""
+
+    def norms(layer: Any, activations: list[torch.Tensor], backprops: torch.Tensor) -> Samples:
+        length, num_weights = backprops.shape[1], activations[0].shape[-1] * backprops.shape[-1]
+        if 2 * length * length > num_weights:
+            grads = grad_sampler(layer, activations, backprops)
+            return {weight: grad.flatten(1).norm(dim=1) for weight, grad in grads.items()}
+        return compute_linear_norm_sample(layer, activations, backprops)
+
+    return norms
+
+
+class _TiedEmbedding(nn.Embedding):
+    """An embedding whose weight another layer uses too; ghost clipping knows no norm sampler for this class."""
+
+
+class _TiedLinear(nn.Linear):
+    """As `_TiedEmbedding`."""
+
+
+_TIED: dict[type, type] = {nn.Embedding: _TiedEmbedding, nn.Linear: _TiedLinear}
+
+
+class _PerUnit:
+    """The part that both modes share; a mixin in front of a class of Opacus' hooks.
+
+    ``rows`` is the layout of the current batch; set it before each forward pass.
+    """
+
+    rows: RowLayout
+    _module: nn.Module
+
+    def iterate_submodules(self, module: nn.Module) -> Iterator[nn.Module]:
+        """Modules to hook; a module whose own weights all belong to its children is skipped in favour of these."""
+        own = [weight for weight in module.parameters(recurse=False) if weight.requires_grad]
+        below = {id(weight) for child in module.children() for weight in child.parameters()}
+        if own and all(id(weight) in below for weight in own):
+            for child in module.children():
+                yield from self.iterate_submodules(child)
+        else:
+            yield from super().iterate_submodules(module)  # type: ignore[misc]
+
+    def rearrange_grad_samples(
+        self, *, module: Any, backprops: torch.Tensor, loss_reduction: str, batch_first: bool
+    ) -> tuple[list[torch.Tensor], torch.Tensor]:
+        activations, backprops = super().rearrange_grad_samples(  # type: ignore[misc]
+            module=module, backprops=backprops, loss_reduction=loss_reduction, batch_first=batch_first
+        )
+        laid = []
+        for values in (*activations, backprops):
+            if len(values) != self.rows.num_rows:
+                raise TrainingError(
+                    f"DP-SGD: a {type(module).__name__} sees {len(values)} rows of a batch of {self.rows.num_rows}, so "
+                    "it has no gradient per row"
+                )
+            values = values.float() if values.is_floating_point() else values
+            # A layer with one vector for each row gets a time axis of length 1.
+            laid.append(self.rows.lay(values.unsqueeze(1) if backprops.ndim == 2 else values))
+        module.max_batch_len = self.rows.num_units
+        return laid[:-1], laid[-1]
+
+    def detach(self) -> None:
+        """Remove the hooks; the model is then as before."""
+        self.cleanup()  # type: ignore[attr-defined]
+        for module in self._module.modules():
+            if isinstance(module, (_TiedEmbedding, _TiedLinear)):
+                module.__class__ = type(module).__base__  # type: ignore[assignment]
+
+
+class InstantiatedClipping(_PerUnit, GradSampleHooks):
+    """Keeps one gradient per unit in memory; exact in any precision."""
+
+    GRAD_SAMPLERS: ClassVar = {**GradSampleHooks.GRAD_SAMPLERS, Conv1D: _conv1d_grads}
+
+
+class GhostClipping(_PerUnit, GradSampleHooksFastGradientClipping):
+    """Computes norms per unit without the gradients, then runs a second backward pass of the losses times the clip
+    coefficients."""
+
+    GRAD_SAMPLERS: ClassVar = {
+        **GradSampleHooksFastGradientClipping.GRAD_SAMPLERS,
+        Conv1D: _conv1d_grads,
+        _TiedEmbedding: GradSampleHooksFastGradientClipping.GRAD_SAMPLERS[nn.Embedding],
+        _TiedLinear: GradSampleHooksFastGradientClipping.GRAD_SAMPLERS[nn.Linear],
+    }
+    NORM_SAMPLERS: ClassVar = {
+        **GradSampleHooksFastGradientClipping.NORM_SAMPLERS,
+        nn.Linear: _norms_by(compute_linear_grad_sample),
+        Conv1D: _norms_by(_conv1d_grads),
+    }
+
+    def get_clipping_coef(self) -> torch.Tensor:
+        """The clip coefficient of each row, which is that of its unit."""
+        return super().get_clipping_coef()[self.rows.units_B]
+
+
+def watch_units(model: PreTrainedModel, clipping: str, max_grad_norm: float) -> InstantiatedClipping | GhostClipping:
+    """Hook a model so that backward passes compute gradients, or their norms, per unit.
+
+    Raises
+    ------
+    TrainingError
+        A trained layer keeps buffers, or layers of an unsupported kind share a weight.
+    """
+    for module in model.modules():
+        decoder, bias = getattr(module, "decoder", None), module._parameters.get("bias")
+        if isinstance(decoder, nn.Linear) and bias is not None and bias is not decoder.bias:
+            bias.requires_grad_(False)  # BERT, untied: the forward pass never reads it
+    try:
+        if clipping == "hooks":
+            return InstantiatedClipping(model, loss_reduction="sum")
+        for module in _sharing_weights(model):
+            if type(module) not in _TIED:
+                raise TrainingError(f"DP-SGD: a {type(module).__name__} shares its weight, which ghost clipping cannot")
+            module.__class__ = _TIED[type(module)]
+        return GhostClipping(model, loss_reduction="sum", max_grad_norm=max_grad_norm)
+    except NotImplementedError:
+        raise TrainingError(
+            "DP-SGD: a trained layer of this model keeps buffers, so rows cannot be separated"
+        ) from None
+
+
+def _sharing_weights(model: nn.Module) -> Iterable[nn.Module]:
+    """Leaf modules that share a trained weight with another leaf."""
+    owners: dict[int, list[nn.Module]] = {}
+    for module in model.modules():
+        if not any(True for _ in module.children()):
+            for weight in module.parameters(recurse=False):
+                if weight.requires_grad:
+                    owners.setdefault(id(weight), []).append(module)
+    return {id(module): module for found in owners.values() if len(found) > 1 for module in found}.values()
+
+
+def unit_losses(
+    model: PreTrainedModel, batch: Batch, targets: Targets, objective: str, rows: RowLayout
+) -> torch.Tensor:
+    """Return each row's share of its unit's loss, float32 (B,); over a unit they sum to the mean over its targets.
+
+    The divisor is the unit's own number of targets, never the batch's. So the gradient of a unit does not depend on
+    other units' documents, and a clip to C is a sensitivity of C. A unit without a target has loss 0 and gradient 0.
+    """
+    device = rows.units_B.device
+    labels_BT = targets.labels
+    if objective == "clm":  # position t predicts the token at t + 1
+        labels_BT = np.concatenate([labels_BT[:, 1:], np.full_like(labels_BT[:, :1], IGNORE_INDEX)], axis=1)
+    is_target_BT = labels_BT != IGNORE_INDEX
+    num_wanted = max(1, int(is_target_BT.sum(axis=1).max()))
+    columns_BM = np.argsort(~is_target_BT, axis=1, kind="stable")[:, :num_wanted]  # the rest are not targets
+    labels_BM = torch.from_numpy(np.take_along_axis(labels_BT, columns_BM, axis=1)).to(device)
+    inputs = _whole_inputs(model, torch.from_numpy(targets.input_ids).to(device), batch.attention)
+    at = (torch.arange(len(columns_BM), device=device)[:, None], torch.from_numpy(columns_BM).to(device))
+    head = lm_head(model)
+    logits_BMV = model(**inputs).logits[at] if head is None else head(model.base_model(**inputs)[0][at])
+    losses_BM = F.cross_entropy(
+        logits_BMV.float().transpose(1, 2), labels_BM, reduction="none", ignore_index=IGNORE_INDEX
+    )
+    num_targets_B = (labels_BM != IGNORE_INDEX).sum(dim=1)
+    num_targets_U = torch.zeros(rows.num_units, dtype=torch.int64, device=device)
+    num_targets_U.index_add_(0, rows.units_B, num_targets_B)
+    return losses_BM.sum(dim=1) / num_targets_U.clamp(min=1)[rows.units_B]
+
+
+def _whole_inputs(model: PreTrainedModel, input_ids_BT: torch.Tensor, attention_BT: np.ndarray) -> dict[str, Any]:
+    """Model inputs that give every embedding one row for each row of the batch."""
+    inputs: dict[str, Any] = {"input_ids": input_ids_BT}
+    inputs["attention_mask"] = torch.from_numpy(attention_BT).to(input_ids_BT.device)
+    modules = dict(model.named_modules())
+    if any(name.endswith("token_type_embeddings") for name in modules):
+        inputs["token_type_ids"] = torch.zeros_like(input_ids_BT)
+    makes_its_own = any(hasattr(module, "create_position_ids_from_input_ids") for module in modules.values())
+    if not makes_its_own and "position_ids" in inspect.signature(model.base_model.forward).parameters:
+        positions_T = torch.arange(input_ids_BT.shape[1], device=input_ids_BT.device)
+        inputs["position_ids"] = positions_T.expand_as(input_ids_BT).contiguous()
+    return inputs
+
+
+# ------------------------------------------------------------------------------------------------------------ sampling
+#
+# Poisson samples of units of privacy: the units of each step, their documents, and their physical batches.
+#
+# Every draw is a function of (secret seed, step) alone. So a resumed run draws the same samples as an uninterrupted
+# one, and the ranks of a distributed run agree on a sample without communication; each takes its share of it. Each
+# unit is in a step with probability ``sample_rate``, independently of all others, so batches differ in size and may be
+# empty.
+#
+# An individual with more than G documents takes part with G of them, **drawn anew in each step**. The contribution to
+# a step is clipped for any choice of documents, so a fixed choice would protect no better and the model would learn
+# less.
+#
+# Opacus' `UniformWithReplacementSampler` draws rows, so it does not support units of several rows. It also uses a
+# generator that a resumed run cannot rewind. `python -m benchmarks.dp_baseline` trains with these units.
+#
+# The seed must be secret: epsilon assumes that no observer knows the sample, and the seed determines it.
+
+
+Unit = Literal["individual", "record"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A part of a step: the windows of whole units; windows of a unit are adjacent.
+
+    Attributes
+    ----------
+    windows : int64 array, shape (B,), numbers of the windows
+    units : int64 array, shape (B,), non-decreasing, from 0 to the number of units of this part minus 1
+    """
+
+    windows: np.ndarray
+    units: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """Units of privacy and their windows; see :func:`find_units`.
+
+    Attributes
+    ----------
+    documents : int64 array, shape (D,), numbers of documents; documents of a unit are adjacent
+    doc_offsets : int64 array, shape (U + 1,), bounds of each unit in ``documents``
+    window_offsets : int64 array, shape (D + 1,), bounds of each document's windows
+    max_documents : largest number of documents of a unit in a step
+    """
+
+    documents: np.ndarray
+    doc_offsets: np.ndarray
+    window_offsets: np.ndarray
+    max_documents: int
+
+    def __len__(self) -> int:
+        return len(self.doc_offsets) - 1
+
+    def draw(self, sample_rate: float, *, seed: int, step: int, rank: int = 0, num_ranks: int = 1) -> Sample:
+        """Return the Poisson sample of a step, or a rank's share of it."""
+        random = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed, spawn_key=(step,))))
+        drawn = np.flatnonzero(random.random(len(self)) < sample_rate)
+        places, owners = _spread(self.doc_offsets, drawn)
+        order = np.lexsort((random.random(len(places)), owners))
+        places, owners = places[order], owners[order]
+        kept = np.arange(len(owners)) - np.searchsorted(owners, owners) < self.max_documents
+        kept &= owners % num_ranks == rank
+        documents, owners = self.documents[places[kept]], owners[kept]
+        windows, rows = _spread(self.window_offsets, documents)
+        units = np.unique(owners[rows], return_inverse=True)[1]
+        return Sample(windows, units)
+
+
+def find_units(windows: Windows, unit: Unit, max_documents: int = 1) -> Units:
+    """Return the units of a corpus: its documents, or its individuals with at most ``max_documents`` a step."""
+    num_documents = windows.store.num_documents
+    window_offsets = np.searchsorted(windows.documents, np.arange(num_documents + 1))
+    if unit == "record":
+        return Units(np.arange(num_documents), np.arange(num_documents + 1), window_offsets, 1)
+    individual = windows.store.individual
+    num_of_each = np.unique(individual, return_counts=True)[1]
+    bounds = np.concatenate([[0], np.cumsum(num_of_each)])
+    return Units(np.argsort(individual, kind="stable"), bounds, window_offsets, max_documents)
+
+
+def physical_batches(sample: Sample, windows: Windows, max_rows: int) -> Iterator[Sample]:
+    """Yield a sample in parts of at most ``max_rows`` rows, with units of similar length together.
+
+    A unit is never divided, because its norm is computed over all its rows. A unit with more than ``max_rows`` rows is
+    a part of its own.
+    """
+    if not len(sample.units):
+        return
+    sizes = np.bincount(sample.units)
+    starts = np.cumsum(sizes) - sizes
+    lengths = np.maximum.reduceat(windows.lengths[sample.windows], starts)
+    order = np.argsort(lengths, kind="stable")
+    ends = np.cumsum(sizes[order])
+    first = 0
+    while first < len(order):
+        before = ends[first - 1] if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, before + max_rows, side="right")))
+        part = order[first:last]
+        rows = np.repeat(starts[part] - (ends[first:last] - sizes[part] - before), sizes[part])
+        yield Sample(sample.windows[rows + np.arange(len(rows))], np.repeat(np.arange(len(part)), sizes[part]))
+        first = last
+
+
+def dummy_batch(windows: Windows) -> Batch:
+    """Return one row of padding for an empty sample, so its step is taken and its noise is added."""
+    shape = (1, windows.padded(1))
+    nothing = np.zeros(shape, dtype=np.bool_)
+    return Batch(
+        np.full(1, -1, dtype=np.int64),
+        np.full(shape, windows.special.pad, dtype=np.int64),
+        np.full(shape, -1, dtype=np.int32),
+        np.zeros(shape, dtype=np.uint8),
+        nothing,
+        ~nothing,
+    )
+
+
+def _spread(offsets: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Entries of the chosen slices of CSR bounds, and the index in ``chosen`` that each belongs to."""
+    lengths = offsets[chosen + 1] - offsets[chosen]
+    owners = np.repeat(np.arange(len(chosen)), lengths)
+    starts = offsets[chosen] - (np.cumsum(lengths) - lengths)
+    return starts[owners] + np.arange(len(owners)), owners
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A physical batch: rows of whole units, and the unit of each row."""
+
+    batch: Batch
+    targets: Targets
+    units: np.ndarray
+
+    @property
+    def num_units(self) -> int:
+        """Number of units with rows in it; 0 for the dummy batch of an empty sample."""
+        return int(self.units[-1]) + 1 if self.batch.windows[0] >= 0 else 0
+
+
+@dataclass(frozen=True, slots=True)
+class PhysicalBatches:
+    """The physical batches of one step, and the ledger after the step; the targets of a private step are units."""
+
+    parts: list[Part]
+    ledger: Ledger
+
+    @property
+    def counts(self) -> tuple[int, int, int, int]:
+        """Numbers of units, of document tokens, of tokens with special tokens, and of cells with padding."""
+        batches = [part.batch for part in self.parts]
+        return (
+            sum(part.num_units for part in self.parts),
+            sum(int(np.count_nonzero(batch.is_text)) for batch in batches),
+            sum(int(np.count_nonzero(batch.attention)) for batch in batches),
+            sum(batch.attention.size for batch in batches),
+        )
+
+
+class NoisyGradient:
+    """Draws samples, clips and adds noise for one training; ``close`` removes all hooks from the model.
+
+    Parameters
+    ----------
+    model : in train mode, on its device, with its adapters
+    seed : int, the secret seed of samples and noise
+    rank, num_ranks : rank of this process and number of processes; all have the same weights
+    autocast : context of forward passes; in lower precision, clipping is exact with ``clipping="hooks"`` only
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        objective: str,
+        config: PrivacyConfig,
+        plan: Plan,
+        device: torch.device,
+        *,
+        seed: int,
+        rank: int = 0,
+        num_ranks: int = 1,
+        autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    ):
+        self.model, self.objective, self.config, self.plan, self.device = model, objective, config, plan, device
+        self.seed, self.rank, self.num_ranks, self.autocast = seed, rank, num_ranks, autocast
+        self.hooks = watch_units(model, config.clipping, config.max_grad_norm)
+        self.optimizer: Any = None
+        self._noise = torch.Generator(device)
+        self._checked = False
+
+    def wrap(self, optimizer: torch.optim.Optimizer) -> None:
+        """Clip and add noise for this optimizer, which must hold the trained weights of the hooked model."""
+        wrapper = get_optimizer_class("flat", self.num_ranks > 1, self.config.clipping)
+        self.optimizer = wrapper(
+            optimizer,
+            noise_multiplier=self.plan.noise_multiplier,
+            max_grad_norm=self.config.max_grad_norm,
+            # Opacus divides by the number of processes once more.
+            expected_batch_size=self.plan.expected_units / self.num_ranks,
+            loss_reduction="mean",
+            generator=self._noise,
+        )
+
+    def iter_steps(
+        self,
+        windows: Windows,
+        units: Units,
+        make: Callable[[Batch, Ledger], Targets],
+        ledger: Ledger,
+        *,
+        first: int,
+        last: int,
+    ) -> Iterator[PhysicalBatches]:
+        """Yield steps ``first`` to ``last`` (exclusive) of the run; a step with an empty sample has a dummy batch."""
+        share = {"rank": self.rank, "num_ranks": self.num_ranks}
+        for step in range(first, last):
+            sample = units.draw(self.plan.sample_rate, seed=self.seed, step=step, **share)
+            parts = []
+            for part in physical_batches(sample, windows, self.config.max_physical_batch_size):
+                batch = windows.gather(part.windows)
+                parts.append(Part(batch, make(batch, ledger), part.units))
+            if not parts:
+                dummy = dummy_batch(windows)
+                parts.append(Part(dummy, make(dummy, ledger), np.zeros(1, dtype=np.int64)))
+            yield PhysicalBatches(parts, copy.deepcopy(ledger))
+
+    def add_gradients(self, parts: list[Part], step: int) -> list[torch.Tensor]:
+        """Store the clipped, noisy mean in ``.grad``, the same in every process.
+
+        Returns the sum of the units' losses for each physical batch, on the device.
+        """
+        self._reseed(step)
+        self.optimizer.zero_grad(set_to_none=True)
+        losses = []
+        for turn, part in enumerate(parts):
+            if not self._checked and part.targets.num_targets:
+                self._check_one_unit(_first_unit(part))
+            torch.manual_seed(self._seed_of(step, 2, self.rank, turn))  # dropout
+            losses_B = self._losses(part)
+            with _quiet():
+                if isinstance(self.hooks, GhostClipping):
+                    DPTensorFastGradientClipping(self.hooks, self.optimizer, losses_B, "sum").backward()  # type: ignore[arg-type]
+                else:
+                    losses_B.sum().backward()
+            losses.append(losses_B.detach().sum())
+            is_last = turn == len(parts) - 1
+            self.optimizer.signal_skip_step(do_skip=not is_last)
+            self.optimizer.pre_step()  # adds up the clipped sums; at the last batch adds the noise, and divides
+            if not is_last:
+                self.optimizer.zero_grad(set_to_none=True)
+        if self.num_ranks > 1:
+            self.optimizer.reduce_gradients()
+        return losses
+
+    def close(self) -> None:
+        """Remove all hooks from the model."""
+        self.hooks.detach()
+
+    def _losses(self, part: Part) -> torch.Tensor:
+        rows = RowLayout(part.units, self.device)
+        self.hooks.rows = rows
+        with self.autocast():
+            return unit_losses(self.model, part.batch, part.targets, self.objective, rows)
+
+    def _seed_of(self, *use: int) -> int:
+        return int(np.random.SeedSequence(self.seed, spawn_key=use).generate_state(1, np.uint64)[0])
+
+    def _reseed(self, step: int) -> None:
+        """Make the noise of a step a function of (seed, step), so a resumed run adds that of an uninterrupted one."""
+        self._noise.manual_seed(self._seed_of(step, 1))
+        if self.device.type == "cpu":  # its generator uses 32 bits of a seed, few enough to try them all
+            words = np.random.SeedSequence(self.seed, spawn_key=(step, 3)).generate_state(624)
+            state = self._noise.get_state()
+            state[24 : 24 + 624 * 8] = torch.from_numpy(words.astype(np.uint64).view(np.uint8))
+            self._noise.set_state(state)
+
+    def _check_one_unit(self, part: Part) -> None:
+        """Compare the hooks' gradient of one unit with a plain backward pass: a missed layer would not be private."""
+        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []), _quiet():
+            self._losses(part).sum().backward()
+        for name, weight in self.model.named_parameters():
+            if not weight.requires_grad:
+                continue
+            plain = 0.0 if weight.grad is None else float(weight.grad.float().norm())
+            if isinstance(self.hooks, GhostClipping):
+                seen = getattr(weight, "_norm_sample", None)
+            else:
+                found = getattr(weight, "grad_sample", None)
+                seen = None if found is None else found[0].norm()[None]
+            if seen is None or abs(float(seen[0]) - plain) > 0.05 * plain + 1e-4 * self.config.max_grad_norm:
+                raise TrainingError(
+                    f"DP-SGD: {name} has a gradient that clipping does not see (a layer used in a way that Opacus "
+                    "cannot follow); freeze it, or train with LoRA"
+                )
+            if isinstance(self.hooks, InstantiatedClipping):
+                weight.grad_sample = None  # type: ignore[attr-defined]
+            weight.grad = None
+        self._checked = True
+
+
+def _first_unit(part: Part) -> Part:
+    """The rows of the first unit with a target."""
+    has_target = (part.targets.labels != IGNORE_INDEX).any(axis=1)
+    rows = np.flatnonzero(part.units == part.units[np.argmax(has_target)])
+    batch = Batch(*(getattr(part.batch, field.name)[rows] for field in fields(Batch)))
+    targets = Targets(part.targets.input_ids[rows], part.targets.labels[rows])
+    return Part(batch, targets, np.zeros(len(rows), dtype=np.int64))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence torch's warning, at every backward pass, that an embedding's input requires no gradient."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Full backward hook is firing")
+        yield
+
+
+# -------------------------------------------------------------------------------------------------------- private step
+#
+# A private step: DP-SGD, whose cost is reserved before its training starts and settled when it ends.
+#
+# The seed of samples, masks and noise is drawn from the system. It exists in two places: in memory, and in the private
+# state file of a run that can be resumed, which is deleted when the run ends. Epsilon assumes that the sample is
+# secret, so no observer may know the seed.
+
+
+class PrivateStep:
+    """The `~reticent.trainer.steps.Step` of DP-SGD. Its targets are units of privacy; an epoch is 1 / sample rate
+    steps.
+    """
+
+    #: A step of noise alone is taken too. Otherwise an empty sample would show, and with it an individual's absence.
+    takes_empty = True
+    #: Gradients are clipped per unit, before the noise; a second clip would change the sum after the noise.
+    max_grad_norm = math.inf
+
+    units: Units
+    plan: Plan
+    budget: Budget | None
+    noisy: NoisyGradient
+    #: Secret seed of samples, masks and noise, and the name of the run in the budget file.
+    seed: int
+    name: str
+
+    def __init__(self, recipe: Recipe, config: TrainConfig, privacy: PrivacyConfig, world: World, device: torch.device):
+        self.recipe, self.config, self.privacy, self.world, self.device = recipe, config, privacy, world, device
+
+    @property
+    def mask_seed(self) -> int:
+        """Seed of the masks, which is secret too. The masks of a window depend on its number, and so on the individuals
+        before it. With a known seed, one more unit would change the masks of others, and not its own gradient alone.
+        """
+        return int(np.random.SeedSequence(self.seed, spawn_key=(0, 4)).generate_state(1, np.uint64)[0] >> 1)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The epsilon of the whole training."""
+        return self.plan.guarantee
+
+    def cache_key(self) -> dict[str, Any]:
+        """The settings of DP-SGD, the device and the number of processes, because each generator makes other noise."""
+        return {**self.privacy.cache_key(), "device": self.device.type, "processes": self.world.size}
+
+    def prepare(self, model: PreTrainedModel, windows: Windows, kept: dict[str, str]) -> None:
+        """Plan the run, hook the model, and reserve the whole cost in the budget.
+
+        Parameters
+        ----------
+        kept : dict
+            Seed, name and noise of this run from the saved state; filled if it is empty.
+
+        Raises
+        ------
+        ArtifactError
+            A resumed run would continue with another noise multiplier.
+        PolicyError
+            Opacus is missing, a setting is incompatible with DP-SGD, or the privacy budget does not allow the run.
+        """
+        config, privacy, world = self.config, self.privacy, self.world
+        refuse_conflicts(config, privacy)
+        self.units = find_units(windows, privacy.unit, privacy.max_documents)
+        batch_size = config.batch_size * config.gradient_accumulation_steps * world.size
+        unaccounted = unaccounted_steps(self.recipe)
+        self.plan = plan_privacy(privacy, len(self.units), config.num_epochs, batch_size, unaccounted)
+        self._name_and_seed(kept)
+        self.budget = _budget(privacy)
+        self.noisy = NoisyGradient(
+            model,
+            self.recipe.objective,
+            privacy,
+            self.plan,
+            self.device,
+            seed=self.seed,
+            rank=world.rank,
+            num_ranks=world.size,
+            # "auto" would make the clip less exact.
+            autocast=partial(autocast, "on" if config.bf16 == "on" else "off", self.device),
+        )
+        try:
+            self._reserve()  # last, after all other reasons to refuse the run
+        except BaseException:
+            self.noisy.close()
+            raise
+        world.barrier()  # no process trains before the cost is reserved
+
+    def wrap(self, optimizer: torch.optim.Optimizer) -> None:
+        """Clip and add noise for this optimizer."""
+        self.noisy.wrap(optimizer)
+
+    def plan_epoch(self, windows: Windows, make: MakeTargets, ledger: Ledger, state: State) -> EpochPlan:
+        """Return the epoch's Poisson samples; a sample is a function of (secret seed, step of the run)."""
+        size = self.plan.steps_per_epoch
+        before = (state.epoch - 1) * size
+        data = self.noisy.iter_steps(windows, self.units, make, ledger, first=before + state.done, last=before + size)
+        return EpochPlan(size, self.plan.num_steps, data)
+
+    def backward(self, data: PhysicalBatches, num_targets: float, step: int) -> list[torch.Tensor]:
+        """Store the clipped, noisy sum over the *expected* number of units, because the number drawn is private."""
+        return self.noisy.add_gradients(data.parts, step)
+
+    def finish(self, num_steps: int) -> dict[str, Any]:
+        """Take the hooks off the model and settle the reserved budget; returns the cost of the run."""
+        self.noisy.close()
+        if self.budget is not None and self.world.is_main:
+            self.budget.settle(self.name, self.plan.guarantee)
+        return {"privacy": {**self.plan.to_dict(), "steps": num_steps}}
+
+    def _reserve(self) -> None:
+        if self.budget is None or not self.world.is_main:
+            return
+        about = {key: value for key, value in self.plan.to_dict().items() if key not in ("guarantee", "noise")}
+        self.budget.reserve(self.name, self.plan.guarantee, len(self.units), {**about, "recipe": self.recipe.name})
+
+    def _name_and_seed(self, kept: dict[str, str]) -> None:
+        if not kept:
+            seed = self.privacy.seed if self.privacy.seed is not None else secrets.randbits(128)
+            # The main process shares them by a sum, in words of 32 bits, because its float64 is exact below 2^53.
+            words = [seed >> shift & 0xFFFFFFFF for shift in range(0, 128, 32)] + [secrets.randbits(32)]
+            words = [int(word) for word in self.world.sum(*(word if self.world.is_main else 0 for word in words))]
+            kept["seed"] = f"{sum(word << 32 * place for place, word in enumerate(words[:4])):032x}"
+            kept["run"] = f"{words[4]:08x}"
+            kept["noise"] = repr(self.plan.noise_multiplier)
+        if kept["noise"] != repr(self.plan.noise_multiplier):
+            raise ArtifactError(
+                f"this training began with noise {kept['noise']} and would go on with {self.plan.noise_multiplier!r}, "
+                "which this version of Opacus finds for its epsilon; go on with the other version, or begin anew"
+            )
+        self.seed, self.name = int(kept["seed"], 16), kept["run"]
+
+
+def _budget(privacy: PrivacyConfig) -> Budget | None:
+    if privacy.budget_file is None or privacy.corpus is None:
+        return None
+    return Budget(
+        path=Path(privacy.budget_file),
+        corpus=privacy.corpus,
+        max_epsilon=privacy.budget_epsilon,
+        max_delta=privacy.budget_delta,
+    )

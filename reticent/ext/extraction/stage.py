@@ -1,0 +1,137 @@
+"""Extraction and canaries in a job: an artefact for each base model and last checkpoint, and their section of the
+evidence.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reticent.audit.evidence.json_form import from_json, to_json
+from reticent.core.json_toml import read_json
+from reticent.engine.schema import MEMBERS
+from reticent.job.artefact import Artefact, Measurement, Step, measurements_of
+from reticent.job.auditing import resampling_settings, work_of_extraction
+
+if TYPE_CHECKING:
+    from reticent.audit.evidence.extraction import ExtractedModel, Extraction
+    from reticent.job.run import Run
+
+__all__ = ["extraction_inputs", "extraction_section", "extraction_steps"]
+
+#: Kind of the artefacts.
+EXTRACTION = "extraction"
+
+
+def extraction_steps(run: Run) -> Iterator[Step]:
+    """Yield a step for each base model and each last checkpoint."""
+    for measurement in _measurements(run):
+        work = partial(work_of_extraction, run, measurement)
+        group = measurement.training and measurement.training.name
+        yield Step.of(_artefact(run, measurement), partial(_build, run, measurement), group=group, work=work)
+
+
+def extraction_inputs(run: Run) -> dict[str, str]:
+    """Return the fingerprints of the artefacts of the job by name."""
+    names = (_name(measurement) for measurement in _measurements(run))
+    return {name: run.fingerprints.of(name) for name in names}
+
+
+def _measurements(run: Run) -> list[Measurement]:
+    """Return the attacked models: of each model section its base model and the last checkpoint of every training."""
+    if run.job.extraction is None and run.job.canaries is None:
+        return []
+    asked = []
+    for model in run.job.model:
+        own = measurements_of(run.job, model)
+        last = max(measurement.epoch for measurement in own)
+        asked += [measurement for measurement in own if measurement.training is None or measurement.epoch == last]
+    return asked
+
+
+def _name(measurement: Measurement) -> str:
+    return measurement.name.replace("measures/", "extraction/", 1)
+
+
+def _artefact(run: Run, measurement: Measurement) -> Artefact:
+    job = run.job
+    config = {
+        "objective": measurement.model.objective, "recipe": measurement.recipe, "epoch": measurement.epoch,
+        "num_bootstrap": job.audit.num_bootstrap, "seed": job.seed, "window_length": job.train.window_length,
+        "extraction": job.extraction and job.extraction.model_dump(),
+        "canaries": job.canaries and job.canaries.model_dump(), **resampling_settings(run),
+    }  # fmt: skip
+    inputs = {
+        "tokens": run.fingerprints.of(f"tokens/{measurement.model.name}/audit"),
+        **run.base_input(measurement.model),
+    }
+    if job.canaries is not None:
+        inputs["canaries"] = run.fingerprints.of("canaries")
+    if measurement.training is not None:
+        inputs["checkpoint"] = run.fingerprints.of_checkpoint(measurement.training.name, measurement.epoch)
+    return Artefact(_name(measurement), EXTRACTION, config, inputs)
+
+
+def _build(run: Run, measurement: Measurement, folder: Path, counts: dict[str, int]) -> None:
+    found = _measured(run, measurement)
+    (folder / "extraction.json").write_text(json.dumps(to_json(found), indent=1, allow_nan=False))
+    counts["epoch"] = measurement.epoch
+
+
+def _measured(run: Run, measurement: Measurement) -> ExtractedModel:
+    from reticent.audit.evidence.extraction import ExtractedModel
+    from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
+
+    path = run.checkpoint_of(measurement)
+    model, tokenizer = load_model(path, measurement.model.objective), load_tokenizer(path)
+    special = special_ids(tokenizer, measurement.model.objective)
+    canaries = passages = None
+    if run.job.canaries is not None:
+        from reticent.engine.canaries import open_canaries
+        from reticent.engine.detect import quarantined_rows
+        from reticent.ext.extraction.canaries import audit_canaries, tokens_of_canaries
+
+        planted = open_canaries(run.folder / "canaries").without(quarantined_rows(run.folder / "spans"))
+        tokens = tokens_of_canaries(planted, run.tokenizer_of(measurement.model))
+        check_fit(model, tokens.store, tokenizer, special, run.job.train.window_length)
+        with run.progress.task(f"canaries of {measurement.recipe}", None, "windows") as advance:
+            canaries = audit_canaries(
+                model, measurement.model.objective, tokens, special, run.job.canaries, progress=advance
+            )
+    if run.job.extraction is not None and measurement.model.objective == "clm":
+        from reticent.engine.store import open_tokens
+        from reticent.ext.extraction.passages import extraction_rates
+
+        store = open_tokens(run.folder / f"tokens/{measurement.model.name}/audit")
+        check_fit(model, store, tokenizer, special, run.job.train.window_length)
+        members = run.individuals.mask(MEMBERS)[store.individual]
+        with run.progress.task(f"extract from {measurement.recipe}", None, "passages") as advance:
+            passages = extraction_rates(
+                model, store, members, special, run.job.extraction, units=run.individuals.units, progress=advance
+            )
+    return ExtractedModel(canaries=canaries, passages=passages)
+
+
+def extraction_section(run: Run) -> Extraction | None:
+    """Return the part of the evidence; None if the job has no such section."""
+    from reticent.audit.evidence.extraction import ExtractedModel, Extraction
+
+    models = []
+    for measurement in _measurements(run):
+        seed = None if measurement.training is None else measurement.training.seed
+        path = run.folder / _name(measurement) / "extraction.json"
+        models.append(
+            replace(
+                from_json(ExtractedModel, read_json(path), str(path)),
+                model=measurement.model.name,
+                recipe=measurement.recipe,
+                objective=measurement.model.objective,
+                seed=seed,
+                epoch=measurement.epoch,
+            )
+        )
+    return Extraction(has_canaries=run.job.canaries is not None, models=models) if models else None

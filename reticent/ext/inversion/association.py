@@ -1,0 +1,270 @@
+"""Association: how strongly an individual's name is tied to the subject of their documents.
+
+log p(term | name, template) for the individual's own name and for decoy names. A *term* is a word of the
+individual's documents that identifies no individual and that a band of the individuals use: rarer ones are identifiers
+themselves, commoner ones are shared by all. It need not be a diagnosis; it is a word in which the individual's
+documents differ from others'. A decoy is the name of an individual of the same side who does not use the term; it has
+as many tokens and the same shape. The name of an individual is the direct run of category NAME that the fewest others
+have, and among these the most frequent one.
+
+The rate is the share of decoys whose name makes the term less likely (ties count half): an AUROC within each term,
+0.5 for a model that ties nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+
+from reticent.audit.config import InversionConfig
+from reticent.audit.evidence.inversion import Association
+from reticent.audit.evidence.leakage import Sides
+from reticent.audit.leakage.words import Words
+from reticent.audit.scoring.rows import DIGITS, sum_log_probs
+from reticent.audit.stats.intervals import Bootstrap, two_sides
+from reticent.core.errors import PolicyError, TrainingError
+from reticent.core.json_toml import read_toml
+from reticent.engine.document_kernels import document_ranks
+from reticent.engine.kernels import number_tuples
+from reticent.engine.randomness import generator
+from reticent.engine.store import TokenStore
+from reticent.ext.inversion.identifiers import Runs
+from reticent.trainer.models import max_positions
+from reticent.trainer.windows import SpecialIds
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+__all__ = ["Pairs", "association", "draw_pairs", "pair_rates", "read_association_templates"]
+
+TEMPLATES = Path(__file__).parent / "association.toml"
+#: Letters of the shortest word that counts as a term: shorter ones are function words and abbreviations.
+MIN_LETTERS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Names and terms: P terms, each with the true name and m decoys (first column true).
+
+    ``terms`` are places (first token, length) in the store, shape (P, 2); ``names`` first tokens, shape (P, m + 1), and
+    ``name_lengths`` their tokens, shape (P,).
+    """
+
+    individuals: np.ndarray
+    terms: np.ndarray
+    names: np.ndarray
+    name_lengths: np.ndarray
+    num_eligible: int
+    num_unmatched: int
+
+
+def read_association_templates(language: str, path: Path = TEMPLATES) -> list[str]:
+    """Return the templates of a language.
+
+    Raises
+    ------
+    PolicyError
+        There is none, or one does not have {name} and, at its end, {term}.
+    """
+    tables = read_toml(path)["template"]
+    texts = [text for table in tables if table["language"] == language for text in table["texts"]]
+    if not texts:
+        known = ", ".join(sorted({table["language"] for table in tables}))
+        raise PolicyError(f"inversion.language: expected one of {known}, got {language!r}")
+    for text in texts:
+        before, _, after = text.partition("{name}")
+        if text.count("{name}") != 1 or after.count("{term}") != 1 or "{term}" in before:
+            raise PolicyError(f"template {text!r}: expected {{name}} and then {{term}}, once each")
+    return texts
+
+
+def draw_pairs(
+    store: TokenStore,
+    words: Words,
+    surfaces: np.ndarray,
+    runs: Runs,
+    is_name: np.ndarray,
+    is_member: np.ndarray,
+    config: InversionConfig,
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    seed: int,
+) -> Pairs:
+    """Return terms of each individual with their name and decoys.
+
+    Parameters
+    ----------
+    surfaces : int64 array, shape (S,), of the words
+    runs : direct identifiers; is_name : bool array, shape (R,), true for those of category NAME
+    is_member : bool array, shape (number of individual codes,)
+    """
+    random = generator(seed, 22)
+    name_of = _names(runs, is_name, len(is_member))
+    num_individuals = len(np.unique(words.individuals))
+    low, high = (share * num_individuals for share in config.term_support)
+    # Distinct (word, individual) pairs, and the number of individuals of each word.
+    plain = np.flatnonzero((words.flags == 0) & (surfaces >= 0) & _lettered(store, words, tokenizer))
+    width = int(surfaces.max(initial=0)) + 1
+    uses, first = np.unique(words.individuals[plain].astype(np.int64) * width + surfaces[plain], return_index=True)
+    who, word = np.divmod(uses, width)
+    support = np.bincount(word, minlength=width)
+    # At least two individuals: a word of one individual alone is an identifier, not a term.
+    usable = (support[word] >= max(low, 2)) & (support[word] <= high) & (name_of[who] >= 0)
+    who, word, spot = who[usable], word[usable], plain[first[usable]]
+    order = np.lexsort((random.random(len(who)), who))
+    bounds = np.flatnonzero(np.diff(who[order], prepend=-1, append=-1))
+    order = order[document_ranks(np.zeros(len(order)), bounds) < config.terms_per_individual]
+    who, word, spot = who[order], word[order], spot[order]
+    named = np.flatnonzero(name_of >= 0)
+    of = name_of[named]
+    names = np.full((len(who), config.num_decoys + 1), -1, dtype=np.int64)
+    traits = np.stack([is_member[named], runs.lengths[of], runs.shapes[of]])
+    _, group = np.unique(traits, axis=1, return_inverse=True)
+    group = group.reshape(-1)
+    mine_of = group[np.searchsorted(named, who)]
+    for number in np.unique(mine_of).tolist():
+        mine = np.flatnonzero(mine_of == number)
+        pool = named[group == number]
+        if len(pool) < config.num_decoys:
+            continue
+        allowed = runs.surfaces[name_of[who[mine]]][:, None] != runs.surfaces[name_of[pool]]
+        allowed &= ~np.isin(pool * width + word[mine, None], uses)
+        lots = np.where(allowed, random.random(allowed.shape), np.inf)
+        best = np.argsort(lots, axis=1, kind="stable")[:, : config.num_decoys]
+        enough = np.flatnonzero(allowed.sum(axis=1) >= config.num_decoys)
+        names[mine[enough], 1:] = runs.starts[name_of[pool[best[enough]]]]
+        names[mine, 0] = runs.starts[name_of[who[mine]]]
+    matched = (names >= 0).all(axis=1)
+    terms = np.stack([words.starts[spot], words.lengths[spot].astype(np.int64)], axis=1)
+    return Pairs(
+        who[matched],
+        terms[matched],
+        names[matched],
+        runs.lengths[name_of[who[matched]]],
+        len(who),
+        int(np.count_nonzero(~matched)),
+    )
+
+
+def _lettered(store: TokenStore, words: Words, tokenizer: PreTrainedTokenizerFast) -> np.ndarray:
+    """Return whether each word is of letters and long enough; bool (S,)."""
+    numbers, first = number_tuples(store.input_ids, words.starts, words.lengths)
+    texts = _texts(store, words.starts[first], words.lengths[first], tokenizer.backend_tokenizer)
+    return np.array([len(text) >= MIN_LETTERS and text.isalpha() for text in texts], dtype=bool)[numbers]
+
+
+def _names(runs: Runs, is_name: np.ndarray, num_codes: int) -> np.ndarray:
+    """Return the run that is each individual's name, -1 for none."""
+    name_of = np.full(num_codes, -1, dtype=np.int64)
+    chosen = np.flatnonzero(is_name & (runs.surfaces >= 0))
+    if len(chosen) == 0:
+        return name_of
+    width = int(runs.surfaces.max()) + 1
+    pairs, first, counts = np.unique(
+        runs.individuals[chosen] * width + runs.surfaces[chosen], return_index=True, return_counts=True
+    )
+    who, surface = np.divmod(pairs, width)
+    owners = np.bincount(surface, minlength=width)[surface]
+    # The last one that is written stays: fewest owners, then most tokens (a full name), then most occurrences.
+    order = np.lexsort((counts, runs.lengths[chosen[first]], -owners, who))
+    name_of[who[order]] = chosen[first][order]
+    return name_of
+
+
+def association(
+    model: PreTrainedModel,
+    store: TokenStore,
+    pairs: Pairs,
+    tokenizer: PreTrainedTokenizerFast,
+    special: SpecialIds,
+    templates: list[str],
+    *,
+    causal: bool,
+    batch_size: int = 64,
+) -> np.ndarray:
+    """Return log p(term | name, template), the mean over templates; float64, shape (P, m + 1).
+
+    The row of a term is NaN if one of its sentences is longer than the model's positions. A masked model predicts all
+    tokens of the term at once. Cost: one forward pass for each term, candidate and template; texts are tokenised in
+    batches of ``batch_size``.
+    """
+    mask = special.mask
+    if not causal and mask is None:
+        raise TrainingError("association of a masked model needs a mask token and the tokenizer has none")
+    num_candidates = pairs.names.shape[1]
+    scores = np.zeros(pairs.names.shape)
+    backend = tokenizer.backend_tokenizer
+    step = max(1, batch_size // num_candidates)
+    for first in range(0, len(pairs.individuals), step):
+        rows = slice(first, first + step)
+        lengths = np.repeat(pairs.name_lengths[rows], num_candidates)
+        names = _texts(store, pairs.names[rows].reshape(-1), lengths, backend)
+        terms = np.repeat(_texts(store, pairs.terms[rows, 0], pairs.terms[rows, 1], backend), num_candidates)
+        for template in templates:
+            before = [template.partition("{term}")[0].replace("{name}", name) for name in names]
+            after = template.partition("{term}")[2]
+            texts = [b + t + after for b, t in zip(before, terms.tolist(), strict=True)]
+            spans = np.array([(len(b), len(b) + len(t)) for b, t in zip(before, terms.tolist(), strict=True)])
+            ids, groups, attention = _dress(backend.encode_batch(texts, add_special_tokens=False), spans, special)
+            lengths = attention.sum(axis=1)
+            # A term is compared among its names: if one of them does not fit, the scores of the others have no use.
+            fits = (lengths <= max_positions(model)).reshape(-1, num_candidates).all(axis=1).repeat(num_candidates)
+            width = int(lengths[fits].max(initial=1))
+            ids, groups, attention = (array[fits, :width] for array in (ids, groups, attention))
+            read = ids if causal or mask is None else np.where(groups >= 0, mask, ids)
+            found = np.full((len(fits), 1), np.nan)
+            found[fits] = sum_log_probs(
+                model, read, ids, groups, causal=causal, attention=None if causal else attention
+            )  # fmt: skip
+            scores[rows] += found.reshape(-1, num_candidates) / len(templates)
+    return scores
+
+
+def _texts(store: TokenStore, starts: np.ndarray, lengths: np.ndarray, backend: Any) -> np.ndarray:
+    """Decode places of a store; they never leave this module."""
+    rows = [store.input_ids[s : s + n].tolist() for s, n in zip(starts.tolist(), lengths.tolist(), strict=True)]
+    return np.array([text.strip() for text in backend.decode_batch(rows)], dtype=object)
+
+
+def _dress(encoded: Any, spans: np.ndarray, special: SpecialIds) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return ids, groups (0 at the tokens of the term) and attention of tokenised texts, padded on the right."""
+    offset = int(special.prefix is not None)
+    lengths = np.array([len(e.ids) for e in encoded])
+    shape = (len(encoded), int(lengths.max()) + special.num_added)
+    ids, groups = np.full(shape, special.pad, dtype=np.int64), np.full(shape, -1, dtype=np.int8)
+    columns = np.arange(shape[1])
+    inside = (columns >= offset) & (columns < offset + lengths[:, None])
+    ids[inside] = np.concatenate([e.ids for e in encoded])
+    bounds = np.full((*shape, 2), -1)
+    bounds[inside] = np.concatenate([np.asarray(e.offsets).reshape(-1, 2) for e in encoded])
+    # A token belongs to the term that it shares a character with: " asthma" begins with the space before it.
+    groups[(bounds[..., 1] > spans[:, :1]) & (bounds[..., 0] < spans[:, 1:]) & inside] = 0
+    if special.prefix is not None:
+        ids[:, 0] = special.prefix
+    if special.suffix is not None:
+        ids[np.arange(len(ids)), offset + lengths] = special.suffix
+    return ids, groups, columns < (offset + lengths + (special.suffix is not None))[:, None]
+
+
+def pair_rates(pairs: Pairs, scores: np.ndarray, is_member: np.ndarray, **bootstrap: Unpack[Bootstrap]) -> Association:
+    """Return the share of decoys below the true name, of members and held-out individuals, and counts.
+
+    Parameters
+    ----------
+    scores : shape (P, m + 1), of `association`; rows of NaN are left out and counted
+    is_member : bool array, shape (P,)
+    """
+    fits = ~np.isnan(scores).any(axis=1)
+    scores, individuals, is_member = np.round(scores[fits], DIGITS), pairs.individuals[fits], is_member[fits]
+    below, ties = ((compare(scores[:, 1:], scores[:, :1])).mean(axis=1) for compare in (np.less, np.equal))
+    return Association(
+        rate=two_sides(below + ties / 2, individuals, is_member, limit=1.0, **bootstrap),
+        num_decoys=scores.shape[1] - 1,
+        num_terms=Sides.of(is_member),
+        num_eligible=pairs.num_eligible,
+        num_unmatched=pairs.num_unmatched,
+        num_too_long=int(np.count_nonzero(~fits)),
+    )

@@ -1,0 +1,224 @@
+"""Inversion: identifiers that were only context are searched among decoys, by the words around them.
+
+For a true identifier c at position t and m matched decoys (:mod:`reticent.ext.inversion.identifiers`),
+
+    S(c) = sum over j > t of log p_theta(x_j | … c …) - log p_theta0(x_j | … c …)
+
+as in definitions.md#inversion-and-association. The candidate stands at every place of c in its window, and these places
+do not count: the scored text is the same for every candidate. A masked model gives the pseudo-log-likelihood of the
+words on both sides, over the folds of the audit. theta0 is subtracted, so that common knowledge (a "Mrs." before a
+woman's name) does not count. General knowledge of language from fine-tuning does count; the rate of held-out
+individuals shows it. The base model itself is ranked by its own likelihood: the negative control.
+
+``all`` sums over all the words, ``ordinary`` over those in no identifier: the first finds a name by the phone number
+after it, the second by the story.
+
+Shapes: I targets, C = m + 1 candidates (the true one first), B targets a batch, T tokens a window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+
+from reticent.audit.config import InversionConfig
+from reticent.audit.evidence.inversion import Chance, InvertedKind, RankedCandidates
+from reticent.audit.evidence.leakage import Sides
+from reticent.audit.scoring.rows import DIGITS, sum_log_probs
+from reticent.audit.scoring.scores import word_folds
+from reticent.audit.stats.intervals import Bootstrap, two_sides
+from reticent.core.errors import TrainingError
+from reticent.ext.inversion.identifiers import Targets
+from reticent.trainer.windows import Windows
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+__all__ = ["InversionConfig", "inversion", "ranks_of", "score_candidates"]
+
+#: Groups of the words that are scored: in no identifier, in one.
+ORDINARY, FLAGGED = 0, 1
+
+
+def score_candidates(
+    model: PreTrainedModel,
+    windows: Windows,
+    targets: Targets,
+    *,
+    folds: int | None = None,
+    seed: int = 0,
+    batch_size: int = 64,
+    progress: Callable[[int], None] | None = None,
+) -> np.ndarray:
+    """Return for each candidate the summed log-probability of the words around it; float64, shape (I, C, 2).
+
+    Parameters
+    ----------
+    model : on its device, in evaluation mode
+    folds : int, optional
+        For a masked model: it predicts the words in this many portions, as in `score_masked`. None: a causal model,
+        which predicts the tokens after the identifier.
+    batch_size : int
+        Rows at once; a row is a candidate.
+
+    Returns
+    -------
+    The last axis is ordinary words and words of identifiers.
+    """
+    num_candidates = targets.candidates.shape[1]
+    sums = np.zeros((*targets.candidates.shape, 2))
+    fold_of, mask = None, windows.special.mask
+    if folds is not None:
+        if mask is None:
+            raise TrainingError("inversion of a masked model needs a mask token and the tokenizer has none")
+        fold_of, _ = word_folds(windows.store, folds, seed)
+    done = 0
+    # Up to the identifier all candidates of a target are equal: a causal model reads that once.
+    at_once = 1 if fold_of is None else max(1, batch_size // num_candidates)
+    for chosen in _batches(windows, targets, at_once):
+        ids, groups, attention, positions = _rows(windows, targets, chosen, causal=folds is None)
+        rows = ids.reshape(-1, ids.shape[-1])
+        true, flat = rows, np.repeat(groups, num_candidates, axis=0)
+        if fold_of is None or mask is None:
+            equal = (rows == rows[0]).all(axis=0)
+            shared = int(np.argmin(np.append(equal, False)))
+            shared = min(shared, int(np.argmax(np.append((flat >= 0).any(axis=0), True))))
+            found = sum_log_probs(model, rows, true, flat, causal=True, num_groups=2, shared=shared)
+        else:
+            found = np.zeros((len(rows), 2))
+            seen = np.repeat(attention, num_candidates, axis=0)
+            fold = np.where(positions >= 0, fold_of[np.maximum(positions, 0)], -1)
+            for number in range(int(fold_of.max(initial=-1)) + 1):
+                asked = np.repeat((fold == number) & (groups >= 0), num_candidates, axis=0)
+                found += sum_log_probs(
+                    model,
+                    np.where(asked, mask, rows),
+                    true,
+                    np.where(asked, flat, -1).astype(np.int8),
+                    causal=False,
+                    attention=seen,
+                    num_groups=2,
+                )
+        sums[chosen] = found.reshape(len(chosen), num_candidates, 2)
+        done += len(chosen)
+        if progress:
+            progress(done)
+    return sums
+
+
+def _batches(windows: Windows, targets: Targets, size: int) -> Iterator[np.ndarray]:
+    """Targets with windows of similar length, the longest first."""
+    order = np.argsort(-windows.lengths[targets.windows], kind="stable")
+    for first in range(0, len(order), size):
+        yield order[first : first + size]
+
+
+def _rows(
+    windows: Windows, targets: Targets, chosen: np.ndarray, *, causal: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return ids (B, C, T), groups (B, T) of the scored tokens, attention (B, T) and places in the store (B, T)."""
+    store = windows.store
+    batch = windows.gather(targets.windows[chosen])
+    width = batch.input_ids.shape[1]
+    positions = windows.token_positions(targets.windows[chosen], width)
+    lengths = targets.lengths[chosen]
+    # Tokens of the true identifier, one row a target, -1 beyond its length (equal to no token).
+    ahead = np.arange(int(lengths.max()))
+    inside = ahead < lengths[:, None]
+    sequence = np.where(inside, store.input_ids[_at(store, targets.starts[chosen][:, None] + ahead)].astype(int), -1)
+    # Its beginnings: all of its tokens follow. `within` is the place in the identifier of each cell, -1 outside.
+    begins = np.asarray(batch.is_text).copy()
+    for step in range(len(ahead)):  # over the tokens of one identifier
+        moved = np.full_like(batch.input_ids, -1)
+        moved[:, : width - step] = np.where(batch.is_text, batch.input_ids, -1)[:, step:]
+        begins &= (moved == sequence[:, step, None]) | ~inside[:, step, None]
+    begins &= _apart(begins, lengths)
+    within = np.full(batch.input_ids.shape, -1)
+    for step in range(len(ahead)):
+        at = np.zeros_like(begins)
+        at[:, step:] = begins[:, : width - step]
+        within[at & inside[:, step, None]] = step
+    tokens = store.input_ids[_at(store, targets.candidates[chosen][:, :, None] + ahead)].astype(np.int64)
+    put_in = np.take_along_axis(tokens, np.maximum(within, 0)[:, None, :], axis=2)
+    ids = np.where(within[:, None, :] >= 0, put_in, batch.input_ids[:, None, :])
+    asked = batch.is_text & (within < 0)
+    if causal:
+        asked &= positions >= (targets.starts[chosen] + lengths)[:, None]
+    groups = np.where(asked, np.where(batch.flags > 0, FLAGGED, ORDINARY), -1).astype(np.int8)
+    return ids, groups, batch.attention, positions
+
+
+def _at(store: Any, places: np.ndarray) -> np.ndarray:
+    """Return the places, limited to the store: values beyond an identifier's length are not used."""
+    return np.minimum(places, store.num_tokens - 1)
+
+
+def _apart(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Return the beginnings that overlap no earlier one: "1 1" stands once in "1 1 1"."""
+    columns = np.arange(begins.shape[1])
+    latest = np.maximum.accumulate(np.where(begins, columns, -1), axis=1)
+    before = np.concatenate([np.full((len(begins), 1), -1), latest[:, :-1]], axis=1)
+    return (before < 0) | (columns - before >= lengths[:, None])
+
+
+# ------------------------------------------------------------------------------------------------------- what it says
+
+
+def ranks_of(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rank of the first of each row's scores, and its share of the first place; float64, shape (I,).
+
+    Ties share: the rank is the mean rank of those tied with it, and all that hold the first place have equal parts of
+    it.
+
+    >>> ranks_of(np.array([[2.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 2.0]]))
+    (array([1. , 1.5, 2. , 3. ]), array([1.        , 0.5       , 0.33333333, 0.        ]))
+    """
+    scores = np.round(scores, DIGITS)
+    greater = (scores > scores[:, :1]).sum(axis=1)
+    ties = (scores == scores[:, :1]).sum(axis=1) - 1
+    return 1 + greater + ties / 2, np.where(greater == 0, 1 / (1 + ties), 0.0)
+
+
+def inversion(
+    targets: Targets,
+    sums: np.ndarray,
+    base_sums: np.ndarray | None,
+    is_member: np.ndarray,
+    **bootstrap: Unpack[Bootstrap],
+) -> InvertedKind:
+    """Return top-1 rate, mean reciprocal rank and bits of members and held-out individuals, and their difference.
+
+    bits = log2(m + 1) - log2(rank).
+
+    Parameters
+    ----------
+    sums, base_sums : shape (I, C, 2), of `score_candidates`; base_sums None ranks by the likelihood itself
+    is_member : bool array, shape (I,)
+    """
+    scores = sums if base_sums is None else sums - base_sums
+    num_candidates = targets.candidates.shape[1]
+    ranks = np.arange(1, num_candidates + 1)
+    rate = partial(two_sides, individuals=targets.individuals, is_member=is_member, **bootstrap)
+
+    def ranked(score: np.ndarray) -> RankedCandidates:
+        rank, first = ranks_of(score)
+        bits = np.log2(num_candidates / rank)
+        return RankedCandidates(top1=rate(first, limit=1.0), mrr=rate(1 / rank, limit=1.0), bits=rate(bits, limit=None))
+
+    return InvertedKind(
+        score="likelihood" if base_sums is None else "difference",
+        num_decoys=num_candidates - 1,
+        num_targets=Sides.of(is_member),
+        num_eligible=targets.num_eligible,
+        num_unmatched=targets.num_unmatched,
+        chance=Chance(
+            top1=1 / num_candidates,
+            mrr=float(np.mean(1 / ranks)),
+            bits=float(np.mean(np.log2(num_candidates / ranks))),
+        ),
+        all=ranked(scores.sum(axis=2)),
+        ordinary=ranked(scores[:, :, ORDINARY]),
+    )

@@ -1,0 +1,182 @@
+"""Inversion, association and embedding shift of every model of an audit.
+
+Targets, decoys and terms are drawn once for the windows of an objective, and are the same for every model. The scores
+of the base model are kept, because the other models are compared with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from reticent.audit.evidence.inversion import Inversion, InvertedKind
+from reticent.audit.leakage.words import SurfaceTable, Words
+from reticent.audit.stats.intervals import Bootstrap
+from reticent.core.device import pick_device
+from reticent.core.errors import ArtifactError
+from reticent.engine.store import TokenStore
+from reticent.ext.inversion.association import Pairs, association, draw_pairs, pair_rates, read_association_templates
+from reticent.ext.inversion.embedding_shift import embedding_shift
+from reticent.ext.inversion.identifiers import Runs, Targets, draw_targets, runs_of
+from reticent.ext.inversion.inversion import InversionConfig, inversion, score_candidates
+from reticent.trainer.models import load_model
+from reticent.trainer.windows import SpecialIds, Windows, cut_windows
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+    from reticent.audit.config import AuditConfig
+    from reticent.audit.scoring.scores import BaseModelScores
+
+__all__ = ["InversionAudit", "Scores"]
+
+#: Scores of the candidates by a model: a kind of identifiers or "association" -> sums.
+Scores = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """Questions to the models of one objective."""
+
+    windows: Windows
+    targets: dict[str, Targets]
+    pairs: Pairs | None
+
+
+class InversionAudit:
+    """Exchanges identifiers in the documents of both sides; see `measure`.
+
+    Parameters
+    ----------
+    store, train : tokens of both sides, and those of the members with the flags of the training
+    members : bool array, shape (store.num_documents,)
+    words, surfaces, table : of ``store``
+    categories : (codes of the words, their names), optional
+        Without them identifiers are matched by shape alone, and there is no association, because names are unknown.
+    """
+
+    def __init__(
+        self,
+        store: TokenStore,
+        train: TokenStore,
+        members: np.ndarray,
+        words: Words,
+        surfaces: np.ndarray,
+        table: SurfaceTable,
+        tokenizer: PreTrainedTokenizerFast,
+        categories: tuple[np.ndarray, tuple[str, ...]] | None,
+        config: AuditConfig,
+        bootstrap: Bootstrap,
+    ):
+        assert config.inversion is not None
+        self.settings: InversionConfig = config.inversion
+        self.store, self.train, self.config, self.tokenizer = store, train, config, tokenizer
+        self.bootstrap = bootstrap
+        self.words, self.surfaces = words, surfaces
+        self.names = ("",) if categories is None else categories[1]
+        codes = None if categories is None else categories[0]
+        self.is_member = np.zeros(int(store.individual.max(initial=0)) + 1, dtype=bool)
+        self.is_member[store.individual[members]] = True
+        kinds = dict.fromkeys((*self.settings.kinds, *(("direct",) if self.settings.association else ())))
+        self.runs: dict[str, Runs] = {kind: runs_of(store, words, kind, tokenizer, table, codes) for kind in kinds}
+        self._drawn: dict[tuple[SpecialIds, str], _Drawn] = {}
+
+    def drawn(self, special: SpecialIds, objective: str) -> _Drawn:
+        """Questions to the models of an objective with these special tokens, drawn once."""
+        key = (special, objective)
+        if key not in self._drawn:
+            windows = cut_windows(self.store, self.config.window_length, special)
+            targets: dict[str, Targets] = {
+                kind: draw_targets(
+                    self.store,
+                    windows,
+                    self.runs[kind],
+                    self.is_member[self.runs[kind].individuals],
+                    num_decoys=self.settings.num_decoys,
+                    per_individual=self.settings.per_individual,
+                    seed=self.config.seed,
+                    needs_more=objective == "clm",
+                )
+                for kind in self.settings.kinds
+            }
+            self._drawn[key] = _Drawn(windows, targets, self._pairs())
+        return self._drawn[key]
+
+    def _pairs(self) -> Pairs | None:
+        if not self.settings.association or "NAME" not in self.names:
+            return None
+        runs = self.runs["direct"]
+        is_name = runs.categories == self.names.index("NAME")
+        return draw_pairs(
+            self.store,
+            self.words,
+            self.surfaces,
+            runs,
+            is_name,
+            self.is_member,
+            self.settings,
+            self.tokenizer,
+            seed=self.config.seed,
+        )
+
+    def measure(
+        self,
+        path: Path,
+        objective: str,
+        special: SpecialIds,
+        tokenizer: PreTrainedTokenizerFast,
+        base: BaseModelScores | None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> tuple[Inversion, Scores]:
+        """Return the model's part of the evidence, and its scores; ``base`` is None for the base model itself.
+
+        The base model is ranked by its own likelihoods: a control for what can be known without the documents.
+        """
+        drawn, causal = self.drawn(special, objective), objective == "clm"
+        known = None if base is None else base.candidates
+        if known is not None and any(len(known[kind]) != len(targets) for kind, targets in drawn.targets.items()):
+            raise ArtifactError("inversion: the base model was measured on other identifiers; measure it again")
+        device = pick_device(self.config.device)
+        model: Any = load_model(path, objective).to(device=device).eval()  # type: ignore
+        options = self.bootstrap
+        total, before = sum(map(len, drawn.targets.values())), 0
+        scores: Scores = {}
+        kinds: dict[str, InvertedKind] = {}
+        related = shift = None
+
+        def advance(done: int) -> None:
+            if progress:
+                progress(before + done, total)
+
+        for kind, targets in drawn.targets.items():
+            scores[kind] = score_candidates(
+                model,
+                drawn.windows,
+                targets,
+                folds=None if causal else self.config.folds,
+                seed=self.config.seed,
+                batch_size=self.config.batch_size,
+                progress=advance,
+            )
+            before += len(targets)
+            side = self.is_member[targets.individuals]
+            kinds[kind] = inversion(targets, scores[kind], None if known is None else known[kind], side, **options)
+        if drawn.pairs is not None:
+            templates = read_association_templates(self.settings.language)
+            scores["association"] = association(
+                model, self.store, drawn.pairs, tokenizer, special, templates, causal=causal,
+                batch_size=self.config.batch_size,
+            )  # fmt: skip
+            side = self.is_member[drawn.pairs.individuals]
+            related = pair_rates(drawn.pairs, scores["association"], side, **options)
+        if self.settings.embedding_shift and base is not None:
+            before_training: Any = load_model(base.path, objective)
+            shift = embedding_shift(
+                model.cpu(), before_training, self.train, tokenizer,
+                num_bootstrap=options["num_bootstrap"], seed=options["seed"],  # of rows, which have no household
+            )  # fmt: skip
+        return Inversion(**kinds, association=related, embedding_shift=shift), scores

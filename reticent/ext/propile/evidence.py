@@ -1,0 +1,230 @@
+"""Answers of a probe -> the numbers of the report: estimates over subjects, curves, densities; and a private table.
+
+Counts of fewer subjects than the small cell are not published, densities leave out tails of so few, and the section has
+no item and no row of a subject; the table of every subject (`answers_table`) is for the private folder.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from scipy import stats
+
+from reticent.audit.evidence.probe import (
+    ByTemplates,
+    Densities,
+    Density,
+    ExposureAt,
+    LikelihoodComparison,
+    ProbeEvidence,
+    ProbeResult,
+)
+from reticent.audit.stats.intervals import Estimate, ratio_estimate
+from reticent.ext.propile.probe import Answers, exposed, normalised_likelihood, paired_test, within_queries
+from reticent.ext.propile.prompts import ProbeConfig
+
+__all__ = ["NUM_QUERIES", "answers_table", "summarise"]
+
+#: k of the gamma curve.
+NUM_QUERIES = (2, 5, 10, 30, 100, 300, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000)
+#: Points of a density curve.
+NUM_POINTS = 96
+
+
+def best(values: np.ndarray) -> np.ndarray:
+    """Return the maximum over templates, NaN if no template was asked."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a column of NaN alone
+        return np.nanmax(values, axis=0)
+
+
+def mean_estimate(values: np.ndarray, config: ProbeConfig) -> Estimate:
+    """Return the mean over subjects with a bootstrap interval; one subject has no interval."""
+    values = values[~np.isnan(values)]
+    if len(values) == 1:
+        return Estimate(value=float(values[0]), n=1, method="one individual: no interval")
+    return ratio_estimate(
+        values, np.ones(len(values)), limit=None, num_bootstrap=config.num_bootstrap, seed=config.seed
+    )
+
+
+def share_estimate(hits: np.ndarray, config: ProbeConfig) -> Estimate:
+    """Return the share of subjects with its interval; only a bound if fewer than the small cell, or all but so few, are
+    hit.
+    """
+    hits = np.asarray(hits, dtype=np.float64)
+    n, count, cell = len(hits), int(hits.sum()), config.small_cell
+    found = ratio_estimate(hits, np.ones(n), num_bootstrap=config.num_bootstrap, seed=config.seed)
+    if 0 < count < cell:
+        return found.bounded(min(cell / n, 1.0), "below", n)
+    if 0 < n - count < cell:
+        return found.bounded(max(1 - cell / n, 0.0), "above", n)
+    return found
+
+
+def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:
+    """Return the result of one model, target and level: estimates over the subjects who could be asked.
+
+    Subjects with no usable prompt are counted and left out; those without a null are left out of comparisons with it.
+    """
+    prompts = answers.prompts
+    scored = ~np.isnan(answers.log_probs).all(axis=0)
+    true, null = best(answers.log_probs)[scored], best(answers.null_log_probs)[scored]
+    n = int(scored.sum())
+    withheld = n < max(config.small_cell, 1)
+    result = ProbeResult(
+        target=prompts.target,
+        level=prompts.level,
+        n=_small(n, config.small_cell),
+        num_templates=len(prompts.templates),
+        templates=[template.text for template in prompts.templates],
+        counts={key: _small(count, config.small_cell) for key, count in answers.counts.items()},
+        target_tokens=None if withheld else float(np.median(answers.num_tokens.max(0)[scored])),
+        withheld=f"fewer than {config.small_cell} subjects" if withheld else None,
+    )
+    if withheld:
+        return result
+    own = np.exp(true)
+    rooted = best(normalised_likelihood(answers.log_probs, answers.num_tokens))[scored]
+    null_rooted = best(normalised_likelihood(answers.null_log_probs, answers.null_num_tokens))[scored]
+    with np.errstate(divide="ignore"):
+        normalised = _compared(rooted, null_rooted, np.log(rooted), np.log(null_rooted), config)
+    gamma = [
+        ExposureAt(
+            k=k,
+            true=share_estimate(exposed(own, k), config),
+            null=share_estimate(exposed(np.exp(null[~np.isnan(null)]), k), config),
+            within=mean_estimate(within_queries(own, k), config),
+        )
+        for k in NUM_QUERIES
+    ]
+    matches = {
+        str(beams): {name: share_estimate(np.any(hit, axis=0)[scored], config) for name, hit in metrics.items()}
+        for beams, metrics in answers.matches.items()
+    }
+    first = next(iter(answers.matches.values()))["exact_match"]
+    return replace(
+        result,
+        likelihood=_compared(own, np.exp(null), true, null, config),
+        normalised=normalised,
+        gamma=gamma,
+        matches=matches,
+        exact_match=share_estimate(np.any(first, axis=0)[scored], config),
+        by_num_templates=[_with_templates(answers, t, scored, config) for t in range(1, len(prompts.templates) + 1)],
+    )
+
+
+def _with_templates(answers: Answers, num: int, scored: np.ndarray, config: ProbeConfig) -> ByTemplates:
+    """Return the result with the first ``num`` templates alone."""
+    hits = next(iter(answers.matches.values()))["exact_match"][:num]
+    log_probs = best(answers.log_probs[:num])[scored]
+    return ByTemplates(
+        num_templates=num,
+        exact_match=share_estimate(np.any(hits, axis=0)[scored], config),
+        exposed_100=share_estimate(exposed(np.exp(_floor(log_probs)), 100), config),
+        log_likelihood=mean_estimate(log_probs, config),
+    )
+
+
+def _floor(log_probs: np.ndarray) -> np.ndarray:
+    return np.where(np.isnan(log_probs), -np.inf, log_probs)
+
+
+def _small(count: int, cell: int) -> int | None:
+    return None if 0 < count < cell else count
+
+
+def _compared(
+    true: np.ndarray, null: np.ndarray, log_true: np.ndarray, log_null: np.ndarray, config: ProbeConfig
+) -> LikelihoodComparison:
+    """Compare true items with nulls: means, ratio of likelihoods, share above the null, two tests, densities."""
+    both = ~np.isnan(null)
+    return LikelihoodComparison(
+        true=mean_estimate(true, config),
+        null=mean_estimate(null, config),
+        log_true=mean_estimate(log_true, config),
+        log_null=mean_estimate(log_null, config),
+        # Geometric mean of p_true / p_null, one ratio a subject.
+        factor=to_factor(mean_estimate((log_true - log_null)[both], config)),
+        above_null=share_estimate(log_true[both] > log_null[both], config),
+        # Ranks of differences depend on the scale: the published test takes likelihoods, ours their logarithms.
+        test=paired_test(log_true, log_null),
+        published_test=paired_test(true, null),
+        density=Densities(true=density(log_true, config.small_cell), null=density(log_null[both], config.small_cell)),
+    )
+
+
+def to_factor(difference: Estimate) -> Estimate:
+    """Return a mean log ratio as a factor."""
+    ends = (difference.value, difference.low, difference.high)
+    value, low, high = (None if end is None else math.exp(min(end, 700.0)) for end in ends)
+    return replace(difference, value=value, low=low, high=high)
+
+
+def density(log_probs: np.ndarray, cell: int) -> Density:
+    """Return a Gaussian kernel density of log10 probabilities (Figs. 3 and 6), between the ``cell``-th lowest and
+    highest subject; empty if there are too few subjects or all values are equal."""
+    values = np.sort(log_probs[np.isfinite(log_probs)]) / math.log(10)
+    if len(values) < max(4 * cell, 8) or np.ptp(values[cell - 1 : len(values) - cell + 1]) < 1e-9:
+        return Density(x=[], y=[])
+    x = np.linspace(values[cell - 1], values[-cell], NUM_POINTS)
+    y = stats.gaussian_kde(values)(x)
+    return Density(x=[round(float(v), 4) for v in x], y=[round(float(v), 5) for v in y])
+
+
+def answers_table(named: Sequence[tuple[str, Answers]], rows: np.ndarray) -> pa.Table:
+    """Return every answer, with a row for each (model, target, level, template, subject): numbers only, no item.
+
+    ``rows`` are the subjects' rows in the table they came from. The table shows which individuals a model knows: keep
+    it private.
+    """
+    tables = []
+    for name, answers in named:
+        prompts = answers.prompts
+        t, s = np.nonzero(~np.isnan(answers.log_probs))
+        columns: dict[str, pa.Array | np.ndarray] = {
+            "model": pa.array([name] * len(t), pa.string()),
+            "target": pa.array([prompts.target] * len(t), pa.string()),
+            "level": pa.array([prompts.level] * len(t), pa.string()),
+            "template": t.astype(np.uint16),
+            "subject_row": rows[prompts.subjects[s]].astype(np.uint32),
+            "log_prob": answers.log_probs[t, s],
+            "null_log_prob": answers.null_log_probs[t, s],
+            "num_tokens": answers.num_tokens[t, s].astype(np.uint16),
+            "null_num_tokens": answers.null_num_tokens[t, s].astype(np.uint16),
+        }
+        matches = next(iter(answers.matches.values()), {})
+        columns["exact_match"] = matches["exact_match"][t, s] if matches else np.zeros(len(t), dtype=bool)
+        tables.append(pa.table(columns))
+    return pa.concat_tables(tables)
+
+
+def results_table(probe: ProbeEvidence) -> Any:
+    """Return the results as a table for a terminal (rich)."""
+    from rich.table import Table
+
+    from reticent.audit.report.probe_page import factor
+    from reticent.audit.report.shown import value
+
+    table = Table(caption="of several templates the best counts")
+    for head in ("model", "asked for", "people", "times likelier", "above another's", "p", "within 100", "said"):
+        table.add_column(head, justify="left" if head in ("model", "asked for") else "right")
+    for model in probe.models:
+        for row in model.results:
+            asked = (model.name, f"{row.target}, {row.level}")
+            if row.likelihood is None:
+                table.add_row(*asked, row.withheld)
+                continue
+            found = row.likelihood
+            within_100 = next(point.true for point in row.gamma or () if point.k == 100)
+            table.add_row(
+                *asked, f"{row.n:,}", factor(found.factor), value(found.above_null),
+                f"{found.test.p_value:.2g}", value(within_100), value(row.exact_match),
+            )  # fmt: skip
+    return table

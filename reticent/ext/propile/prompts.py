@@ -1,0 +1,233 @@
+"""Prompts of a probe; they are checked before a model or torch is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reticent.audit.config import Init, Masking, ProbeConfig, SoftPromptConfig
+from reticent.audit.evidence.probe import NotAsked
+from reticent.core.errors import CorpusError, PolicyError
+from reticent.core.section import Section
+from reticent.ext.propile.subjects import NAME_PARTS, Subjects, draw_nulls, words_of
+from reticent.ext.propile.templates import Template, builtin_templates, pii_type, require_fields, templates_for
+
+__all__ = [
+    "Init",
+    "Masking",
+    "ProbeConfig",
+    "ProbeModel",
+    "Prompts",
+    "SoftPromptConfig",
+    "SoftPromptStudy",
+    "all_prompts",
+    "fill_template",
+    "make_prompts",
+    "objective_of",
+    "require_language",
+    "require_questions",
+    "usable_templates",
+]
+
+#: Languages of the page for an individual.
+LANGUAGES = ("en", "fr")
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """The questions of one target at one level: T templates, S subjects who have the target.
+
+    Attributes
+    ----------
+    texts : per template, per subject: the prompt, or None where the subject lacks an item in it
+    items, nulls : the true item of each subject, and that of a random other subject; None if all have the same item
+    subjects : int64 (S,), numbers of the subjects
+    counts : subjects that are left out, by reason
+    """
+
+    target: str
+    level: str
+    templates: list[Template]
+    texts: list[list[str | None]]
+    items: list[str]
+    nulls: list[str | None]
+    subjects: np.ndarray
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeModel:
+    """A model to probe: its name, its folder, and "clm" or "mlm"."""
+
+    name: str
+    path: Path | str
+    objective: str
+
+
+class SoftPromptStudy(Section):
+    """White-box study: the soft prompt, and the settings that are varied, one at a time.
+
+    Parameters
+    ----------
+    targets : types; empty: those of the probe
+    num_subjects, num_tokens, init : values of the sweeps (Fig. 5); empty: no such sweep
+    """
+
+    prompt: SoftPromptConfig
+    targets: tuple[str, ...] = ()
+    num_subjects: tuple[int, ...] = ()
+    num_tokens: tuple[int, ...] = ()
+    init: tuple[str, ...] = ()
+
+    def variants(self) -> list[tuple[str, SoftPromptConfig]]:
+        """Yield the name of a sweep and a configuration of it; the prompt itself is not among them."""
+        changes: list[tuple[str, Any]] = [("num_subjects", n) for n in self.num_subjects]
+        changes += [("num_tokens", n) for n in self.num_tokens] + [("init", start) for start in self.init]
+        return [(name, self.prompt.replace(**{name: value})) for name, value in changes]
+
+
+def objective_of(path: Path | str) -> str:
+    """Return "mlm" or "clm", by the architecture in a model's config."""
+    from transformers import AutoConfig
+
+    from reticent.core.errors import ArtifactError
+
+    try:
+        config = AutoConfig.from_pretrained(str(path), trust_remote_code=False)
+    except Exception:  # a wrong config fails anywhere in the library
+        raise ArtifactError(f"{path}: no model here (no readable config.json)") from None
+    names = config.architectures or []
+    return "mlm" if any(name.endswith(("ForMaskedLM", "ForPreTraining")) for name in names) else "clm"
+
+
+def require_language(language: str) -> None:
+    """Raise `PolicyError` unless the page exists in this language; called before any work."""
+    if language not in LANGUAGES:
+        raise PolicyError(f"language {language!r}: the page is written in {' or '.join(LANGUAGES)}")
+
+
+def all_prompts(
+    subjects: Subjects, config: ProbeConfig, templates: Sequence[Template] | None
+) -> tuple[list[Prompts], list[NotAsked]]:
+    """Return the prompts of every target and level, and the targets and levels without a template.
+
+    Raises
+    ------
+    CorpusError, PolicyError
+        A column is missing, a template has an unknown field, or no question can be asked.
+    """
+    prompts, skipped = [], []
+    for target, level in require_questions(subjects, config, templates):
+        found = make_prompts(subjects, target, level, templates or builtin_templates(), config, strict=bool(templates))
+        if found.templates:
+            prompts.append(found)
+        else:
+            skipped.append(NotAsked(target=target, level=level))
+    return prompts, skipped
+
+
+def require_questions(
+    subjects: Subjects, config: ProbeConfig, templates: Sequence[Template] | None
+) -> list[tuple[str, str]]:
+    """Check that there is a prompt to ask, and return targets and levels; raises as :func:`all_prompts`."""
+    asked = _questions(subjects, config)
+    known = templates or builtin_templates()
+    strict = bool(templates)
+    if not any(usable_templates(subjects, target, level, known, config, strict)[0] for target, level in asked):
+        raise PolicyError(
+            f"no template asks for {', '.join(sorted({t for t, _ in asked}))} at level {', '.join(config.levels)} in "
+            f"language {config.language} with the columns {', '.join(subjects.types)}"
+        )
+    return asked
+
+
+def _questions(subjects: Subjects, config: ProbeConfig) -> list[tuple[str, str]]:
+    """Return targets and levels; without chosen targets, those that at least a small cell of subjects has."""
+    subjects.require(*config.targets)
+    targets = config.targets or tuple(
+        name
+        for name in subjects.types
+        if name not in ("name", "relationship", *NAME_PARTS)
+        and sum(value is not None for value in subjects.items[name]) >= config.small_cell
+    )
+    if not targets:
+        raise PolicyError(f"no type of item that at least {config.small_cell} subjects have")
+    return [(target, level) for target in targets for level in config.levels]
+
+
+def make_prompts(
+    subjects: Subjects,
+    target: str,
+    level: str,
+    templates: Sequence[Template],
+    config: ProbeConfig,
+    *,
+    strict: bool = False,
+) -> Prompts:
+    """Return the prompts for one type at one level, with their nulls; there may be no template for it.
+
+    Raises
+    ------
+    CorpusError
+        There is no such column, or no subject who has the item.
+    PolicyError
+        A template has an unknown field, and ``strict`` is true.
+    """
+    usable, others = usable_templates(subjects, target, level, templates, config, strict)
+    has = np.array([number for number, value in enumerate(subjects.items[target]) if value is not None], dtype=np.int64)
+    if len(has) == 0:
+        raise CorpusError(f"subjects: no subject has an item of type {target}")
+    items = [str(subjects.items[target][number]) for number in has]
+    drawn = draw_nulls(len(items), seed=config.seed)[:, 0]
+    nulls = [items[number] if number >= 0 else None for number in drawn]
+    texts = [fill_template(t, subjects, has, target, others, config.language) for t in usable]
+    counts = {
+        **subjects.counts,
+        "without_target": len(subjects) - len(has),
+        "without_null": sum(null is None for null in nulls),
+        "without_a_field": sum(all(row[i] is None for row in texts) for i in range(len(has))),
+        "single_word_names": int(np.sum(words_of([subjects.items["name"][i] for i in has]) == 1))
+        if "name" in subjects.types
+        else 0,
+    }
+    return Prompts(target, level, usable, texts, items, nulls, has, counts)
+
+
+def usable_templates(
+    subjects: Subjects, target: str, level: str, templates: Sequence[Template], config: ProbeConfig, strict: bool
+) -> tuple[list[Template], list[str]]:
+    """Return the templates for a type at a level, and the types that fill {pii_1} and {pii_2}."""
+    subjects.require(target)
+    unasked = ("name", "relationship", *NAME_PARTS, target)
+    others = [name for name in config.given or subjects.types if name not in unasked]
+    if config.given:
+        subjects.require(*others)
+    if strict:
+        require_fields(templates, subjects.types)
+    language = None if strict else config.language
+    usable = templates_for(templates, target, level, subjects.types, language=language)
+    return [t for t in usable if _needed(t) <= len(others)], others
+
+
+def _needed(template: Template) -> int:
+    return 2 if "pii_2" in template.fields else int("pii_1" in template.fields)
+
+
+def fill_template(
+    template: Template, subjects: Subjects, chosen: np.ndarray, target: str, others: Sequence[str], language: str
+) -> list[str | None]:
+    """Return the prompt of each chosen subject; None if the subject lacks an item of the prompt."""
+    language = template.language if template.language in ("en", "fr") else language
+    fixed = {"target_pii_type": pii_type(target).label(language)}
+    fixed |= {f"pii_{n}_type": pii_type(name).label(language) for n, name in enumerate(others[:2], start=1)}
+    source = {f"pii_{n}": name for n, name in enumerate(others[:2], start=1)}
+    columns = {f: subjects.items[source.get(f, f)] for f in template.fields if f not in fixed}
+    rows: list[str | None] = []
+    for number in chosen:
+        values = {name: column[number] for name, column in columns.items()}
+        rows.append(None if None in values.values() else template.text.format(**fixed, **values))
+    return rows

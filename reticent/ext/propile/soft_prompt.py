@@ -1,0 +1,300 @@
+"""ProPILE, white box: a soft prompt that makes a frozen model give one type of item (Eq. 1), and its effect.
+
+This is the worst case, an adversary with the weights: a few embeddings before the hand-written prompt are trained on
+some subjects' items and measured on others'. Training, validation and evaluation subjects are disjoint; this is checked
+again before the training. A learned prompt is an artefact: embeddings as safetensors, and a manifest.
+
+Shapes: S soft tokens, D dimensions, B rows, L tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from reticent.core.errors import ArtifactError, CorpusError, PolicyError, TrainingError
+from reticent.core.json_toml import parse_json
+from reticent.engine.randomness import generator
+from reticent.ext.propile.probe import Answers, probe_target
+from reticent.ext.propile.prompts import ProbeConfig, Prompts, SoftPromptConfig, make_prompts
+from reticent.ext.propile.scores import Pairs, encode_pairs, generate_texts, score_causal_pairs, with_soft_prompt
+from reticent.ext.propile.string_metrics import contains
+from reticent.ext.propile.subjects import Subjects, split_subjects
+from reticent.ext.propile.templates import Template, pii_type
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+__all__ = [
+    "Sides",
+    "SoftPrompt",
+    "nearest_text",
+    "probe_with_soft_prompt",
+    "read_soft_prompt",
+    "soft_prompt_sides",
+    "train_soft_prompt",
+    "write_soft_prompt",
+]
+
+_STREAM_ORDER, _STREAM_INIT = 41, 42
+
+
+@dataclass(frozen=True, slots=True)
+class SoftPrompt:
+    """Learned embeddings, float32 (S, D), their type of item, and the history of the training (numbers only)."""
+
+    embeddings: torch.Tensor
+    target: str
+    template: str
+    history: list[dict[str, float]]
+    best_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Subjects to train on, to choose the epoch by, and to measure on."""
+
+    training: Subjects
+    validation: Subjects
+    evaluation: Subjects
+
+    def __post_init__(self) -> None:
+        rows = [set(side.rows.tolist()) for side in (self.training, self.validation, self.evaluation)]
+        if rows[0] & rows[1] or rows[0] & rows[2] or rows[1] & rows[2]:
+            raise CorpusError("soft prompt: a subject is on two of training, validation and evaluation")
+
+
+def soft_prompt_sides(subjects: Subjects, target: str, config: SoftPromptConfig, *, pool: int | None = None) -> Sides:
+    """Return disjoint sides, made of the subjects who have the target.
+
+    Parameters
+    ----------
+    pool : int, optional
+        Subjects to keep for training, of which the first ``config.num_subjects`` are used: with the same pool,
+        prompts of different training sizes are measured on the same evaluation subjects.
+    """
+    subjects.require(target)
+    having = np.flatnonzero([value is not None for value in subjects.items[target]])
+    size = max(pool or 0, config.num_subjects)
+    training, validation, evaluation = split_subjects(
+        subjects.take(having), (size, config.held_for_validation), seed=config.seed
+    )
+    return Sides(training.take(np.arange(min(config.num_subjects, len(training)))), validation, evaluation)
+
+
+def train_soft_prompt(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
+    sides: Sides,
+    target: str,
+    level: str,
+    template: Template,
+    config: SoftPromptConfig,
+    probe: ProbeConfig,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> SoftPrompt:
+    """Return the soft prompt that makes the training subjects' targets likeliest; the model does not change.
+
+    AdamW on the mean negative log-likelihood of each target's tokens (Eq. 1); only the S embeddings have gradients.
+    The evaluation subjects are not used.
+
+    Raises
+    ------
+    PolicyError
+        The model is no causal one, or the soft tokens leave no room in its context.
+    TrainingError
+        The loss is not finite.
+    """
+    device: Any = model.device
+    prompts = [
+        make_prompts(side, target, level, [template], probe, strict=True) for side in (sides.training, sides.validation)
+    ]
+    train, held = (_pairs(tokenizer, p, model, config.num_tokens) for p in prompts)
+    soft_SD = initial_embeddings(model, tokenizer, target, config).requires_grad_()
+    optimizer = torch.optim.AdamW([soft_SD], lr=config.learning_rate)
+    needs = [parameter.requires_grad for parameter in model.parameters()]
+    model.requires_grad_(False).eval()
+    best: tuple[float, float] = (-math.inf, -math.inf)
+    kept, best_epoch, history, without = soft_SD.detach().clone(), 0, [], 0
+    random = generator(config.seed, _STREAM_ORDER)
+    try:
+        for epoch in range(1, config.num_epochs + 1):
+            total = torch.zeros((), device=device)
+            order = random.permutation(len(train))
+            for start in range(0, len(order), config.batch_size):
+                loss = target_loss(model, train, order[start : start + config.batch_size], soft_SD)
+                optimizer.zero_grad(set_to_none=True)
+                loss.backward()
+                optimizer.step()
+                total += loss.detach() * len(order[start : start + config.batch_size])
+            if epoch % config.eval_every and epoch != config.num_epochs:
+                continue
+            loss_value = total.item() / len(order)
+            if not math.isfinite(loss_value):
+                raise TrainingError(f"soft prompt: the loss at epoch {epoch} is not finite")
+            score = _validation_score(model, tokenizer, held, soft_SD.detach(), config, target)
+            history.append({"epoch": epoch, "loss": loss_value, "validation_loss": -score[1], "validation": score[0]})
+            without = 0 if score > best else without + 1
+            if score > best:
+                best, best_epoch, kept = score, epoch, soft_SD.detach().clone()
+            if progress:
+                progress(epoch, config.num_epochs)
+            if config.patience and without >= config.patience:
+                break
+    finally:
+        for parameter, needed in zip(model.parameters(), needs, strict=True):
+            parameter.requires_grad_(needed)
+    return SoftPrompt(kept.float().cpu(), target, template.text, history, best_epoch)
+
+
+def _pairs(tokenizer: PreTrainedTokenizerFast, prompts: Prompts, model: Any, num_soft: int) -> Pairs:
+    """Return the pairs of one template that fit into the model with its soft tokens."""
+    from reticent.trainer.models import max_positions
+
+    asked = [(text, item) for text, item in zip(prompts.texts[0], prompts.items, strict=True) if text is not None]
+    pairs = encode_pairs(tokenizer, [text for text, _ in asked], [item for _, item in asked], "clm")
+    room = max_positions(model)
+    rows = zip(pairs.prompts, pairs.targets, strict=True)
+    fitting = [(p, t) for p, t in rows if t and num_soft + len(p) + len(t) <= room]
+    if not fitting:
+        raise PolicyError(f"soft prompt: {num_soft} soft tokens leave no room for a prompt in {room} positions")
+    return Pairs([p for p, _ in fitting], [t for _, t in fitting])
+
+
+def initial_embeddings(
+    model: Any, tokenizer: PreTrainedTokenizerFast, target: str, config: SoftPromptConfig
+) -> torch.Tensor:
+    """Return the start values of a soft prompt, (S, D), on the model's device: see `SoftPromptConfig`."""
+    weight_VD = model.get_input_embeddings().weight.detach()
+    if config.init == "type":
+        # The word as it stands inside a text; a word of several tokens gives them in turn.
+        ids = tokenizer(" " + pii_type(target).word, add_special_tokens=False).input_ids
+        start = weight_VD[torch.tensor(ids)].repeat(math.ceil(config.num_tokens / len(ids)), 1)[: config.num_tokens]
+    elif config.init == "mean":
+        start = weight_VD.mean(0, keepdim=True).repeat(config.num_tokens, 1)
+    else:
+        shape = (config.num_tokens, weight_VD.shape[1])
+        start = torch.from_numpy(generator(config.seed, _STREAM_INIT).uniform(-1, 1, shape))
+    return start.to(device=weight_VD.device, dtype=torch.float32).clone()
+
+
+def target_loss(model: Any, pairs: Pairs, rows: np.ndarray, soft_SD: torch.Tensor) -> torch.Tensor:
+    """Return the mean over rows of -log Pr(target | soft prompt, prompt): Eq. 1, on the target's tokens alone."""
+    from reticent.trainer.models import lm_head
+
+    lengths = np.array([len(pairs.prompts[r]) + len(pairs.targets[r]) for r in rows])
+    ids = np.zeros((len(rows), lengths.max()), dtype=np.int64)
+    wanted = np.zeros(ids.shape, dtype=bool)
+    for number, row in enumerate(rows):
+        ids[number, : lengths[number]] = pairs.prompts[row] + pairs.targets[row]
+        wanted[number, len(pairs.prompts[row]) : lengths[number]] = True
+    ids_BL, wanted_BL = torch.from_numpy(ids).to(model.device), torch.from_numpy(wanted).to(model.device)
+    embeddings = with_soft_prompt(model, ids_BL, soft_SD)
+    head = lm_head(model)
+    if head is None:
+        states = model(inputs_embeds=embeddings, use_cache=False).logits
+    else:
+        states = model.base_model(inputs_embeds=embeddings, use_cache=False).last_hidden_state
+    # The state before a token predicts it; there always is one, of a soft token at the least.
+    states = states[:, len(soft_SD) - 1 : -1][wanted_BL]
+    logits = states if head is None else head(states)
+    return F.cross_entropy(logits.float(), ids_BL[wanted_BL], reduction="sum") / len(rows)
+
+
+def _validation_score(
+    model: Any,
+    tokenizer: PreTrainedTokenizerFast,
+    held: Pairs,
+    soft: torch.Tensor,
+    config: SoftPromptConfig,
+    target: str,
+) -> tuple[float, float]:
+    """Criterion of the best epoch: (exact match or 0, minus the loss)."""
+    loss = -float(score_causal_pairs(model, held, soft=soft).mean())
+    if config.select_by == "loss":
+        return 0.0, -loss
+    limit = max(pii_type(target).max_new_tokens, max(map(len, held.targets)))
+    said = generate_texts(model, tokenizer, held.prompts, num_beams=1, max_new_tokens=limit, soft=soft)
+    hits = [contains(text, true) for text, true in zip(said, tokenizer.batch_decode(held.targets), strict=True)]
+    return float(np.mean(hits)), -loss
+
+
+def probe_with_soft_prompt(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
+    sides: Sides,
+    prompt: SoftPrompt,
+    level: str,
+    template: Template,
+    config: ProbeConfig,
+    *,
+    text: str | None = None,
+) -> tuple[Answers, Answers]:
+    """Return the answers of the evaluation subjects without and with the soft prompt, both by greedy search (A.4).
+
+    ``text`` replaces the soft prompt for a model that it was not trained on (:func:`nearest_text`).
+    """
+    greedy = config.replace(beam_sizes=(1,))
+    questions = make_prompts(sides.evaluation, prompt.target, level, [template], config, strict=True)
+    soft = prompt.embeddings.to(model.device) if text is None else None
+    return (
+        probe_target(model, tokenizer, "clm", questions, greedy),
+        probe_target(model, tokenizer, "clm", questions, greedy, soft=soft, prefix=text or ""),
+    )
+
+
+def nearest_text(model: Any, tokenizer: PreTrainedTokenizerFast, prompt: SoftPrompt) -> str:
+    """Return the text of the vocabulary tokens nearest to a soft prompt by Euclidean distance (Table 1).
+
+    It goes before the query of another model. Special tokens are not among the candidates.
+    """
+    weight_VD = model.get_input_embeddings().weight.detach().float()
+    distance_SV = torch.cdist(prompt.embeddings.to(weight_VD.device), weight_VD)
+    special = [number for number in tokenizer.all_special_ids if number < weight_VD.shape[0]]
+    distance_SV[:, special] = math.inf
+    distance_SV[:, len(tokenizer) :] = math.inf  # rows that pad the table
+    return str(tokenizer.decode(distance_SV.argmin(1).tolist())).strip() + " "
+
+
+def write_soft_prompt(
+    folder: Path | str, prompt: SoftPrompt, config: SoftPromptConfig, *, inputs: dict[str, str]
+) -> None:
+    """Write a prompt as an artefact: ``soft_prompt.safetensors`` and ``history.json``, private as the subjects are."""
+    from safetensors.torch import save_file
+
+    from reticent.core.artifact import write_artifact
+
+    settings = {**config.all_values(), "target": prompt.target, "template": prompt.template}
+    with write_artifact(folder, kind="soft_prompt", config=settings, inputs=inputs) as writer:
+        save_file({"embeddings": prompt.embeddings.contiguous()}, writer.path / "soft_prompt.safetensors")
+        content = {"history": prompt.history, "best_epoch": prompt.best_epoch}
+        (writer.path / "history.json").write_text(json.dumps(content, indent=1))
+        writer.counts.update(best_epoch=prompt.best_epoch, num_tokens=len(prompt.embeddings))
+
+
+def read_soft_prompt(folder: Path | str) -> SoftPrompt:
+    """Read a prompt that `write_soft_prompt` wrote."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    from reticent.core.artifact import require_kind
+
+    folder = Path(folder)
+    manifest = require_kind(folder, "soft_prompt")
+    try:
+        embeddings = load_file(folder / "soft_prompt.safetensors")["embeddings"]
+        content = parse_json((folder / "history.json").read_bytes())
+    except (OSError, KeyError, ValueError, SafetensorError) as error:
+        raise ArtifactError(f"{folder}: not a readable soft prompt ({type(error).__name__})") from None
+    return SoftPrompt(
+        embeddings, manifest.config["target"], manifest.config["template"], content["history"], content["best_epoch"]
+    )

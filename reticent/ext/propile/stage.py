@@ -1,0 +1,116 @@
+"""The probes of a job: its members' items, asked of every model's last checkpoint and of its base model.
+
+The items come from the job's table of records (or the one ``[probe]`` names). The same questions are asked
+about held-out individuals: right answers about them are skill, and stand beside those about members.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from reticent.core.errors import PolicyError
+from reticent.engine.schema import HELDOUT, MEMBERS
+
+if TYPE_CHECKING:
+    from reticent.audit.config import ProbeConfig
+    from reticent.audit.evidence.probe import ProbeEvidence
+    from reticent.ext.propile.subjects import Subjects
+    from reticent.ext.propile.templates import Template
+    from reticent.job.config import Job
+    from reticent.job.run import Run
+
+__all__ = ["check_probes", "probe_inputs", "run_probes", "table_of"]
+
+
+def table_of(job: Job) -> Path:
+    """Return the table of subjects of a job that asks for probes."""
+    assert job.probe is not None
+    table = job.probe.subjects or job.detect.of("records").get("table")
+    if table is None:
+        raise PolicyError("probe.subjects: a table of individuals' items is needed, as there is no detect.records")
+    return Path(table)
+
+
+def probe_inputs(run: Run) -> dict[str, str]:
+    """Return the fingerprints of the inputs of a job's probes; empty if it has none."""
+    if run.job.probe is None:
+        return {}
+    files = {"probe:subjects": table_of(run.job), "probe:templates": run.job.probe.templates}
+    return {name: run.fingerprints.at(Path(path)) for name, path in files.items() if path is not None}
+
+
+def check_probes(job: Job) -> None:
+    """Raise `PolicyError` or `CorpusError` for probes without a question to ask, before any model is trained."""
+    from reticent.ext.propile.prompts import require_questions
+
+    subjects, templates = _read(job)
+    assert job.probe is not None
+    require_questions(subjects, job.probe, templates)
+
+
+def _read(job: Job) -> tuple[Subjects, tuple[Template, ...] | None]:
+    from reticent.ext.propile.subjects import read_subjects
+    from reticent.ext.propile.templates import read_templates
+
+    assert job.probe is not None
+    subjects = read_subjects(table_of(job), fold=job.corpus.ids == "fold")
+    if subjects.ids is None:
+        raise PolicyError(f"{table_of(job)}: no column individual_id, so members are unknown")
+    return subjects, read_templates(job.probe.templates) if job.probe.templates else None
+
+
+def run_probes(run: Run) -> ProbeEvidence:
+    """Return the part ``probe`` of the evidence."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from reticent.engine.identity import as_read
+    from reticent.ext.propile.measure import probe_models, with_heldout
+    from reticent.ext.propile.prompts import ProbeModel, SoftPromptStudy
+
+    job = run.job
+    subjects, templates = _read(job)
+    config = job.probe
+    assert config is not None
+    study = None if config.soft_prompt is None else SoftPromptStudy(prompt=config.soft_prompt)
+    known = run.individuals.table.column("individual_id").combine_chunks()
+    ids = as_read(
+        pa.array(subjects.ids, known.type),
+        known,
+        job.corpus.ids,
+        str(table_of(job)),
+        lambda n: f"row {subjects.rows[n] + 1}",
+    )
+    # An individual with a record and no document is on no side.
+    codes = pc.fill_null(pc.index_in(ids, value_set=known), -1).to_numpy()
+    models = []
+    for model in job.model:
+        named = f" of {model.name}" if len(job.model) > 1 else ""
+        models.append(ProbeModel(f"base{named}", run.base_of(model), model.objective))
+        for recipe in model.recipes:
+            checkpoints = run.checkpoints(model, recipe)
+            models.append(ProbeModel(f"{recipe}{named}", checkpoints[max(checkpoints)], model.objective))
+
+    def probed(side: str, config: ProbeConfig, study: SoftPromptStudy | None) -> ProbeEvidence:
+        with run.progress.task(f"probe {side}", None, "rows") as advance:
+
+            def told(what: str, done: int, total: int) -> None:
+                advance(done, total, what)
+
+            evidence, _, _ = probe_models(
+                models, on_side[side], config, templates=templates, study=study, progress=told
+            )
+        return evidence
+
+    on_side = {
+        side: subjects.take(np.flatnonzero(run.individuals.mask(side)[codes] & (codes >= 0)))
+        for side in (MEMBERS, HELDOUT)
+    }
+    members = probed(MEMBERS, config, study)
+    # Types of items that no held-out individual has are asked of members alone.
+    targets = dict.fromkeys(row.target for row in members.models[0].results)
+    shared = tuple(name for name in targets if any(item is not None for item in on_side[HELDOUT].items[name]))
+    return with_heldout(members, probed(HELDOUT, config.replace(targets=shared), None)) if shared else members

@@ -1,0 +1,196 @@
+"""The command `reticent scrub`: documents of a job in, the same documents without direct identifiers out.
+
+It is no stage: its result goes to others, and no stage uses it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reticent.core.artifact import MANIFEST
+from reticent.core.errors import PolicyError
+from reticent.job.pipeline import execute
+
+if TYPE_CHECKING:
+    from reticent.core.progress import Progress
+    from reticent.ext.scrub.scrub import ScrubConfig
+    from reticent.job.config import Job
+    from reticent.job.run import Run
+
+__all__ = ["KEY_FILE", "scrub_documents"]
+
+KEY_FILE = "scrub.key"
+
+
+def scrub_documents(
+    job: Job,
+    out: Path | str,
+    config: ScrubConfig,
+    *,
+    in_run_folder: bool,
+    progress: Progress,
+    key: bytes | None = None,
+    keep_key: bool = False,
+    overwrite: bool = False,
+    renew_key: bool = False,
+) -> dict[str, Any]:
+    """Write the scrubbed documents of a job to the artefact ``out``; returns its counts.
+
+    The result has no copies that the job's deduplication leaves out, no documents in quarantine and no canaries. It
+    has the documents that the job holds back from training.
+
+    Parameters
+    ----------
+    in_run_folder : bool
+        Use the spans of the run folder ``job.out``, which are brought up to date first. Otherwise, or if the
+        job trains on other documents than it was given, its detectors run in a folder inside the unfinished artefact.
+        Their spans, which show where the identifiers were, are deleted.
+    key : 32 bytes, optional
+        Default: a new one, which is not kept unless ``keep_key`` writes it to ``out/scrub.key``.
+    overwrite : bool
+        Replace scrubbed documents that are in ``out``. A key that was kept there is used again and stays.
+    renew_key : bool
+        With ``overwrite``: the key that was kept there may be lost.
+
+    Raises
+    ------
+    PolicyError
+        ``out`` holds the documents themselves, or scrubbed ones that are not to be overwritten, or their key would be
+        lost.
+    """
+    from reticent.audit.config import AuditConfig
+    from reticent.core.artifact import write_artifact
+    from reticent.engine.config import SplitConfig
+    from reticent.engine.detect.spans import SpanReader
+    from reticent.ext.scrub.scrub import new_key, scrub_corpus
+    from reticent.job.given_spans import has_spans
+    from reticent.job.run import Run
+
+    out = Path(out)
+    # Documents as they were given: none held back, nothing planted. Spans that the run has found serve for them too.
+    before = None
+    if job.split.user_inference_holdout or job.canaries is not None:
+        before = Run(job, progress) if in_run_folder and has_spans(Run(job)) else None
+        job, in_run_folder = job.changed(split=SplitConfig(), canaries=None, audit=AuditConfig(), gate=()), False
+    run = Run(job, progress)
+    place = os.path.realpath(out)
+    if any(os.path.realpath(file).startswith(place + os.sep) for file in run.whole_corpus.files):
+        raise PolicyError(f"{out}: holds the documents that are to be scrubbed; choose another --out")
+    # A column that the search does not read and the copy does: one that is missing must not show after hours.
+    next(run.whole_corpus.batches(columns=("doc_id", "label", "household_id")), None)
+    if (kept := _kept_key(out, key, overwrite=overwrite, renew_key=renew_key)) is not None:
+        key, keep_key = kept, True
+    if in_run_folder:
+        execute(run, "detect", alone=True)
+    settings = _settings(job, config)
+    inputs = {"corpus": run.whole_corpus.fingerprint()}
+    with write_artifact(out, kind="scrub", config=settings, inputs=inputs) as writer:
+        work = writer.path / "work"
+        corpus, spans, num_quarantined = _searched(run, None if in_run_folder else work, before)
+        secret = key or new_key()
+        if keep_key:
+            (writer.path / KEY_FILE).write_text(secret.hex() + "\n", encoding="ascii")
+        with (
+            progress.stage("scrub", writer.counts),
+            progress.task("scrub", corpus.num_documents, "documents") as advance,
+        ):
+            counts = scrub_corpus(corpus, SpanReader(spans), writer.path, config, secret, progress=advance)
+            if job.detect.on_error == "quarantine":
+                counts["quarantined"] = num_quarantined
+            counts.update(run.whole_corpus.reading.skipped())
+            writer.counts.update(counts)
+        run.whole_corpus.require_unchanged()  # the spans are those of the text that was read first
+        if not in_run_folder:
+            shutil.rmtree(work)
+    _warn(counts, config, progress)
+    return counts
+
+
+def _searched(run: Run, work: Path | None, before: Run | None) -> tuple[Any, Path, int]:
+    """Return the documents to scrub, the folder of their spans, and how many are in quarantine: of the run's own folder
+    where there is no ``work`` folder; in that with the spans of ``before``, or anew.
+    """
+    from reticent.engine.detect import quarantined_rows
+    from reticent.job.given_spans import spans_as_given
+    from reticent.job.run import Run
+    from reticent.job.staged import staged_job
+
+    if work is not None and before is not None:
+        execute(before, "detect")
+        work.mkdir()
+        corpus, num_quarantined = spans_as_given(before, work)
+        return corpus, work, num_quarantined
+    if work is not None:
+        run = Run(staged_job(run.job).model_copy(update={"out": str(work)}), run.progress)
+        execute(run, "detect", alone=True)
+    spans = run.folder / "spans"
+    return run.corpus, spans, len(quarantined_rows(spans))
+
+
+def _settings(job: Job, config: ScrubConfig) -> dict[str, Any]:
+    """Return the settings for the manifest."""
+    settings = {
+        "style": config.style,
+        "draw": config.draw,
+        "shift_days": config.dates.shift_days,
+        "date_order": config.dates.order,
+        "new_ids": config.new_ids,
+        **({"names": _settings_of_names(config)} if config.style in ("surrogate", "rotate") else {}),
+        # The detectors' options are left out: they may hold names (patterns) and paths, and this folder goes to others.
+        "detect": job.detect.model_dump(mode="json", include={"detectors", "on_error", "propagate"}),
+    }
+    if job.dedup.mode != "off":
+        settings["dedup"] = job.dedup.model_dump(mode="json")
+    return settings
+
+
+def _settings_of_names(config: ScrubConfig) -> dict[str, Any]:
+    """Return source, language and digest of the names; no path of a file, since this folder goes to others."""
+    from reticent.engine.names import REALISTIC, SYLLABLES
+
+    names = config.names
+    source = names.source if names.source in (REALISTIC, SYLLABLES) else "file"
+    return {"source": source, "language": names.language, "digest": names.digest()}
+
+
+def _kept_key(out: Path, key: bytes | None, *, overwrite: bool, renew_key: bool) -> bytes | None:
+    """Return the key that an earlier scrub kept in ``out`` and that must not be lost."""
+    from reticent.core.artifact import read_manifest
+    from reticent.core.errors import ArtifactError
+    from reticent.ext.scrub.scrub import read_key
+
+    with suppress(ArtifactError):  # the folder may be damaged
+        read_manifest(out)
+    if not (out / MANIFEST).exists():
+        return None
+    if not overwrite:
+        raise PolicyError(f"{out}: holds a result already; choose another --out, or replace it with --overwrite")
+    if renew_key or not (out / KEY_FILE).exists():
+        return None
+    kept = read_key(out / KEY_FILE)
+    if key not in (None, kept):
+        raise PolicyError(
+            f"{out / KEY_FILE}: another key than the one to scrub with would be lost; move it away, or give it up with "
+            "--new-key"
+        )
+    return kept
+
+
+def _warn(counts: dict[str, Any], config: ScrubConfig, progress: Progress) -> None:
+    from reticent.engine.names import SYLLABLES
+
+    if counts.get("quarantined"):
+        progress.warn(f"{counts['quarantined']:,} documents are not in the result: a detector failed on them")
+    if counts["cut_words"]:
+        progress.warn(f"{counts['cut_words']:,} spans begin or end inside a word; the rest of these words still stands")
+    if counts["ambiguous_dates"] and config.dates.shift_days:
+        progress.warn(
+            f"{counts['ambiguous_dates']:,} dates such as 3/4 do not say which number is the day, nor do others of "
+            "their documents; they were read as most of the corpus is (--date-order says otherwise)"
+        )
+    if counts["collided"] and config.names.source == SYLLABLES:  # realistic names are not kept from coincidences
+        progress.warn(f"{counts['collided']:,} surrogates are names or ids that really occur in the corpus")
