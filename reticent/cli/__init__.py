@@ -42,20 +42,20 @@ PANELS = {
         "update": "runs",
         "stats": "documents",
         "protect": "runs",
-        "export": "export",
+        "export": "runs",
         "train": "runs",
         "classify": "classify",
         "audit": "runs",
         "report": "runs",
         "dossier": "dossier",
-        "budget": "budget",
+        "budget": "runs",
     },
     "A cluster": {"spark_app": "spark"},
     "A finished model": {"probe": "probe", "guard_app": "guard", "tagger_app": "tagger"},
 }
 
 #: Commands that are one themselves and have others below them -> module and class of that.
-BELOW = {"detect": "sample.DetectCommand", "dossier": "dossier.DossierCommand"}
+BELOW = {"detect": "documents.DetectCommand", "dossier": "dossier.DossierCommand"}
 #: Commands that work in a run folder, so that finished results are there when they are stopped; and those that do
 #: where they are given one.
 RESUMED = ("demo", "run", "index", "update", "protect", "export", "train", "audit", "report", "dossier")
