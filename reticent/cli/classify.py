@@ -19,7 +19,6 @@ from reticent.cli.options import (
     new_progress,
     said,
 )
-from reticent.cli.show import print_classification
 
 __all__ = ["classify"]
 
@@ -111,6 +110,7 @@ def classify(
 
     Beside it: the commonest class, a bag of words, and the same from the base model.
     """
+    from reticent.cli.show import print_classification
     from reticent.core.errors import PolicyError
     from reticent.ext.classify.command import classify_documents
     from reticent.ext.classify.stage import read_results

@@ -26,7 +26,6 @@ from reticent.cli.options import (
     new_progress,
     read_job,
 )
-from reticent.cli.show import print_copies, print_counts, print_detection, print_rules, print_statistics
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.sampled import SampledRecall
@@ -83,6 +82,7 @@ def synth(
     as_json: AsJson = False,
 ) -> None:
     """Generate the records of a hospital that does not exist, with gold spans of every identifier."""
+    from reticent.cli.show import print_counts
     from reticent.core.artifact import write_artifact
     from reticent.engine.synthetic import SynthConfig, synthesize
 
@@ -141,6 +141,8 @@ def detect(
     Commands below it: [bold]reticent detect sample RUN[/bold] draws documents for annotators,
     [bold]reticent detect evaluate RUN ANNOTATION[/bold] says what detection misses, from their corrections.
     """
+    from reticent.cli.show import print_detection, print_rules
+
     if list_rules:
         print_rules(as_json)
         return
@@ -199,6 +201,7 @@ def dedup(
 
     Nothing is changed: a job leaves out what its section \\[dedup] says.
     """
+    from reticent.cli.show import print_copies
     from reticent.core.artifact import write_artifact
     from reticent.engine.dedup import find_copies, write_left_out
     from reticent.job.checks import refuse_idle_scope
@@ -309,6 +312,7 @@ def scrub(
     Only what a detector finds is replaced: look at `reticent detect --evaluate` before you hand anything on. Other
     mapped columns are kept; columns that are not mapped are left out. OUT/offsets.parquet maps characters back.
     """
+    from reticent.cli.show import print_counts
     from reticent.core.errors import PolicyError
     from reticent.engine.names import SYLLABLES, SurrogateNames
     from reticent.engine.pseudonymize import DateOptions
@@ -390,7 +394,7 @@ def stats(
     """
     from reticent.audit.evidence.json_form import to_json
     from reticent.audit.evidence.rules import publish
-    from reticent.cli.show import write_statistics
+    from reticent.cli.show import print_statistics, write_statistics
     from reticent.job.pipeline import execute
     from reticent.job.run import Run
     from reticent.job.stages.audit import corpus_section

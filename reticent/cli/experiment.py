@@ -22,7 +22,6 @@ from reticent.cli.options import (
     new_progress,
     read_job,
 )
-from reticent.cli.show import print_status
 
 __all__ = ["new_job", "status"]
 
@@ -108,6 +107,7 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Say what of a run is done, what is left and how long it will take; nothing is run, and a run may be going on."""
+    from reticent.cli.show import print_status
     from reticent.job.run import Run
     from reticent.job.status import job_status
 

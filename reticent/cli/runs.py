@@ -29,7 +29,6 @@ from reticent.cli.options import (
     read_job,
     said,
 )
-from reticent.cli.show import print_run, print_summary
 
 if TYPE_CHECKING:
     from reticent.job.config import Job
@@ -282,6 +281,7 @@ def demo(
     quiet: Quiet = False,
 ) -> None:
     """Generate a small hospital, protect it, train with and without protection, attack, and write the report."""
+    from reticent.cli.show import print_summary
     from reticent.job.demo import run_demo
 
     run = run_demo(out, seed=seed, num_individuals=individuals, progress=new_progress(quiet))
@@ -582,6 +582,7 @@ def report(
 
 
 def _execute(job: Job, until: str, quiet: bool, as_json: bool, *, restart: bool = False, reread: bool = False) -> None:
+    from reticent.cli.show import print_run
     from reticent.job.pipeline import execute
     from reticent.job.run import Run
     from reticent.trainer.distributed import launched
@@ -598,6 +599,8 @@ def _execute(job: Job, until: str, quiet: bool, as_json: bool, *, restart: bool 
 
 def _end(run: Run, as_json: bool) -> None:
     """Print the summary of a run whose report is written; exit with 3 where a gate failed."""
+    from reticent.cli.show import print_summary
+
     evidence = run.evidence
     print_summary(evidence, run.folder, as_json)
     if evidence.verdict and evidence.verdict.failed:

@@ -21,7 +21,6 @@ from reticent.cli.options import (
     new_progress,
     said,
 )
-from reticent.cli.show import print_counts
 
 if TYPE_CHECKING:
     from reticent.job.on_spark import Stage
@@ -69,6 +68,7 @@ def _run(
     stage: Stage, source: str, out: Path, columns: Any, found: Any, how: SparkOptions, settings: list[str] | None,
     sections: dict[str, Any], quiet: bool, as_json: bool, tokenizer: Path | None = None,
 ) -> None:  # fmt: skip
+    from reticent.cli.show import print_counts
     from reticent.job.on_spark import OnSpark, run_on_spark
 
     sections = {name: said(values) for name, values in sections.items()}
