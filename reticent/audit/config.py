@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from reticent.audit.gates import GATES
 from reticent.audit.membership.names import COVERAGE, DEFAULT_ATTACKS, DEFAULT_SHADOW_ATTACKS
+from reticent.audit.membership.table import require_attacks
 from reticent.core.errors import PolicyError
 from reticent.core.section import Section, of_job
 from reticent.engine.config import Arm, CanaryConfig, Surface
@@ -131,7 +132,6 @@ class ShadowConfig(Section):
     def _known(cls, attacks: tuple[str, ...]) -> tuple[str, ...]:
         if attacks != DEFAULT_SHADOW_ATTACKS:
             from reticent.audit.membership.shadow import SHADOW_ATTACKS  # loads compiled kernels: not where not needed
-            from reticent.audit.membership.table import require_attacks
 
             require_attacks(attacks, SHADOW_ATTACKS)
         return attacks
@@ -180,7 +180,6 @@ class AuditConfig(Section):
         if self.attacks != DEFAULT_ATTACKS:
             from reticent.audit.membership.asking import ASKING_ATTACKS  # compiles kernels: not to read a job
             from reticent.audit.membership.attacks import ATTACKS
-            from reticent.audit.membership.table import require_attacks
 
             require_attacks(self.attacks, {**ATTACKS, **ASKING_ATTACKS})
         if COVERAGE in self.attacks and self.generation is None:

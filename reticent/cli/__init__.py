@@ -18,7 +18,10 @@ from typing import Annotated, Any
 
 import typer
 
+from reticent import __version__
 from reticent.cli.help import example_of, unwrap_help
+from reticent.core.errors import PolicyError, ReticentError
+from reticent.core.without_pandas import keep_pandas_out
 
 __all__ = ["app", "main"]
 
@@ -64,8 +67,6 @@ RESUMED_IN_A_RUN = ("detect", "scrub", "classify", "stats")
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from reticent import __version__
-
         typer.echo(f"reticent {__version__}")
         raise typer.Exit
 
@@ -130,10 +131,8 @@ def main() -> None:
         if signal.getsignal(number) == signal.SIG_DFL:  # `nohup` has it ignored
             signal.signal(number, _stop)
     atexit.register(_spare_collection)
-    from reticent.core.errors import ReticentError
     from reticent.core.memory import OUT_OF_MEMORY, is_out_of_memory, lacks_address_space
     from reticent.core.progress import log
-    from reticent.core.without_pandas import keep_pandas_out
 
     keep_pandas_out()
     try:
@@ -203,7 +202,6 @@ def _run() -> None:
 
 def _take_log_format() -> None:
     """Take ``--log-format`` out of the arguments, so that it may stand before and after the command."""
-    from reticent.core.errors import PolicyError
     from reticent.core.progress import FORMATS, VARIABLE
 
     name, chosen, left = "--log-format", os.environ.get(VARIABLE), []

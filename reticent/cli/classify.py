@@ -19,6 +19,7 @@ from reticent.cli.options import (
     new_progress,
     said,
 )
+from reticent.core.errors import PolicyError
 
 __all__ = ["classify"]
 
@@ -111,7 +112,6 @@ def classify(
     Beside it: the commonest class, a bag of words, and the same from the base model.
     """
     from reticent.cli.show import print_classification
-    from reticent.core.errors import PolicyError
     from reticent.ext.classify.command import classify_documents
     from reticent.ext.classify.stage import read_results
     from reticent.job.pipeline import execute

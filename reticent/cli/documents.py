@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from reticent.audit.evidence.json_form import to_json
+from reticent.audit.evidence.rules import publish
 from reticent.cli.help import CommandWithOthers, below, example_of
 from reticent.cli.options import (
     AsJson,
@@ -26,6 +28,8 @@ from reticent.cli.options import (
     new_progress,
     read_job,
 )
+from reticent.core.artifact import write_artifact
+from reticent.core.errors import PolicyError
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.sampled import SampledRecall
@@ -83,7 +87,6 @@ def synth(
 ) -> None:
     """Generate the records of a hospital that does not exist, with gold spans of every identifier."""
     from reticent.cli.show import print_counts
-    from reticent.core.artifact import write_artifact
     from reticent.engine.synthetic import SynthConfig, synthesize
 
     config = SynthConfig(
@@ -146,7 +149,6 @@ def detect(
     if list_rules:
         print_rules(as_json)
         return
-    from reticent.core.errors import PolicyError
     from reticent.job.detection import detect_documents
 
     if source is None:
@@ -202,7 +204,6 @@ def dedup(
     Nothing is changed: a job leaves out what its section \\[dedup] says.
     """
     from reticent.cli.show import print_copies
-    from reticent.core.artifact import write_artifact
     from reticent.engine.dedup import find_copies, write_left_out
     from reticent.job.checks import refuse_idle_scope
     from reticent.job.run import Run
@@ -313,7 +314,6 @@ def scrub(
     mapped columns are kept; columns that are not mapped are left out. OUT/offsets.parquet maps characters back.
     """
     from reticent.cli.show import print_counts
-    from reticent.core.errors import PolicyError
     from reticent.engine.names import SYLLABLES, SurrogateNames
     from reticent.engine.pseudonymize import DateOptions
     from reticent.ext.scrub.command import scrub_documents
@@ -352,7 +352,6 @@ def _refuse_idle(
     style: ScrubStyle, names: str | None, language: str | None, date_order: DateOrder, draw: int, *, keeps_key: bool
 ) -> None:
     """Refuse options that this style does not look at."""
-    from reticent.core.errors import PolicyError
 
     if style in (ScrubStyle.X, ScrubStyle.TAG):
         of_surrogates = {
@@ -392,8 +391,6 @@ def stats(
     Also how near to the line words are, what is left to learn from, and how often a few words that many people use
     still point to one person. No count of few people is shown.
     """
-    from reticent.audit.evidence.json_form import to_json
-    from reticent.audit.evidence.rules import publish
     from reticent.cli.show import print_statistics, write_statistics
     from reticent.job.pipeline import execute
     from reticent.job.run import Run
@@ -506,8 +503,6 @@ def _job(run: Path) -> Job:
 
 def _print(found: SampledRecall, as_json: bool) -> None:
     if as_json:
-        from reticent.audit.evidence.json_form import to_json
-
         print(json.dumps(to_json(found), indent=1))
         return
     from rich.console import Console

@@ -22,6 +22,7 @@ from reticent.cli.options import (
     new_progress,
     read_job,
 )
+from reticent.core.errors import PolicyError
 
 __all__ = ["new_job", "status"]
 
@@ -74,7 +75,6 @@ def new_job(
 
     Read it, change it, and give it to reticent run. With --minimal it is a page long.
     """
-    from reticent.core.errors import PolicyError
     from reticent.job.experiment import experiment_job, minimal_job
 
     if minimal and size is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +25,8 @@ from reticent.cli.options import (
     new_progress,
     without_others,
 )
+from reticent.core.artifact import fingerprint, require_kind, write_artifact
+from reticent.core.errors import CorpusError, PolicyError
 
 if TYPE_CHECKING:
     from reticent.job.run import Run
@@ -68,7 +71,6 @@ def build(
 
     Of a run the members' documents are taken; of other documents all.
     """
-    from reticent.core.artifact import write_artifact
     from reticent.engine.detect import make_detectors
     from reticent.engine.verbatim import build_verbatim, write_verbatim
     from reticent.guard import guard_detectors, refuse_detectors
@@ -117,9 +119,7 @@ def check(
     settings: Set = None,
 ) -> None:
     """Print what is found in a text as JSON: where and of what category, never what. Exit status 3 if anything is."""
-    from dataclasses import asdict
 
-    from reticent.core.errors import PolicyError
     from reticent.guard import open_guard
 
     if not identifiers and (detector or settings):
@@ -160,8 +160,6 @@ def _looked_at() -> tuple[str, ...]:
 
 def _training(run: Run, *, of_run: bool) -> tuple[Any, Any, dict[str, str]]:
     """Documents, which of them were trained on (None: all), and fingerprints."""
-    from reticent.core.artifact import fingerprint, require_kind
-    from reticent.core.errors import CorpusError
     from reticent.engine.schema import MEMBERS
 
     if not of_run:
@@ -178,8 +176,6 @@ def _training(run: Run, *, of_run: bool) -> tuple[Any, Any, dict[str, str]]:
 
 
 def _read(file: str) -> str:
-    from reticent.core.errors import CorpusError
-
     try:
         content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
         return content.decode()

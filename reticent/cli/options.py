@@ -16,6 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from reticent.core.artifact import JOB
+from reticent.core.errors import ArtifactError, PolicyError
+from reticent.core.json_toml import parse_toml
+
 if TYPE_CHECKING:
     from reticent.core.progress import Progress
     from reticent.job.config import Job
@@ -171,7 +175,6 @@ def expanded(command: Callable[..., None]) -> Callable[..., None]:
 
 def is_job(source: str | Path) -> bool:
     """Whether SOURCE is a run folder or a job file, which have settings of their own."""
-    from reticent.core.artifact import JOB
 
     return Path(source).suffix == ".toml" or (Path(source) / JOB).is_file()
 
@@ -206,7 +209,6 @@ def job_from_source(
     PolicyError
         SOURCE has settings of its own and an option says otherwise, but for the choice of detectors.
     """
-    from reticent.core.artifact import JOB
 
     if is_job(source):
         _refuse_options(columns, found)
@@ -237,8 +239,6 @@ def _values(options: Any) -> dict[str, Any]:
 
 
 def _refuse_options(*groups: Any) -> None:
-    from reticent.core.errors import PolicyError
-
     for options in filter(None, groups):
         for option in fields(options):
             if option.name != "detector" and getattr(options, option.name) != option.default:
@@ -268,7 +268,6 @@ def without_others(section: dict[str, Any], detectors: list[str]) -> dict[str, A
 
 def refuse_given(context: typer.Context, because: str, *options: str) -> None:
     """Raise `PolicyError` for an option that was given and would be ignored."""
-    from reticent.core.errors import PolicyError
 
     for option in options:
         source = context.get_parameter_source(option)
@@ -294,8 +293,6 @@ def new_progress(quiet: bool) -> Progress:
 
 def read_job(path: Path) -> dict[str, Any]:
     """Return the settings of a run folder, which stays where it is now, or of a job file."""
-    from reticent.core.artifact import JOB
-    from reticent.core.errors import ArtifactError
     from reticent.job.config import load_job, load_kept_job
 
     if path.suffix == ".toml" and not path.is_dir():
@@ -316,8 +313,6 @@ def job_of(values: dict[str, Any], settings: list[str] | None, used: tuple[str, 
     ``used`` are the sections and fields that a command looks at: `PolicyError` for a change of another one. None where
     the run folder keeps the job, so that a command after this one may look at it.
     """
-    from reticent.core.errors import PolicyError
-    from reticent.core.json_toml import parse_toml
     from reticent.job.config import parse_job
 
     for change in settings or []:
@@ -347,7 +342,6 @@ def job_of(values: dict[str, Any], settings: list[str] | None, used: tuple[str, 
 
 def models_of(job: Job, models: list[str], recipes: list[str]) -> list[dict[str, Any]]:
     """Return the tables [[model]] of NAME=PATH and recipes, all of one objective."""
-    from reticent.core.errors import PolicyError
 
     sections = []
     for model in models:

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
+from reticent.audit.evidence.json_form import to_json
+from reticent.audit.evidence.rules import publish
 from reticent.cli.options import AsJson, Quiet, new_progress, refuse_given, said
+from reticent.core.artifact import fingerprint
+from reticent.core.device import check_device, pick_device
+from reticent.core.errors import ArtifactError, CorpusError, PolicyError
+from reticent.core.names import require_name
+from reticent.ext.propile.templates import read_templates
 
 if TYPE_CHECKING:
     from reticent.ext.propile.prompts import ProbeConfig, ProbeModel, SoftPromptConfig, SoftPromptStudy
@@ -127,10 +134,7 @@ def probe(
     Black box by default, white box too with --soft-prompt. Results hold no item: estimates in probe.json, probe.html,
     and numbers by person in a private table.
     """
-    from reticent.core.device import check_device
-    from reticent.core.errors import PolicyError
     from reticent.ext.propile.prompts import ProbeConfig, SoftPromptConfig, require_questions
-    from reticent.ext.propile.templates import read_templates
 
     if not soft_prompt:
         refuse_given(
@@ -161,7 +165,6 @@ def probe(
 
 
 def _entries(models: list[str]) -> list[ProbeModel]:
-    from reticent.core.errors import PolicyError
     from reticent.ext.propile.prompts import ProbeModel, objective_of
 
     named = {}
@@ -192,7 +195,6 @@ def _subjects_of(subjects: Path | None, documents: Path | None) -> tuple[Subject
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from reticent.core.errors import CorpusError
     from reticent.ext.propile.subjects import read_subjects, subjects_from_spans
 
     if subjects is not None:
@@ -209,10 +211,6 @@ def _run(
     entries: list[ProbeModel], table: Subjects, source: Path, config: ProbeConfig, study: SoftPromptStudy | None,
     own: tuple[Template, ...] | None, templates: Path | None, out: Path | None, quiet: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    from reticent.audit.evidence.json_form import to_json
-    from reticent.audit.evidence.rules import publish
-    from reticent.core.artifact import fingerprint
-    from reticent.core.names import require_name
     from reticent.ext.propile.measure import probe_models, write_probe
 
     if out is not None and study is not None:  # a soft prompt stands in a folder of the model's and the target's name
@@ -244,8 +242,6 @@ def _run(
 
 def _probe_myself(models: list[str], items: Path | None, reference: Path | None, out: Path | None, config: Any) -> None:
     """Ask for one person's items; the page goes to a file or to stdout, and nothing else is written."""
-    from reticent.core.device import pick_device
-    from reticent.core.errors import PolicyError
     from reticent.ext.propile.prompts import require_language
     from reticent.ext.propile.subjects import read_items, read_subjects
 
@@ -280,7 +276,6 @@ def _probe_myself(models: list[str], items: Path | None, reference: Path | None,
 
 def _write_page(path: Path, page: str) -> None:
     """Write the page and nothing beside it: no lock and no temporary file, as a shared result would have."""
-    from reticent.core.errors import ArtifactError
 
     try:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -29,6 +30,9 @@ from reticent.cli.options import (
     read_job,
     said,
 )
+from reticent.core.artifact import JOB
+from reticent.core.errors import ArtifactError, PolicyError
+from reticent.trainer.distributed import launched
 
 if TYPE_CHECKING:
     from reticent.job.config import Job
@@ -75,7 +79,6 @@ def run_part(job: Job, name: str, quiet: bool, as_json: bool, *, reread: bool = 
     from reticent.cli.show import print_part
     from reticent.job.parts import Part, execute_part
     from reticent.job.run import Run
-    from reticent.trainer.distributed import launched
 
     part, is_main = Part.parse(name), launched().is_main
     counts = execute_part(Run(job, new_progress(quiet or not is_main), reread=reread), part)
@@ -89,8 +92,6 @@ def run_part(job: Job, name: str, quiet: bool, as_json: bool, *, reread: bool = 
 
 
 def verify_text(job: Job, quiet: bool, as_json: bool) -> None:
-    import os
-
     from reticent.job.run import Run
     from reticent.job.text_checks import check_text
 
@@ -214,7 +215,6 @@ def export(
     No row holds text, but ids, tokens and places of identifiers are as secret as the documents.
     """
     from reticent.cli.show import print_export
-    from reticent.core.errors import PolicyError
     from reticent.engine.sources.remote_config import shown
     from reticent.job.export import export_files, export_tables
     from reticent.job.run import Run
@@ -312,7 +312,6 @@ def run(
     Stopped by Ctrl-C, a signal or a crash, the same command goes on: a training from its last state, the audit with the
     next checkpoint. `reticent status` says how far it is.
     """
-    from reticent.core.errors import PolicyError
     from reticent.job.config import load_job
 
     values = read_job(job) if job.is_dir() else load_job(job).model_dump()
@@ -350,7 +349,6 @@ def index(
     as_json: AsJson = False,
 ) -> None:
     """Split the individuals, find direct identifiers, and count how many individuals use each word and n-gram."""
-    from reticent.core.errors import PolicyError
     from reticent.job.checks import require_same_documents
 
     if is_job(source):
@@ -471,7 +469,6 @@ def protect(
 
     Another machine trains on: reticent protect run --copy-members to-the-gpu
     """
-    from reticent.core.errors import PolicyError
 
     changes = [
         f"protect.{key}={json.dumps(value)}"
@@ -525,7 +522,6 @@ def train(
     Recipes dp-mlm and dp-clm train by DP-SGD with the job's \\[train.dp]: --set train.dp.target_epsilon=8
     --set train.dp.unit=individual. What all such runs cost together: reticent budget RUN.
     """
-    from reticent.core.errors import PolicyError
 
     if (run_folder is None) == (verify is None):
         raise PolicyError("train: give either RUN, a run folder, or --verify LEDGER")
@@ -585,7 +581,6 @@ def _execute(job: Job, until: str, quiet: bool, as_json: bool, *, restart: bool 
     from reticent.cli.show import print_run
     from reticent.job.pipeline import execute
     from reticent.job.run import Run
-    from reticent.trainer.distributed import launched
 
     run = Run(job, new_progress(quiet or not launched().is_main), restart=restart, reread=reread)
     execute(run, until)
@@ -638,8 +633,6 @@ def _files_of(place: Path) -> list[Path]:
     ArtifactError
         Nothing is there. A path with a typing error must not read as a budget of which nothing is spent.
     """
-    from reticent.core.artifact import JOB
-    from reticent.core.errors import ArtifactError
     from reticent.trainer.privacy import BUDGET_FILE
 
     if place.is_file():

@@ -6,19 +6,34 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich import box
+from rich.console import Console
 from rich.table import Table
 
+from reticent.audit.evidence.audit import publish_audit
 from reticent.audit.evidence.classification import ClassificationEvidence
-from reticent.audit.evidence.corpus import CorpusEvidence
+from reticent.audit.evidence.corpus import Copies, CorpusEvidence
 from reticent.audit.evidence.detection import DetectionEvidence
+from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.sampled import FEW_INDIVIDUALS, SampledRecall
+from reticent.audit.language import Words
+from reticent.audit.near_copies import near_copies_lines
+from reticent.audit.report.corpus_plots import write_corpus_plots
 from reticent.audit.report.readings import retention_rows
 from reticent.audit.report.summary import _shown as _shown_mean
+from reticent.audit.report.summary import copies_line, copies_table, guarantee_lines, ledger_line, summary_table
+from reticent.audit.risk_verdict import judge_risks, risk_lines
 from reticent.audit.stats.estimate import Estimate
+from reticent.audit.verdict import verdict_lines
+from reticent.core.artifact import read_manifest, writing_to
+from reticent.core.eta import clock_time, span_of
+from reticent.engine.detect.rules import list_rules
+from reticent.ext.dp.budget import to_plain, totals
+from reticent.trainer.privacy import show_delta, show_epsilon
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence
@@ -81,13 +96,11 @@ def print_part(name: str, counts: dict[str, int], as_json: bool) -> None:
 
 def print_rules(as_json: bool) -> None:
     """Print the forms that each rule finds."""
-    from reticent.engine.detect.rules import list_rules
 
     rules = [rule._asdict() for rule in list_rules()]
     if as_json:
         print(json.dumps(rules, indent=1))
         return
-    from rich.console import Console
 
     Console().print(rules_table(rules))
 
@@ -95,11 +108,8 @@ def print_rules(as_json: bool) -> None:
 def print_detection(found: DetectedSpans, as_json: bool) -> None:
     """Print the spans of detectors and, where it was measured, how they compare with annotations."""
     if as_json:
-        from reticent.audit.evidence.json_form import to_json
-
         print(json.dumps(to_json(found), indent=1))
         return
-    from rich.console import Console
 
     console = Console()
     console.print(counts_table(found.spans))
@@ -114,11 +124,6 @@ def print_copies(counts: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print(json.dumps(counts))
         return
-    from rich.console import Console
-
-    from reticent.audit.evidence.corpus import Copies
-    from reticent.audit.evidence.json_form import from_json
-    from reticent.audit.report.summary import copies_line, copies_table
 
     copies = from_json(Copies, counts, "copies")
     Console().print(copies_table(copies))
@@ -127,7 +132,6 @@ def print_copies(counts: dict[str, Any], as_json: bool) -> None:
 
 def print_statistics(corpus: CorpusEvidence) -> None:
     """Print the statistics of documents as tables; counts of few individuals are left out of them."""
-    from rich.console import Console
 
     for table in statistics_tables(corpus):
         Console().print(table)
@@ -135,8 +139,6 @@ def print_statistics(corpus: CorpusEvidence) -> None:
 
 def write_statistics(corpus: CorpusEvidence, content: str, out: Path) -> list[Path]:
     """Write stats.json and its figures into a folder, which may be there; returns their paths."""
-    from reticent.audit.report.corpus_plots import write_corpus_plots
-    from reticent.core.artifact import writing_to
 
     with writing_to(out):
         out.mkdir(parents=True, exist_ok=True)
@@ -147,11 +149,8 @@ def write_statistics(corpus: CorpusEvidence, content: str, out: Path) -> list[Pa
 def print_classification(results: list[ClassificationEvidence], as_json: bool) -> None:
     """Print macro and micro F1 of each start, for each model."""
     if as_json:
-        from reticent.audit.evidence.json_form import to_json
-
         print(json.dumps(to_json(results), indent=1))
         return
-    from rich.console import Console
 
     for result in results:
         Console().print(classification_table(result))
@@ -164,8 +163,6 @@ def print_run(run: Run, as_json: bool) -> None:
 
 
 def _counts_of(run: Run) -> dict[str, Any]:
-    from reticent.core.artifact import read_manifest
-
     manifests = sorted(run.folder.rglob("manifest.json"))
     return {str(m.parent.relative_to(run.folder)): read_manifest(m.parent).counts for m in manifests}
 
@@ -175,7 +172,6 @@ def print_update(run: Run, touched: Touched, as_json: bool) -> None:
     if as_json:
         print(json.dumps({**_counts_of(run), "touched": touched.to_dict()}, indent=1))
         return
-    from reticent.core.artifact import read_manifest
 
     counts, k = read_manifest(run.folder / "index").counts, run.job.protect.k
     if "moved" not in counts:  # a rebuild that was up to date
@@ -194,14 +190,8 @@ def print_update(run: Run, touched: Touched, as_json: bool) -> None:
 def print_summary(evidence: AuditEvidence, folder: Path, as_json: bool = False) -> None:
     """Print the last checkpoint of each recipe, the ledger, and where report and dossier are; JSON is published."""
     if as_json:
-        from reticent.audit.evidence.audit import publish_audit
-        from reticent.audit.evidence.json_form import to_json
-
         print(json.dumps(to_json(publish_audit(evidence))))
         return
-    from rich.console import Console
-
-    from reticent.audit.report.summary import guarantee_lines, ledger_line, summary_table
 
     console = Console()
     console.print(summary_table(evidence.models))
@@ -210,21 +200,13 @@ def print_summary(evidence: AuditEvidence, folder: Path, as_json: bool = False) 
     for line in guarantee_lines(evidence.models):
         console.print(line, soft_wrap=True, highlight=False)
     if evidence.verdict:
-        from reticent.audit.verdict import verdict_lines
-
         for line in verdict_lines(evidence.verdict):
             console.print(f"Gate {line}", soft_wrap=True, markup=False)
-    from reticent.audit.risk_verdict import judge_risks, risk_lines
 
     table = judge_risks(evidence)
     for line in risk_lines(table):
         console.print(f"Verdict: {line}", soft_wrap=True, markup=False, highlight=False)
     if table.rows:
-        from dataclasses import replace
-
-        from reticent.audit.language import Words
-        from reticent.audit.near_copies import near_copies_lines
-
         said = near_copies_lines(replace(evidence, risks=table), Words("en"))
         console.print(f"Near-copies: {' '.join(said)}", soft_wrap=True, markup=False, highlight=False)
     console.print(f"Report: {folder / 'report' / 'report.html'}", soft_wrap=True)
@@ -233,11 +215,6 @@ def print_summary(evidence: AuditEvidence, folder: Path, as_json: bool = False) 
 
 def print_status(found: dict[str, Any]) -> None:
     """Print the finished and the open steps of a run; the scorings of one training are one line."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    from reticent.core.eta import clock_time, span_of
 
     rows: dict[str, list[dict[str, Any]]] = {}
     for artifact in found["artifacts"]:
@@ -282,8 +259,6 @@ def print_status(found: dict[str, Any]) -> None:
 
 def print_budget(spendings: list[Spending], files: list[Path], as_json: bool) -> None:
     """Print the cost of each private run of these files, and the totals for each corpus and unit."""
-    from reticent.ext.dp.budget import to_plain, totals
-    from reticent.trainer.privacy import show_delta, show_epsilon
 
     place = ", ".join(map(str, files))
     if as_json:

@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from reticent.audit.evidence.json_form import to_json
 from reticent.cli.help import example_of
-from reticent.cli.options import AsJson, Quiet, new_progress, refuse_given
+from reticent.cli.options import AsJson, Quiet, job_of, new_progress, read_job, refuse_given
+from reticent.core.artifact import fingerprint, require_kind
+from reticent.core.device import check_device
+from reticent.core.errors import PolicyError
+from reticent.ext.tagger.prompts import FRENCH_PROMPTS, PROMPTS, person_labels, read_prompts
 
 if TYPE_CHECKING:
     from reticent.ext.tagger.prompts import Prompt
@@ -94,10 +99,6 @@ def attack(
     as_json: AsJson = False,
 ) -> None:
     """Attack a tagger, and write numbers, scores (of hashed names) and a page with figures."""
-    from reticent.core.artifact import fingerprint
-    from reticent.core.device import check_device
-    from reticent.core.errors import PolicyError
-    from reticent.ext.tagger.prompts import person_labels
 
     if bf16 not in ("auto", "on", "off"):
         raise PolicyError(f"--bf16: expected auto, on or off, got {bf16!r}")
@@ -118,7 +119,6 @@ def attack(
     else:
         attack_set = _of_files(train or [], names, heldout, labels, encoding, choice)
         inputs = {str(file): fingerprint(file) for file in files}
-    from reticent.audit.evidence.json_form import to_json
     from reticent.ext.tagger.plots import tagger_panels
     from reticent.ext.tagger.result import evaluate_attack, score_table, write_tagger_audit
     from reticent.ext.tagger.scores import open_tagger, score_names  # torch: all that can be checked without it is
@@ -176,7 +176,6 @@ def thesis(
     as_json: AsJson = False,
 ) -> None:
     """Print Tables 4.1 to 4.9 and A.1 to A.4 of Nußbaumer (2023) from published scores."""
-    from reticent.core.errors import PolicyError
     from reticent.core.progress import log
     from reticent.ext.tagger.tables import read_scores, thesis_tables
 
@@ -209,14 +208,10 @@ def _labels_of(model: str) -> dict[str, str] | None:
 
 
 def _prompts(prompts: str) -> tuple[Prompt, ...]:
-    from reticent.ext.tagger.prompts import FRENCH_PROMPTS, PROMPTS, read_prompts
-
     return {"en": PROMPTS, "fr": FRENCH_PROMPTS}.get(prompts) or read_prompts(prompts)
 
 
 def _key(file: Path | None) -> bytes | None:
-    from reticent.core.errors import PolicyError
-
     if file is None:
         return None
     try:
@@ -231,7 +226,6 @@ def _key(file: Path | None) -> bytes | None:
 def _of_files(
     train: list[Path], names: Path | None, heldout: Path | None, labels: list[str], encoding: str, choice: Choice
 ) -> AttackSet:
-    from reticent.core.errors import PolicyError
     from reticent.ext.tagger.sets import Mentions, build_attack_set, read_conll, read_names
 
     if not train or (names is None) == (heldout is None):
@@ -247,8 +241,6 @@ def _of_files(
 
 
 def _of_run(run: Path, choice: Choice) -> tuple[AttackSet, dict[str, str]]:
-    from reticent.cli.options import job_of, read_job
-    from reticent.core.artifact import fingerprint, require_kind
     from reticent.ext.tagger.sets import build_attack_set, names_of_corpus
     from reticent.job.run import Run
 

@@ -33,8 +33,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from reticent.core.errors import ArtifactError, ReticentError
 from reticent.core.json_toml import parse_json
@@ -227,7 +230,6 @@ def hash_file(path: Path) -> str:
 @cache
 def versions() -> dict[str, str]:
     """Versions of the packages that are installed, read once: finding them takes longer than writing a small file."""
-    from importlib.metadata import PackageNotFoundError, version
 
     found = {}
     for name in ("reticent", *PACKAGES):
@@ -342,7 +344,6 @@ def locked(path: Path) -> Iterator[None]:
     """Hold the artefact's lock; `ArtifactError` when another process has it."""
     # Imported here: it takes 35 ms, which `--help` would pay too. A lock costs 0.15 ms (flock by hand: 0.02) and is
     # let go by name: a process forked meanwhile, which has the file open too, does not hold it on.
-    from filelock import FileLock, Timeout
 
     # No fall-back to a lock that is a file's existence: a process that is killed would leave it locked for good.
     lock = FileLock(path.parent / f".{path.name}.lock", mode=0o600, blocking=False, fallback_to_soft=False)

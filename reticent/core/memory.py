@@ -12,6 +12,8 @@ import sys
 import threading
 from pathlib import Path
 
+from reticent import _rust
+
 __all__ = [
     "OUT_OF_MEMORY",
     "OwnMemory",
@@ -87,7 +89,6 @@ def explain_abort() -> None:
     """Have this process end with `OUT_OF_MEMORY` where a library aborts it for want of memory; for the command line, as
     signals are the process's.
     """
-    from reticent import _rust
 
     _rust.explain_abort()
 

@@ -16,6 +16,11 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from rich.console import Console
+from rich.progress import Progress as Bars
+from rich.progress import ProgressColumn
+from rich.text import Text
+
 from reticent.core.eta import span_of
 
 if TYPE_CHECKING:
@@ -151,11 +156,6 @@ class Progress:
             self._show_plan()
 
     def _new_bars(self) -> Any:
-        from rich.console import Console
-        from rich.progress import Progress as Bars
-        from rich.progress import ProgressColumn
-        from rich.text import Text
-
         console = Console(stderr=True)
 
         class Line(ProgressColumn):

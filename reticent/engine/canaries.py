@@ -23,7 +23,9 @@ import pyarrow.parquet as pq
 
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.engine.config import Arm, CanaryConfig
+from reticent.engine.corpus import Columns, open_corpus
 from reticent.engine.detect.spans import SpanReader
+from reticent.engine.index import IndexConfig, build_index
 from reticent.engine.randomness import generator
 from reticent.engine.schema import DOCUMENTS, MEMBERS, SPANS, with_version
 from reticent.engine.sources.columns import SOURCE_COLUMN
@@ -112,7 +114,6 @@ class Planted:
 
 def common_words(corpus: Corpus, individuals: Individuals, config: CanaryConfig) -> list[str]:
     """Return the plain words that most members use, at least k of them: no protection of single words stops these."""
-    from reticent.engine.index import IndexConfig, build_index
 
     index = build_index(corpus, individuals, splits=(MEMBERS,), config=IndexConfig(max_n=1))
     words = pa.table(pa.record_batch(index.words(0, index.num_words)))
@@ -352,7 +353,6 @@ def open_canaries(folder: Path | str) -> Planted:
 
 def open_planted(folder: Path | str) -> Corpus:
     """Open the documents that :func:`plant` wrote: every column under its own name."""
-    from reticent.engine.corpus import Columns, open_corpus
 
     path = Path(folder) / "documents"
     there = set(pq.read_schema(path / "part-00000.parquet").names) & set(DOCUMENTS.names)

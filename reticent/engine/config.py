@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from reticent.core.section import Section, of_job
+from reticent.engine.noisy_threshold import Noise
 from reticent.engine.schema import MAX_K, MAX_N
 
 if TYPE_CHECKING:
@@ -178,7 +179,6 @@ class ThresholdConfig(Section):
     @property
     def noise(self) -> "Noise | None":
         """The noise; None where the threshold is k itself."""
-        from reticent.engine.noisy_threshold import Noise
 
         if self.epsilon is None:
             return None

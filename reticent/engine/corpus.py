@@ -20,6 +20,7 @@ from typing import TypeAlias, cast
 import numpy as np
 import pyarrow as pa
 
+from reticent import _rust
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.identity import FOLDED, Ids, check_choice, check_distinct, one_id_each
 from reticent.engine.owned import owned_batch
@@ -393,6 +394,4 @@ def open_configured(settings: CorpusConfig) -> Corpus:
 
 
 def _num_distinct(ids: pa.ChunkedArray) -> int:
-    from reticent import _rust
-
     return _rust.count_distinct(ids.combine_chunks())

@@ -26,8 +26,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from reticent import _rust
 from reticent.core.errors import ArtifactError
 from reticent.engine.config import DedupConfig
+from reticent.engine.corpus import as_corpus
 
 if TYPE_CHECKING:
     from reticent._rust import Copies
@@ -73,10 +75,8 @@ def find_copies(
 
     Cost: one pass over the text; another one where individuals share documents.
     """
-    from reticent.engine.corpus import as_corpus
 
     corpus = as_corpus(corpus)
-    from reticent import _rust
 
     config = config or DedupConfig()
     num_threads = _rust.resolve_threads(config.num_threads)
@@ -181,7 +181,6 @@ def _passages(copies: Copies, owners: np.ndarray, words: np.ndarray, num_words: 
 
 def _lifted(corpus: Corpus, cluster: np.ndarray, owners: np.ndarray, config: DedupConfig) -> dict[str, Any]:
     """Count the words that k individuals share only because of copies."""
-    from reticent import _rust
 
     found = {"k": config.k, "lifted_words": 0, "lifted_share": 0.0}
     shared = _shared_clusters(cluster, owners)

@@ -19,6 +19,7 @@ import numba
 import numpy as np
 import pyarrow as pa
 
+from reticent import _rust
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.kernels import _hash, _mix
 
@@ -52,8 +53,6 @@ class WordIds:
     """The ids that words have in an index."""
 
     def __init__(self, index: NgramIndex):
-        from reticent import _rust
-
         table = pa.record_batch(index.words())
         self._surface = index.surface
         self._rows = _rust.IdRows(table.column("word"))
@@ -66,7 +65,6 @@ class WordIds:
         CorpusError
             The index does not hold a word: it was built from other documents.
         """
-        from reticent import _rust
 
         encoded = pa.record_batch(words.surfaces(texts)).column("word").dictionary_encode()
         surfaces = pa.record_batch(_rust.apply_surface(encoded.dictionary, surface=self._surface)).column("word")

@@ -13,6 +13,7 @@ from typing import Final, Literal, get_args
 import numpy as np
 import pyarrow as pa
 
+from reticent import _rust
 from reticent.core.errors import CorpusError, PolicyError
 
 __all__ = [
@@ -60,7 +61,6 @@ class Spellings:
 
     def kinds(self) -> str:
         """Kinds of differences, and in how many groups."""
-        from reticent import _rust
 
         counts = [int(np.count_nonzero(self.differences >> bit & 1)) for bit in range(len(_rust.ID_DIFFERENCES))]
         named = zip(_rust.ID_DIFFERENCES, counts, strict=True)
@@ -76,8 +76,6 @@ class Spellings:
 
 
 def _names(bits: int) -> str:
-    from reticent import _rust
-
     return ", ".join(name for bit, name in enumerate(_rust.ID_DIFFERENCES) if bits >> bit & 1)
 
 
@@ -99,7 +97,6 @@ def fold_ids(ids: pa.Array | pa.ChunkedArray) -> pa.Array:
     >>> fold_ids(pa.array(["P 001", "ｐ1", "12.0", None])).to_pylist()
     ['p1', 'p1', '12', None]
     """
-    from reticent import _rust
 
     ids = ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else ids
     return pa.record_batch(_rust.fold_ids(ids)).column(0)
@@ -107,7 +104,6 @@ def fold_ids(ids: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 def find_spellings(ids: pa.Array | pa.ChunkedArray) -> Spellings:
     """Return the ids that fold to one another. Cost: a hash of each row, and a fold of each distinct id."""
-    from reticent import _rust
 
     ids = ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else ids
     return Spellings(*_rust.id_groups(ids))
@@ -115,7 +111,6 @@ def find_spellings(ids: pa.Array | pa.ChunkedArray) -> Spellings:
 
 def check_distinct(doc_ids: pa.ChunkedArray, column: str, place: Callable[[int], str]) -> None:
     """Raise `CorpusError` where two documents have one id; ``place`` names the place of a row."""
-    from reticent import _rust
 
     names = doc_ids.combine_chunks()
     if _rust.count_distinct(names) == len(names):

@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
+from reticent import _rust
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.core.memory import resident_bytes
 from reticent.engine.config import IndexConfig, Surface
+from reticent.engine.corpus import as_corpus
 from reticent.engine.ngrams import NgramIndex
 from reticent.engine.schema import MAX_N, MEMBERS, with_version
 from reticent.engine.threads import mapped
@@ -66,7 +69,6 @@ def build_index(
 
     Cost: one pass over the text by all threads. Memory: 4 bytes a word, 6 more where n > 1, unless limited.
     """
-    from reticent.engine.corpus import as_corpus
 
     corpus = as_corpus(corpus)
     units, (keep,) = _documents(corpus, individuals, splits)
@@ -87,7 +89,6 @@ def build_nested_indexes(
     They are those that :func:`build_index` makes of each, to the last byte; same errors. Cost: one pass over
     the text for both, little more than for the larger one.
     """
-    from reticent.engine.corpus import as_corpus
 
     corpus = as_corpus(corpus)
     units, (keep, inner) = _documents(corpus, individuals, splits, within)
@@ -138,7 +139,6 @@ def _count(
     subset: np.ndarray | None = None,
 ) -> IndexBuilder:
     """Return a builder to which all kept documents were added."""
-    from reticent import _rust
 
     units = np.where(keep, units, _rust.LEFT_OUT).astype(np.uint32)
     num_threads = _rust.resolve_threads(config.num_threads)
@@ -177,8 +177,6 @@ def _count(
 
 
 def _release_memory() -> None:
-    from reticent import _rust
-
     _rust.release_memory()
     pa.default_memory_pool().release_unused()
 
@@ -191,7 +189,6 @@ def check_memory_limit(memory_limit: int | None, num_threads: int = 0, num_docum
     """Return the memory that the process and its readers use. `PolicyError` names the least limit where n-grams
     of so many documents cannot be counted within this one.
     """
-    from reticent import _rust
 
     num_threads = _rust.resolve_threads(num_threads)
     used = resident_bytes() + num_threads * BYTES_PER_READER
@@ -240,8 +237,6 @@ def write_tables(
 
 
 def _write(path: Path, schema: pa.Schema, num_rows: int, read: Callable[[int, int], Any]) -> None:
-    import pyarrow.parquet as pq
-
     # Sorted words and numbers: their differences take half the room and the time of a dictionary.
     encoding = {name: "DELTA_BYTE_ARRAY" if name == "word" else "DELTA_BINARY_PACKED" for name in schema.names}
     # Beside its place: the rows may come from the file that is there.
@@ -294,8 +289,6 @@ def _about(index: NgramIndex) -> dict[str, Any]:
 
 
 def _read(path: Path) -> pa.Table:
-    import pyarrow.parquet as pq
-
     try:
         # Threads of pyarrow's wait for ever for one that could not be started.
         with pq.ParquetFile(path, page_checksum_verification=True) as file:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from reticent import _rust
 from reticent.core.errors import PolicyError
 
 if TYPE_CHECKING:
@@ -100,8 +101,6 @@ def name_lists(language: str) -> Mapping[str, tuple[str, ...]]:
 
 @lru_cache(maxsize=8)
 def _pool(source: str, language: str) -> NamePool:
-    from reticent import _rust
-
     table = _read(source)[language]
     try:
         return _rust.NamePool(*(pa.array(table[kind], pa.string()) for kind in KINDS))

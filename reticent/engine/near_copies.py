@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from reticent import _rust
 from reticent.core.errors import ArtifactError
 from reticent.engine.config import DedupConfig
 from reticent.engine.schema import HELDOUT, MEMBERS
@@ -51,7 +52,6 @@ def heldout_with_copies(
     ----------
     config : ``threshold`` and ``shingle_words`` are used, whatever the mode
     """
-    from reticent import _rust
 
     config = config or DedupConfig()
     wanted, is_member = individuals.mask(MEMBERS, HELDOUT), individuals.mask(MEMBERS)

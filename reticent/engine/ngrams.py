@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from reticent import _rust
 from reticent.core.errors import PolicyError
 
 if TYPE_CHECKING:
@@ -87,7 +88,6 @@ class NgramIndex:
 
     def _words_of(self, text: str) -> list[str]:
         """The words of a text, by the surface of this index."""
-        from reticent import _rust
 
         texts = pa.array([text], pa.large_string())
         words = pa.record_batch(_rust.segment(texts, num_threads=1).surfaces(texts)).column("word")
@@ -219,7 +219,6 @@ class NgramIndex:
         A level that is a path stays in its Parquet file: it is read once here, a row group at a time, and again where
         it is asked for. ``about``: max_n, num_units, num_documents, min_support, surface.
         """
-        from reticent import _rust
 
         return cls(_rust.NgramIndex.from_tables(words, levels, **about))
 
@@ -278,7 +277,6 @@ class NgramIndex:
         num_threads: int = 0,
     ) -> _rust.Numbering:
         """Return what protects documents whose words are rows of this index, by the supports of ``by``."""
-        from reticent import _rust
 
         limit = max_document_frequency
         return _rust.Numbering(

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from reticent.core.artifact import write_private
 from reticent.core.errors import ArtifactError, PolicyError
+from reticent.engine.dp_vocabulary import voted_shares
 from reticent.engine.ngrams import NgramIndex
 
 __all__ = ["Noise", "noisy_index", "read_or_draw_key", "unprotected_shares"]
@@ -46,7 +47,6 @@ class Noise:
         """
         if self.max_words is None:
             return unprotected_shares(k, self.epsilon, self.delta, largest)
-        from reticent.engine.dp_vocabulary import voted_shares
 
         return voted_shares(k, self.max_words, self.epsilon, self.delta, largest)
 

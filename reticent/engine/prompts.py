@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from reticent import _rust
 from reticent.core.errors import PolicyError
 
 if TYPE_CHECKING:
@@ -73,7 +74,6 @@ class PromptNormaliser:
         A word of a form that the pool does not have (letters in lower case, a capital first, capitals, with digits)
         is replaced by one of another form. Cost: microseconds a word.
         """
-        from reticent import _rust
 
         column = pa.array(list(texts), pa.large_string())
         words = _rust.segment(column)

@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reticent import _rust
 from reticent.core.errors import PolicyError
 from reticent.engine.detect.labels import category
 
@@ -211,7 +212,6 @@ def pseudonymise_batch(
 
     Cost: one pass over the text in parallel by document, about a microsecond an identifier.
     """
-    from reticent import _rust
 
     offsets, starts, ends, labels = spans
     codes, categories = category_codes(labels)

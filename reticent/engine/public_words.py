@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from reticent import _rust
 from reticent.core.errors import PolicyError
 from reticent.core.json_toml import parse_json
 from reticent.engine.context_kernels import NUM_KINDS, draw_surrogates, kind_of_word
@@ -277,7 +278,6 @@ def context_words(
 
     Cost: encoding every distinct word of the index and a hundred thousand of the pool; some microseconds each.
     """
-    from reticent import _rust
 
     words = pa.array([], pa.string()) if index is None else index.words().column("word")
     supports = np.zeros(0, np.int64) if index is None else index.words().column("support").to_numpy()
@@ -310,7 +310,6 @@ def _encoded(
 
     Returns ids, and first token and number of tokens of each run; runs follow each other.
     """
-    from reticent import _rust
 
     spelt = dict.fromkeys(form for word in pool.words for form in (word, word.lower(), word.capitalize(), word.upper()))
     forms = [form for form in spelt if not any(character.isspace() for character in form)]

@@ -13,9 +13,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
+from reticent import _rust
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.engine.config import SplitConfig
+from reticent.engine.corpus import as_corpus
 from reticent.engine.schema import INDIVIDUALS, SPLITS
 from reticent.engine.sources.columns import sorted_codes
 
@@ -47,7 +51,6 @@ class Individuals:
 
     def individual_codes(self, ids: pa.Array) -> np.ndarray:
         """Codes (uint32, shape (len(ids),)) of individual ids; `CorpusError` for one that is not in the split."""
-        from reticent import _rust
 
         ids = ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else ids
         ids = ids.cast(pa.string()) if pa.types.is_dictionary(ids.type) or pa.types.is_integer(ids.type) else ids
@@ -94,10 +97,8 @@ def split_individuals(corpus: Corpus | Documents, config: SplitConfig | None = N
         Two documents give one individual different households, a household is missing for some, or a side with a
         share is empty.
     """
-    from reticent.engine.corpus import as_corpus
 
     corpus = as_corpus(corpus)
-    from reticent import _rust
 
     config = config or SplitConfig()
     ids = corpus.scan()
@@ -165,9 +166,6 @@ def draw_user_inference_holdout(corpus: Corpus, share: float, seed: int = 0) -> 
     CorpusError
         No individual has two documents.
     """
-    import pyarrow.compute as pc
-
-    from reticent import _rust
 
     ids = corpus.scan()
     _, owners = sorted_codes(ids.column("individual_id"))
@@ -189,14 +187,12 @@ def draw_user_inference_holdout(corpus: Corpus, share: float, seed: int = 0) -> 
 
 def write_individuals(individuals: Individuals, folder: Path | str) -> None:
     """Write ``individuals.parquet`` (secret: it holds ids)."""
-    import pyarrow.parquet as pq
 
     pq.write_table(individuals.table, Path(folder) / "individuals.parquet", compression="zstd")
 
 
 def open_individuals(path: Path | str) -> Individuals:
     """Open a split; this needs neither the Rust core nor polars."""
-    import pyarrow.parquet as pq
 
     file = Path(path) / "individuals.parquet"
     try:

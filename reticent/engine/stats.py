@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from reticent.core.errors import CorpusError
+from reticent.engine.corpus import as_corpus
 from reticent.engine.flagged_words import FlaggedWords
 from reticent.engine.graph import WordIds, WordStream, count_distinct, ngram_supports, unicity
 from reticent.engine.kernels import protected_words
@@ -100,7 +101,6 @@ def corpus_statistics(
 
     Cost: one pass over the text (two with spans); 5 bytes a word for the stream and 5 more for each n.
     """
-    from reticent.engine.corpus import as_corpus
 
     corpus = as_corpus(corpus)
     stream, flags = _read(corpus, individuals, index, policy, spans, splits, num_threads, progress)

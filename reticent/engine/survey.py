@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from reticent import _rust
 from reticent.engine.languages import LanguageCount
 from reticent.engine.names import SurrogateNames
 from reticent.engine.pseudonymize import DateOptions, SpanArrays, category_codes
@@ -43,7 +44,6 @@ def survey_documents(batches: Iterable[tuple[pa.Array, SpanArrays]], *, num_thre
 
     Cost: one pass over the text; 8 bytes for each distinct name or id.
     """
-    from reticent import _rust
 
     known = np.zeros(0, dtype=np.uint64)
     waiting: list[np.ndarray] = []

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from reticent import _rust
 from reticent.core.errors import PolicyError
 from reticent.engine.schema import DOCUMENTS
 from reticent.engine.sources.parquet import document_writer
@@ -103,8 +104,6 @@ def iter_records(config: SynthConfig) -> Iterator[pa.RecordBatch]:
 
 
 def _batches(config: SynthConfig, function: str) -> Iterator[tuple[int, pa.RecordBatch]]:
-    from reticent import _rust
-
     more: dict[str, Any] = {}
     if function == "synth_documents":
         more = {
@@ -125,8 +124,6 @@ def _batches(config: SynthConfig, function: str) -> Iterator[tuple[int, pa.Recor
 
 
 def _public(config: SynthConfig) -> Iterator[pa.RecordBatch]:
-    from reticent import _rust
-
     for first in range(0, config.public_documents, INDIVIDUALS_PER_BATCH):
         yield pa.record_batch(
             _rust.synth_public(

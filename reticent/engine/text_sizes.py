@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from reticent import _rust
 from reticent.core.errors import ArtifactError
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ def write_text_sizes(
 
     Cost: one pass over the text; zlib compresses about 25 MB/s a thread.
     """
-    from reticent import _rust
 
     wanted, parts, num_done = individuals.mask(*splits), [np.empty((0, 2), dtype=np.int64)], 0
     with ThreadPoolExecutor(_rust.resolve_threads(num_threads)) as pool:

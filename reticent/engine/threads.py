@@ -11,6 +11,9 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from reticent import _rust
+from reticent.core.artifact import signals_deferred
+
 __all__ = ["in_threads", "mapped", "overlapped", "read_ahead", "worked_ahead"]
 
 S = TypeVar("S")
@@ -84,8 +87,6 @@ def mapped(work: Callable[[S], T], items: Sequence[S]) -> list[T]:
 
     None of them works on when it returns or raises.
     """
-    from reticent import _rust
-    from reticent.core.artifact import signals_deferred
 
     with ThreadPoolExecutor(_rust.resolve_threads(0)) as pool:
         # A thread whose start is interrupted would be left out of those that are waited for, and go on writing.

@@ -18,9 +18,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reticent import _rust
 from reticent.core.artifact import fingerprint, require_kind
 from reticent.core.errors import ArtifactError, CorpusError
 from reticent.core.json_toml import parse_json
+from reticent.engine.corpus import as_corpus
 
 if TYPE_CHECKING:
     from reticent._rust import VerbatimFilter
@@ -56,10 +58,8 @@ def build_verbatim(
 
     Cost: two passes over the text. Memory: the index, and a batch a thread.
     """
-    from reticent.engine.corpus import as_corpus
 
     corpus = as_corpus(corpus)
-    from reticent import _rust
 
     keep = np.ones(corpus.num_documents, dtype=bool) if keep is None else keep
     if not keep.any():
@@ -110,7 +110,6 @@ def open_verbatim(path: Path | str) -> VerbatimFilter:
     ArtifactError
         There is no guard, it is of another format, or a file has changed since it was written.
     """
-    from reticent import _rust
 
     path = Path(path)
     require_kind(path, "guard")

@@ -11,12 +11,18 @@ import numpy as np
 from reticent import _rust
 from reticent.audit.leakage.words import WordCategories
 from reticent.audit.membership.names import ATTACKS_ON_SIZES, PROBE_COPIES, PROBE_TOKENS, PROBING, USER_INFERENCE
+from reticent.core.artifact import read_manifest
 from reticent.core.eta import Work
+from reticent.engine.canaries import open_canaries
 from reticent.engine.detect.labels import category
 from reticent.engine.detect.spans import SpanReader
 from reticent.engine.flagged_words import FlaggedWords
 from reticent.engine.index import open_index
 from reticent.engine.schema import HELDOUT, MEMBERS
+from reticent.engine.split import households_of
+from reticent.engine.store import open_tokens
+from reticent.engine.text_sizes import read_zlib_bytes
+from reticent.job.stages.near_copies import copied_individuals
 
 if TYPE_CHECKING:
     from reticent.audit.config import AuditConfig
@@ -67,7 +73,6 @@ def audit_config(run: Run) -> AuditConfig:
 def resampling_settings(run: Run) -> dict[str, str]:
     """Return what intervals resample, for a manifest: nothing where that is individuals, as before there was another
     unit."""
-    from reticent.engine.split import households_of
 
     is_split = (run.folder / "split" / "individuals.parquet").exists()  # else nothing is up to date anyway
     return {"resampled": "households"} if is_split and households_of(run.individuals.units) is not None else {}
@@ -76,9 +81,6 @@ def resampling_settings(run: Run) -> dict[str, str]:
 def open_auditor(run: Run, model: str) -> Auditor:
     """Return the auditor of a model, by its name: it scores and attacks checkpoints. Opens the tokens of the audit."""
     from reticent.audit.evaluate import Auditor
-    from reticent.engine.store import open_tokens
-    from reticent.engine.text_sizes import read_zlib_bytes
-    from reticent.job.stages.near_copies import copied_individuals
 
     audit_store = open_tokens(run.folder / f"tokens/{model}/audit")
     members = run.individuals.mask(MEMBERS)[audit_store.individual]
@@ -225,7 +227,6 @@ def scoring_work(run: Run, measurement: Measurement) -> Workload:
 
 def _inversion_work(run: Run, settings: Any, audit: dict[str, Any], folds: int) -> float:
     """Count a window for each target and candidate, and a sentence for each term, candidate and template."""
-    from reticent.core.artifact import read_manifest
 
     sides = read_manifest(run.folder / "split").counts
     individuals, candidates = sides[MEMBERS] + sides[HELDOUT], settings.num_decoys + 1
@@ -245,8 +246,6 @@ def extraction_work(run: Run, model: ModelSection) -> float:
     audit, masked, job = token_counts(run, model, "audit"), model.objective == "mlm", run.job
     work = 0.0
     if job.canaries is not None:
-        from reticent.engine.canaries import open_canaries
-
         table = open_canaries(run.folder / "canaries").table
         texts = zip(*(table.column(name).to_pylist() for name in ("prefix", "secret", "suffix")), strict=True)
         words = [len(" ".join(text).split()) for text in texts]
@@ -260,7 +259,6 @@ def extraction_work(run: Run, model: ModelSection) -> float:
 
 def token_counts(run: Run, model: ModelSection, variant: str) -> dict[str, Any]:
     """Return the counts of the tokens of a model; `ArtifactError` where they are not there."""
-    from reticent.core.artifact import read_manifest
 
     return read_manifest(run.folder / f"tokens/{model.name}/{variant}").counts
 

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterable, Iterator, Mapping, Set
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reticent.audit.membership.names import DEFAULT_ATTACKS
+from reticent.core.artifact import JOB
+from reticent.core.device import check_device, pick_device
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.core.json_toml import parse_json, read_json
 from reticent.core.resolve import resolve
 from reticent.engine.config import DedupConfig
+from reticent.engine.index import check_memory_limit
+from reticent.job.config import load_kept_job, parse_job
+from reticent.job.config.job import kept_content
 from reticent.trainer.config import TrainConfig
+from reticent.trainer.privacy import refuse_conflicts, refuse_promise, unaccounted_steps
 
 if TYPE_CHECKING:
     from reticent.core.section import Section
@@ -200,8 +207,6 @@ def check_run(
         The labels cannot be read.
     """
     if run.job.memory_limit is not None and counts:
-        from reticent.engine.index import check_memory_limit
-
         check_memory_limit(run.job.memory_limit, run.job.num_threads)
     if models:
         require_models(run)
@@ -223,9 +228,6 @@ def check_run(
 
 def require_same_documents(job: Job) -> None:
     """Raise `PolicyError` if the run folder holds tokens of other documents, which an index would make useless."""
-    from reticent.core.artifact import JOB
-    from reticent.job.config import load_kept_job, parse_job
-    from reticent.job.config.job import kept_content
 
     folder = Path(job.out)
     if not (folder / "tokens").exists() or not (folder / JOB).exists():
@@ -249,7 +251,6 @@ def require_models(run: Run) -> None:
 
 def _require_extras(run: Run) -> None:
     """Raise `PolicyError` for a library that is not installed, before the trainings that come before its own."""
-    from importlib.util import find_spec
 
     for model in run.job.model:
         settings = run.job.training(model)
@@ -280,7 +281,6 @@ def _check_private(run: Run) -> None:
     DP-SGD, or of plain training, that no recipe looks at.
     """
     from reticent.job.dependencies import unaccounted_stages
-    from reticent.trainer.privacy import refuse_conflicts, refuse_promise, unaccounted_steps
 
     is_private = {model.name: [run.job.recipe(name).private for name in model.recipes] for model in run.job.model}
     if not any(map(any, is_private.values())) and any(run.job.training(model).dp for model in run.job.model):
@@ -312,7 +312,6 @@ def _refuse_plain_clip(settings: TrainConfig, table: str) -> None:
 def _require_devices(run: Run) -> None:
     """Raise `PolicyError` for a device that is not there, before any time is spent on earlier stages."""
     devices = {run.job.train.device, *(run.job.training(model).device for model in run.job.model)}
-    from reticent.core.device import check_device, pick_device
 
     for device in sorted(devices):
         check_device(device)

@@ -9,8 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from reticent.core.artifact import JOB, is_up_to_date, write_artifact
 from reticent.core.errors import ArtifactError
 from reticent.core.progress import Progress
+from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.job.config import load_kept_job, parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
@@ -70,8 +72,6 @@ def run_demo(out: Path, *, seed: int = 0, num_individuals: int | None = None, pr
     ArtifactError
         ``out`` holds the run of another job, whose results would be replaced.
     """
-    from reticent.core.artifact import JOB, is_up_to_date, write_artifact
-    from reticent.engine.synthetic import SynthConfig, synthesize
 
     progress = progress or Progress(quiet=True)
     settings: dict[str, Any] = {

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from reticent.engine.names import SurrogateNames
 from reticent.engine.public_words import read_public_words
+from reticent.trainer.privacy import BUDGET_FILE
 
 if TYPE_CHECKING:
     from reticent.job.artefact import Training
@@ -50,7 +51,6 @@ def surrogate_names(job: Job) -> SurrogateNames:
 
 def privacy_of(run: Run, model: ModelSection) -> PrivacyConfig:
     """Return DP-SGD of a model's private recipes; its cost is noted for the documents as they were given."""
-    from reticent.trainer.privacy import BUDGET_FILE
 
     settings = run.job.training(model).dp
     assert settings is not None  # the job was checked

@@ -14,6 +14,8 @@ from reticent.audit.evidence.detection import DetectedSpans
 from reticent.core.artifact import held_folder
 from reticent.core.errors import PolicyError
 from reticent.core.progress import Progress
+from reticent.engine.detect import quarantined_rows
+from reticent.engine.detect.labels import category
 from reticent.job.config import Job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
@@ -43,8 +45,6 @@ def detect_documents(job: Job, *, keep: bool, evaluate: bool, progress: Progress
 
 
 def _detect(job: Job, evaluate: bool, progress: Progress) -> DetectedSpans:
-    from reticent.engine.detect import quarantined_rows
-
     run = Run(job, progress)
     folder = execute(run, "detect", alone=True) / "spans"
     evaluation = None
@@ -69,7 +69,6 @@ def _detect(job: Job, evaluate: bool, progress: Progress) -> DetectedSpans:
 
 def count_spans(folder: Path | str, detectors: tuple[str, ...] = ()) -> dict[str, dict[str, int]]:
     """Return how many spans each detector found of each category; also of detectors that found none."""
-    from reticent.engine.detect.labels import category
 
     table = pq.read_table(Path(folder) / "spans.parquet", columns=["detector", "label"])
     counted = table.group_by(["detector", "label"]).aggregate([([], "count_all")])

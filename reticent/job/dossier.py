@@ -8,7 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reticent.core.artifact import JOB, MANIFEST, new_folder, require_new
+from reticent.audit.dossier.seal import dossier_digest
+from reticent.audit.dossier.verify import read_evidence, verify_dossier
+from reticent.core.artifact import JOB, MANIFEST, fingerprint, new_folder, require_kind, require_new
 from reticent.core.errors import ArtifactError, ReticentError
 from reticent.job.maker import make
 from reticent.job.provenance import KEY
@@ -31,8 +33,6 @@ def make_dossier(run: Run, out: Path | None = None) -> dict[str, Any]:
     ArtifactError
         There is no report, or ``out`` is not new or empty.
     """
-    from reticent.audit.dossier.seal import dossier_digest
-    from reticent.core.artifact import require_kind
 
     require_kind(run.folder / "report", "report")
     if out is not None:
@@ -65,7 +65,6 @@ def check_dossier(folder: Path, models: Sequence[Path] = (), signers: Path | Non
     ArtifactError
         This is no dossier.
     """
-    from reticent.audit.dossier.verify import read_evidence, verify_dossier
 
     run = folder.absolute().parent
     inside = (run / JOB).is_file() and folder.absolute().name == DOSSIER
@@ -92,7 +91,6 @@ def _tested(folder: Path) -> set[tuple[str, ...]] | None:
     """Return the places of the models that a dossier has (`audit.every_checkpoint` may leave all but the last out);
     None where the evidence cannot be read, which is a fault of its own.
     """
-    from reticent.audit.dossier.verify import read_evidence
 
     try:
         models = read_evidence(folder).models
@@ -105,7 +103,6 @@ def changed_results(evidence: DossierEvidence, run: Path, *, only: str | None = 
     """Yield the results of a run, or ``only`` this one of them, that are not those of which the dossier has the keyed
     digests.
     """
-    from reticent.core.artifact import fingerprint
 
     key, digests = (run / KEY).read_bytes(), evidence.digests
     expected = {"split": digests.split, "spans": digests.spans, "audit": digests.audit}

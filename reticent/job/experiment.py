@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reticent.audit.config import DEFAULT_ATTACKS
+from reticent.core.errors import PolicyError
+from reticent.core.json_toml import parse_toml
+from reticent.job.config import parse_job
 from reticent.trainer.recipes import RECIPES
 
 __all__ = ["SIZES", "Size", "experiment_job", "minimal_job"]
@@ -92,9 +95,6 @@ def experiment_job(
     PolicyError
         The size is unknown, or the arguments make no valid job.
     """
-    from reticent.core.errors import PolicyError
-    from reticent.core.json_toml import parse_toml
-    from reticent.job.config import parse_job
 
     if size not in SIZES:
         raise PolicyError(f"unknown size {size!r}; one of {', '.join(SIZES)}")
@@ -132,8 +132,6 @@ def minimal_job(
     PolicyError
         The arguments make no valid job.
     """
-    from reticent.core.json_toml import parse_toml
-    from reticent.job.config import parse_job
 
     chosen, generated = SIZES["cpu"], corpus is None
     if corpus is None:

@@ -16,7 +16,11 @@ import pyarrow as pa
 
 from reticent.core.artifact import is_up_to_date, read_manifest, write_artifact
 from reticent.core.errors import PolicyError
+from reticent.engine.sinks.partitioned import write_partitioned
+from reticent.engine.sinks.postgres import write_tables
 from reticent.engine.sinks.tables import ResultTable, Rows, span_table, token_table
+from reticent.engine.store import open_tokens
+from reticent.engine.token_copy import copy_tokens, is_copied
 from reticent.job.pipeline import execute
 
 if TYPE_CHECKING:
@@ -34,8 +38,6 @@ def _tokens_of(run: Run) -> dict[str, str]:
 
 
 def _open(run: Run, name: str) -> ResultTable:
-    from reticent.engine.store import open_tokens
-
     if name == SPANS:
         return span_table(name, run.folder / "spans", run.corpus)
     return token_table(name, open_tokens(run.folder / _tokens_of(run)[name]), run.corpus)
@@ -89,7 +91,6 @@ def copy_members_tokens(run: Run, folder: Path) -> dict[Path, dict[str, int]]:
     PolicyError
         Another model has the name of such a folder.
     """
-    from reticent.engine.token_copy import copy_tokens, is_copied
 
     places: dict[Path, str] = {}
     for model in run.job.model:
@@ -123,7 +124,6 @@ def export_files(run: Run, out: Path) -> dict[str, int]:
     CorpusError
         A document changes meanwhile.
     """
-    from reticent.engine.sinks.partitioned import write_partitioned
 
     made = _made(run)
     inputs = {name: run.fingerprints.of(artefact) for name, artefact in made.items()} | run.corpus_input()
@@ -157,7 +157,6 @@ def export_tables(
         As :func:`reticent.engine.sinks.postgres.write_tables`; or the run has no such result, or a document changes
         meanwhile.
     """
-    from reticent.engine.sinks.postgres import write_tables
 
     known = [*_tokens_of(run), SPANS]
     chosen = {known[0] if name == "tokens" and len(known) == 2 else name: table for name, table in tables.items()}

@@ -12,7 +12,9 @@ import json
 from collections.abc import Collection
 from pathlib import Path
 
+from reticent.core.artifact import MANIFEST, fingerprint, read_manifest
 from reticent.core.errors import ArtifactError
+from reticent.engine.store import open_tokens
 
 __all__ = ["TO_DO", "Fingerprints", "replaced"]
 
@@ -61,7 +63,6 @@ class Fingerprints:
 
     def at(self, path: Path) -> str:
         """Return the fingerprint of a file or folder."""
-        from reticent.core.artifact import fingerprint, read_manifest
 
         if path not in self._known:
             if self.looking and self.folder in path.parents:
@@ -72,7 +73,6 @@ class Fingerprints:
 
     def require_unchanged(self, inputs: Collection[str]) -> None:
         """Raise `ArtifactError` where a result with one of these fingerprints has been replaced by another process."""
-        from reticent.core.artifact import MANIFEST, read_manifest
 
         for path, digest in list(self._known.items()):  # other views may be at work
             is_ours = digest in inputs and self.folder in path.parents and (path / MANIFEST).exists()
@@ -81,7 +81,6 @@ class Fingerprints:
 
     def of_text(self, name: str) -> str:
         """Return the fingerprint of protected tokens without their flags."""
-        from reticent.engine.store import open_tokens
 
         if name not in self._texts:
             whole = self.of(name)  # it is of the bytes as they were written
@@ -91,7 +90,6 @@ class Fingerprints:
 
     def of_checkpoint(self, name: str, epoch: int) -> str:
         """Return the fingerprint of one checkpoint of a training, from the manifest of the training."""
-        from reticent.core.artifact import read_manifest
 
         if self.looking and self.of(name) == TO_DO:
             return TO_DO

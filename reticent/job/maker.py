@@ -9,6 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reticent.core.artifact import is_up_to_date as is_whole
+from reticent.core.artifact import read_manifest, require_kind, unfinished_path, write_artifact
+from reticent.core.errors import ArtifactError
+from reticent.core.memory import OwnMemory
 from reticent.engine.threads import mapped
 from reticent.job.artefact import Artefact, Output, Step
 from reticent.job.fingerprints import TO_DO, replaced
@@ -26,8 +30,6 @@ def make(run: Run, step: Step) -> None:
     Where torchrun started several processes, the first decides. The others take part in the steps that may be
     resumed, and skip all others.
     """
-    from reticent.core.artifact import is_up_to_date as is_whole
-    from reticent.core.artifact import read_manifest
 
     together = step.resume is not None and not step.alone and launched().size > 1
     if not launched().is_main:
@@ -61,9 +63,6 @@ def make(run: Run, step: Step) -> None:
 
 @contextmanager
 def _written(run: Run, artefact: Artefact, resume: bool | None) -> Iterator[Output]:
-    from reticent.core.artifact import write_artifact
-    from reticent.core.memory import OwnMemory
-
     started = time.perf_counter()
     counts: dict[str, Any] = {}
     path, about = run.folder / artefact.name, {"config": artefact.settings, "inputs": artefact.inputs}
@@ -90,8 +89,6 @@ def _helping(run: Run, artefact: Artefact) -> Iterator[Output]:
 
 
 def _unfinished(run: Run, artefact: Artefact) -> Path:
-    from reticent.core.artifact import unfinished_path
-
     return unfinished_path(run.folder / artefact.name, artefact.kind, artefact.settings, artefact.inputs)
 
 
@@ -99,8 +96,6 @@ def is_up_to_date(run: Run, artefact: Artefact) -> bool:
     """Return whether an artefact was made with these settings and inputs, by its manifest alone: a plan must not read
     every byte. `make` checks the bytes before it trusts the manifest.
     """
-    from reticent.core.artifact import require_kind
-    from reticent.core.errors import ArtifactError
 
     try:
         manifest = require_kind(run.folder / artefact.name, artefact.kind)

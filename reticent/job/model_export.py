@@ -5,6 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reticent.audit.dossier.card import card_of, verdict_of
+from reticent.audit.dossier.seal import dossier_digest
+from reticent.audit.dossier.verify import read_evidence, verify_dossier, verify_model
+from reticent.audit.outcomes import WITHIN
 from reticent.core.artifact import new_folder
 from reticent.core.errors import ArtifactError, GateError, PolicyError
 from reticent.engine.schema import REFERENCE
@@ -39,10 +43,6 @@ def export_with_card(
         There is no dossier, it was changed or is of an earlier audit, or the model files are not those that it is
         about.
     """
-    from reticent.audit.dossier.card import card_of, verdict_of
-    from reticent.audit.dossier.seal import dossier_digest
-    from reticent.audit.dossier.verify import read_evidence, verify_dossier, verify_model
-    from reticent.audit.outcomes import WITHIN
     from reticent.trainer.export import export_model, write_card
 
     section = next((each for each in run.job.model if each.name == model), None)

@@ -11,6 +11,9 @@ import hashlib
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from reticent.core.errors import PolicyError
+from reticent.engine.dp_vocabulary import count_voters, numbered_words, word_order
+from reticent.engine.noisy_threshold import noisy_index, read_or_draw_key
 from reticent.engine.schema import MEMBERS
 
 if TYPE_CHECKING:
@@ -35,7 +38,6 @@ def protecting(run: Run, index: NgramIndex, k: int, individuals: Individuals | N
     noise = run.job.threshold.noise
     if noise is None:
         return index
-    from reticent.engine.noisy_threshold import noisy_index
 
     key, voters = _key(run), None
     if noise.max_words is not None and individuals is not None:
@@ -47,8 +49,6 @@ def protecting(run: Run, index: NgramIndex, k: int, individuals: Individuals | N
 
 def _voters(run: Run, index: NgramIndex, individuals: Individuals, noise: Noise, key: bytes) -> np.ndarray:
     """The voters of each word of an index among the members."""
-    from reticent.core.errors import PolicyError
-    from reticent.engine.dp_vocabulary import count_voters, numbered_words, word_order
 
     assert noise.max_words is not None
     if noise.delta * index.num_units >= 1:
@@ -83,7 +83,6 @@ def _settings(noise: Noise) -> dict[str, Any]:
 
 def _key(run: Run) -> bytes:
     """The key of the draws for these documents and settings: 32 bytes that follow from the folder's key and them."""
-    from reticent.engine.noisy_threshold import read_or_draw_key
 
     noise = run.job.threshold.noise
     assert noise is not None

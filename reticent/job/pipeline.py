@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from reticent.core.artifact import delete_unfinished
 from reticent.core.errors import PolicyError, ReticentError
 from reticent.core.eta import Plan
 from reticent.core.resolve import resolve
@@ -161,7 +162,6 @@ def report_again(run: Run) -> None:
 
 def _train(run: Run) -> None:
     """Make the trainings, in all processes together where torchrun started several."""
-    from reticent.core.artifact import delete_unfinished
 
     (train,), world = stages_named("train"), join_world()
     world.barrier()  # the tokens must be there

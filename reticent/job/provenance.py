@@ -16,7 +16,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from reticent.audit.dossier.verify import NOT_OF_THE_MODEL
+from reticent.audit.evidence.dossier import KeyedDigests, ModelUnderTest
+from reticent.core.artifact import canonical, read_manifest, write_private
 from reticent.core.errors import ArtifactError
+from reticent.job.artefact import measurements_of
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.dossier import KeyedDigests, ModelUnderTest
@@ -38,7 +42,6 @@ def keyed(run: Run, *digests: str) -> str:
     ArtifactError
         A plan is only looked at, and there is no key.
     """
-    from reticent.core.artifact import write_private
 
     file = run.folder / KEY
     if not file.exists():
@@ -59,8 +62,6 @@ def _new_key(run: Run) -> bytes:
 
 def keyed_digests(run: Run) -> KeyedDigests:
     """Return the keyed digests of the documents and artefacts that the models and the audit were made from."""
-    from reticent.audit.evidence.dossier import KeyedDigests
-    from reticent.core.artifact import canonical
 
     job = canonical(run.job.model_dump(mode="json", exclude={"out", "dossier"}))
 
@@ -87,10 +88,6 @@ def models_under_test(run: Run) -> Iterator[ModelUnderTest]:
     """Yield every checkpoint that the audit measured, with the digests that its training's manifest has of its files:
     whether they still are those is checked by who asks for an artefact.
     """
-    from reticent.audit.dossier.verify import NOT_OF_THE_MODEL
-    from reticent.audit.evidence.dossier import ModelUnderTest
-    from reticent.core.artifact import read_manifest
-    from reticent.job.artefact import measurements_of
 
     for section in run.job.model:
         seeds = list(run.job.training(section).seeds or [None])

@@ -16,10 +16,32 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from reticent.core.artifact import VerifiedFiles
-from reticent.core.errors import ReticentError
+from reticent.audit.evidence.audit import AuditEvidence
+from reticent.audit.evidence.json_form import from_json
+from reticent.core.artifact import (
+    JOB,
+    VERIFY,
+    VerifiedFiles,
+    delete_left,
+    make_private_folder,
+    read_manifest,
+    recover_folder,
+    require_kind,
+    write_private,
+)
+from reticent.core.errors import ArtifactError, ReticentError
 from reticent.core.eta import Timings
+from reticent.core.json_toml import read_json
 from reticent.core.progress import Progress
+from reticent.engine.canaries import open_planted
+from reticent.engine.corpus import open_configured
+from reticent.engine.dedup import read_left_out
+from reticent.engine.detect import quarantined_rows
+from reticent.engine.index import open_index
+from reticent.engine.numbered import NumberedWords, WordSpans
+from reticent.engine.sources.files import Files
+from reticent.engine.split import draw_user_inference_holdout, open_individuals
+from reticent.engine.views import NumberedCorpus
 from reticent.job.artefact import Measurement, Training
 from reticent.job.config.job import changed_sections, kept_content, require_withdrawals
 from reticent.job.fingerprints import Fingerprints
@@ -84,9 +106,6 @@ class Run:
     def whole_corpus(self) -> Any:
         """The documents as they were given, without those of individuals who have withdrawn; opened once."""
         if "whole_corpus" not in self._opened:
-            from reticent.engine.corpus import open_configured
-            from reticent.engine.sources.files import Files
-
             settings = staged_job(self.job).corpus
             corpus = open_configured(settings)
             if isinstance(corpus.source, Files):
@@ -108,8 +127,6 @@ class Run:
         """Return the individual of each document that was given, also of those who have withdrawn."""
         corpus = self.whole_corpus
         if self.job.corpus.withdrawn:
-            from reticent.engine.corpus import open_configured
-
             corpus = open_configured(staged_job(self.job).corpus)
         return corpus.scan().column("individual_id")
 
@@ -126,9 +143,6 @@ class Run:
         if "deduplicated" not in self._opened:
             corpus = self.whole_corpus
             if self.job.dedup.mode != "off":
-                from reticent.core.artifact import require_kind
-                from reticent.engine.dedup import read_left_out
-
                 require_kind(self.folder / "dedup", "dedup")
                 corpus = corpus.without(read_left_out(self.folder / "dedup"))
             self._opened["deduplicated"] = corpus
@@ -147,8 +161,6 @@ class Run:
     @property
     def _parted(self) -> tuple[Any, Any]:
         if "parted" not in self._opened:
-            from reticent.engine.split import draw_user_inference_holdout
-
             corpus = self.deduplicated
             held_back = draw_user_inference_holdout(corpus, self.job.split.user_inference_holdout, self.job.seed)
             self._opened["parted"] = tuple(corpus.without(rows.nonzero()[0]) for rows in (held_back, ~held_back))
@@ -160,9 +172,6 @@ class Run:
         if self.job.canaries is None:
             return self.remaining
         if "documents" not in self._opened:
-            from reticent.core.artifact import require_kind
-            from reticent.engine.canaries import open_planted
-
             require_kind(self.folder / "canaries", "canaries")
             self._opened["documents"] = open_planted(self.folder / "canaries")
         return self._opened["documents"]
@@ -171,8 +180,6 @@ class Run:
     def corpus(self) -> Any:
         """The documents without those in quarantine; every stage after ``detect`` sees these."""
         if "corpus" not in self._opened:
-            from reticent.engine.detect import quarantined_rows
-
             rows = quarantined_rows(self.folder / "spans")
             self._opened["corpus"] = self.documents.without(rows) if len(rows) else self.documents
         return self._opened["corpus"]
@@ -181,14 +188,11 @@ class Run:
     def individuals(self) -> Any:
         """The split, opened once."""
         if "individuals" not in self._opened:
-            from reticent.engine.split import open_individuals
-
             self._opened["individuals"] = open_individuals(self.folder / "split")
         return self._opened["individuals"]
 
     def index(self, name: str = "index") -> NgramIndex:
         """Return an index, opened once."""
-        from reticent.engine.index import open_index
 
         if name not in self._opened:
             self._opened[name] = open_index(self.folder / name)
@@ -209,8 +213,6 @@ class Run:
     @property
     def numbered(self) -> NumberedCorpus:
         """The documents as numbers, opened once; the step over the text must be done."""
-        from reticent.engine.numbered import NumberedWords, WordSpans
-        from reticent.engine.views import NumberedCorpus
 
         if "numbered" not in self._opened:
             words, spans = NumberedWords(self.folder / "words"), WordSpans(self.folder / "word-spans")
@@ -263,7 +265,6 @@ class Run:
 
     def tokenizer_of_ids(self, model: ModelSection) -> str | None:
         """Return the SHA-256 of the tokenizer that made the ids of a model; None if there are none."""
-        from reticent.core.artifact import read_manifest
 
         try:
             manifest = read_manifest(self.folder / "tokens" / model.name / "ids")
@@ -279,10 +280,6 @@ class Run:
     @property
     def evidence(self) -> AuditEvidence:
         """The finished audit before publication; it is read from its file each time."""
-        from reticent.audit.evidence.audit import AuditEvidence
-        from reticent.audit.evidence.json_form import from_json
-        from reticent.core.artifact import require_kind
-        from reticent.core.json_toml import read_json
 
         require_kind(self.folder / "audit", "audit")
         return from_json(AuditEvidence, read_json(self.folder / "audit" / "audit.json"), "audit")
@@ -298,8 +295,6 @@ class Run:
         """Make the private run folder, with the resolved job if it is new; a folder of something else is refused, and a
         job that would bring back who has withdrawn there.
         """
-        from reticent.core.artifact import JOB, make_private_folder
-        from reticent.core.errors import ArtifactError
 
         require_withdrawals(self.job)
         job_file = self.folder / JOB
@@ -315,7 +310,6 @@ class Run:
         job that fails at its start leaves no settings to later commands. That its documents were others is said even
         when quiet, because all results of the run are then replaced.
         """
-        from reticent.core.artifact import JOB, write_private
 
         if self._job_kept:
             return
@@ -331,8 +325,6 @@ class Run:
 
     @contextmanager
     def _writable(self) -> Iterator[None]:
-        from reticent.core.errors import ArtifactError
-
         try:
             yield
         except FileExistsError:
@@ -344,7 +336,6 @@ class Run:
 
     def recover(self) -> None:
         """Delete the remains of an interrupted run, once and before anything can fail."""
-        from reticent.core.artifact import JOB, VERIFY, delete_left, recover_folder
 
         if not self._recovered:
             recover_folder(self.folder)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from reticent.core.artifact import read_manifest
 from reticent.core.errors import ReticentError
 from reticent.core.eta import Plan
 from reticent.job.fingerprints import TO_DO
@@ -63,7 +64,6 @@ def _plan_of(looked: list[Look], earlier: dict[str, dict[str, Any]]) -> dict[str
 
 def _text_check(run: Run, name: str) -> dict[str, Any] | None:
     """Return the counts of the check of tokens against their text: of all documents, or else of a sample."""
-    from reticent.core.artifact import read_manifest
 
     tokens = read_manifest(run.folder / name)
     try:

@@ -12,6 +12,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from reticent.engine.store import TokenStore
 from reticent.trainer.context import BatchContext, context_of
 from reticent.trainer.labels import draw_targets, fingerprint_protection, with_drops
 from reticent.trainer.ledger import CONTEXT_COUNTS, COUNTS, Ledger
+from reticent.trainer.privacy import Guarantee, epsilon_of
 from reticent.trainer.recipes import Recipe
 from reticent.trainer.windows import SpecialIds, cut_windows
 
@@ -201,9 +203,6 @@ def _drawn_again(
 
 def _wrong_promise(said: Mapping[str, Any]) -> list[str]:
     """Compare the guarantee of DP-SGD with the steps that were taken and, if Opacus is installed, with their cost."""
-    from importlib.util import find_spec
-
-    from reticent.trainer.privacy import Guarantee, epsilon_of
 
     try:
         wrong = []

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 import pyarrow as pa
 
+from reticent import _rust
 from reticent.audit.config import GenerationConfig
 from reticent.audit.evidence.leakage import Continuations, Generated, GenerationSettings, Sides
 from reticent.audit.leakage.identifiers import Identifiers
@@ -205,7 +206,6 @@ def _spelled(
     rows: list[list[int]], identifiers: Identifiers, table: SurfaceTable, tokenizer: PreTrainedTokenizerFast
 ) -> tuple[np.ndarray, np.ndarray]:
     """Identifiers in rows of ids, split into words like documents, and the row of each."""
-    from reticent import _rust
 
     texts = pa.array(tokenizer.backend_tokenizer.decode_batch(rows, skip_special_tokens=True), pa.large_string())
     words = _rust.segment(texts)

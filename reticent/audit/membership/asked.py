@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from reticent.audit.leakage.generated import texts_of
 from reticent.audit.membership.asking import ASKING_ATTACKS
 from reticent.audit.membership.coverage import coverage_score
 from reticent.audit.membership.names import COVERAGE, PROBING
@@ -52,8 +53,6 @@ def asking_scores(
     """
     found: dict[str, np.ndarray] = {}
     if COVERAGE in config.attacks and written is not None:
-        from reticent.audit.leakage.generated import texts_of  # whoever has continuations has loaded it
-
         assert config.generation is not None
         found[COVERAGE] = np.full(store.num_documents, np.nan)
         found[COVERAGE][written.documents] = coverage_score(*texts_of(written, store, config.generation, tokenizer))

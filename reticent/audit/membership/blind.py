@@ -15,6 +15,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.stats import rankdata
 
 from reticent.audit.evidence.membership import Blind
 from reticent.audit.leakage.words import Words
@@ -47,8 +49,6 @@ def blind_baseline(
 
     Cost: 400 additions for each distinct word of each individual; memory is 25 numbers for each distinct word.
     """
-    from scipy.sparse import coo_array
-    from scipy.stats import rankdata
 
     known = surfaces >= 0
     codes, first, rows = np.unique(words.individuals[known], return_index=True, return_inverse=True)

@@ -25,7 +25,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+from scipy.sparse import coo_array
+from scipy.stats import rankdata
 
+from reticent import _rust
 from reticent.audit.evidence.membership import KindAttack, ThresholdMembership
 from reticent.audit.leakage.words import NO_SURFACE, SurfaceTable, Words
 from reticent.audit.stats.estimate import BOOTSTRAP, Estimate
@@ -173,8 +176,6 @@ def spelling_of(surface: str) -> Callable[[str], str]:
         return spelling
 
     def folded(text: str) -> str:
-        from reticent import _rust
-
         words = pa.array([text.strip()], pa.string())
         return str(pa.record_batch(_rust.apply_surface(words, surface=surface)).column("word")[0])
 
@@ -379,8 +380,6 @@ class ThresholdAudit:
         """Return an area with the interval over subjects and over words; a resample leaves out who has none of its
         words.
         """
-        from scipy.sparse import coo_array
-        from scipy.stats import rankdata
 
         assert auc.value is not None
         assert auc.low is not None

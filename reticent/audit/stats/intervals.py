@@ -20,6 +20,7 @@ from reticent.audit.evidence.membership import BestAttack
 from reticent.audit.stats.estimate import BOOTSTRAP, EXACT, LEVEL, TIED, Estimate, clopper_pearson
 from reticent.engine.kernels import draw_counts
 from reticent.engine.randomness import generator
+from reticent.engine.split import households_of
 
 if TYPE_CHECKING:
     from reticent.audit.stats.estimate import Estimate
@@ -228,7 +229,6 @@ def bootstrap_of(num_bootstrap: int, seed: int, units: np.ndarray | None) -> Boo
     units : integer array, shape (individuals,)
         Unit of each individual (by code), which the split keeps on one side; None: every individual is one.
     """
-    from reticent.engine.split import households_of
 
     households = households_of(units)
     if households is None:

@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -230,7 +231,6 @@ def option_files(options: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str
 
 def option_packages(options: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Return package -> version of the pipelines and models of these detectors that are installed packages."""
-    from importlib.metadata import PackageNotFoundError, version
 
     found = {}
     for name, table in options.items():

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from reticent import _rust
 from reticent.core.errors import CorpusError
 from reticent.engine.threads import overlapped
 
@@ -37,7 +39,6 @@ SAMPLE_DOCUMENTS: Final = 8192
 
 def read_common_words(path: str | Path) -> CommonWords:
     """Read a list of common words, one a line."""
-    from reticent import _rust
 
     common = _rust.CommonWords()
     common.add_list(pa.array(read_lines(path, "a list of common words"), pa.string()))
@@ -70,13 +71,10 @@ def count_common_words(
         About how many documents are counted where there are more, drawn at random and always the same; default: all.
         A name that no individual of these documents has is then no word.
     """
-    from reticent import _rust
 
     common = _rust.CommonWords()
     drawn = None
     if num_documents is not None:
-        import pyarrow.compute as pc  # detectors whose options are checked load this module
-
         batches = corpus.batches(columns=("individual_id",))
         ids = pa.chunked_array([batch.column("individual_id") for batch in batches], pa.string())
         drawn = np.random.default_rng(0).random(len(ids), dtype=np.float32) * len(ids) <= num_documents

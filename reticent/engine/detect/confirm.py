@@ -26,6 +26,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from reticent import _rust
+from reticent.engine.corpus import as_corpus
 from reticent.engine.detect.labels import category
 from reticent.engine.detect.spans import SpanReader
 from reticent.engine.schema import SPANS
@@ -468,7 +470,6 @@ def confirm_names(
     Cost: two passes over documents, the first over those that the model is fitted on, which are kept for it, in Python:
     some .3 MB a second, ten times as fast as a small NER.
     """
-    from reticent.engine.corpus import as_corpus
 
     corpus = as_corpus(corpus)
     reader = SpanReader(spans_path_in)
@@ -556,7 +557,6 @@ def _of_batch(
     batch: pa.RecordBatch, table: pa.Table, num_before: int, chosen: Sequence[int] | None = None
 ) -> Iterator[Document]:
     """Yield the documents with their names; without ``chosen`` those that have any."""
-    from reticent import _rust
 
     categories = {label: category(label) for label in table.column("label").unique().to_pylist()}
     wanted = [label for label, name in categories.items() if name == "NAME" or name in _WRITTEN_IN_NUMBERS]

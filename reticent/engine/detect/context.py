@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from reticent import _rust
 from reticent.engine.detect.common import read_common_words
 from reticent.engine.detect.detector import spans_batch
 
@@ -46,8 +47,6 @@ class ContextDetector:
         self.common_words: CommonWords | None = read_common_words(common) if common is not None else None
 
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
-        from reticent import _rust
-
         texts = batch.column("text")
         found = pa.record_batch(_rust.find_running(texts, common=self.common_words, num_threads=self.num_threads))
         return spans_batch(*(found.column(name) for name in ("document", "start", "end", "label")))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
+from reticent import _rust
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.detect.common import read_common_words, read_lines
 from reticent.engine.detect.detector import spans_batch
@@ -66,8 +67,6 @@ class GazetteerDetector:
         common: str | Path | None = None,
         num_threads: int = 0,
     ):
-        from reticent import _rust
-
         if common is not None and not guard:
             raise PolicyError("detector gazetteer: common words are given, but guard = false does not look at them")
         self.num_threads = num_threads

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from reticent import _rust
 from reticent.core.errors import ArtifactError, CorpusError
 from reticent.engine.detect.alignment import utf8_bytes
 from reticent.engine.detect.labels import category
@@ -163,7 +164,6 @@ class _Line:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Lay out the next documents of the corpus."""
-        from reticent import _rust
 
         column = batch.column("mentions" if "mentions" in batch.schema.names else "spans")
         marked = column.is_valid().to_numpy(zero_copy_only=False)

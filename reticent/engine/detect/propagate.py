@@ -22,6 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from reticent import _rust
+from reticent.engine.corpus import as_corpus
 from reticent.engine.detect.labels import category
 from reticent.engine.detect.spans import SpanReader
 from reticent.engine.protect import Policy, Scope
@@ -77,10 +79,8 @@ def propagate(
 
     Cost: two passes over the text at the speed of a gazetteer; memory: a few batches, the surfaces and the vocabulary.
     """
-    from reticent.engine.corpus import as_corpus
 
     corpus = as_corpus(corpus)
-    from reticent import _rust
 
     surfaces, codes = _rust.Surfaces(), _Codes(Policy(scopes=dict(scopes or {})))
     reader = SpanReader(spans_path_in)

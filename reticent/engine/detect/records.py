@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from reticent import _rust
 from reticent.core.errors import CorpusError, PolicyError, cause
 from reticent.core.names import plain_name
 from reticent.engine.detect.common import read_common_words
@@ -120,8 +121,6 @@ class RecordsDetector:
         self._id_rows: _rust.IdRows | None = None
         self._names: pa.Table | None = None
         if table is not None:
-            from reticent import _rust
-
             values = read_records(table, fields, fold=ids == "fold")
             self.num_skipped = values.num_skipped
             told = (values.said, unknown_fields(values, table))
@@ -140,7 +139,6 @@ class RecordsDetector:
 
     def num_without(self, individual_ids: pa.Array) -> int:
         """Count the individuals of whom the table says nothing; 0 where there is none."""
-        from reticent import _rust
 
         if self._id_rows is None:
             return 0
@@ -192,7 +190,6 @@ class RecordsDetector:
 
     def as_spans(self, found: pa.RecordBatch) -> pa.Table:
         """Return the finds of the core as `BATCH_SPANS`."""
-        import pyarrow.compute as pc
 
         spans = spans_batch(*(found.column(name) for name in ("document", "start", "end", "label")))
         scores = pc.if_else(pc.equal(found.column("rule"), "edited"), _EDITED, 1.0).cast(pa.float32())
@@ -200,8 +197,6 @@ class RecordsDetector:
 
 
 def _compiled(values: pa.Table, units: pa.Array) -> Records:
-    from reticent import _rust
-
     columns = (values.column(name).combine_chunks() for name in ("value", "field", "label"))
     return _rust.Records(units.to_numpy().astype(np.uint32), *columns)
 
@@ -347,7 +342,6 @@ def read_records(path: str | Path, fields: Mapping[str, str] | None = None, *, f
         The table cannot be read, a column is missing, stands twice or holds no text, numbers or dates; an
         individual_id is null or blank.
     """
-    from reticent import _rust
 
     named = {"individual_id": "individual_id"} | dict(fields or {})
     table, said = read_record_table(Path(path), sorted(set(named.values())))

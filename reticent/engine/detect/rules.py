@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from reticent import _rust
 from reticent.core.errors import PolicyError
 from reticent.engine.detect import spans_batch
 
@@ -35,7 +36,6 @@ def list_rules() -> list[Rule]:
     >>> [rule.name for rule in list_rules() if rule.label == "AGE"]
     ['age_over_89', 'age_cued', 'age_old', 'age_of_someone', 'age_in_words', 'field_age']
     """
-    from reticent import _rust
 
     return [Rule(*row) for row in _rust.list_rules()]
 
@@ -79,8 +79,6 @@ class RulesDetector:
         fields: Mapping[str, str] | None = None,
         num_threads: int = 0,
     ):
-        from reticent import _rust
-
         self.labels = list(labels) if labels is not None else None
         self.num_threads = num_threads
         known = {rule.label for rule in list_rules()}
@@ -97,8 +95,6 @@ class RulesDetector:
             _rust.scan_rules(pa.array([], pa.string()), fields=self.fields)
 
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
-        from reticent import _rust
-
         found = pa.record_batch(
             _rust.scan_rules(batch.column("text"), self.labels, fields=self.fields, num_threads=self.num_threads)
         )

@@ -152,7 +152,6 @@ SCHEMA: Final = pa.schema(
 
 def write_quarantine(rows: Sequence[Mapping[str, Any]], folder: Path | str) -> None:
     """Write these rows of `SCHEMA` into ``folder``."""
-    import pyarrow.parquet as pq
 
     pq.write_table(pa.Table.from_pylist(list(rows), schema=SCHEMA), Path(folder) / NAME)
 
@@ -168,8 +167,6 @@ def quarantined_rows(folder: Path | str) -> np.ndarray:
     path = Path(folder) / NAME
     if not path.exists():
         return np.empty(0, dtype=np.int64)
-
-    import pyarrow.parquet as pq
 
     try:
         rows = pq.read_table(path, schema=SCHEMA).column("row").to_numpy()

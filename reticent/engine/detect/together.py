@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from reticent import _rust
 from reticent.engine.detect.detector import Detector
 from reticent.engine.detect.gazetteer import GazetteerDetector
 from reticent.engine.detect.records import RecordsDetector
@@ -24,7 +25,6 @@ def detect_together(detectors: Sequence[Detector], batch: pa.RecordBatch) -> dic
     >>> detect_together([], pa.record_batch({"text": ["a"]}))
     {}
     """
-    from reticent import _rust
 
     records = next((detector for detector in detectors if type(detector) is RecordsDetector), None)
     gazetteer = next((detector for detector in detectors if type(detector) is GazetteerDetector), None)

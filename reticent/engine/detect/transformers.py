@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from reticent import _rust
 from reticent.core.device import pick_device, uses_bf16
 from reticent.core.errors import PolicyError
 from reticent.engine.detect.passages import Found, cut_passages, cut_texts, find_in_pieces, join_spans
@@ -114,7 +115,6 @@ class TransformersDetector:
 
     def _find(self, texts: list[str]) -> list[list[Found]]:
         """Spans of each text."""
-        from reticent import _rust
 
         column = pa.array(texts, pa.large_string())
         words = _rust.segment(column)

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reticent.core.errors import CorpusError, PolicyError, ReticentError
+from reticent.engine.corpus import as_corpus
 from reticent.engine.detect.alignment import Alignment
 from reticent.engine.detect.common import learn_common_words
 from reticent.engine.detect.detector import BATCH_SPANS, Detector
@@ -74,7 +75,6 @@ def detect_spans(
         A detector failed, or gave a span outside its text; the message names the document's row. Or most spans of a
         detector cut words, as those of another text or in bytes do.
     """
-    from reticent.engine.corpus import as_corpus
 
     corpus = as_corpus(corpus)
     learn_common_words(corpus, detectors)

@@ -18,11 +18,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from reticent import _rust
+from reticent.audit.evidence.json_form import to_json
+from reticent.core.artifact import fingerprint, write_artifact
 from reticent.core.errors import CorpusError, PolicyError
+from reticent.engine.canaries import open_canaries
+from reticent.engine.detect import quarantined_rows
+from reticent.engine.detect.labels import category
+from reticent.engine.detect.marks import gather_marks
 from reticent.engine.schema import SPAN_TYPE, SPANS
 from reticent.ext.annotate.annotation import Annotation, Span, check_texts, read_annotation, write_annotation
 from reticent.ext.annotate.sample import draw_sample, iter_rows
 from reticent.job.pipeline import execute
+from reticent.job.run import Run
 from reticent.job.stages.audit import SAMPLED_RECALL
 
 if TYPE_CHECKING:
@@ -80,7 +88,6 @@ def evaluate_sample(
     PolicyError
         No file, more than two, or the same one twice.
     """
-    from reticent.core.artifact import fingerprint, write_artifact
     from reticent.ext.annotate.recall import agreement_of, united_spans, weighted_recall
 
     if not 1 <= len(files) <= 2:
@@ -116,16 +123,12 @@ def evaluate_sample(
     inputs = {"spans": run.fingerprints.of("spans"), "corpus": run.corpus.fingerprint()}
     inputs |= {f"annotation {number}": fingerprint(_file(path)) for number, path in enumerate(files, start=1)}
     with write_artifact(run.folder / SAMPLED_RECALL, kind=SAMPLED_RECALL, config={}, inputs=inputs) as writer:
-        from reticent.audit.evidence.json_form import to_json
-
         (writer.path / "recall.json").write_text(json.dumps(to_json(result), indent=1, allow_nan=False))
         writer.counts["documents"] = result.documents
     return result
 
 
 def _detected(job: Job, progress: Progress) -> Run:
-    from reticent.job.run import Run
-
     run = Run(job, progress)
     execute(run, "detect", alone=True)
     return run
@@ -139,8 +142,6 @@ def _ends(run: Run) -> np.ndarray | None:
     """Where the text of each document of the run ends, where canaries stand behind it; None for all of it."""
     if run.job.canaries is None:
         return None
-    from reticent.engine.canaries import open_canaries
-    from reticent.engine.detect import quarantined_rows
 
     places = open_canaries(run.folder / "canaries").places
     ends = np.full(run.documents.num_documents, np.iinfo(np.int64).max)
@@ -190,7 +191,6 @@ def _drawn(annotation: Annotation) -> set[tuple[str, int]]:
 
 def _by_row(annotation: Annotation) -> dict[int, list[Span]]:
     """Row -> spans, with categories for labels."""
-    from reticent.engine.detect.labels import category
 
     return {
         document.row: [(start, end, category(label)) for start, end, label in spans]
@@ -200,7 +200,6 @@ def _by_row(annotation: Annotation) -> dict[int, list[Span]]:
 
 def _marks(run: Run, rows: np.ndarray, texts: dict[int, str], spans: Sequence[Sequence[Span]]) -> Marks:
     """The spans of annotators of these documents, and those of the run."""
-    from reticent.engine.detect.marks import gather_marks
 
     ids = [
         each
@@ -223,6 +222,4 @@ def _marks(run: Run, rows: np.ndarray, texts: dict[int, str], spans: Sequence[Se
 
 
 def _num_words(rows: np.ndarray, texts: dict[int, str]) -> np.ndarray:
-    from reticent import _rust
-
     return np.diff(_rust.segment(pa.array([texts[int(row)] for row in rows], pa.large_string())).doc_offsets)

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from reticent import _rust
 from reticent.core.errors import PolicyError
 from reticent.engine.randomness import generator
 
@@ -147,7 +148,6 @@ def iter_rows(corpus: Corpus, rows: Sequence[int] | np.ndarray, columns: Sequenc
 
 def _num_words(corpus: Corpus) -> np.ndarray:
     """Words of each document."""
-    from reticent import _rust
 
     words = [np.diff(_rust.segment(b.column("text")).doc_offsets) for b in corpus.batches(columns=("text",))]
     return np.concatenate(words)

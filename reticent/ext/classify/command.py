@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reticent.audit.evidence.json_form import to_json
-from reticent.core.artifact import held_folder
+from reticent.core.artifact import held_folder, write_artifact
+from reticent.core.device import check_device
 from reticent.core.errors import PolicyError
 from reticent.core.progress import Progress
 from reticent.engine.schema import HELDOUT, MEMBERS
+from reticent.engine.split import split_individuals
+from reticent.engine.store import open_tokens
 from reticent.ext.classify.documents import FILE, baselines, classify_one, label_tokens, read_labels, result_of
 from reticent.job.config import Job
 from reticent.job.run import Run
@@ -37,9 +40,6 @@ def classify_documents(
     out : Path, optional
         Folder of the result, an artefact, with the classifiers if the job keeps them. By default nothing is kept.
     """
-    from reticent.core.artifact import write_artifact
-    from reticent.core.device import check_device
-    from reticent.engine.split import split_individuals
 
     settings = job.classifying()
     if settings.save_model and out is None:
@@ -76,7 +76,6 @@ def _tokenised(
     corpus: Corpus, individuals: Any, folders: Sequence[Path], progress: Progress
 ) -> Iterator[tuple[Path, TokenStore]]:
     """Yield each model folder with the tokens of its tokenizer. The tokens are deleted after the last folder."""
-    from reticent.engine.store import open_tokens
     from reticent.engine.tokens import write_tokens
     from reticent.trainer.models import tokenizer_json_of
 

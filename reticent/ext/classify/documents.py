@@ -24,6 +24,8 @@ from reticent.audit.evidence.classification import (
 from reticent.audit.evidence.json_form import extended
 from reticent.core.errors import CorpusError
 from reticent.engine.schema import MEMBERS
+from reticent.engine.store import open_tokens
+from reticent.ext.classify.labels import label_documents
 
 if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus
@@ -61,15 +63,12 @@ def labelled_documents(run: Run, model: ModelSection) -> LabelledTokens:
 
     Labels are those of the source: a copy with canaries in it has only the columns that the corpus maps.
     """
-    from reticent.engine.store import open_tokens
 
     store = open_tokens(run.folder / f"tokens/{model.name}/audit")
     return label_tokens(store, read_labels(run.remaining, run.job), run.individuals.mask(MEMBERS), run.job)
 
 
 def label_tokens(store: TokenStore, labels: pa.Table, is_member: np.ndarray, job: Job) -> LabelledTokens:
-    from reticent.ext.classify.labels import label_documents
-
     rows = pc.index_in(store.doc_ids, value_set=labels.column("doc_id").combine_chunks())
     if rows.null_count:
         raise CorpusError(f"{rows.null_count} documents of the tokens are not in the corpus; run protect again")

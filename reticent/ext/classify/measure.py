@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from reticent.audit.evidence.classification import ClassRow, MeasuredClasses
 from reticent.audit.evidence.rules import publish
@@ -144,7 +145,6 @@ def bag_of_words(store: TokenStore, classes: np.ndarray, is_train: np.ndarray) -
 
     Words are the store's, distinguished by their tokens; those that no training document has are not seen.
     """
-    from scipy.sparse import csr_matrix
     from sklearn.feature_extraction.text import TfidfTransformer
     from sklearn.linear_model import LogisticRegression
 

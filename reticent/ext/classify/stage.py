@@ -12,6 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from reticent.audit.evidence.classification import ClassificationEvidence
+from reticent.audit.evidence.json_form import from_json, to_json
+from reticent.core.artifact import read_manifest
 from reticent.core.errors import PolicyError
 from reticent.core.eta import Work
 from reticent.core.json_toml import read_json
@@ -128,16 +131,12 @@ def classify_steps(run: Run) -> Iterator[Step]:
 
 
 def _work(run: Run, stage: _Stage) -> Work:
-    from reticent.core.artifact import read_manifest
-
     tokens = float(read_manifest(run.folder / f"tokens/{stage.model.name}/audit").counts["tokens"])
     work = tokens * run.job.classifying().num_epochs * len(stage.epochs(run.job))
     return Work(name=stage.name, title=stage.title, kind="classify", model=stage.model.name, recipe="", work=work)
 
 
 def _build(run: Run, stage: _Stage, folder: Path, counts: dict[str, int]) -> None:
-    from reticent.audit.evidence.json_form import to_json
-
     job, model, training = run.job, stage.model, stage.training
     documents = labelled_documents(run, model)
     rows = baselines(documents, job) if training is None else []
@@ -167,8 +166,6 @@ def read_results(run: Run) -> list[ClassificationEvidence]:
     """Return the results of the stage for each model: the rows of its base model and baselines first, then those by
     recipe, seed (if the job has several) and epoch.
     """
-    from reticent.audit.evidence.classification import ClassificationEvidence
-    from reticent.audit.evidence.json_form import from_json
 
     results: dict[str, ClassificationEvidence] = {}
     for stage in _stages(run):

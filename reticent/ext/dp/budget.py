@@ -27,6 +27,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
+
 from reticent.core.artifact import make_private_folder, write_private
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.core.json_toml import parse_json
@@ -212,7 +214,6 @@ def to_plain(spending: Spending) -> dict[str, Any]:
 @contextmanager
 def _changing(path: Path) -> Iterator[list[Spending]]:
     """Yield the runs of a budget file and write them back afterwards, under a lock."""
-    from filelock import FileLock
 
     make_private_folder(path.parent)
     with FileLock(path.parent / f".{path.name}.turn", mode=0o600, fallback_to_soft=False):

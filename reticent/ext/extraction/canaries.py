@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reticent import _rust
 from reticent.audit.config import CanaryAudit
 from reticent.audit.evidence.extraction import Canaries, CanaryArm, InAndOut, OneRun
 from reticent.audit.scoring.generate import generate
@@ -56,7 +57,6 @@ class CanaryTokens:
 
 def tokens_of_canaries(planted: Planted, tokenizer_json: str) -> CanaryTokens:
     """Tokenise the canaries and their references. Cost: one pass of the tokenizer over (R + 1) texts a canary."""
-    from reticent import _rust
 
     table = planted.table
     references = table.column("references").combine_chunks()

@@ -11,9 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from reticent.audit.evidence.extraction import ExtractedModel, Extraction
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.core.json_toml import read_json
+from reticent.engine.canaries import open_canaries
+from reticent.engine.detect import quarantined_rows
 from reticent.engine.schema import MEMBERS
+from reticent.engine.store import open_tokens
 from reticent.job.artefact import Artefact, Measurement, Step, measurements_of
 from reticent.job.auditing import resampling_settings, work_of_extraction
 
@@ -83,7 +87,6 @@ def _build(run: Run, measurement: Measurement, folder: Path, counts: dict[str, i
 
 
 def _measured(run: Run, measurement: Measurement) -> ExtractedModel:
-    from reticent.audit.evidence.extraction import ExtractedModel
     from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
 
     path = run.checkpoint_of(measurement)
@@ -91,8 +94,6 @@ def _measured(run: Run, measurement: Measurement) -> ExtractedModel:
     special = special_ids(tokenizer, measurement.model.objective)
     canaries = passages = None
     if run.job.canaries is not None:
-        from reticent.engine.canaries import open_canaries
-        from reticent.engine.detect import quarantined_rows
         from reticent.ext.extraction.canaries import audit_canaries, tokens_of_canaries
 
         planted = open_canaries(run.folder / "canaries").without(quarantined_rows(run.folder / "spans"))
@@ -103,7 +104,6 @@ def _measured(run: Run, measurement: Measurement) -> ExtractedModel:
                 model, measurement.model.objective, tokens, special, run.job.canaries, progress=advance
             )
     if run.job.extraction is not None and measurement.model.objective == "clm":
-        from reticent.engine.store import open_tokens
         from reticent.ext.extraction.passages import extraction_rates
 
         store = open_tokens(run.folder / f"tokens/{measurement.model.name}/audit")
@@ -118,7 +118,6 @@ def _measured(run: Run, measurement: Measurement) -> ExtractedModel:
 
 def extraction_section(run: Run) -> Extraction | None:
     """Return the part of the evidence; None if the job has no such section."""
-    from reticent.audit.evidence.extraction import ExtractedModel, Extraction
 
     models = []
     for measurement in _measurements(run):

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from reticent.core.artifact import require_kind
 from reticent.core.errors import PolicyError
+from reticent.engine.detect import make_detectors
 from reticent.engine.detect.labels import category
 from reticent.engine.schema import DOCUMENTS
+from reticent.engine.verbatim import open_verbatim
 
 if TYPE_CHECKING:
     from reticent._rust import VerbatimFilter
@@ -230,8 +233,6 @@ def open_guard(path: Path | str, detectors: Sequence[Detector] | None = None) ->
     ArtifactError
         There is no guard, or it is not what was written.
     """
-    from reticent.engine.detect import make_detectors
-    from reticent.engine.verbatim import open_verbatim
 
     verbatim = open_verbatim(path)
     if detectors is None:
@@ -242,7 +243,6 @@ def open_guard(path: Path | str, detectors: Sequence[Detector] | None = None) ->
 
 def built_detectors(path: Path | str) -> dict[str, dict[str, Any]]:
     """Return the detectors that a guard was built with: name -> options."""
-    from reticent.core.artifact import require_kind
 
     return dict(require_kind(Path(path), "guard").config.get("detect") or {"rules": {}})
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from rich.table import Table
 from scipy import stats
 
 from reticent.audit.evidence.probe import (
@@ -25,6 +26,7 @@ from reticent.audit.evidence.probe import (
     ProbeEvidence,
     ProbeResult,
 )
+from reticent.audit.report.probe_page import factor
 from reticent.audit.stats.intervals import Estimate, ratio_estimate
 from reticent.ext.propile.probe import Answers, exposed, normalised_likelihood, paired_test, within_queries
 from reticent.ext.propile.prompts import ProbeConfig
@@ -207,9 +209,7 @@ def answers_table(named: Sequence[tuple[str, Answers]], rows: np.ndarray) -> pa.
 
 def results_table(probe: ProbeEvidence) -> Any:
     """Return the results as a table for a terminal (rich)."""
-    from rich.table import Table
 
-    from reticent.audit.report.probe_page import factor
     from reticent.audit.report.shown import value
 
     table = Table(caption="of several templates the best counts")

@@ -29,6 +29,8 @@ from reticent.audit.evidence.probe import (
     TransferRow,
 )
 from reticent.audit.evidence.rules import publish
+from reticent.audit.report.probe_page import probe_page
+from reticent.core.artifact import write_artifact
 from reticent.core.device import pick_device
 from reticent.core.errors import PolicyError
 from reticent.ext.propile.evidence import answers_table, best, mean_estimate, share_estimate, summarise, to_factor
@@ -45,6 +47,7 @@ from reticent.ext.propile.soft_prompt import (
 )
 from reticent.ext.propile.subjects import Subjects
 from reticent.ext.propile.templates import Template, builtin_templates
+from reticent.trainer.models import load_model, load_tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -127,8 +130,6 @@ def probe_models(
 
 
 def _load(entry: ProbeModel, config: ProbeConfig) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
-    from reticent.trainer.models import load_model, load_tokenizer
-
     model: Any = load_model(entry.path, entry.objective)
     return model.to(device=pick_device(config.device)).eval(), load_tokenizer(entry.path)
 
@@ -254,8 +255,6 @@ def write_probe(
 ) -> Path:
     """Write ``probe.json``, ``probe.html`` (both may be published) and the private ``answers.parquet``; soft prompts
     are artefacts of their own beside them. Returns the page's path."""
-    from reticent.audit.report.probe_page import probe_page
-    from reticent.core.artifact import write_artifact
 
     folder = Path(folder)
     settings = to_json(evidence.settings)

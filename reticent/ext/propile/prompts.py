@@ -11,7 +11,7 @@ import numpy as np
 
 from reticent.audit.config import Init, Masking, ProbeConfig, SoftPromptConfig
 from reticent.audit.evidence.probe import NotAsked
-from reticent.core.errors import CorpusError, PolicyError
+from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.core.section import Section
 from reticent.ext.propile.subjects import NAME_PARTS, Subjects, draw_nulls, words_of
 from reticent.ext.propile.templates import Template, builtin_templates, pii_type, require_fields, templates_for
@@ -93,8 +93,6 @@ class SoftPromptStudy(Section):
 def objective_of(path: Path | str) -> str:
     """Return "mlm" or "clm", by the architecture in a model's config."""
     from transformers import AutoConfig
-
-    from reticent.core.errors import ArtifactError
 
     try:
         config = AutoConfig.from_pretrained(str(path), trust_remote_code=False)

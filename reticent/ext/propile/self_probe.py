@@ -17,6 +17,7 @@ import numpy as np
 
 from reticent.audit.report.self_page import self_html
 from reticent.core.errors import CorpusError, PolicyError
+from reticent.engine.synthetic import SynthConfig, iter_records
 from reticent.ext.propile.own_shape import is_mail, mails_of_others, shaped_decoys
 from reticent.ext.propile.probe import within_queries
 from reticent.ext.propile.prompts import ProbeConfig, fill_template, require_language
@@ -83,7 +84,6 @@ class Finding:
 
 def invented_individuals(num: int = NUM_INVENTED, *, language: str = "en", seed: int = 0) -> Subjects:
     """Return items of invented subjects, to rank a real subject's items among."""
-    from reticent.engine.synthetic import SynthConfig, iter_records
 
     rows: dict[str, list[Any]] = {}
     for batch in iter_records(SynthConfig(num_individuals=num, languages=(language,), seed=seed)):  # type: ignore[arg-type]

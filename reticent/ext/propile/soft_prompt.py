@@ -20,6 +20,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from reticent.core.artifact import require_kind, write_artifact
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError, TrainingError
 from reticent.core.json_toml import parse_json
 from reticent.engine.randomness import generator
@@ -29,6 +30,7 @@ from reticent.ext.propile.scores import Pairs, encode_pairs, generate_texts, sco
 from reticent.ext.propile.string_metrics import contains
 from reticent.ext.propile.subjects import Subjects, split_subjects
 from reticent.ext.propile.templates import Template, pii_type
+from reticent.trainer.models import lm_head, max_positions
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -158,7 +160,6 @@ def train_soft_prompt(
 
 def _pairs(tokenizer: PreTrainedTokenizerFast, prompts: Prompts, model: Any, num_soft: int) -> Pairs:
     """Return the pairs of one template that fit into the model with its soft tokens."""
-    from reticent.trainer.models import max_positions
 
     asked = [(text, item) for text, item in zip(prompts.texts[0], prompts.items, strict=True) if text is not None]
     pairs = encode_pairs(tokenizer, [text for text, _ in asked], [item for _, item in asked], "clm")
@@ -189,7 +190,6 @@ def initial_embeddings(
 
 def target_loss(model: Any, pairs: Pairs, rows: np.ndarray, soft_SD: torch.Tensor) -> torch.Tensor:
     """Return the mean over rows of -log Pr(target | soft prompt, prompt): Eq. 1, on the target's tokens alone."""
-    from reticent.trainer.models import lm_head
 
     lengths = np.array([len(pairs.prompts[r]) + len(pairs.targets[r]) for r in rows])
     ids = np.zeros((len(rows), lengths.max()), dtype=np.int64)
@@ -271,8 +271,6 @@ def write_soft_prompt(
     """Write a prompt as an artefact: ``soft_prompt.safetensors`` and ``history.json``, private as the subjects are."""
     from safetensors.torch import save_file
 
-    from reticent.core.artifact import write_artifact
-
     settings = {**config.all_values(), "target": prompt.target, "template": prompt.template}
     with write_artifact(folder, kind="soft_prompt", config=settings, inputs=inputs) as writer:
         save_file({"embeddings": prompt.embeddings.contiguous()}, writer.path / "soft_prompt.safetensors")
@@ -285,8 +283,6 @@ def read_soft_prompt(folder: Path | str) -> SoftPrompt:
     """Read a prompt that `write_soft_prompt` wrote."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
-
-    from reticent.core.artifact import require_kind
 
     folder = Path(folder)
     manifest = require_kind(folder, "soft_prompt")

@@ -10,9 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from reticent.core.errors import PolicyError
+from reticent.engine.identity import as_read
 from reticent.engine.schema import HELDOUT, MEMBERS
+from reticent.ext.propile.prompts import ProbeModel, SoftPromptStudy, require_questions
+from reticent.ext.propile.subjects import read_subjects
+from reticent.ext.propile.templates import read_templates
 
 if TYPE_CHECKING:
     from reticent.audit.config import ProbeConfig
@@ -44,7 +50,6 @@ def probe_inputs(run: Run) -> dict[str, str]:
 
 def check_probes(job: Job) -> None:
     """Raise `PolicyError` or `CorpusError` for probes without a question to ask, before any model is trained."""
-    from reticent.ext.propile.prompts import require_questions
 
     subjects, templates = _read(job)
     assert job.probe is not None
@@ -52,9 +57,6 @@ def check_probes(job: Job) -> None:
 
 
 def _read(job: Job) -> tuple[Subjects, tuple[Template, ...] | None]:
-    from reticent.ext.propile.subjects import read_subjects
-    from reticent.ext.propile.templates import read_templates
-
     assert job.probe is not None
     subjects = read_subjects(table_of(job), fold=job.corpus.ids == "fold")
     if subjects.ids is None:
@@ -64,12 +66,8 @@ def _read(job: Job) -> tuple[Subjects, tuple[Template, ...] | None]:
 
 def run_probes(run: Run) -> ProbeEvidence:
     """Return the part ``probe`` of the evidence."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
 
-    from reticent.engine.identity import as_read
     from reticent.ext.propile.measure import probe_models, with_heldout
-    from reticent.ext.propile.prompts import ProbeModel, SoftPromptStudy
 
     job = run.job
     subjects, templates = _read(job)

@@ -11,9 +11,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reticent.core.artifact import MANIFEST
-from reticent.core.errors import PolicyError
+from reticent.audit.config import AuditConfig
+from reticent.core.artifact import MANIFEST, read_manifest, write_artifact
+from reticent.core.errors import ArtifactError, PolicyError
+from reticent.engine.config import SplitConfig
+from reticent.engine.detect import quarantined_rows
+from reticent.engine.detect.spans import SpanReader
+from reticent.engine.names import REALISTIC, SYLLABLES
+from reticent.ext.scrub.scrub import new_key, read_key, scrub_corpus
+from reticent.job.given_spans import has_spans, spans_as_given
 from reticent.job.pipeline import execute
+from reticent.job.run import Run
+from reticent.job.staged import staged_job
 
 if TYPE_CHECKING:
     from reticent.core.progress import Progress
@@ -62,13 +71,6 @@ def scrub_documents(
         ``out`` holds the documents themselves, or scrubbed ones that are not to be overwritten, or their key would be
         lost.
     """
-    from reticent.audit.config import AuditConfig
-    from reticent.core.artifact import write_artifact
-    from reticent.engine.config import SplitConfig
-    from reticent.engine.detect.spans import SpanReader
-    from reticent.ext.scrub.scrub import new_key, scrub_corpus
-    from reticent.job.given_spans import has_spans
-    from reticent.job.run import Run
 
     out = Path(out)
     # Documents as they were given: none held back, nothing planted. Spans that the run has found serve for them too.
@@ -114,10 +116,6 @@ def _searched(run: Run, work: Path | None, before: Run | None) -> tuple[Any, Pat
     """Return the documents to scrub, the folder of their spans, and how many are in quarantine: of the run's own folder
     where there is no ``work`` folder; in that with the spans of ``before``, or anew.
     """
-    from reticent.engine.detect import quarantined_rows
-    from reticent.job.given_spans import spans_as_given
-    from reticent.job.run import Run
-    from reticent.job.staged import staged_job
 
     if work is not None and before is not None:
         execute(before, "detect")
@@ -150,7 +148,6 @@ def _settings(job: Job, config: ScrubConfig) -> dict[str, Any]:
 
 def _settings_of_names(config: ScrubConfig) -> dict[str, Any]:
     """Return source, language and digest of the names; no path of a file, since this folder goes to others."""
-    from reticent.engine.names import REALISTIC, SYLLABLES
 
     names = config.names
     source = names.source if names.source in (REALISTIC, SYLLABLES) else "file"
@@ -159,9 +156,6 @@ def _settings_of_names(config: ScrubConfig) -> dict[str, Any]:
 
 def _kept_key(out: Path, key: bytes | None, *, overwrite: bool, renew_key: bool) -> bytes | None:
     """Return the key that an earlier scrub kept in ``out`` and that must not be lost."""
-    from reticent.core.artifact import read_manifest
-    from reticent.core.errors import ArtifactError
-    from reticent.ext.scrub.scrub import read_key
 
     with suppress(ArtifactError):  # the folder may be damaged
         read_manifest(out)
@@ -181,8 +175,6 @@ def _kept_key(out: Path, key: bytes | None, *, overwrite: bool, renew_key: bool)
 
 
 def _warn(counts: dict[str, Any], config: ScrubConfig, progress: Progress) -> None:
-    from reticent.engine.names import SYLLABLES
-
     if counts.get("quarantined"):
         progress.warn(f"{counts['quarantined']:,} documents are not in the result: a detector failed on them")
     if counts["cut_words"]:

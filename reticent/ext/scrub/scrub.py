@@ -21,7 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from reticent import _rust
 from reticent.core.errors import ArtifactError, PolicyError
+from reticent.engine.corpus import as_corpus
 from reticent.engine.detect.labels import category
 from reticent.engine.names import SurrogateNames
 from reticent.engine.pseudonymize import (
@@ -147,7 +149,6 @@ def scrub_corpus(
         documents, spans (as given), replaced (after the union of what overlaps), what could not be done as asked
         (the names of `OUTCOMES`), and under "categories" for each category how many were replaced, and by a tag.
     """
-    from reticent.engine.corpus import as_corpus
 
     corpus = as_corpus(corpus)
     folder = Path(folder)
@@ -208,8 +209,6 @@ def _count(counter: Counter[str], labels: pa.Array) -> None:
 
 
 def _with_new_ids(batch: pa.RecordBatch, key: bytes, num_threads: int) -> pa.RecordBatch:
-    from reticent import _rust
-
     for name in ("doc_id", "individual_id", "household_id"):
         at = batch.schema.get_field_index(name)
         if at < 0:

@@ -435,8 +435,6 @@ def _changed(values: dict[str, Any], change: Callable[..., str]) -> dict[str, An
 
 
 def _fields() -> Iterator[tuple[str, bool]]:
-    from reticent.engine.detect.choose import DETECTORS
-
     yield from ((field, True) for field in PATHS)
     yield from ((field, False) for field in PERHAPS_PATHS)
     for name, row in DETECTORS.items():

@@ -16,10 +16,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import reticent
+from reticent.audit.evidence.audit import FORMAT, AuditEvidence, ModelEvidence
+from reticent.audit.evidence.corpus import CorpusEvidence
 from reticent.audit.evidence.json_form import from_json, to_json
+from reticent.audit.evidence.leakage import Ledger
+from reticent.audit.evidence.sampled import SampledRecall
+from reticent.audit.membership.validity import judged
+from reticent.core.artifact import delete_artifact, delete_unfinished, read_manifest, require_kind
 from reticent.core.json_toml import read_json
 from reticent.core.resolve import resolve
+from reticent.engine.detect.spans import SpanReader
+from reticent.engine.index import open_index
 from reticent.engine.schema import HELDOUT, MEMBERS, REFERENCE
+from reticent.engine.stats import corpus_statistics, detected_spans
 from reticent.job.artefact import Artefact, Measurement, Step, measurements_of, trainings_of
 from reticent.job.gates import gate_settings, judge_gates
 from reticent.job.stages.near_copies import NEAR_COPIES, near_copies_section
@@ -50,13 +59,7 @@ def corpus_section(run: Run) -> CorpusEvidence:
     """Statistics of the members' documents and their identifiers, of a run that has its index: counts and
     distributions only (Figs. 5, 6 and 14 of [@boutet2025]), margin of support, retention and unicity.
     """
-    from reticent.audit.evidence.corpus import CorpusEvidence
-    from reticent.audit.evidence.json_form import from_json
     from reticent.audit.stats.intervals import clopper_pearson
-    from reticent.core.artifact import require_kind
-    from reticent.engine.detect.spans import SpanReader
-    from reticent.engine.index import open_index
-    from reticent.engine.stats import corpus_statistics, detected_spans
 
     for name in ("split", "spans", "index"):
         require_kind(run.folder / name, name)
@@ -98,10 +101,6 @@ SAMPLED_RECALL = "sampled-recall"
 
 def read_sampled_recall(run: Run) -> SampledRecall | None:
     """Return the measured recall of a run; None where there is none, or it is one of other spans than the run's."""
-    from reticent.audit.evidence.json_form import from_json
-    from reticent.audit.evidence.sampled import SampledRecall
-    from reticent.core.artifact import require_kind
-    from reticent.core.json_toml import read_json
 
     path = run.folder / SAMPLED_RECALL
     if not path.exists():
@@ -218,7 +217,6 @@ def _delete_stale(run: Run) -> None:
     """Delete the shadows that the job does not have, with their tokens, and the measurements of checkpoints that do
     not exist any more. The measurements of a recipe that the job has left out stay as long as its models do.
     """
-    from reticent.core.artifact import delete_artifact, delete_unfinished
 
     wanted = {run.folder / name for shadow in shadows_of(run) for name in (shadow.name, shadow.tokens)}
     shadows = [*(run.folder / "shadows").glob("*/*/[0-9]*"), *(run.folder / "tokens").glob("*/*-shadow-[0-9]*")]
@@ -240,8 +238,6 @@ def _has_checkpoint(run: Run, measured: Path) -> bool:
 
 def gather_evidence(run: Run) -> AuditEvidence:
     """Return the evidence before publication, from the measurements and the statistics of the corpus."""
-    from reticent.audit.evidence.audit import FORMAT, AuditEvidence
-    from reticent.audit.membership.validity import judged
 
     parts = {part.name: resolve(part.read)(run) for part in _parts_of(run)}
     measurements = [m for model in run.job.model for m in measurements_of(run.job, model)]
@@ -269,9 +265,6 @@ def gather_evidence(run: Run) -> AuditEvidence:
 
 def _measured(run: Run, measurement: Measurement) -> ModelEvidence:
     """One measurement, with its model and the counts of that model's training."""
-    from reticent.audit.evidence.audit import ModelEvidence
-    from reticent.audit.evidence.leakage import Ledger
-    from reticent.core.artifact import read_manifest
 
     path = run.folder / measurement.name / "measures.json"
     measured = replace(from_json(ModelEvidence, read_json(path), str(path)), model=measurement.model.name)

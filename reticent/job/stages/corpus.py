@@ -13,6 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reticent.core.artifact import delete_artifact, read_manifest
+from reticent.engine.sources.remote import open_remote
+from reticent.engine.sources.staged import stage, staged_files
 from reticent.job.artefact import Step
 from reticent.job.staged import NAME, corpus_artefact, more_columns
 
@@ -62,9 +65,6 @@ def copied_steps(before: Run, run: Run) -> Iterator[Step]:
 
 
 def _copy(before: Run, folder: Path, counts: dict[str, Any]) -> None:
-    from reticent.core.artifact import read_manifest
-    from reticent.engine.sources.staged import staged_files
-
     for file in staged_files(before.folder / NAME):
         shutil.copyfile(file, folder / file.name)
     counts.update(read_manifest(before.folder / NAME).counts)
@@ -72,7 +72,6 @@ def _copy(before: Run, folder: Path, counts: dict[str, Any]) -> None:
 
 def _delete_other(before: Run, run: Run) -> None:
     """Delete documents in the run folder that are those of another snapshot."""
-    from reticent.core.artifact import delete_artifact, read_manifest
 
     place = run.folder / NAME
     if place.exists() and read_manifest(place).digest != read_manifest(before.folder / NAME).digest:
@@ -81,8 +80,6 @@ def _delete_other(before: Run, run: Run) -> None:
 
 def _build(run: Run, folder: Path, counts: dict[str, Any], *, refresh: Refresh | None = None) -> None:
     from reticent.engine.sources.refreshed import Refreshed
-    from reticent.engine.sources.remote import open_remote
-    from reticent.engine.sources.staged import stage
 
     settings = run.job.corpus
     with (
@@ -104,7 +101,6 @@ def _build(run: Run, folder: Path, counts: dict[str, Any], *, refresh: Refresh |
 def _refreshed(refresh: Refresh, source: RemoteSource, settings: CorpusConfig) -> Source:
     """The source, or what it makes digests for: the earlier documents and the differences to them."""
     from reticent.engine.sources.refreshed import Digesting, Earlier, Refreshed
-    from reticent.engine.sources.staged import staged_files
 
     if not isinstance(source, Digesting):
         return source

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reticent.engine.dedup import find_copies, write_left_out
 from reticent.job.artefact import Artefact, Step
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ def dedup_steps(run: Run) -> Iterator[Step]:
 
 
 def _build(run: Run, folder: Path, counts: dict[str, Any]) -> None:
-    from reticent.engine.dedup import find_copies, write_left_out
-
     with run.progress.task("dedup", run.whole_corpus.num_documents, "documents") as advance:
         found = find_copies(run.whole_corpus, run.job.dedup, progress=advance)
     write_left_out(found.left_out, folder)

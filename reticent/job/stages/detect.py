@@ -8,7 +8,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reticent.core.artifact import fingerprint
 from reticent.core.errors import CorpusError
+from reticent.engine.canaries import mark_spans, open_canaries
+from reticent.engine.detect import detect_spans, make_detectors, option_files, option_packages, quarantined_rows
+from reticent.engine.detect.common import counted_words
+from reticent.engine.detect.confirm import DETECTOR, confirm_names
+from reticent.engine.detect.passages import cached, delete_cache
+from reticent.engine.detect.propagate import propagate
+from reticent.engine.detect.records import missing_records
 from reticent.job.artefact import Artefact, Step
 
 if TYPE_CHECKING:
@@ -36,15 +44,11 @@ def detect_steps(run: Run, carried: Carried | None = None) -> Iterator[Step]:
 
 
 def _forget(run: Run) -> None:
-    from reticent.engine.detect.passages import delete_cache
-
     delete_cache(run.folder / NER_CACHE)
 
 
 def spans_artefact(run: Run) -> Artefact:
     """Return the artefact ``spans``."""
-    from reticent.core.artifact import fingerprint
-    from reticent.engine.detect import option_files, option_packages
 
     settings = run.job.detect
     files = dict(option_files(settings.options))
@@ -71,8 +75,6 @@ def spans_artefact(run: Run) -> Artefact:
 
 
 def _build(run: Run, carried: Carried | None, folder: Path, counts: dict[str, Any]) -> None:
-    from reticent.engine.detect import make_detectors
-
     job = run.job
     detectors = make_detectors(
         job.detect.detectors, job.detect.options, num_threads=job.num_threads, ids=job.corpus.ids
@@ -84,8 +86,6 @@ def _find_identifiers(
     run: Run, detectors: Sequence[Detector], carried: CarriedSpans | None, folder: Path, counts: dict[str, Any]
 ) -> None:
     """Write the spans of all detectors; with ``detect.propagate`` also the other places of the same identifiers."""
-    from reticent.engine.detect import detect_spans, quarantined_rows
-    from reticent.engine.detect.passages import cached
 
     settings = run.job.detect
     for detector in detectors:
@@ -111,9 +111,6 @@ def _find_identifiers(
     if settings.confirm:
         _confirm(run, corpus, folder, counts)
     if settings.propagate:
-        from reticent.engine.detect.common import counted_words
-        from reticent.engine.detect.propagate import propagate
-
         with (
             _rewritten_spans(folder) as (given, written),
             run.progress.task("propagate", corpus.num_documents, "documents") as advance,
@@ -129,15 +126,12 @@ def _find_identifiers(
             )
         counts.update(spans=spread["spans"], propagated=spread["propagated"])
     if run.job.canaries is not None:
-        from reticent.engine.canaries import mark_spans, open_canaries
-
         ids = run.documents.scan().column("doc_id").combine_chunks()
         counts["canaries"] = mark_spans(folder / "spans.parquet", open_canaries(run.folder / "canaries"), ids, rows)
 
 
 def _confirm(run: Run, corpus: Any, folder: Path, counts: dict[str, Any]) -> None:
     """Leave out the names that the corpus does not confirm, and add those that it does."""
-    from reticent.engine.detect.confirm import DETECTOR, confirm_names
 
     with (
         _rewritten_spans(folder) as (given, written),
@@ -166,7 +160,6 @@ def _check_records(run: Run, detector: Any, counts: dict[str, Any]) -> None:
         the id.
 
     """
-    from reticent.engine.detect.records import missing_records
 
     if detector.num_skipped:
         counts["empty_fields"] = detector.num_skipped

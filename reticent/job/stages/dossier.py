@@ -15,7 +15,12 @@ from reticent.audit.dossier.page import pages_digest
 from reticent.audit.dossier.pdf import writes_pdf
 from reticent.audit.dossier.seal import SUMS, dossier_digest, fingerprint_of_key
 from reticent.audit.dossier.write import write_dossier
+from reticent.audit.evidence.audit import AuditEvidence
+from reticent.audit.evidence.dossier import EVIDENCE_FORMAT, Declared, DossierEvidence
+from reticent.audit.evidence.json_form import from_json
+from reticent.core.artifact import make_private_folder, require_kind, temporary_of
 from reticent.core.errors import ArtifactError
+from reticent.core.json_toml import read_json
 from reticent.job.artefact import Artefact, Step
 from reticent.job.provenance import code_digest, keyed, keyed_digests, models_under_test
 
@@ -56,7 +61,6 @@ def _build(run: Run, signed_by: str | None, folder: Path, counts: dict[str, Any]
 
 def _keep_replaced(run: Run) -> str | None:
     """Copy the dossier that is there to those that were replaced, and return its digest."""
-    from reticent.core.artifact import make_private_folder, temporary_of
 
     old = run.folder / DOSSIER
     if not (old / SUMS).is_file():
@@ -72,12 +76,6 @@ def _keep_replaced(run: Run) -> str | None:
 
 
 def _evidence(run: Run, signed_by: str | None, replaces: str | None) -> DossierEvidence:
-    from reticent.audit.evidence.audit import AuditEvidence
-    from reticent.audit.evidence.dossier import EVIDENCE_FORMAT, Declared, DossierEvidence
-    from reticent.audit.evidence.json_form import from_json
-    from reticent.core.artifact import require_kind
-    from reticent.core.json_toml import read_json
-
     require_kind(run.folder / "report", "report")
     audit = from_json(AuditEvidence, read_json(run.folder / "report" / "report.json"), "report")
     said = run.job.dossier

@@ -12,8 +12,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reticent.core.artifact import fingerprint
+from reticent.engine.corpus import open_corpus
 from reticent.engine.schema import REFERENCE
+from reticent.engine.store import open_tokens
+from reticent.engine.vocabularies import bytelevel_tokenizer_json, wordpiece_tokenizer_json
 from reticent.job.artefact import Artefact, Step
+from reticent.trainer.config import TrainConfig
+from reticent.trainer.distributed import World
+from reticent.trainer.recipes import get_recipe
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -35,9 +42,6 @@ def foundation_steps(run: Run) -> Iterator[Step]:
 
 
 def _artefact(run: Run, model: ModelSection, settings: FoundationConfig) -> Artefact:
-    from reticent.core.artifact import fingerprint
-    from reticent.engine.corpus import open_corpus
-
     inputs = (
         {**run.corpus_input(), "split": run.fingerprints.of("split")}
         if settings.text == "reference"
@@ -62,12 +66,8 @@ def _build(run: Run, model: ModelSection, settings: FoundationConfig, folder: Pa
 
     Writes ``folder/model``, a plain ``save_pretrained`` folder.
     """
-    from reticent.engine.corpus import open_corpus
-    from reticent.engine.store import open_tokens
     from reticent.engine.tokens import write_tokens
-    from reticent.trainer.distributed import World
     from reticent.trainer.loop import train
-    from reticent.trainer.recipes import get_recipe
 
     reference = settings.text == "reference"
     corpus = run.corpus if reference else open_corpus(settings.text, ids="exact")  # of no individual: not counted
@@ -138,8 +138,6 @@ def _new_network(run: Run, settings: FoundationConfig, tokenizer: str) -> PreTra
 
 
 def _training(run: Run, model: ModelSection, settings: FoundationConfig) -> TrainConfig:
-    from reticent.trainer.config import TrainConfig
-
     own = run.job.training(model)
     return TrainConfig(
         num_epochs=settings.num_epochs,
@@ -165,8 +163,6 @@ def _texts(corpus: Any, individuals: Any, splits: tuple[str, ...] | None) -> Ite
 
 
 def _given_tokenizer(settings: FoundationConfig) -> str:
-    from reticent.engine.vocabularies import bytelevel_tokenizer_json, wordpiece_tokenizer_json
-
     path = Path(str(settings.vocabulary))
     if path.is_file():
         from reticent.trainer.models import read_tokenizer_json

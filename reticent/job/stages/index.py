@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reticent.engine.index import build_index, build_nested_indexes, write_index
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.job.artefact import Artefact, Output, Outputs, Step
 
@@ -52,8 +53,6 @@ def index_config(run: Run, spill_folder: Path) -> IndexConfig:
 
 
 def _build(run: Run, count: Count, outputs: Outputs) -> None:
-    from reticent.engine.index import write_index
-
     run.invalidate(*outputs, "numbered")
     counted: dict[str, NgramIndex] = {}
     for number, (name, writer) in enumerate(outputs.items()):
@@ -73,7 +72,6 @@ def count_documents(
     run: Run, wanted: Sequence[str], output: Output, progress: Callable[[int], None]
 ) -> dict[str, NgramIndex]:
     """Count n-grams of the documents; one pass makes both indexes if both are wanted."""
-    from reticent.engine.index import build_index, build_nested_indexes
 
     (inner, within), (outer, splits) = INDEXES.items()
     config = index_config(run, output.folder)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.membership.names import USER_INFERENCE
 from reticent.engine.schema import HELDOUT, INDIRECT, MEMBERS
+from reticent.engine.text_sizes import write_text_sizes
 from reticent.job.artefact import Artefact, Measurement, Step, measurements_of
 from reticent.job.auditing import (
     TEXT_SIZES,
@@ -76,8 +77,6 @@ def base_steps(run: Run) -> Iterator[Step]:
 
 
 def _build_sizes(run: Run, folder: Path, counts: dict[str, Any]) -> None:
-    from reticent.engine.text_sizes import write_text_sizes
-
     with run.progress.task("compress texts", run.corpus.num_documents, "documents") as advance:
         counts["documents"] = write_text_sizes(
             folder,

@@ -11,9 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reticent.audit.evidence.corpus import NearCopies
 from reticent.audit.membership.validity import SHARE
+from reticent.core.artifact import read_manifest
+from reticent.engine.near_copies import heldout_with_copies, read_copied, write_copied
 from reticent.engine.schema import HELDOUT
 from reticent.job.artefact import Artefact, Step
+from reticent.job.fingerprints import TO_DO
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,8 +41,6 @@ def near_copies_steps(run: Run) -> Iterator[Step]:
 
 
 def _build(run: Run, folder: Path, counts: dict[str, Any]) -> None:
-    from reticent.engine.near_copies import heldout_with_copies, write_copied
-
     with run.progress.task("near-copies", run.corpus.num_documents, "documents") as advance:
         copied = heldout_with_copies(
             run.corpus, run.individuals, run.job.dedup, num_threads=run.job.num_threads, progress=advance
@@ -52,7 +54,6 @@ def _build(run: Run, folder: Path, counts: dict[str, Any]) -> None:
 def near_copies_input(run: Run) -> dict[str, str]:
     """Return the fingerprint that a measurement depends on: none where so few hold near-copies that none is left out,
     as of before they were looked for."""
-    from reticent.job.fingerprints import TO_DO
 
     if run.job.memory_limit is not None:
         return {}
@@ -66,7 +67,6 @@ def near_copies_input(run: Run) -> dict[str, str]:
 
 def _counts(run: Run) -> dict[str, Any] | None:
     """Return the counts of the artefact; None if near-copies were not looked for."""
-    from reticent.core.artifact import read_manifest
 
     if run.job.memory_limit is not None or not (run.folder / NEAR_COPIES).exists():
         return None
@@ -76,14 +76,12 @@ def _counts(run: Run) -> dict[str, Any] | None:
 
 def copied_individuals(run: Run) -> np.ndarray | None:
     """Return who holds near-copies, bool by code; None if they were not looked for."""
-    from reticent.engine.near_copies import read_copied
 
     return None if _counts(run) is None else read_copied(run.folder / NEAR_COPIES)
 
 
 def near_copies_section(run: Run) -> NearCopies | None:
     """Return their part of the evidence; None if they were not looked for."""
-    from reticent.audit.evidence.corpus import NearCopies
 
     counts, settings = _counts(run), run.job.dedup
     if counts is None:

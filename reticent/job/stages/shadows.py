@@ -28,14 +28,20 @@ import numpy as np
 
 from reticent.audit.membership.names import ON_HOLDOUT
 from reticent.core.eta import Work
+from reticent.engine.detect.spans import SpanReader
+from reticent.engine.index import build_index
 from reticent.engine.schema import HELDOUT, MEMBERS
+from reticent.engine.store import open_tokens
+from reticent.engine.tokens import write_tokens
 from reticent.job.artefact import Artefact, Measurement, Step, Training
 from reticent.job.auditing import audit_config, open_auditor, token_counts
 from reticent.job.dependencies import privacy_of, training_dependencies
 from reticent.job.noise import noise_settings, protecting
 from reticent.job.rewritten import REWRITTEN
 from reticent.job.stages.protect import digest_of, variant_inputs
+from reticent.job.training_tokens import Drawn, public_context, training_tokens
 from reticent.job.views import write_view_of
+from reticent.trainer.distributed import World
 
 if TYPE_CHECKING:
     from reticent.audit.config import ShadowConfig
@@ -109,7 +115,6 @@ class Shadow:
 
     def index(self, spill_folder: Path) -> NgramIndex:
         """Count the support of words and n-grams over its individuals."""
-        from reticent.engine.index import build_index
 
         config = self.run.job.index.replace(updatable=False, spill_folder=spill_folder)
         index = build_index(self.run.corpus, self.individuals, splits=(MEMBERS,), config=config)
@@ -186,7 +191,6 @@ def shadow_steps(run: Run) -> Iterator[Step]:
 def _build(shadow: Shadow, auditor_of: Callable[[str], Auditor], folder: Path, counts: dict[str, int]) -> None:
     from reticent.audit.evaluate import ModelEntry
     from reticent.audit.membership.shadow import DocumentScores
-    from reticent.engine.store import open_tokens
 
     checkpoint = _train(shadow, folder, counts)
     entry = ModelEntry(
@@ -209,9 +213,6 @@ def _build(shadow: Shadow, auditor_of: Callable[[str], Auditor], folder: Path, c
 
 
 def _build_tokens(shadow: Shadow, folder: Path, counts: dict[str, int]) -> None:
-    from reticent.engine.detect.spans import SpanReader
-    from reticent.engine.tokens import write_tokens
-
     run, splits = shadow.run, (MEMBERS,)
     if shadow.style is None:
         policy, index = run.job.protection(shadow.recipe), shadow.index(folder)
@@ -237,8 +238,6 @@ def _build_tokens(shadow: Shadow, folder: Path, counts: dict[str, int]) -> None:
 
 def _train(shadow: Shadow, folder: Path, counts: dict[str, int]) -> Path:
     """Train a shadow in ``folder``; returns its last checkpoint."""
-    from reticent.job.training_tokens import Drawn, public_context, training_tokens
-    from reticent.trainer.distributed import World
     from reticent.trainer.loop import train
     from reticent.trainer.models import load_model
 

@@ -7,7 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reticent import _rust
+from reticent.engine.canaries import common_words, draw_canaries, plant, write_canaries
 from reticent.engine.schema import HELDOUT, MEMBERS, REFERENCE
+from reticent.engine.sources.formats import FORMATS
+from reticent.engine.split import split_individuals, write_individuals
 from reticent.job.artefact import Artefact, Step
 
 if TYPE_CHECKING:
@@ -27,9 +31,6 @@ def split_steps(run: Run) -> Iterator[Step]:
 
 
 def _build_split(run: Run, folder: Path, counts: dict[str, Any]) -> None:
-    from reticent import _rust
-    from reticent.engine.split import split_individuals, write_individuals
-
     settings = run.job.split
     num_threads = _rust.resolve_threads(run.job.num_threads)
     run.deduplicated.check(num_threads=num_threads, frugal=run.job.memory_limit is not None)
@@ -54,7 +55,6 @@ def tell_recovered(run: Run, counts: dict[str, Any]) -> None:
 
 def _warn_of_owners(run: Run) -> None:
     """Warn where every document counts as another individual's: individuals with several are protected too little."""
-    from reticent.engine.sources.formats import FORMATS
 
     corpus, settings = run.whole_corpus, run.job.corpus
     if corpus.format in FORMATS and not FORMATS[corpus.format].names_individuals and not settings.individual:
@@ -84,8 +84,6 @@ def canary_steps(run: Run) -> Iterator[Step]:
 
 
 def _build_canaries(run: Run, config: CanaryConfig, more: list[str], folder: Path, counts: dict[str, Any]) -> None:
-    from reticent.engine.canaries import common_words, draw_canaries, plant, write_canaries
-
     words = common_words(run.remaining, run.individuals, config)
     canaries = draw_canaries(run.individuals, words, config)
     write_canaries(canaries, folder)

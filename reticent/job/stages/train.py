@@ -12,11 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reticent.core.artifact import STATE, nest_artifact
 from reticent.core.errors import ArtifactError
 from reticent.job.artefact import Artefact, Step, Training, trainings_of
 from reticent.job.auditing import training_work
 from reticent.job.dependencies import privacy_of, training_dependencies
 from reticent.job.gates import gate_settings, gate_step
+from reticent.job.training_tokens import public_context, training_tokens
 
 if TYPE_CHECKING:
     from reticent.job.run import Run
@@ -47,7 +49,6 @@ def _make_room(run: Run, training: Training) -> None:
     """Move a training (and classification) without ``seeds`` into the place of the training with the job's seed, which
     it is. The other way round nothing is moved: several trainings would have to go.
     """
-    from reticent.core.artifact import nest_artifact
 
     place = run.folder / "models" / training.model.name / training.recipe
     if training.seed is not None:
@@ -74,8 +75,6 @@ def _watching(run: Run, tokens: str, advance: Callable[..., None]) -> Callable[.
 
 
 def _build(run: Run, training: Training, seed: int, folder: Path, counts: dict[str, Any]) -> None:
-    from reticent.core.artifact import STATE
-    from reticent.job.training_tokens import public_context, training_tokens
     from reticent.trainer.loop import train
     from reticent.trainer.models import load_model
 
