@@ -123,7 +123,7 @@ fn is_said_before(view: &View, run: &Run) -> bool {
         return true;
     }
     // "widow of Anna", "veuve de Roy"
-    if !comma && matches!(word_at(0), "of" | "de") && SPOUSES.contains(&word_at(1)) {
+    if !comma && matches!(word_at(0), "of" | "de") && SPOUSES.has(word_at(1)) {
         return true;
     }
     // "call her Anna"

@@ -2,18 +2,18 @@
 //!
 //! "dr. roy", "hi anna ,", "my name is anna roy": a word behind a title, an address or "name is", unless many documents have it.
 
+use std::sync::LazyLock;
+
 use crate::detect::common::CommonWords;
 use crate::detect::context::{is_capital, is_particle, is_title, month};
 use crate::detect::lines::Lines;
 use crate::detect::running::kind_at;
 use crate::detect::running_words::{ARTICLE, CALL, COPULA, GREETING, NAME, OBJECT, ends_as_no_name, kind};
 use crate::text::pieces::View;
+use crate::word_lists::{WordSet, Words};
 
 /// Before a name in small letters; "m" and "dr" without a point are other things too.
-const TITLES: [&str; 18] = [
-    "mr", "mrs", "ms", "miss", "dr", "dra", "prof", "mme", "mlle", "sra", "srta", "doctor", "mister", "monsieur",
-    "madame", "herr", "frau", "docteur",
-];
+static TITLES: Words = LazyLock::new(|| WordSet::marked("titles", "typed"));
 
 /// Names in lines typed all in small letters, where case says nothing: behind a title, an address or "my name is".
 pub fn find_in_small(view: &View, common: &CommonWords, emit: &mut impl FnMut(usize, usize)) {
@@ -42,7 +42,7 @@ pub fn find_in_small(view: &View, common: &CommonWords, emit: &mut impl FnMut(us
         }
         let word = view.piece(piece - 1);
         let gap = view.gap(piece - 1);
-        let titled = matches!(gap, " " | ". " | " . ") && TITLES.contains(&word) && (gap != " " || word.len() > 2);
+        let titled = matches!(gap, " " | ". " | " . ") && TITLES.has(word) && (gap != " " || word.len() > 2);
         let kind = kind(word);
         let addressed = matches!(gap, " " | " , " | ", ") && kind & GREETING != 0;
         let named = gap == " "
@@ -67,32 +67,13 @@ pub fn find_in_small(view: &View, common: &CommonWords, emit: &mut impl FnMut(us
 
 /// "anna is a 43 year old", "ana es una mujer": what only an individual is.
 fn is_described(view: &View, piece: usize) -> bool {
-    const PERSONS: [&str; 18] = [
-        "man",
-        "woman",
-        "male",
-        "female",
-        "lady",
-        "gentleman",
-        "boy",
-        "girl",
-        "homme",
-        "femme",
-        "hombre",
-        "mujer",
-        "varon",
-        "mann",
-        "frau",
-        "old",
-        "jahriger",
-        "jahrige",
-    ];
+    static PERSONS: Words = LazyLock::new(|| WordSet::of("described"));
     let copula = piece + 2 < view.len() && view.gap(piece) == " " && kind(view.piece(piece + 1)) & COPULA != 0;
     copula
         && kind(view.piece(piece + 2)) & ARTICLE != 0
         && (piece + 3..view.len().min(piece + 8))
             .take_while(|&at| !view.gap(at - 1).contains(['.', ',', ';', ':', '\n']))
-            .any(|at| PERSONS.contains(&view.piece(at)))
+            .any(|at| PERSONS.has(view.piece(at)))
 }
 
 /// A word that many documents do not write: nobody's language.

@@ -1,6 +1,9 @@
 //! What an expression cannot say of places: the words before and behind a postcode, a house's number, a country.
 
+use std::sync::LazyLock;
+
 use super::Hit;
+use crate::word_lists::{WordSet, Words, marked, words};
 
 /// The sign that ends a sentence or a field is no part of an address.
 fn trim(hit: &mut Hit) {
@@ -29,46 +32,16 @@ pub fn is_behind_a_house(hit: &mut Hit) -> bool {
 }
 
 /// Words that stand where a town may, and are none.
-const NO_TOWNS: [&[u8]; 30] = [
-    b"Tel",
-    b"Tfno",
-    b"Tlf",
-    b"Telf",
-    b"Telef",
-    b"Telefono",
-    b"Fax",
-    b"E-mail",
-    b"Email",
-    b"E-Mail",
-    b"EMAIL",
-    b"Mail",
-    b"Correo",
-    b"Phone",
-    b"Telefon",
-    b"Correos",
-    b"El",
-    b"La",
-    b"Los",
-    b"Las",
-    b"En",
-    b"Se",
-    b"Dr",
-    b"Dra",
-    b"Hospital",
-    b"Servicio",
-    b"Leukozyten",
-    b"Thrombozyten",
-    b"Telephone",
-    b"Email:",
-];
+static NO_TOWNS: Words = LazyLock::new(|| WordSet::of("no towns"));
+/// Those that begin a way to reach somebody, as they are compared.
+static REACHED: LazyLock<Vec<&'static [u8]>> =
+    LazyLock::new(|| marked("no towns", "reach").map(str::as_bytes).collect());
 
 /// A town behind its postcode; behind a town, what stands in brackets, ends the address, or is a country.
 pub fn is_town(hit: &mut Hit) -> bool {
     let mut start = 0;
     for word in hit.piece().split(|&byte| byte == b' ') {
-        if NO_TOWNS.contains(&word)
-            && (start > 0 || word.len() > 3 || word == b"Tel" || word == b"Fax" || word == b"Tlf")
-        {
+        if NO_TOWNS.has(word) && (start > 0 || word.len() > 3 || word == b"Tel" || word == b"Fax" || word == b"Tlf") {
             if start == 0 {
                 return false;
             }
@@ -129,21 +102,15 @@ pub fn ends_an_address(hit: &mut Hit) -> bool {
         &after[after.iter().take_while(|byte| matches!(byte, b' ' | b'.' | b',' | b')' | b';' | b'-')).count()..];
     let word = &rest[..rest.iter().take_while(|byte| !matches!(byte, b' ' | b'\n' | b':')).count()];
     let reached = word.contains(&b'@')
-        || NO_TOWNS[..15]
-            .iter()
-            .any(|other| word.get(..other.len()).is_some_and(|start| start.eq_ignore_ascii_case(other)));
+        || REACHED.iter().any(|other| word.get(..other.len()).is_some_and(|start| start.eq_ignore_ascii_case(other)));
     let ends = rest.is_empty() || rest.starts_with(b"\n") || reached;
     capital && (bracketed || ends && !matches!(sign, b'\n' | b':'))
 }
 
 /// One to three capitalised words stand before the state or the postcode, behind a sign or a kind of street; they are what is found.
 pub fn is_town_before_zip(hit: &mut Hit) -> bool {
-    const KINDS: [&[u8]; 20] = [
-        b"St", b"Street", b"Ave", b"Avenue", b"Rd", b"Road", b"Ln", b"Lane", b"Dr", b"Drive", b"Ct", b"Court", b"Blvd",
-        b"Way", b"Pl", b"Place", b"Pkwy", b"Hwy", b"Suite", b"Apt",
-    ];
-    const NO_TOWN: [&[u8]; 12] =
-        [b"Postcode", b"Post", b"Code", b"Zip", b"ZIP", b"State", b"Address", b"Box", b"Lot", b"No", b"Ref", b"Case"];
+    static KINDS: Words = LazyLock::new(|| WordSet::of("kinds of street"));
+    static NO_TOWN: Words = LazyLock::new(|| WordSet::of("no towns before a postcode"));
     let lettered = hit.piece().iter().take_while(|byte| byte.is_ascii_alphabetic()).count() == 2;
     let state = lettered && matches!(hit.piece()[2], b' ' | b',' | b'.');
     let before = hit.before();
@@ -166,7 +133,7 @@ pub fn is_town_before_zip(hit: &mut Hit) -> bool {
                 .iter()
                 .all(|byte| byte.is_ascii_alphabetic() || !byte.is_ascii() || matches!(byte, b'-' | b'\''));
         // "12 Main St Boston" ends the street; "St. Paul" begins a town.
-        if !is_part || NO_TOWN.contains(&bare_word) || KINDS.contains(&bare_word) && (words == 0 || word != b"St.") {
+        if !is_part || NO_TOWN.has(bare_word) || KINDS.has(bare_word) && (words == 0 || word != b"St.") {
             break;
         }
         start = word.as_ptr() as usize - bare.as_ptr() as usize;
@@ -180,7 +147,7 @@ pub fn is_town_before_zip(hit: &mut Hit) -> bool {
     let delimited = behind.is_empty()
         || bare[..start].ends_with(b"\n")
         || matches!(behind.last(), Some(b',' | b'.' | b'*' | b'(' | b'|' | b';' | b'0'..=b'9'))
-        || KINDS.contains(&behind.rsplit(|byte| *byte == b' ').next().unwrap_or_default());
+        || KINDS.has(behind.rsplit(|byte| *byte == b' ').next().unwrap_or_default());
     if words == 0 || !long || !(state || delimited) {
         return false;
     }
@@ -193,24 +160,8 @@ pub fn is_town_before_zip(hit: &mut Hit) -> bool {
 
 /// One to four capitalised words stand before a house's number; they are a part of what is found.
 pub fn is_behind_a_name(hit: &mut Hit) -> bool {
-    const NO_STREETS: [&[u8]; 16] = [
-        b"Hospital",
-        b"Servicio",
-        b"Centro",
-        b"Clinica",
-        b"Clinico",
-        b"Universitario",
-        b"Urologia",
-        b"Salud",
-        b"Correos",
-        b"Universidad",
-        b"Facultad",
-        b"General",
-        b"Complejo",
-        b"Unidad",
-        b"Instituto",
-        b"Medica",
-    ];
+    static PARTICLES: Words = LazyLock::new(|| WordSet::marked("particles", "street"));
+    static NO_STREETS: Words = LazyLock::new(|| WordSet::of("no streets"));
     trim(hit);
     let before = hit.before().trim_ascii_end();
     let before = before.strip_suffix(b",").unwrap_or(before).trim_ascii_end();
@@ -218,16 +169,14 @@ pub fn is_behind_a_name(hit: &mut Hit) -> bool {
     let (mut at, mut start, mut words) = (before.len(), before.len(), 0);
     for word in before.rsplit(|&byte| byte == b' ').take(5) {
         let from = at - word.len();
-        let particle =
-            [&b"de"[..], b"del", b"la", b"las", b"los", b"el", b"y", b"i", b"d'", b"n*", b"no"].contains(&word);
         let capital = word.first().is_some_and(|byte| byte.is_ascii_uppercase() || !byte.is_ascii());
         let plain = word
             .iter()
             .all(|byte| byte.is_ascii_alphabetic() || !byte.is_ascii() || matches!(byte, b'-' | b'\'' | b'.'));
         if word.is_empty()
-            || !plain && !particle
-            || !(particle || capital)
-            || NO_STREETS.contains(&word)
+            || !plain && !PARTICLES.has(word)
+            || !(PARTICLES.has(word) || capital)
+            || NO_STREETS.has(word)
             || word.ends_with(b".") && word.len() > 4
         {
             break;
@@ -254,12 +203,10 @@ pub fn is_beside_a_town(hit: &mut Hit) -> bool {
     let before = hit.before().trim_ascii_end();
     let letters = before.iter().rev().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'/').count();
     let word = &before[before.len() - letters..];
-    let floor =
-        [&b"s/n"[..], b"izq", b"izqda", b"izquierda", b"dcha", b"derecha", b"bis", b"bajo", b"puerta", b"oficina"];
+    static COUNTED: Words = LazyLock::new(|| WordSet::of("counted behind"));
+    static FLOORS: Words = LazyLock::new(|| WordSet::of("floors"));
     let unit = hit.text[hit.end..].trim_ascii_start();
-    let count = [&b"Leu"[..], b"Pla", b"Thr", b"Ery", b"Cel", b"Neu", b"Pac", b"Uni", b"Ein"]
-        .iter()
-        .any(|word| unit.starts_with(word));
+    let count = COUNTED.iter().any(|word| unit.starts_with(word));
     let acronym = (3..=5).contains(&word.len()) && word.iter().all(u8::is_ascii_uppercase);
     let item = hit.before().ends_with(
         b"
@@ -272,7 +219,7 @@ pub fn is_beside_a_town(hit: &mut Hit) -> bool {
         && !acronym
         && !item
         && !hit.piece().starts_with(b"00")
-        && (word.len() < 2 || !word[0].is_ascii_lowercase() || floor.contains(&word))
+        && (word.len() < 2 || !word[0].is_ascii_lowercase() || FLOORS.has(word))
 }
 
 /// A town of at least three letters or "s/n" before it; provinces and departments go from 01 to 98, counts end in zeros.
@@ -295,12 +242,14 @@ pub fn has_street_before(before: &[u8]) -> bool {
 }
 
 fn street_at_end(before: &[u8]) -> Option<&'static [u8]> {
-    const KINDS: [&[u8]; 8] = [b"strasse", b"str.", b"weg", b"platz", b"allee", b"gasse", b"damm", b"ufer"];
+    static KINDS: LazyLock<Vec<&'static [u8]>> =
+        LazyLock::new(|| words("ends of streets").map(str::as_bytes).collect());
     if !matches!(before.last(), Some(b'e' | b'E' | b'.' | b'g' | b'G' | b'z' | b'Z' | b'm' | b'M' | b'r' | b'R')) {
         return None;
     }
     KINDS
-        .into_iter()
+        .iter()
+        .copied()
         .find(|kind| before.len() > kind.len() && before[before.len() - kind.len()..].eq_ignore_ascii_case(kind))
 }
 
@@ -327,12 +276,10 @@ pub fn is_behind_a_street(hit: &mut Hit) -> bool {
 
 /// 10:20 PM Dr. Who is no street.
 pub fn is_no_form_text(hit: &mut Hit) -> bool {
+    static CUT_SHORT: Words = LazyLock::new(|| WordSet::of("kinds cut short"));
     // "2 Btl. Hz. St.": words cut short, but for those of streets.
     let cut_short = hit.piece().split(|byte| *byte == b' ').skip(1).any(|word| {
-        let is_kind =
-            [&b"Ste."[..], b"Rev.", b"Gen.", b"Col.", b"Capt.", b"Apt.", b"Ave.", b"Blvd.", b"Hwy.", b"Pkwy."]
-                .contains(&word);
-        word.len() >= 4 && word.ends_with(b".") && !is_kind && !word[1..].iter().any(u8::is_ascii_uppercase)
+        word.len() >= 4 && word.ends_with(b".") && !CUT_SHORT.has(word) && !word[1..].iter().any(u8::is_ascii_uppercase)
     });
     !cut_short && !hit.piece().windows(4).any(|word| matches!(word, b" PM " | b" AM "))
 }
@@ -343,24 +290,9 @@ pub fn has_number_or_kind(hit: &mut Hit) -> bool {
     let piece = hit.piece();
     let first = piece[0].is_ascii_uppercase() || piece.starts_with(b"c/") || piece.starts_with(b"c\\");
     let numbered = piece.iter().any(u8::is_ascii_digit) || piece.ends_with(b"s/n") || piece.ends_with(b"S/N");
-    let common = [
-        &b"Via"[..],
-        b"via",
-        b"Pol",
-        b"pol",
-        b"P",
-        b"p",
-        b"Av",
-        b"av",
-        b"AV",
-        b"PL",
-        b"Camino",
-        b"Partida",
-        b"Pl",
-        b"pl",
-    ];
+    static COMMON: Words = LazyLock::new(|| WordSet::of("kinds in other senses"));
     let kind = &piece[..piece.iter().take_while(|byte| byte.is_ascii_alphabetic()).count()];
-    first && (numbered || !common.contains(&kind) && kind.len() > 1)
+    first && (numbered || !COMMON.has(kind) && kind.len() > 1)
 }
 
 /// BP stands for blood pressure too.

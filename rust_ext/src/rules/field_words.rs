@@ -1,8 +1,11 @@
 //! The signs behind a field's name, and its words as the table has them: in lower case, one spelling of "number", no particles.
 
+use std::sync::LazyLock;
+
 use memchr::{memchr_iter, memchr3_iter};
 
 use crate::text::classes::Block;
+use crate::word_lists::{WordSet, Words as WordList};
 
 /// Bytes before a sign in which its name may stand.
 pub const MAX_NAME: usize = 72;
@@ -11,12 +14,9 @@ const MAX_JOINED: usize = MAX_NAME + 3 * (MAX_WORDS + 1);
 /// Words of the longest name.
 pub const MAX_WORDS: usize = 7;
 /// Words that name nothing: they are left out of names.
-const PARTICLES: [&[u8]; 24] = [
-    b"of", b"the", b"de", b"del", b"d", b"du", b"des", b"der", b"die", b"das", b"den", b"dem", b"la", b"le", b"les",
-    b"l", b"el", b"los", b"las", b"y", b"et", b"und", b"and", b"s",
-];
+static PARTICLES: WordList = LazyLock::new(|| WordSet::marked("particles", "field"));
 /// Spellings of "number", beside `#`.
-const NUMBER: [&[u8]; 10] = [b"no", b"nr", b"nro", b"num", b"nbr", b"n", b"number", b"numbers", b"numero", b"nummer"];
+static NUMBER: WordList = LazyLock::new(|| WordSet::of("number"));
 
 /// The last words before a place, in lower case, without particles and with one spelling of "number".
 pub struct Words {
@@ -144,11 +144,11 @@ pub fn signs(text: &[u8], blocks: &[Block], others: bool) -> Vec<usize> {
 
 /// A word that names nothing.
 pub fn is_particle(word: &[u8]) -> bool {
-    word.len() <= 3 && PARTICLES.iter().any(|particle| word.eq_ignore_ascii_case(particle))
+    word.len() <= 3 && PARTICLES.has_any_case(word)
 }
 
 fn is_number(word: &[u8]) -> bool {
-    matches!(word[0], b'n' | b'N') && NUMBER.iter().any(|number| word.eq_ignore_ascii_case(number)) || word == b"#"
+    matches!(word[0], b'n' | b'N') && NUMBER.has_any_case(word) || word == b"#"
 }
 
 fn is_letter(byte: u8) -> bool {

@@ -54,7 +54,7 @@ pub struct Fields {
 static SHIPPED: LazyLock<std::result::Result<Fields, String>> = LazyLock::new(|| {
     let mut fields = Fields::default();
     let mut labels = String::new();
-    for line in include_str!("fields.txt").lines().filter(|line| !line.starts_with('#')) {
+    for line in include_str!("../../words/fields.txt").lines().filter(|line| !line.starts_with('#')) {
         if let Some(section) = line.strip_prefix('[') {
             section.trim_end_matches(']').clone_into(&mut labels);
         } else if let Some((_, names)) = line.split_once(": ") {

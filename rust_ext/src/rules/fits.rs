@@ -1,111 +1,22 @@
 //! Whether the text behind a field's name is a value of its label, and where the value ends.
 
+use std::sync::LazyLock;
+
 use super::Hit;
 use super::checks::{num_digits, num_value};
 use super::dates::is_numeric_date;
 use super::people::is_name;
+use crate::word_lists::{WordSet, Words};
 
 /// First words of a value that says that there is none, or of a sentence.
-const NO_VALUES: &[&[u8]] = &[
-    b"no",
-    b"none",
-    b"not",
-    b"unknown",
-    b"n",
-    b"na",
-    b"nil",
-    b"same",
-    b"see",
-    b"as",
-    b"pending",
-    b"the",
-    b"to",
-    b"he",
-    b"she",
-    b"we",
-    b"it",
-    b"this",
-    b"that",
-    b"patient",
-    b"is",
-    b"was",
-    b"yes",
-    b"normal",
-    b"negative",
-    b"positive",
-    b"there",
-    b"if",
-    b"unremarkable",
-    b"stable",
-    b"per",
-    b"for",
-    b"with",
-    b"without",
-    b"desconocido",
-    b"desconocida",
-    b"ninguno",
-    b"ninguna",
-    b"sin",
-    b"si",
-    b"se",
-    b"en",
-    b"inconnu",
-    b"inconnue",
-    b"aucun",
-    b"aucune",
-    b"non",
-    b"oui",
-    b"sans",
-    b"idem",
-    b"unbekannt",
-    b"kein",
-    b"keine",
-    b"keiner",
-    b"nein",
-    b"ja",
-    b"ohne",
-    b"nicht",
-    b"siehe",
-    b"k",
-    b"entfallt",
-    b"deferred",
-    b"denies",
-];
+static NO_VALUES: Words = LazyLock::new(|| WordSet::of("no values"));
 
 /// Words that begin a way to reach somebody, which is no part of a name or an address.
-const REACHED: &[&[u8]] = &[
-    b"tel",
-    b"tfno",
-    b"tlf",
-    b"tlfn",
-    b"tfn",
-    b"telf",
-    b"telefono",
-    b"telefon",
-    b"telephone",
-    b"phone",
-    b"fax",
-    b"email",
-    b"e-mail",
-    b"mail",
-    b"correo",
-    b"courriel",
-    b"mobile",
-    b"movil",
-    b"mobil",
-    b"fon",
-    b"http",
-    b"https",
-    b"www",
-    b"edad",
-    b"sexo",
-    b"nhc",
-    b"cp",
-];
+static REACHED: Words = LazyLock::new(|| WordSet::of("ways to reach"));
 
 pub fn says_nothing(piece: &[u8]) -> bool {
     let word = &piece[..piece.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count()];
-    NO_VALUES.iter().any(|other| word.eq_ignore_ascii_case(other))
+    NO_VALUES.has_any_case(word)
 }
 
 /// Cut a value of words where its field ends; whether it is one, of so many words at most.
@@ -134,7 +45,7 @@ fn cut_at_end(hit: &mut Hit) {
         }
         let word = &piece[start..at];
         let bare = word.split(|byte| matches!(byte, b'.' | b':' | b'/' | b'(' | b',')).find(|part| !part.is_empty());
-        let reached = bare.is_some_and(|bare| REACHED.iter().any(|other| bare.eq_ignore_ascii_case(other)));
+        let reached = bare.is_some_and(|bare| REACHED.has_any_case(bare));
         if start > 0 && (reached || word.contains(&b'@')) {
             hit.end = hit.start + start;
             return;
@@ -184,52 +95,7 @@ fn trim(hit: &mut Hit) {
 
 /// A name without the titles before it.
 pub fn is_field_name(hit: &mut Hit) -> bool {
-    const TITLES: [&[u8]; 44] = [
-        b"dr",
-        b"dra",
-        b"dres",
-        b"drs",
-        b"ddr",
-        b"prof",
-        b"profa",
-        b"professor",
-        b"professorin",
-        b"professeur",
-        b"univ",
-        b"univ-prof",
-        b"mr",
-        b"mrs",
-        b"ms",
-        b"miss",
-        b"mme",
-        b"mlle",
-        b"mx",
-        b"sr",
-        b"sra",
-        b"srta",
-        b"dn",
-        b"dna",
-        b"don",
-        b"dona",
-        b"doctor",
-        b"doctora",
-        b"docteur",
-        b"madame",
-        b"monsieur",
-        b"mademoiselle",
-        b"herr",
-        b"herrn",
-        b"hr",
-        b"frau",
-        b"senor",
-        b"senora",
-        b"med",
-        b"dent",
-        b"pd",
-        b"oa",
-        b"mag",
-        b"pr",
-    ];
+    static TITLES: Words = LazyLock::new(|| WordSet::marked("titles", "form"));
     // "M. Dupont", "D. Juan": one letter is a title only where it stands first.
     let mut first = true;
     loop {
@@ -246,7 +112,7 @@ pub fn is_field_name(hit: &mut Hit) -> bool {
         let rest = &piece[length..];
         let signs = rest.iter().take_while(|byte| matches!(byte, b'.' | b':' | b' ' | b'-')).count();
         let letter = first && matches!(&piece[..length], b"M" | b"D") && rest.starts_with(b". ");
-        if !(letter || TITLES.contains(&&word[..])) || signs == 0 || length + signs >= piece.len() {
+        if !(letter || TITLES.has(&word)) || signs == 0 || length + signs >= piece.len() {
             break;
         }
         hit.start += length + signs;
@@ -257,21 +123,18 @@ pub fn is_field_name(hit: &mut Hit) -> bool {
 
 /// What a form has for who treats may be a ward: "Médico: Cirugía Oral".
 fn is_specialty(piece: &[u8]) -> bool {
-    const ENDINGS: [&[u8]; 14] = [
-        b"logia", b"logie", b"logy", b"grafia", b"graphie", b"graphy", b"iatria", b"iatrie", b"iatry", b"iatrics",
-        b"rugia", b"rurgie", b"urgery", b"edizin",
-    ];
+    static ENDINGS: Words = LazyLock::new(|| WordSet::of("specialties"));
     let word = piece.split(|byte| !byte.is_ascii_alphabetic()).next().unwrap_or_default().to_ascii_lowercase();
     ENDINGS.iter().any(|ending| word.ends_with(ending))
 }
 
 /// A single capitalised word before one in small letters begins a phrase ("Left heart catheterization").
 fn is_no_phrase(hit: &Hit) -> bool {
-    const JOINTS: [&[u8]; 12] = [b"y", b"e", b"and", b"et", b"und", b"or", b"ou", b"o", b"nee", b"geb", b"born", b"c/"];
+    static JOINTS: Words = LazyLock::new(|| WordSet::of("joints"));
     let rest = hit.after().strip_prefix(b" ").unwrap_or_default();
     let word =
         &rest[..rest.iter().position(|byte| matches!(byte, b' ' | b'.' | b':' | b',' | b'\n')).unwrap_or(rest.len())];
-    let goes_on = word.first().is_some_and(u8::is_ascii_lowercase) && !JOINTS.contains(&word) && !word.contains(&b'@');
+    let goes_on = word.first().is_some_and(u8::is_ascii_lowercase) && !JOINTS.has(word) && !word.contains(&b'@');
     let single = !hit.piece().iter().any(|byte| matches!(byte, b' ' | b','));
     let phrase = single && goes_on;
     !phrase && !says_nothing(hit.piece())

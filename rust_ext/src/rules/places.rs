@@ -6,6 +6,7 @@ use super::addresses::{
     is_town_before_zip,
 };
 use super::{Rank, Rule, always, rule};
+use crate::word_lists::{alternatives, words};
 
 pub const PARTS: &[(&str, &str)] = &[
     (
@@ -22,7 +23,6 @@ pub const PARTS: &[(&str, &str)] = &[
     ),
     ("%WORD%", r"[A-Za-z0-9\x80-\xff'.*-]+"),
     ("%CAPITAL%", r"[A-Z\x80-\xff][A-Za-z\x80-\xff'.-]*"),
-    ("%COUNTRY%", COUNTRIES),
     (
         "%TOWN%",
         r"(?:[A-Z\x80-\xff][A-Za-z\x80-\xff][A-Za-z\x80-\xff'-]*|L'[A-Z][a-z\x80-\xff]+)(?:[ -](?:(?i:de las?|de los|del?|la|el|los|las|am|an der|im|sur|sous|en|les?|y|i|ob der|in) |d')?[A-Z\x80-\xff][A-Za-z\x80-\xff'-]+){0,4}",
@@ -33,8 +33,10 @@ pub const PARTS: &[(&str, &str)] = &[
     ),
 ];
 
-#[rustfmt::skip]
-const COUNTRIES: &str = "(?:Espana|Francia|Portugal|Italia|Alemania|Reino Unido|Inglaterra|Marruecos|Mexico|Argentina|Chile|Colombia|Peru|Ecuador|Bolivia|Venezuela|Cuba|Uruguay|Paraguay|Brasil|Costa Rica|Guatemala|Honduras|Nicaragua|Panama|El Salvador|Republica Dominicana|Estados Unidos|EE\\.? ?UU\\.?|Rumania|Polonia|Suiza|Belgica|Holanda|China|Japon|India|Rusia|Ucrania|Bulgaria|Argelia|Senegal|Nigeria|Filipinas|Pakistan|France|Belgique|Suisse|Luxembourg|Maroc|Algerie|Tunisie|Espagne|Italie|Allemagne|Canada|Etats-Unis|Royaume-Uni|Pologne|Roumanie|Turquie|Deutschland|Osterreich|Schweiz|Frankreich|Italien|Spanien|Turkei|Polen|Niederlande|Belgien|Griechenland|Rumanien|Russland|Spain|Germany|Austria|Switzerland|Belgium|Netherlands|United Kingdom|UK|England|Scotland|Ireland|Italy|Greece|Poland|Romania|Turkey|Morocco|Brazil|United States|U\\.?S\\.?A\\.?|Denmark|Sweden|Norway|Finland|Japan|Korea|Australia|New Zealand|South Africa|Czech Republic|Hungary|Israel|Egypt|Russia|Ukraine|Philippines|Vietnam|Thailand)";
+/// `%COUNTRY%`: the countries of the word lists, and those that are cut short.
+pub fn country() -> String {
+    format!(r"(?:{}|EE\.? ?UU\.?|U\.?S\.?A\.?)", alternatives(words("countries")))
+}
 
 pub const RULES: &[Rule] = &[
     rule(

@@ -1,8 +1,9 @@
 //! What the dates of a document say about each other: the order of day and month, the language, a year.
 
-use super::calendar::{LANGUAGES, Language, language_of};
+use super::calendar::language_of;
 use super::dates::{Order, Token, parse, tokens};
 use super::values::folded;
+use crate::word_lists::{LANGUAGES, Language};
 
 /// What the other dates of a document say about how to read one.
 #[derive(Clone, Copy, Default)]

@@ -1,11 +1,13 @@
 //! Read: the parts of a date and their roles.
 
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use super::{Date, Order, Role};
 use crate::scrub::calendar::{exists, language_of, month, weekday};
 use crate::scrub::context::Context;
 use crate::scrub::values::folded;
+use crate::word_lists::{WordSet, Words, words};
 
 #[derive(Clone)]
 pub struct Token {
@@ -30,12 +32,7 @@ pub fn tokens(text: &str) -> Vec<Token> {
     tokens
 }
 
-/// Words that stand in a date and mean nothing for it.
-const CONNECTORS: &[&str] = &[
-    "between", "from", "since", "until", "on", "du", "depuis", "entre", "desde", "hasta", "vom", "von", "seit", "of",
-    "the", "de", "del", "d", "le", "el", "la", "den", "der", "am", "at", "a", "on", "in", "um", "uhr", "les", "las",
-    "los", "an", "au", "en", "t", "z", "h", "hs", "hr", "hrs", "hours", "pm", "utc", "gmt",
-];
+static CONNECTORS: Words = LazyLock::new(|| WordSet::of("words of dates"));
 
 /// Read a date; None when it is not one, or not one day or month. `order` counts where nothing else decides.
 pub fn parse(text: &str, context: &Context, order: Order) -> Option<Date> {
@@ -57,27 +54,15 @@ pub fn parse(text: &str, context: &Context, order: Order) -> Option<Date> {
 }
 
 /// What stands between the two dates of a period.
-const BETWEEN: &[&str] = &[
-    " - ",
-    " – ",
-    "–",
-    " to ",
-    " and ",
-    " until ",
-    " through ",
-    " au ",
-    " et ",
-    " al ",
-    " y ",
-    " hasta ",
-    " bis ",
-    " und ",
-];
+static BETWEEN: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let signs = [" - ", " – ", "–"].map(str::to_owned);
+    signs.into_iter().chain(words("between dates").map(|word| format!(" {word} "))).collect()
+});
 
 /// Read "3 May 2006 to 24 October 2008": the first date, what stands between, the second in its text.
 pub fn period<'a>(text: &'a str, context: &Context, order: Order) -> Option<(Date, &'a str, &'a str)> {
     BETWEEN.iter().find_map(|between| {
-        let at = text.find(between)?;
+        let at = text.find(&**between)?;
         let second = &text[at + between.len()..];
         let (first, last) = (parse(&text[..at], context, order)?, parse(second, context, order)?);
         // "May 3 - 5, 2019", "3.5. - 7. 2019": the number after the sign is a day, although alone it reads as a month.
@@ -193,7 +178,7 @@ impl Date {
                         "er" => self.parts.push((at, Role::Premier)),
                         _ => return None,
                     }
-                } else if !(CONNECTORS.contains(&folded.as_ref()) || matches!(folded.as_ref(), "º" | "o")) {
+                } else if !(CONNECTORS.has(folded.as_ref()) || matches!(folded.as_ref(), "º" | "o")) {
                     return None;
                 }
             }
