@@ -174,9 +174,9 @@ pub fn is_eponym(view: &View, number: usize) -> bool {
     }
     let genitive = next < view.len() && view.piece(next) == "s" && matches!(view.gap(next - 1), "'" | "\u{2019}");
     next += usize::from(genitive);
-    let beside = |number: usize| view.gap(number) == " ";
-    let signed = number >= 1 && beside(number - 1) && is_head(number - 1, SIGN)
-        || genitive && beside(next - 1) && is_head(next, SIGN);
+    let spaced = |number: usize| view.gap(number) == " ";
+    let signed = number >= 1 && spaced(number - 1) && is_head(number - 1, SIGN)
+        || genitive && spaced(next - 1) && is_head(next, SIGN);
     let of = number >= 2 && matches!(view.piece(number - 1), "de" | "d" | "of" | "del");
     let thing = next < view.len() && view.gap(next - 1) == " " && is_capital(view, next) == Some(false);
     let scored = kind(view.piece(number)).lists & SCORE != 0
@@ -193,13 +193,13 @@ pub fn is_eponym(view: &View, number: usize) -> bool {
         || number >= 1 && view.gap(number - 1) == " " && is_head(number - 1, HEAD)
 }
 
-/// Whether a piece is one letter, written as a capital: an initial, when a name stands beside it.
+/// Whether a piece is one letter, written as a capital: an initial, when a name stands next to it.
 pub fn is_initial(view: &View, number: usize) -> bool {
     let (start, end) = view.pieces()[number];
     end - start == 1 && is_capital(view, number) == Some(true)
 }
 
-/// Whether a month's name stands beside a number, and so is no person's.
+/// Whether a month's name stands next to a number, and so is no person's.
 pub fn is_in_date(view: &View, number: usize) -> bool {
     let is_number =
         |at: usize| view.pieces().get(at).is_some() && view.piece(at).starts_with(|c: char| c.is_ascii_digit());

@@ -9,11 +9,11 @@ use std::sync::LazyLock;
 use rayon::prelude::*;
 
 use crate::detect::context::{is_announced, is_capital, is_eponym, is_title, starts_sentence};
-use crate::detect::lines::{Lines, has_case};
+use crate::detect::letter_case::{Lines, has_case};
+use crate::detect::name_runs::between;
 use crate::detect::places::{is_head_of_place, is_in_place};
 use crate::detect::running::kind_at;
 use crate::detect::running_words::{ACT, AND, ARTICLE, COPULA, GREETING, NO_NAME, PLACE, ends_as_no_name, kind};
-use crate::detect::runs::between;
 use crate::pool::rows;
 use crate::text::pieces::View;
 use crate::text::spans::Found;

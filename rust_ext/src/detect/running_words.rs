@@ -1,4 +1,4 @@
-//! Words beside names in running text, folded, in English, French, Spanish and German; and those that are no names.
+//! Words next to names in running text, folded, in English, French, Spanish and German; and those that are no names.
 
 use std::sync::LazyLock;
 

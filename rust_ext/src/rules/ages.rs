@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use super::checks::num_value;
-use super::{Hit, Rank, Rule, always, rule};
+use super::{Hit, Rank, Rule, always, behind_last, behind_last_row, rule};
 use crate::word_lists::{WordSet, Words};
 
 pub const PARTS: &[(&str, &str)] = &[
@@ -155,8 +155,7 @@ fn is_of_someone(hit: &mut Hit) -> bool {
     }
     // The sentence before it, its last word first.
     let before = hit.before();
-    let from = before.iter().rposition(|byte| matches!(byte, b';' | b'\n')).map_or(0, |at| at + 1);
-    let from = before.windows(2).rposition(|two| two == b". ").map_or(from, |at| from.max(at + 2));
+    let from = behind_last(before, |byte| matches!(byte, b';' | b'\n')).max(behind_last_row(before, b". "));
     let comma = before.trim_ascii_end().ends_with(b",") || before.ends_with(b"(");
     let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || !byte.is_ascii() || *byte == b'-';
     let sentence = before[from..].split(|byte| !is_letter(byte)).rev().filter(|word| !word.is_empty());

@@ -9,8 +9,8 @@ use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 
 use super::ages::is_possible;
-use super::fits::is_field_name;
-use super::{Hit, Rank, Rule, rule};
+use super::values::is_field_name;
+use super::{Hit, Rank, Rule, behind_last, behind_last_row, rule};
 use crate::word_lists::{WordSet, Words, alternatives, words};
 
 pub const PARTS: &[(&str, &str)] = &[("%YEARS%", r"(?:(?i:anos|ans|jahre|yrs?|y/?o|y|a|j\.)(?: ?\d{1,2} ?m)?)")];
@@ -73,8 +73,8 @@ fn ends_column(after: &[u8]) -> bool {
 /// What stands in the column before a value: the name of its field.
 fn key_before<'a>(hit: &Hit<'a>) -> &'a [u8] {
     let before = hit.before().trim_ascii_end();
-    let column = before.windows(2).rposition(|two| two == b"  ").map_or(0, |at| at + 2);
-    let sign = before.iter().rposition(|byte| matches!(byte, b'\n' | b'\t' | b'|')).map_or(0, |at| at + 1);
+    let column = behind_last_row(before, b"  ");
+    let sign = behind_last(before, |byte| matches!(byte, b'\n' | b'\t' | b'|'));
     before[column.max(sign)..].trim_ascii_start()
 }
 
@@ -112,6 +112,6 @@ fn is_age_of_column(hit: &mut Hit) -> bool {
     hit.start += named + spaces;
     let unit = hit.piece().iter().any(u8::is_ascii_alphabetic);
     // A number and a unit alone fill a column that others follow or precede on the line.
-    let beside = hit.before().ends_with(b"  ") || hit.before().ends_with(b"| ") || hit.before().ends_with(b"\t");
-    (named > 0 || unit && beside) && is_possible(hit)
+    let delimited = hit.before().ends_with(b"  ") || hit.before().ends_with(b"| ") || hit.before().ends_with(b"\t");
+    (named > 0 || unit && delimited) && is_possible(hit)
 }

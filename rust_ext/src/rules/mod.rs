@@ -7,23 +7,19 @@
 //! `scan` finds the places, `filter` says which rules can match there, `split` where a group begins, `fields` where a form announces a value, `checks` and `numbers` hold what an expression cannot
 //! say; the other files are the table of rules, one subject each.
 
-mod addresses;
 mod ages;
 mod checks;
 mod columns;
 mod contacts;
 mod cued;
 mod dates;
-mod field_words;
 mod fields;
 mod filter;
-mod fits;
 mod hospitals;
 mod numbers;
 mod people;
 mod places;
 mod scan;
-mod source;
 mod split;
 mod tables;
 mod values;
@@ -53,8 +49,8 @@ pub struct Hit<'a> {
     text: &'a [u8],
     start: usize,
     end: usize,
-    /// It is written in letters that stand apart, as no word of a sentence is.
-    apart: bool,
+    /// It is written in letters with spaces between them, as no word of a sentence is.
+    spaced: bool,
 }
 
 impl<'a> Hit<'a> {
@@ -109,6 +105,18 @@ const fn field(
     accepts: fn(&mut Hit) -> bool,
 ) -> Rule {
     Rule { name, label, finds, rank, of_field: true, pattern, behind: anything, accepts }
+}
+
+/// Where begins what stands behind the last of these signs: at the start where there is none.
+#[inline]
+fn behind_last(text: &[u8], is_sign: impl Fn(&u8) -> bool) -> usize {
+    text.iter().rposition(is_sign).map_or(0, |at| at + 1)
+}
+
+/// The same of several signs in a row, such as two spaces.
+#[inline]
+fn behind_last_row<const N: usize>(text: &[u8], row: &[u8; N]) -> usize {
+    text.windows(N).rposition(|window| window == row).map_or(0, |at| at + N)
 }
 
 fn always(_: &mut Hit) -> bool {

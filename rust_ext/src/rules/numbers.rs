@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use super::checks::{
     digits, iban_len, is_card, is_dea, is_dni, is_kvnr, is_luhn, is_nhs, is_nir, is_npi, is_vin, num_digits, num_value,
 };
-use super::{Hit, Rank, Rule, always, rule};
+use super::{Hit, Rank, Rule, always, behind_last, rule};
 use crate::word_lists::{WordSet, Words};
 
 pub const RULES: &[Rule] = &[
@@ -165,7 +165,7 @@ fn is_no_amount(hit: &mut Hit) -> bool {
 pub fn is_counted(hit: &Hit) -> bool {
     static COUNTED: Words = LazyLock::new(|| WordSet::of("counted"));
     let before = &hit.before()[hit.before().len().saturating_sub(28)..].to_ascii_lowercase();
-    let before = &before[before.iter().rposition(|byte| matches!(byte, b'.' | b';' | b'\n')).map_or(0, |at| at + 1)..];
+    let before = &before[behind_last(before, |byte| matches!(byte, b'.' | b';' | b'\n'))..];
     num_digits(hit.piece()) <= 8 && COUNTED.iter().any(|word| before.windows(word.len()).any(|part| part == word))
 }
 

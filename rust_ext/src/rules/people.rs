@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use super::{Hit, Rank, Rule, rule};
+use super::{Hit, Rank, Rule, behind_last, behind_last_row, rule};
 use crate::word_lists::{Language, WordSet, Words, month_names};
 
 pub const PARTS: &[(&str, &str)] = &[
@@ -109,8 +109,8 @@ fn is_before_a_birth(hit: &mut Hit) -> bool {
     }
     let signs = before.iter().rev().take_while(|byte| matches!(byte, b' ' | b'(' | b'*' | b',' | b'\t' | b'|')).count();
     let bare = &before[..before.len() - signs];
-    let line = bare.iter().rposition(|byte| matches!(byte, b'\n' | b'\t' | b'|' | b':' | b';')).map_or(0, |at| at + 1);
-    let column = bare.windows(2).rposition(|two| two == b"  ").map_or(0, |at| at + 2);
+    let line = behind_last(bare, |byte| matches!(byte, b'\n' | b'\t' | b'|' | b':' | b';'));
+    let column = behind_last_row(bare, b"  ");
     let from = line.max(column);
     let start = from + (bare[from..].len() - bare[from..].trim_ascii_start().len());
     // "Name Anna Roy   DOB"
@@ -129,7 +129,7 @@ fn is_before_a_birth(hit: &mut Hit) -> bool {
         return false;
     }
     (hit.start, hit.end) = (hit.start - (before.len() - start), hit.start - signs);
-    super::fits::is_field_name(hit)
+    super::values::is_field_name(hit)
 }
 
 /// Two to four capitalised words stand before it; they are what is found, not the credential.

@@ -8,6 +8,9 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::key::Stream;
+use super::values::{folded, hash};
+use crate::error::{Error, Result};
+use crate::text::texts::Texts;
 use crate::word_lists::words;
 
 /// What a word of a span is replaced by.
@@ -97,6 +100,85 @@ pub fn with_case_of(word: &str, name: &str) -> String {
     }
 }
 
+// Realistic names: lists that were fixed without the corpus, of which surrogates are drawn.
+//
+// A first letter becomes another one, drawn by how many names of the lists begin with it, so that initials keep in step
+// with the names they stand for and no letter is more frequent than in the lists. Two letters can become one; of the pairs
+// of names of an individual about one in 500 becomes one name. Unlike invented names, a drawn name is kept where somebody
+// of the corpus bears it: surrogates that are never a real name would tell which names are real.
+
+const LETTERS: usize = 26;
+const KINDS: [Kind; 4] = [Kind::Woman, Kind::Man, Kind::Surname, Kind::Place];
+
+/// A name as it is written, with the hash of its folded form, by which it is known among those of a corpus.
+pub struct Name {
+    pub text: Box<str>,
+    pub hash: u64,
+}
+
+pub struct NamePool {
+    /// Names of each kind by first letter.
+    names: [[Vec<Name>; LETTERS]; KINDS.len()],
+    /// The share of each letter, averaged over kinds; 0 where a kind has no name under it. Their sum is `total`.
+    weights: [u32; LETTERS],
+    total: u32,
+}
+
+impl NamePool {
+    /// From the names of women, men, families and places, in this order. A name whose folded form does not begin with a
+    /// letter from a to z is refused.
+    pub fn new(lists: [&Texts; KINDS.len()]) -> Result<Self> {
+        let mut names: [[Vec<Name>; LETTERS]; KINDS.len()] = Default::default();
+        for (of_kind, list) in names.iter_mut().zip(lists) {
+            for row in 0..list.len() {
+                let text = list.get(row);
+                let plain = folded(text);
+                let letter = plain.bytes().next().filter(u8::is_ascii_lowercase).ok_or_else(|| {
+                    Error::Policy(format!("names: name {row} of a list begins with no letter from a to z"))
+                })?;
+                of_kind[usize::from(letter - b'a')].push(Name { text: text.into(), hash: hash(&plain) });
+            }
+        }
+        let mut weights = [0; LETTERS];
+        for (letter, weight) in weights.iter_mut().enumerate() {
+            if names.iter().all(|of_kind| !of_kind[letter].is_empty()) {
+                *weight = names.iter().zip(lists).map(|(of_kind, list)| share(of_kind[letter].len(), list.len())).sum();
+            }
+        }
+        if weights.iter().filter(|&&weight| weight > 0).count() < 2 {
+            return Err(Error::Policy("names: expected names of every kind under two letters and more".into()));
+        }
+        Ok(Self { names, total: weights.iter().sum(), weights })
+    }
+
+    /// A letter (0 is a) in place of another one, never itself.
+    pub fn letter(&self, own: u8, stream: &mut Stream) -> u8 {
+        let own = usize::from(own);
+        let mut left = stream.below((self.total - self.weights[own]) as usize) as u32;
+        let others = (0..LETTERS).filter(|&letter| letter != own && self.weights[letter] > 0);
+        let mut last = own;
+        for letter in others {
+            last = letter;
+            if left < self.weights[letter] {
+                break;
+            }
+            left -= self.weights[letter];
+        }
+        last as u8
+    }
+
+    /// A name that begins with a letter that [`Self::letter`] gave.
+    pub fn name(&self, letter: u8, kind: Kind, stream: &mut Stream) -> &Name {
+        let of_kind = &self.names[kind as usize][usize::from(letter)];
+        &of_kind[stream.below(of_kind.len())]
+    }
+}
+
+/// How many of all, in parts of 2^20, at least 1.
+fn share(num: usize, all: usize) -> u32 {
+    ((num << 20) / all.max(1)).max(1) as u32
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,5 +208,33 @@ mod tests {
             let mixed = if word == "SMITH" { "MCBROWN" } else { mixed };
             assert_eq!(with_case_of(word, "McBrown"), mixed);
         }
+    }
+
+    #[test]
+    fn letters_are_drawn_by_their_share_and_never_stay() {
+        // Under c one kind has no name; of a there are three times as many names as of b and of é.
+        let list = Texts::of(&["Ann", "Abe", "Amy", "Bob", "Élie"]);
+        let with_c = Texts::of(&["Ann", "Abe", "Amy", "Bob", "Élie", "Cid"]);
+        let pool = NamePool::new([&list, &list, &list, &with_c]).unwrap();
+        let mut counts = [0; LETTERS];
+        for attempt in 0..10_000 {
+            let letter = pool.letter(3, &mut Key::new([1; 32]).stream(b'L', b"", attempt));
+            counts[usize::from(letter)] += 1;
+        }
+        assert_eq!(counts.iter().sum::<i32>(), counts[0] + counts[1] + counts[4]);
+        assert!((5_700..6_300).contains(&counts[0]) && (1_800..2_200).contains(&counts[4]), "{counts:?}");
+        for attempt in 0..100 {
+            let mut stream = Key::new([2; 32]).stream(b'L', b"", attempt);
+            assert_ne!(pool.letter(0, &mut stream), 0);
+            assert_eq!(&*pool.name(4, Kind::Man, &mut stream).text, "Élie");
+        }
+    }
+
+    #[test]
+    fn lists_without_two_letters_in_common_are_refused() {
+        let (a, b) = (Texts::of(&["Ann"]), Texts::of(&["Ann", "Bob"]));
+        assert!(NamePool::new([&a, &b, &b, &b]).is_err());
+        assert!(NamePool::new([&b, &b, &b, &b]).is_ok());
+        assert!(NamePool::new([&b, &b, &b, &Texts::of(&["王", "Ann", "Bob"])]).is_err());
     }
 }

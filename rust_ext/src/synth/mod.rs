@@ -1,4 +1,4 @@
-//! A hospital that does not exist: individuals, their records, their notes over time, and public text beside them.
+//! A hospital that does not exist: individuals, their records, their notes over time, and public text besides.
 //!
 //! Everything about individual `i` is a pure function of (seed, i): generating 0..1000 in one call, in ten, or on any number
 //! of threads gives the same documents. Every mention of an identity in a note is written through [`Note::identity`], which

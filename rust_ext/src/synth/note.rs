@@ -33,7 +33,7 @@ impl Note {
         self.num_words += text.split_ascii_whitespace().count();
     }
 
-    /// A sentence with spans of its own.
+    /// A sentence with its spans.
     fn push_with_spans(&mut self, sentence: &str, spans: &[Span]) {
         let shift = self.num_chars;
         self.push(sentence);

@@ -19,7 +19,7 @@ pub struct Run {
     pub num_initials: usize,
 }
 
-/// What stands in the original between a piece and the next, where white space is told apart.
+/// What stands in the original between a piece and the next, with its white space as it is.
 pub fn between<'a>(view: &View<'a>, number: usize) -> Option<&'a str> {
     let (_, end) = view.origin_of(number, number)?;
     let start = if number + 1 < view.len() { view.origin_start(number + 1)? } else { view.original.len() };

@@ -1,4 +1,4 @@
-//! Bearers: which names of a table of individuals are words of the language too, by who uses them without having them.
+//! Shared names: which names of a table of individuals are words of the language too, by who uses them without having them.
 //!
 //! How a corpus writes names says little: lower-cased dialogues write every name small. But a name is written by those who
 //! have it, and now and then for a relative; a word of the language is written by everybody. So a name is a word where
@@ -27,7 +27,7 @@ const MIN_USERS: u32 = 3;
 /// One individual in so many.
 const FEW: u32 = 1000;
 
-pub struct Bearers {
+pub struct SharedNames {
     words: Interner,
     /// The short words: most words of a text are no name, and are told so from the cache.
     places: Places,
@@ -40,7 +40,7 @@ pub struct Bearers {
     num_users: Vec<AtomicU32>,
 }
 
-impl Default for Bearers {
+impl Default for SharedNames {
     fn default() -> Self {
         Self {
             words: Interner::new(),
@@ -59,7 +59,7 @@ pub fn number_of(individual: &str) -> u64 {
     FixedState::default().hash_one(individual)
 }
 
-impl Bearers {
+impl SharedNames {
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_word_is_one_that_many_write_without_having_it() {
-        let mut bearers = Bearers::default();
+        let mut bearers = SharedNames::default();
         bearers.add(
             &Texts::of(&["a", "b", "c", "d", "e", "a"]),
             &Texts::of(&["Will", "Ann", "Ann", "Ann", "Ann", "Will de Roy"]),

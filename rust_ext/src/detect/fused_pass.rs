@@ -1,7 +1,7 @@
-//! Together: records and gazetteer in one pass over the texts.
+//! FusedPass: records and gazetteer in one pass over the texts.
 //!
 //! Both look up the pieces of one view of a text, which is folded and cut once. Each finds what it finds alone, and gives it in
-//! the same order (tests compare them). Rules stay apart: they read a folding of their own, and their tables and those of the
+//! the same order (tests compare them). Rules stay separate: they read another folding, and their tables and those of the
 //! names push each other out of the caches; one pass for all three took a sixth longer than two.
 
 use rayon::prelude::*;
@@ -16,7 +16,7 @@ use crate::text::surface::Surface;
 use crate::text::texts::Texts;
 
 /// Records with the individual of each document, and a list.
-pub struct Together<'a> {
+pub struct FusedPass<'a> {
     pub records: &'a Records,
     pub units: &'a [u32],
     pub common_of_records: Option<&'a CommonWords>,
@@ -28,7 +28,7 @@ pub struct Together<'a> {
 /// Spans of the records and of the gazetteer, each by document, then start.
 pub type Parts = [Vec<Found>; 2];
 
-impl Together<'_> {
+impl FusedPass<'_> {
     pub fn find(&self, texts: &Texts) -> Result<Parts> {
         let order = by_unit(self.units, texts.len())?;
         let unit = |row: u32| self.units[row as usize];

@@ -8,28 +8,28 @@ use crate::text::classes::InstructionSet;
 
 /// What a text has anywhere: bytes with which an escape may begin, letters between spaces, numbers at the end of a line.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Seen {
+pub struct ByteFeatures {
     /// `&`, `%` or a backslash.
     pub sign: bool,
     pub equals: bool,
     /// " U P" before what is no letter or digit, or "  U  "; a letter may have two bytes (É, И, Σ).
-    pub apart: bool,
+    pub spaced: bool,
     /// A line ends in a digit, `-` or `/` and the next begins with a digit or a space.
     pub broken: bool,
     /// A tab, `|` or `>`: what ends a cell or a tag.
     pub edge: bool,
 }
 
-pub fn seen(bytes: &[u8]) -> Seen {
-    seen_with(bytes, InstructionSet::detect())
+pub fn byte_features(bytes: &[u8]) -> ByteFeatures {
+    byte_features_with(bytes, InstructionSet::detect())
 }
 
-fn seen_with(bytes: &[u8], set: InstructionSet) -> Seen {
+fn byte_features_with(bytes: &[u8], set: InstructionSet) -> ByteFeatures {
     match set {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the function asks for a processor with AVX2, and only `detect` makes this value, after asking it.
-        InstructionSet::Avx2 => unsafe { avx2::seen(bytes) },
-        _ => seen_in_chunks(bytes, by_table),
+        InstructionSet::Avx2 => unsafe { avx2::byte_features(bytes) },
+        _ => features_in_chunks(bytes, by_table),
     }
 }
 
@@ -57,10 +57,10 @@ fn moved(now: u64, before: u64, by: u32) -> u64 {
 }
 
 #[inline(always)]
-fn seen_in_chunks(bytes: &[u8], one: impl Fn(&[u8; 64]) -> Masks) -> Seen {
+fn features_in_chunks(bytes: &[u8], one: impl Fn(&[u8; 64]) -> Masks) -> ByteFeatures {
     let (chunks, rest) = bytes.as_chunks::<64>();
     let mut before = Masks::default();
-    let (mut any, mut apart, mut broken) = (Masks::default(), 0, 0);
+    let (mut any, mut spaced, mut broken) = (Masks::default(), 0, 0);
     // Zeros behind the text: a word may end with it.
     let mut last = [0; 64];
     last[..rest.len()].copy_from_slice(rest);
@@ -72,9 +72,9 @@ fn seen_in_chunks(bytes: &[u8], one: impl Fn(&[u8; 64]) -> Masks) -> Seen {
         // A letter of one byte or of two that ends so many bytes before.
         let ends = |by| letter(by) & space(by + 1) | high(by) & high(by + 1) & space(by + 2);
         let behind = !(now.letter | now.digit);
-        apart |= letter(1) & space(2) & ends(3) & behind;
-        apart |= high(1) & high(2) & space(3) & ends(4) & behind & !now.high;
-        apart |= now.space & space(1) & (letter(2) & space(3) & space(4) | high(2) & high(3) & space(4) & space(5));
+        spaced |= letter(1) & space(2) & ends(3) & behind;
+        spaced |= high(1) & high(2) & space(3) & ends(4) & behind & !now.high;
+        spaced |= now.space & space(1) & (letter(2) & space(3) & space(4) | high(2) & high(3) & space(4) & space(5));
         let open = moved(now.digit | now.open, before.digit | before.open, 2);
         broken |= open & moved(now.line_feed, before.line_feed, 1) & (now.digit | now.space);
         any.sign |= now.sign;
@@ -82,7 +82,13 @@ fn seen_in_chunks(bytes: &[u8], one: impl Fn(&[u8; 64]) -> Masks) -> Seen {
         any.edge |= now.edge;
         before = now;
     }
-    Seen { sign: any.sign != 0, equals: any.equals != 0, apart: apart != 0, broken: broken != 0, edge: any.edge != 0 }
+    ByteFeatures {
+        sign: any.sign != 0,
+        equals: any.equals != 0,
+        spaced: spaced != 0,
+        broken: broken != 0,
+        edge: any.edge != 0,
+    }
 }
 
 fn by_table(bytes: &[u8; 64]) -> Masks {
@@ -106,10 +112,10 @@ fn by_table(bytes: &[u8; 64]) -> Masks {
 mod avx2 {
     use std::arch::x86_64::*;
 
-    use super::{Masks, Seen, seen_in_chunks};
+    use super::{ByteFeatures, Masks, features_in_chunks};
 
     #[target_feature(enable = "avx2")]
-    pub fn seen(bytes: &[u8]) -> Seen {
+    pub fn byte_features(bytes: &[u8]) -> ByteFeatures {
         let is = |bytes: __m256i, byte: u8| _mm256_cmpeq_epi8(bytes, _mm256_set1_epi8(byte as i8));
         let among = |bytes: __m256i, first: u8, num: u8| {
             let above = _mm256_sub_epi8(bytes, _mm256_set1_epi8(first as i8));
@@ -128,7 +134,7 @@ mod avx2 {
             equals: mask(is(bytes, b'=')),
             edge: mask(or(or(is(bytes, b'\t'), is(bytes, b'|')), is(bytes, b'>'))),
         };
-        seen_in_chunks(bytes, |bytes| {
+        features_in_chunks(bytes, |bytes| {
             // SAFETY: 32 bytes are read at offsets 0 and 32 of an array of 64; `loadu` asks for no alignment.
             let (first, second) = unsafe {
                 (_mm256_loadu_si256(bytes.as_ptr().cast()), _mm256_loadu_si256(bytes.as_ptr().add(32).cast()))
@@ -155,26 +161,26 @@ mod tests {
 
     #[test]
     fn a_text_is_looked_at_closely_only_where_it_may_have_something() {
-        let (none, some) = (Seen::default(), |text: &str| seen(text.as_bytes()));
+        let (none, some) = (ByteFeatures::default(), |text: &str| byte_features(text.as_bytes()));
         for text in ["", "A bc d", "is a man", "line 12.\nNext", "12\nnext", &"word ".repeat(40)] {
             assert_eq!(some(text), none, "{text:?}");
         }
-        assert_eq!(some("a\tb = c & d"), Seen { sign: true, equals: true, edge: true, ..none });
+        assert_eq!(some("a\tb = c & d"), ByteFeatures { sign: true, equals: true, edge: true, ..none });
         for text in
             ["L E V Y", "Dr D U P.", "M Ü L L E R", "  U  P  O", "И В А Н О В", "É L É A", "Ö Ç Ü Ş", "  И  В  "]
         {
-            assert_eq!(some(text), Seen { apart: true, ..none }, "{text:?}");
-            assert_eq!(some(&format!("{} {text}", "x".repeat(61))), Seen { apart: true, ..none }, "{text:?}");
+            assert_eq!(some(text), ByteFeatures { spaced: true, ..none }, "{text:?}");
+            assert_eq!(some(&format!("{} {text}", "x".repeat(61))), ByteFeatures { spaced: true, ..none }, "{text:?}");
         }
         for text in ["12\n34", "12-\n34", "12/\r\n  34"] {
-            assert_eq!(some(text), Seen { broken: true, ..none }, "{text:?}");
+            assert_eq!(some(text), ByteFeatures { broken: true, ..none }, "{text:?}");
         }
     }
 
     /// The definition, byte by byte.
-    fn by_bytes(bytes: &[u8]) -> Seen {
+    fn by_bytes(bytes: &[u8]) -> ByteFeatures {
         let at = |place: usize| bytes.get(place).copied().unwrap_or(0);
-        let mut seen = Seen::default();
+        let mut features = ByteFeatures::default();
         for (place, &byte) in bytes.iter().enumerate() {
             let [b, c] = [1, 2].map(|further| at(place + further));
             // Bytes of the letter that begins at a place.
@@ -183,9 +189,9 @@ mod tests {
                 [first, second] if !first.is_ascii() && !second.is_ascii() => Some(2),
                 _ => None,
             };
-            seen.sign |= matches!(byte, b'&' | b'%' | b'\\');
-            seen.equals |= byte == b'=';
-            seen.edge |= matches!(byte, b'\t' | b'|' | b'>');
+            features.sign |= matches!(byte, b'&' | b'%' | b'\\');
+            features.equals |= byte == b'=';
+            features.edge |= matches!(byte, b'\t' | b'|' | b'>');
             let close = letter(place + 1).is_some_and(|one| {
                 let second = place + 2 + one;
                 at(second - 1) == b' '
@@ -196,11 +202,11 @@ mod tests {
             });
             let wide = b == b' '
                 && letter(place + 2).is_some_and(|one| at(place + 2 + one) == b' ' && at(place + 3 + one) == b' ');
-            seen.apart |= byte == b' ' && (close || wide);
+            features.spaced |= byte == b' ' && (close || wide);
             let open = byte.is_ascii_digit() || matches!(byte, b'-' | b'/' | b'\r');
-            seen.broken |= open && b == b'\n' && (c.is_ascii_digit() || c == b' ');
+            features.broken |= open && b == b'\n' && (c.is_ascii_digit() || c == b' ');
         }
-        seen
+        features
     }
 
     #[test]
@@ -218,7 +224,7 @@ mod tests {
             .collect();
             let expected = by_bytes(&text);
             for set in [InstructionSet::Table, InstructionSet::detect()] {
-                assert_eq!(seen_with(&text, set), expected, "{text:?}");
+                assert_eq!(byte_features_with(&text, set), expected, "{text:?}");
             }
         }
     }
