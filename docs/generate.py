@@ -248,8 +248,9 @@ def _prose(text: str) -> str:
 
 
 def detector_page() -> str:
-    """Return the detectors, each with its options, from the signatures of their classes."""
+    """Return the detectors, each with its options, from the signatures of their classes, and every rule."""
     from reticent.engine.detect import choose
+    from reticent.engine.detect.rules import list_rules
 
     parts = [
         "# Detectors\n\n`detect.detectors` names them and their spans are united. Options stand in `[detect.NAME]`. "
@@ -263,6 +264,9 @@ def detector_page() -> str:
                 default = "—"
             rows.append((f"`{option}`", f"`{_signature_type(parameter.annotation)}`", default))
         shown = table(("option", "type", "default"), rows) if rows else "It has no option.\n"
+        if name == "rules":
+            found = [(f"`{rule.name}`", rule.label, rule.finds) for rule in list_rules()]
+            shown += "\n" + table(("rule", "label", "finds"), found)
         parts.append(f"## `{name}`\n\n{_docstring(row.load())}\n\n{shown}")
     return "\n".join(parts)
 

@@ -915,6 +915,9 @@ def list_field_labels() -> list[str]:
 def unescape(text: str) -> tuple[str, list[int]]:
     """Return a text without the escapes of an export, and where each of its characters begins in the original."""
 
+def word_list(name: str, mark: str | None = None) -> list[str]:
+    """Return the words of a list of ``rust_ext/words``, or those of them that have a mark."""
+
 def list_rules() -> list[tuple[str, str, str]]:
     """Return name, label and what it finds of every rule."""
 

@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import sqlite3
+import subprocess
 import textwrap
 import tomllib
 from collections.abc import Iterator
@@ -31,6 +32,8 @@ from reticent.trainer.models import load_tokenizer
 from reticent.trainer.recipes import get_recipe
 
 PAGE = ROOT / "CONTRIBUTING.md"
+#: The recipe that needs a new build of the core.
+NATIONAL_ID = "A national id with a new label"
 pytestmark = [pytest.mark.skipif(not PAGE.exists(), reason="needs the sources"), pytest.mark.heavy]
 STEP = re.compile(r"^([^\n`#][^\n]*(?:\n[^\n`#][^\n]*)*:)\n\n```(\w+)\n(.*?)```", re.MULTILINE | re.DOTALL)
 WRITE = re.compile(r"Write `([^`]+)`:$")
@@ -64,7 +67,7 @@ def put_above(text: str, start: str, block: str) -> str:
 def put_row(text: str, table: str, block: str) -> str:
     """Put a row above the first one of a table, as deep as that is."""
     lines = text.splitlines(keepends=True)
-    (begin,) = (number for number, line in enumerate(lines) if re.match(rf"{table}\b[^=]*=", line))
+    (begin,) = (number for number, line in enumerate(lines) if re.match(rf"(?:pub const )?{table}\b[^=]*=", line))
     kind = re.match(r"\w+\(", block)
     assert kind
     at = next(n for n, line in enumerate(lines) if n > begin and line.lstrip().startswith(kind[0]))
@@ -145,6 +148,7 @@ def test_recipes_are_those_that_the_page_promises() -> None:
         "A gate",
         "A plot of the report",
         "A detector",
+        NATIONAL_ID,
         "A format of files",
         "A source",
     }
@@ -154,7 +158,9 @@ def test_recipes_are_those_that_the_page_promises() -> None:
 def test_every_recipe_works_when_it_is_followed_to_the_letter(desk: Path, forks: Forks) -> None:
     code = desk / "code"
     job, program = {"corpus": {"source": "notes.parquet"}, **JOB}, ""
-    for recipe in recipes().values():
+    for heading, recipe in recipes().items():
+        if heading == NATIONAL_ID:
+            continue
         part, more = follow(recipe, code)
         job |= {key: {**job.get(key, {}), **value} if isinstance(value, dict) else value for key, value in part.items()}
         program += more
@@ -183,6 +189,36 @@ def test_every_recipe_works_when_it_is_followed_to_the_letter(desk: Path, forks:
     assert spans.filter(pl.col("detector") == "badge").height == num_documents
     said = python(program + "\nprint(index.num_words)")
     assert int(said) > 50
+
+
+def test_a_national_id_is_a_row_of_the_rules_and_a_row_of_the_labels(tmp_path: Path) -> None:
+    files = ["rust_ext/src/rules/numbers.rs", "reticent/engine/detect/labels.py"]
+    for file in files:
+        (tmp_path / file).parent.mkdir(parents=True)
+        shutil.copy(ROOT / file, tmp_path / file)
+    _, program = follow(recipes()[NATIONAL_ID], tmp_path)
+    assert "RulesDetector" in program
+    rules, labels = ((tmp_path / file).read_text(encoding="utf-8") for file in files)
+    assert re.search(r'RULES: &\[Rule\] = &\[\n    rule\(\n        "nif",\n        "NIF",', rules)
+    names: dict[str, Any] = {"__name__": "labels"}
+    exec(compile(labels, "labels.py", "exec"), names)
+    assert names["category"]("NIF") == "ID"
+
+
+@pytest.mark.slow
+def test_a_national_id_is_found_by_a_core_that_is_built_with_it(tmp_path: Path, forks: Forks) -> None:
+    for folder in ("reticent", "rust_ext"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    for file in ("Cargo.toml", "Cargo.lock"):
+        shutil.copy(ROOT / file, tmp_path / file)
+    _, program = follow(recipes()[NATIONAL_ID], tmp_path)
+    subprocess.run(["cargo", "build", "--release", "--locked"], cwd=tmp_path, check=True)
+    shutil.copy(tmp_path / "target" / "release" / "lib_rust.so", tmp_path / "reticent" / "_rust.abi3.so")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    run = forks.run(program + "\nprint(spans.to_pylist())", cwd=tmp_path, environment=environment)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.count("'NIF'") == 1, run.stdout
+    assert "'start': 5, 'end': 14" in run.stdout
 
 
 def test_the_attack_of_the_page_scores_documents() -> None:

@@ -23,6 +23,7 @@ from fixtures.command import command
 from fixtures.pages import ROOT, blocks
 
 from reticent.engine.corpus import open_corpus
+from reticent.engine.detect.rules import list_rules
 from reticent.engine.sources.config import Markup
 from reticent.job.config import Job, parse_job
 
@@ -150,6 +151,17 @@ def test_every_setting_and_every_command_has_its_line(monkeypatch: pytest.Monkey
     for page in generate.PAGES.values():
         assert "<object" not in page()
         assert str(ROOT) not in page()
+
+
+def test_the_page_of_detectors_has_every_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(DOCS))
+    page = importlib.import_module("generate").detector_page()
+    rows = re.findall(r"^\| `(\w+)` \| ([A-Z_]+) \| (.+) \|$", page, re.MULTILINE)
+    assert [tuple(rule) for rule in list_rules()] == [
+        (name, label, finds.replace("\\|", "|")) for name, label, finds in rows
+    ]
+    guide = (DOCS / "how-to" / "detect.md").read_text(encoding="utf-8")
+    assert "](../reference/detectors.md#rules)" in guide
 
 
 def test_links_to_records_lead_to_them_in_the_repository_and_on_the_site(monkeypatch: pytest.MonkeyPatch) -> None:

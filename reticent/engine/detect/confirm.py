@@ -88,17 +88,11 @@ _NUM_FEATURES: Final = 1 << 18
 _JOINTS: Final = str.maketrans("", "", "'\u2019-\u2010\u2011")
 _LINE: Final = re.compile(r"[^\n]*\n?")
 #: Between the parts of a name.
-_PARTICLES: Final = frozenset(
-    {"de", "la", "las", "los", "del", "della", "di", "da", "do", "dos", "das", "du", "des", "le", "van", "von", "der"}
-    | {"den", "ter", "ten", "zu", "af", "av", "bin", "ibn"}
-)
+_PARTICLES: Final = frozenset(_rust.word_list("particles", "beside"))
 #: Before the last of a list.
-_AND: Final = frozenset(("and", "or", "et", "ou", "y", "e", "o", "u", "und", "oder"))
+_AND: Final = frozenset(_rust.word_list("and"))
 #: Words beside a name that are none of it.
-_TITLES: Final = frozenset(
-    {"mr", "mrs", "ms", "miss", "dr", "prof", "doctor", "sir", "madam"}
-    | {"mme", "mlle", "monsieur", "madame", "sr", "sra", "dra", "don", "herr", "frau"}
-)
+_TITLES: Final = frozenset(_rust.word_list("titles", "beside"))
 
 
 @dataclass(slots=True)

@@ -96,7 +96,7 @@ impl Blacklist {
     }
 }
 
-/// Whether a surface is a bare number so short that it says nothing beside its span.
+/// Whether a surface is a bare number so short that it says nothing outside its span.
 pub fn is_small_number(surface: &str) -> bool {
     surface.chars().count() <= 3 && surface.chars().all(char::is_numeric)
 }

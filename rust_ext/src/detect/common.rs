@@ -4,22 +4,22 @@
 //! does so in a twentieth of the cases is mixed. Texts and lines without case say nothing, and no word in capitals alone does. A list of the user's is common as it stands.
 //! Memory grows with the vocabulary: some 50 to 110 bytes a distinct word.
 //!
-//! Names of individuals are asked after another way (`bearers`), since a corpus that writes names small says nothing of them.
+//! Names of individuals are asked after another way (`shared_names`), since a corpus that writes names small says nothing of them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 use rayon::prelude::*;
 
-use crate::detect::bearers::{Bearers, number_of};
 use crate::detect::context::{is_announced, is_capital, starts_sentence};
-use crate::detect::counts::{Counts, Table, Written};
-use crate::detect::few::Documents;
-use crate::detect::lines::{Lines, has_case};
-use crate::detect::written::{is_all_capitals, is_in_address};
+use crate::detect::letter_case::{Lines, has_case, is_all_capitals, is_in_address};
+use crate::detect::shared_names::{SharedNames, number_of};
 use crate::error::{Error, Result};
 use crate::pool::rows;
 use crate::storage::key::Hashed;
+use crate::storage::key_table::KeyTable;
 use crate::text::pieces::View;
 use crate::text::surface::Surface;
 use crate::text::texts::Texts;
@@ -39,7 +39,7 @@ pub struct CommonWords {
     total: Table,
     /// What threads have counted since the last `merge`; each writes to its own.
     parts: Vec<Mutex<Table>>,
-    bearers: Bearers,
+    shared_names: SharedNames,
     version: u64,
 }
 
@@ -59,7 +59,7 @@ const AHEAD: usize = 8;
 impl CommonWords {
     pub fn new() -> Self {
         let parts = std::iter::repeat_with(Mutex::default).take(NUM_PARTS).collect();
-        Self { total: Table::default(), parts, bearers: Bearers::default(), version: 0 }
+        Self { total: Table::default(), parts, shared_names: SharedNames::default(), version: 0 }
     }
 
     /// Names that individuals have, before documents are counted.
@@ -67,7 +67,7 @@ impl CommonWords {
         if individuals.len() != names.len() {
             return Err(Error::Corpus("common words: one individual is needed for each name".into()));
         }
-        self.bearers.add(individuals, names);
+        self.shared_names.add(individuals, names);
         Ok(())
     }
 
@@ -76,7 +76,7 @@ impl CommonWords {
         if individuals.is_some_and(|individuals| individuals.len() != texts.len()) {
             return Err(Error::Corpus("common words: one individual is needed for each document".into()));
         }
-        let individuals = individuals.filter(|_| !self.bearers.is_empty());
+        let individuals = individuals.filter(|_| !self.shared_names.is_empty());
         rows(texts.len()).for_each(|row| {
             let individual = individuals.map(|individuals| number_of(individuals.get(row)));
             self.count(&View::new(texts.get(row), Surface::Fold), individual);
@@ -90,7 +90,7 @@ impl CommonWords {
         let thread = rayon::current_thread_index().unwrap_or(0) % NUM_PARTS;
         let mut part = self.parts[thread].lock().unwrap_or_else(PoisonError::into_inner);
         part.num_documents = part.num_documents.saturating_add(1);
-        let document = Documents::one(part.num_documents);
+        let document = DocFrequency::one(part.num_documents);
         let mut lines = Lines::new(view.original);
         let folded = view.text();
         let key = |&(start, end): &Bounds| Hashed::of(folded.as_bytes(), start as usize, end as usize);
@@ -121,7 +121,7 @@ impl CommonWords {
             if let Some(individual) = individual
                 && written.is_small()
             {
-                self.bearers.saw(key, word, individual, || is_announced(view, number));
+                self.shared_names.saw(key, word, individual, || is_announced(view, number));
             }
         }
     }
@@ -149,7 +149,7 @@ impl CommonWords {
         self.total.len()
     }
 
-    /// Documents that were counted before the last `merge`.
+    /// DocFrequency that were counted before the last `merge`.
     pub fn num_documents(&self) -> u32 {
         self.total.num_documents
     }
@@ -158,7 +158,7 @@ impl CommonWords {
         self.len() == 0
     }
 
-    /// A number of its own for each state that can be asked; 0 where nothing is known.
+    /// A number for each state that can be asked; 0 where nothing is known.
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -189,7 +189,7 @@ impl CommonWords {
     /// Whether a folded word that is a name of individuals is a word of the language too: it is listed, or is written small
     /// as a name is not, and by many who do not have it.
     pub fn is_language(&self, name: &str) -> bool {
-        self.counts(name).small() == u32::MAX || self.bearers.is_word(name) && self.class(name) != Class::Name
+        self.counts(name).small() == u32::MAX || self.shared_names.is_word(name) && self.class(name) != Class::Name
     }
 
     /// Whether a folded word is common and many documents have it in small letters: as a name of individuals, which dialogues and
@@ -239,6 +239,176 @@ const MIN_SMALL: u32 = 2;
 const TYPED_A_CAPITAL: u32 = 3;
 const MIN_DOCUMENTS: u32 = 3;
 const MAX_DOCUMENTS: u32 = 200;
+
+// Counts: how a corpus writes each of its words, in a table that is filled in the order of texts.
+
+/// How a word is written in one place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Written {
+    /// In small letters, in a line with case.
+    Small,
+    /// With a capital inside a sentence, in a line with case; not in capitals alone.
+    Capital,
+    /// The same at the start of a sentence.
+    Start,
+    /// In small letters, in a line without case.
+    Typed,
+    /// In any other way.
+    Other,
+}
+
+impl Written {
+    pub fn is_small(self) -> bool {
+        matches!(self, Self::Small | Self::Typed)
+    }
+}
+
+/// How the corpus writes a word.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Small, capital, start and typed, by the number of `Written`.
+    of: [u32; 4],
+    /// All there are.
+    pub all: u32,
+    /// Of those in small letters.
+    pub documents: DocFrequency,
+}
+
+impl Counts {
+    /// In small letters, in lines with case; `u32::MAX` for a word of a list.
+    pub fn small(&self) -> u32 {
+        self.of[0]
+    }
+
+    pub fn capital(&self) -> u32 {
+        self.of[1]
+    }
+
+    pub fn start(&self) -> u32 {
+        self.of[2]
+    }
+
+    pub fn typed(&self) -> u32 {
+        self.of[3]
+    }
+
+    /// One more, in the next document of this thread or in the same.
+    #[inline(always)]
+    fn see(&mut self, written: Written, document: DocFrequency) {
+        // Without a branch, which a processor could not foresee.
+        let count = &mut self.of[written as usize & 3];
+        *count = count.saturating_add(u32::from(written != Written::Other));
+        self.all = self.all.saturating_add(1);
+        self.documents = self.documents.then(if written.is_small() { document } else { DocFrequency::default() });
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.of.iter_mut().zip(other.of).for_each(|(own, other)| *own = own.saturating_add(other));
+        self.all = self.all.saturating_add(other.all);
+        self.documents = self.documents.merged(other.documents);
+    }
+}
+
+/// Counts of words, next to their keys: a rare word costs one look into memory.
+#[derive(Default)]
+pub struct Table {
+    short: KeyTable<Counts>,
+    long: HashMap<Box<str>, Counts, FixedState>,
+    /// DocFrequency counted so far.
+    pub num_documents: u32,
+}
+
+impl Table {
+    #[inline(always)]
+    pub fn prefetch(&self, key: Hashed) {
+        self.short.prefetch(key);
+    }
+
+    /// Count a word that is written so in a document, given its key if it has one.
+    #[inline(always)]
+    pub fn see(&mut self, key: Option<Hashed>, word: &str, written: Written, document: DocFrequency) {
+        match key {
+            Some(key) => self.short.entry(key).see(written, document),
+            None => self.change_long(word, |counts| counts.see(written, document)),
+        }
+    }
+
+    /// Change the counts of a word that has no key.
+    #[cold]
+    fn change_long(&mut self, word: &str, change: impl FnOnce(&mut Counts)) {
+        match self.long.get_mut(word) {
+            Some(known) => change(known),
+            None => {
+                let mut counts = Counts::default();
+                change(&mut counts);
+                self.long.insert(word.into(), counts);
+            }
+        }
+    }
+
+    /// Have a word as one of a list.
+    pub fn list(&mut self, word: &str) {
+        let list = |counts: &mut Counts| counts.of[Written::Small as usize] = u32::MAX;
+        match Hashed::of(word.as_bytes(), 0, word.len()) {
+            Some(key) => list(self.short.entry(key)),
+            None => self.change_long(word, list),
+        }
+    }
+
+    pub fn merge(&mut self, mut other: Self) {
+        if other.len() > self.len() {
+            std::mem::swap(self, &mut other);
+        }
+        self.num_documents = self.num_documents.saturating_add(other.num_documents);
+        other.short.into_pairs().for_each(|(key, counts)| self.short.entry(key.into()).merge(&counts));
+        other.long.into_iter().for_each(|(word, counts)| self.long.entry(word).or_default().merge(&counts));
+    }
+
+    pub fn get(&self, word: &str) -> Option<Counts> {
+        match Hashed::of(word.as_bytes(), 0, word.len()) {
+            Some(key) => self.short.get(key),
+            None => self.long.get(word).copied(),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.short.len() + self.long.len()
+    }
+}
+
+// Few: in how many documents a word stands, as far as that must be told.
+
+/// DocFrequency with a word in small letters, up to 255, and in the other three bytes the number of the last of them: a thread
+/// that counts sees each of its documents once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DocFrequency(u32);
+
+impl DocFrequency {
+    const LAST: u32 = 0xff_ffff;
+
+    /// One document, with a number from 1 on.
+    pub fn one(number: u32) -> Self {
+        Self((1 << 24) | (number % Self::LAST + 1))
+    }
+
+    pub fn num(self) -> u32 {
+        self.0 >> 24
+    }
+
+    /// Those of a thread, with the next one of it.
+    #[inline]
+    pub fn then(self, other: Self) -> Self {
+        // Without a branch, which a processor could not foresee.
+        let is_next = u32::from(other.0 != 0) & u32::from((self.0 ^ other.0) & Self::LAST != 0);
+        let last = if other.0 == 0 { self.0 } else { other.0 } & Self::LAST;
+        Self((self.num() + is_next).min(255) << 24 | last)
+    }
+
+    /// Those of two threads.
+    pub fn merged(self, other: Self) -> Self {
+        Self((self.num() + other.num()).min(255) << 24)
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -291,5 +461,14 @@ mod tests {
         let mut listed = CommonWords::new();
         listed.add_list(&Texts::of(&["Petit"]));
         assert!(listed.is_widespread("petit"));
+    }
+
+    #[test]
+    fn documents_of_threads_add_up() {
+        let thread =
+            |numbers: &[u32]| numbers.iter().fold(DocFrequency::default(), |all, &n| all.then(DocFrequency::one(n)));
+        assert_eq!(thread(&[1, 1, 2, 2, 2, 5]).num(), 3);
+        assert_eq!(thread(&[1, 2]).merged(thread(&[1, 2, 3])).num(), 5);
+        assert_eq!(thread(&(1..400).collect::<Vec<_>>()).num(), 255);
     }
 }

@@ -1,7 +1,6 @@
 //! Context: what stands around a piece and says whether it is a name.
 //!
-//! Nothing here is a list of names; the closed lists are titles, particles of surnames, months and what follows an eponym, in
-//! English, French, Spanish and German, folded.
+//! The words are those of `rust_ext/words`: titles, particles of surnames, months and what follows an eponym; no names.
 
 use std::sync::LazyLock;
 
@@ -9,116 +8,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use crate::text::pieces::View;
-
-/// Before a name: titles, and words that announce one.
-const TITLES: &[&str] = &[
-    "mr",
-    "mrs",
-    "ms",
-    "miss",
-    "mister",
-    "dr",
-    "drs",
-    "doctor",
-    "prof",
-    "professor",
-    "pr",
-    "sir",
-    "madam",
-    "nurse",
-    "m",
-    "mme",
-    "mlle",
-    "monsieur",
-    "madame",
-    "mademoiselle",
-    "docteur",
-    "professeur",
-    "sr",
-    "sra",
-    "srta",
-    "senor",
-    "senora",
-    "don",
-    "dona",
-    "doctora",
-    "dra",
-    "herr",
-    "frau",
-    "hr",
-    "fr",
-];
-
-/// Before a colon, and then a name.
-const CUES: &[&str] = &[
-    "name",
-    "names",
-    "surname",
-    "patient",
-    "nom",
-    "prenom",
-    "nombre",
-    "apellido",
-    "apellidos",
-    "paciente",
-    "vorname",
-    "nachname",
-    "signed",
-    "signe",
-    "physician",
-    "attending",
-    "provider",
-    "author",
-    "medecin",
-    "medico",
-    "arzt",
-    "born",
-    "nee",
-    "geb",
-];
-
-/// Parts of a surname that are not it.
-const PARTICLES: &[&str] = &[
-    "de", "la", "las", "los", "del", "della", "di", "da", "do", "dos", "das", "du", "des", "le", "les", "el", "al",
-    "van", "von", "der", "den", "ter", "ten", "zu", "zum", "af", "av", "y", "e", "bin", "ibn", "ben", "bint", "abu",
-    "saint", "st", "ste", "san", "santa", "mc", "mac", "o", "d", "l", "jr", "junior", "senior", "ii", "iii", "iv",
-    "mr", "mrs", "ms", "miss", "dr", "prof", "mme", "mlle", "sr", "sra", "herr", "frau", "monsieur", "madame",
-];
-
-/// What a disease, sign or thing that bears the name of an individual is; before it in Romance languages.
-const EPONYM_HEADS: &str = "disease diseases syndrome syndromes sign test score scale criteria catheter cath maneuver manoeuvre fracture \
-    lymphoma sarcoma tumor tumour palsy chorea dementia reflex ulcer cyst phenomenon esophagus oesophagus clamp \
-    tube stain procedure operation classification maladie signe echelle sonde epreuve manoeuvre enfermedad sindrome \
-    signo escala sonda prueba morbus krankheit";
-
-/// Behind the name alone.
-const THINGS: &str = "blade drain drains elevator speculum retractor splint splints needle punch gag forceps device scissors \
-    suture stent screw plate prosthesis bag mask graft flap incision approach protocol diet oil signs tests \
-    level levels stage grade grado stadium stade node nodes pouch hernia nerve duct gland bodies cells ink law plan";
-
-/// What is scored bears a name, and a number stands behind it.
-const SCORED: &str = "gleason morse apgar braden norton barthel glasgow killip charlson wells ranson clark breslow mallampati karnofsky \
-    bishop silverman tinetti waterlow aldrete hoehn lansky lawton katz pfeiffer hamilton beck ashworth tanner fitzpatrick wagner forrest \
-    hunt fisher bosniak modic baxter rutherford leriche garden salter gartland weber";
-
-/// Beside a sign that bears a name.
-const SIGNED: &[&str] = &["negative", "positive", "negatif", "positif", "negativo", "positivo", "negativ", "positiv"];
-
-/// Months in full and as they are cut short.
-const MONTHS: [&[&str]; 12] = [
-    &["january", "jan", "janvier", "janv", "enero", "ene", "januar", "janner"],
-    &["february", "feb", "febr", "fevrier", "fevr", "fev", "febrero", "februar"],
-    &["march", "mar", "mars", "marzo", "marz", "maerz", "mrz"],
-    &["april", "apr", "avril", "avr", "abril", "abr"],
-    &["may", "mai", "mayo"],
-    &["june", "jun", "juin", "junio", "juni"],
-    &["july", "jul", "juillet", "juil", "juill", "julio", "juli"],
-    &["august", "aug", "aout", "agosto", "ago"],
-    &["september", "sep", "sept", "septembre", "septiembre"],
-    &["october", "oct", "octobre", "octubre", "oktober", "okt"],
-    &["november", "nov", "novembre", "noviembre"],
-    &["december", "dec", "decembre", "diciembre", "dic", "dezember", "dez"],
-];
+use crate::word_lists::{marked, months, words};
 
 /// What a word of the lists is: bits of them, and the number of a month.
 #[derive(Clone, Copy, Default)]
@@ -151,21 +41,16 @@ fn place(word: &[u8]) -> usize {
 }
 
 static KINDS: LazyLock<Kinds> = LazyLock::new(|| {
-    let mut kinds: HashMap<_, Kind, _> = HashMap::default();
-    for (list, words) in [(TITLE, TITLES), (CUE, CUES), (PARTICLE, PARTICLES), (SIGN, SIGNED)] {
-        for word in words {
-            kinds.entry(*word).or_default().lists |= list;
-        }
+    let mut kinds: HashMap<&str, Kind, _> = HashMap::default();
+    let mut add = |list: u8, word| kinds.entry(word).or_default().lists |= list;
+    for (list, name) in [(CUE, "cues"), (HEAD, "eponym heads"), (THING, "things"), (SCORE, "scores"), (SIGN, "signed")]
+    {
+        words(name).for_each(|word| add(list, word));
     }
-    for (list, words) in [(HEAD, EPONYM_HEADS), (THING, THINGS), (SCORE, SCORED)] {
-        for word in words.split_ascii_whitespace() {
-            kinds.entry(word).or_default().lists |= list;
-        }
-    }
-    for (number, names) in MONTHS.iter().enumerate() {
-        for name in *names {
-            kinds.entry(name).or_default().month = number as u32 + 1;
-        }
+    marked("titles", "announce").for_each(|word| add(TITLE, word));
+    marked("particles", "part").chain(marked("titles", "part")).for_each(|word| add(PARTICLE, word));
+    for (number, name) in months("records") {
+        kinds.entry(name).or_default().month = number;
     }
     let (mut lengths, mut announcing) = (vec![0; 1024], vec![0; 1024]);
     for (word, kind) in &kinds {
@@ -289,9 +174,9 @@ pub fn is_eponym(view: &View, number: usize) -> bool {
     }
     let genitive = next < view.len() && view.piece(next) == "s" && matches!(view.gap(next - 1), "'" | "\u{2019}");
     next += usize::from(genitive);
-    let beside = |number: usize| view.gap(number) == " ";
-    let signed = number >= 1 && beside(number - 1) && is_head(number - 1, SIGN)
-        || genitive && beside(next - 1) && is_head(next, SIGN);
+    let spaced = |number: usize| view.gap(number) == " ";
+    let signed = number >= 1 && spaced(number - 1) && is_head(number - 1, SIGN)
+        || genitive && spaced(next - 1) && is_head(next, SIGN);
     let of = number >= 2 && matches!(view.piece(number - 1), "de" | "d" | "of" | "del");
     let thing = next < view.len() && view.gap(next - 1) == " " && is_capital(view, next) == Some(false);
     let scored = kind(view.piece(number)).lists & SCORE != 0
@@ -308,13 +193,13 @@ pub fn is_eponym(view: &View, number: usize) -> bool {
         || number >= 1 && view.gap(number - 1) == " " && is_head(number - 1, HEAD)
 }
 
-/// Whether a piece is one letter, written as a capital: an initial, when a name stands beside it.
+/// Whether a piece is one letter, written as a capital: an initial, when a name stands next to it.
 pub fn is_initial(view: &View, number: usize) -> bool {
     let (start, end) = view.pieces()[number];
     end - start == 1 && is_capital(view, number) == Some(true)
 }
 
-/// Whether a month's name stands beside a number, and so is no person's.
+/// Whether a month's name stands next to a number, and so is no person's.
 pub fn is_in_date(view: &View, number: usize) -> bool {
     let is_number =
         |at: usize| view.pieces().get(at).is_some() && view.piece(at).starts_with(|c: char| c.is_ascii_digit());

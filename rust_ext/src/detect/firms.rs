@@ -9,45 +9,27 @@ use std::sync::LazyLock;
 use rayon::prelude::*;
 
 use crate::detect::context::{is_announced, is_capital, is_eponym, is_title, starts_sentence};
-use crate::detect::lines::{Lines, has_case};
-use crate::detect::places::{Words, is_head_of_place, is_in_place, words};
+use crate::detect::letter_case::{Lines, has_case};
+use crate::detect::name_runs::between;
+use crate::detect::places::{is_head_of_place, is_in_place};
 use crate::detect::running::kind_at;
 use crate::detect::running_words::{ACT, AND, ARTICLE, COPULA, GREETING, NO_NAME, PLACE, ends_as_no_name, kind};
-use crate::detect::runs::between;
 use crate::pool::rows;
 use crate::text::pieces::View;
 use crate::text::spans::Found;
 use crate::text::surface::Surface;
 use crate::text::texts::Texts;
+use crate::word_lists::{WordSet, Words};
 
 /// Words of a firm's name, and of what a sentence says that it is.
 const MAX_WORDS: usize = 7;
 
 /// Behind the name, folded, with a capital.
-static FORMS: Words = LazyLock::new(|| {
-    words(
-        "inc incorporated ltd limited llc llp plc corp corporation company group holding holdings partners associates technologies \
-         agency agencies airlines motors bank trust union orchestra club society association council ministry federation museum press court \
-         committee commission consulting software systems solutions services industries international insurance laboratories pharma pharmaceuticals \
-         gmbh ag kg ohg kgaa se sarl sas srl spa bv nv hermanos asociados freres cie sohne",
-    )
-});
+static FORMS: Words = LazyLock::new(|| WordSet::of("firm forms"));
 /// What is a firm.
-static NOUNS: Words = LazyLock::new(|| {
-    words(
-        "agency company firm corporation bank manufacturer multinational provider startup organization organisation charity nonprofit \
-         retailer supplier insurer employer vendor business brand \
-         entreprise societe agence banque fabricant empresa compania banco agencia fabricante aseguradora unternehmen firma bank \
-         hersteller agentur",
-    )
-});
+static NOUNS: Words = LazyLock::new(|| WordSet::of("firms"));
 /// Who works.
-static WORK: Words = LazyLock::new(|| {
-    words(
-        "work works worked working employed job travaille travaillait employe employee trabaja trabajaba empleado empleada arbeitet \
-         arbeitete angestellt",
-    )
-});
+static WORK: Words = LazyLock::new(|| WordSet::of("work"));
 
 /// The words with capitals of documents that are of a place, a firm or a thing, or nobody, by document, then start.
 pub fn find_all(texts: &Texts) -> Vec<Found> {
@@ -86,7 +68,7 @@ pub fn is_no_name(view: &View, piece: usize) -> bool {
 pub fn is_in_firm(view: &View, piece: usize) -> bool {
     let (first, last) = name_around(view, piece);
     has_form(view, last)
-        || (piece > first && FORMS.contains(view.piece(piece)))
+        || (piece > first && FORMS.has(view.piece(piece)))
         || is_called_firm(view, last)
         || is_one(view, first, last)
         || is_worked_for(view, first)
@@ -126,7 +108,7 @@ fn goes_on(view: &View, piece: usize) -> bool {
 
 /// "Inc" at the end, or behind it.
 fn has_form(view: &View, last: usize) -> bool {
-    FORMS.contains(view.piece(last))
+    FORMS.has(view.piece(last))
 }
 
 /// "is a design agency"
@@ -136,7 +118,7 @@ fn is_called_firm(view: &View, last: usize) -> bool {
         && kind_at(view, Some(last + 2)) & ARTICLE != 0
         && (last + 3..view.len().min(last + 3 + MAX_WORDS))
             .take_while(|&at| view.gap(at - 1) == " " || view.gap(at - 1) == "-")
-            .any(|at| NOUNS.contains(view.piece(at)))
+            .any(|at| NOUNS.has(view.piece(at)))
 }
 
 /// Several surnames that begin a sentence, and a verb of one.
@@ -154,7 +136,7 @@ fn is_worked_for(view: &View, first: usize) -> bool {
         && view.gap(first - 1) == " "
         && view.gap(first - 2) == " "
         && matches!(view.piece(first - 1), "for" | "at" | "by" | "chez" | "en" | "para" | "bei")
-        && WORK.contains(view.piece(first - 2))
+        && WORK.has(view.piece(first - 2))
 }
 
 /// "the infusion center at Roy"

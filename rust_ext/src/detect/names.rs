@@ -61,7 +61,7 @@ struct Hit {
 pub struct Setting<'a> {
     pub common: Option<&'a CommonWords>,
     pub cased: bool,
-    /// Whether initials count without a name beside them ("J.S.").
+    /// Whether initials count without a name next to them ("J.S.").
     pub initials: bool,
 }
 

@@ -6,43 +6,19 @@
 
 use std::sync::LazyLock;
 
-use foldhash::fast::FixedState;
-use hashbrown::HashSet;
-
 use crate::detect::context::{is_capital, is_particle, is_title};
 use crate::text::pieces::View;
+use crate::word_lists::{WordSet, Words};
 
 /// Words of a name of a place.
 const MAX_WORDS: usize = 4;
 
-pub(super) type Words = LazyLock<HashSet<&'static str, FixedState>>;
-
-pub(super) fn words(list: &'static str) -> HashSet<&'static str, FixedState> {
-    list.split_ascii_whitespace().collect()
-}
-
 /// Before the name, folded.
-static BEFORE: Words = LazyLock::new(|| {
-    words(
-        "hospital hospitals clinica clinico clinic sanatorio policlinica residencia colegio instituto universidad universitario \
-         facultad fundacion servicio departamento unidad seccion centro calle avenida avda plaza paseo carretera ronda glorieta barrio \
-         ciudad pueblo provincia municipio parroquia iglesia parque virgen san santo santa sant \
-         hopital clinique chu chru centre service departement unite universite faculte institut fondation rue avenue boulevard bd allee \
-         quai impasse chemin place square faubourg ville eglise parc lycee ecole pavillon residence saint sainte st ste \
-         klinik klinikum krankenhaus station abteilung universitat institut stiftung strasse platz stadt schule sankt \
-         ward university institute usns uss rms hms",
-    )
-});
+static BEFORE: Words = LazyLock::new(|| WordSet::of("heads before"));
 /// Behind it, with a capital.
-static BEHIND: Words = LazyLock::new(|| {
-    words(
-        "hospital hospitals clinic infirmary university college institute foundation center centre street st road rd avenue ave boulevard \
-         blvd highway hwy drive lane parkway pkwy bypass bridge square trail terrace crescent \
-         klinik klinikum krankenhaus universitat institut stiftung strasse str platz weg allee gasse brucke ring ufer damm",
-    )
-});
+static BEHIND: Words = LazyLock::new(|| WordSet::of("heads behind"));
 /// Of them surnames too: "Anna Lane" lives in 12 Anna Lane.
-static SURNAMES: Words = LazyLock::new(|| words("lane drive square bridge trail st weg ring street road hill"));
+static SURNAMES: Words = LazyLock::new(|| WordSet::of("heads that are surnames"));
 
 /// Whether the pieces `first..=last` are a part of the name of a place.
 pub fn is_in_place(view: &View, first: usize, last: usize) -> bool {
@@ -52,11 +28,11 @@ pub fn is_in_place(view: &View, first: usize, last: usize) -> bool {
 /// Whether a piece is the head of such a name: `Avenue` of "Roy Avenue".
 pub fn is_head_of_place(view: &View, piece: usize) -> bool {
     piece > 0
-        && BEHIND.contains(view.piece(piece))
+        && BEHIND.has(view.piece(piece))
         && matches!(view.gap(piece - 1), " " | "-")
         && is_capital(view, piece - 1) == Some(true)
         && !is_title(view.piece(piece - 1))
-        && (!SURNAMES.contains(view.piece(piece)) || is_numbered(view, piece))
+        && (!SURNAMES.has(view.piece(piece)) || is_numbered(view, piece))
 }
 
 fn is_behind_head(view: &View, first: usize) -> bool {
@@ -66,7 +42,7 @@ fn is_behind_head(view: &View, first: usize) -> bool {
             return false;
         }
         let (word, point) = (view.piece(piece), view.gap(piece) == ". ");
-        if BEFORE.contains(word) {
+        if BEFORE.has(word) {
             // "... of the ward. Roy came": a point behind what is not cut short ends a sentence.
             return !point || matches!(word, "st" | "ste" | "avda" | "bd");
         }
@@ -90,8 +66,8 @@ fn is_before_head(view: &View, first: usize, last: usize) -> bool {
             return false;
         }
         let word = view.piece(piece);
-        if BEHIND.contains(word) {
-            return !SURNAMES.contains(word) || is_numbered(view, first);
+        if BEHIND.has(word) {
+            return !SURNAMES.has(word) || is_numbered(view, first);
         }
     }
     false

@@ -11,7 +11,7 @@ use crate::detect::codes::Code;
 use crate::detect::common::{Class, CommonWords};
 use crate::detect::context::{is_capital, is_in_date, starts_sentence};
 use crate::detect::dates::BirthDate;
-use crate::detect::lines::has_case;
+use crate::detect::letter_case::has_case;
 use crate::detect::names::{Names, Setting};
 use crate::detect::sequences::gap_form;
 use crate::error::{Error, Result};
@@ -103,7 +103,7 @@ impl Profile {
         }
     }
 
-    /// Street, town and postcode apart: they stand together on an envelope only.
+    /// Street, town and postcode separately: they stand together on an envelope only.
     fn add_address(&mut self, view: &View, source: u32, common: Option<&CommonWords>) {
         let mut first = 0;
         let is_postcode =
@@ -111,9 +111,9 @@ impl Profile {
         for piece in 0..view.len() {
             let ends = piece + 1 == view.len() || view.gap(piece).contains([',', ';', '\n']);
             // A number of a house may be as long as a postcode, but stands first and before a street.
-            let apart = is_postcode(piece)
+            let separate = is_postcode(piece)
                 && (piece > first || view.piece(piece).len() >= 5 && !ends && view.len() - piece <= 3);
-            if apart {
+            if separate {
                 if piece > first {
                     self.add_phrase(view, first, piece - 1, source, common);
                 }

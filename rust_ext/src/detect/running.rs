@@ -2,7 +2,7 @@
 //!
 //! A run is one to five words with capitals, joined as the parts of a name, none of which this corpus writes small (`common`) and
 //! none of a closed list (`running_words`). A run alone is no name: it may be a town, a drug or a firm. It is one where something
-//! beside it says so, in English, French, Spanish or German:
+//! next to it says so, in English, French, Spanish or German:
 //!
 //! | evidence | example |
 //! | --- | --- |
@@ -14,31 +14,31 @@
 //! | a doer, of two words | seen by Anna Roy |
 //! | a line of its own above an address or below a greeting | Anna Roy / 12 Main Street |
 //! | kinship behind its genitive | Anna's mother |
-//! | a name beside it | Anna Roy and Max; Anna, Max and Ada |
+//! | a name next to it | Anna Roy and Max; Anna, Max and Ada |
 //! | in a line typed small: a title, an address, "name is" | dr. roy; hi anna |
 //!
 //! Where else a name stands that was found once, `surfaces` finds. Cost: a look at the first letter of each piece; the rest only where it is a
 //! capital.
 
+use std::sync::LazyLock;
+
 use rayon::prelude::*;
 
 use crate::detect::common::CommonWords;
-use crate::detect::context::{is_capital, is_in_date, is_initial, starts_sentence};
-use crate::detect::lines::has_case;
-use crate::detect::own_line::is_own_line;
+use crate::detect::context::{is_capital, is_in_date, is_initial, is_particle, is_title, month, starts_sentence};
+use crate::detect::letter_case::{Lines, has_case, is_all_capitals};
+use crate::detect::name_runs::{Run, between, runs};
 use crate::detect::places::is_in_place;
 use crate::detect::running_words::{
-    ACT, AGENT, AND, ARTICLE, CALL, COPULA, ELDER, GREETING, HUMAN, KIN, NAME, NAMING, OBJECT, OFFICE, OWNER, PLACE,
-    ROLE, SAY, SPOUSES, kind,
+    ACT, AGENT, AND, ARTICLE, CALL, CLOSING, COPULA, ELDER, GREETING, HUMAN, KIN, NAME, NAMING, OBJECT, OFFICE, OWNER,
+    PLACE, ROLE, SAY, SPOUSES, ends_as_no_name, kind,
 };
-use crate::detect::runs::{Run, between, runs};
-use crate::detect::typed_small::find_in_small;
-use crate::detect::written::is_all_capitals;
 use crate::pool::rows;
 use crate::text::pieces::View;
 use crate::text::spans::Found;
 use crate::text::surface::Surface;
 use crate::text::texts::Texts;
+use crate::word_lists::{WordSet, Words};
 
 /// The names of documents, by document, then start.
 pub fn find_all(texts: &Texts, common: Option<&CommonWords>) -> Vec<Found> {
@@ -123,7 +123,7 @@ fn is_said_before(view: &View, run: &Run) -> bool {
         return true;
     }
     // "widow of Anna", "veuve de Roy"
-    if !comma && matches!(word_at(0), "of" | "de") && SPOUSES.contains(&word_at(1)) {
+    if !comma && matches!(word_at(0), "of" | "de") && SPOUSES.has(word_at(1)) {
         return true;
     }
     // "call her Anna"
@@ -293,9 +293,144 @@ fn is_joined(view: &View, one: &Run, next: &Run) -> bool {
         && [one.last, one.last + 1].into_iter().all(|piece| between(view, piece) == Some(" "))
 }
 
+// Lines of their own: a name at the head of an address, or below the greeting that ends a letter.
+
+/// Before each line of a quoted mail.
+const QUOTING: [char; 4] = [' ', '\t', '>', '|'];
+/// Lines from a name to the street it lives in.
+const ADDRESS: usize = 4;
+/// Words of a line of an address.
+const MAX_LINE: usize = 6;
+
+/// A line that a house number follows, at once or after lines of a trade or a firm, or that ends a letter.
+pub fn is_own_line(view: &View, first: usize, last: usize) -> bool {
+    let begins =
+        first == 0 || between(view, first - 1).is_some_and(|gap| gap.trim_end_matches(QUOTING).ends_with('\n'));
+    let ends = between(view, last).is_some_and(|gap| gap.trim_start_matches([' ', '\t', ',', '\r']).starts_with('\n'));
+    if !begins || !ends {
+        return false;
+    }
+    let number =
+        view.pieces().get(last + 1).is_some() && view.piece(last + 1).bytes().all(|byte| byte.is_ascii_digit());
+    let street = number && {
+        let gap = between(view, last + 1);
+        gap.is_some_and(|gap| matches!(gap, " " | ", "))
+            && is_capital(view, last + 2 - usize::from(last + 2 >= view.len())).is_some()
+    };
+    // A line further up than the street is a name where it is the first of its block.
+    let is_top =
+        first == 0 || between(view, first - 1).is_some_and(|gap| gap.bytes().filter(|byte| *byte == b'\n').count() > 1);
+    let street = street || is_top && (1..ADDRESS).any(|line| is_street_below(view, last, line));
+    let closing = first > 0 && kind(view.piece(first - 1)) & CLOSING != 0;
+    street || closing
+}
+
+/// Whether so many short lines below a piece a line begins with a number and a word with a capital, or two numbers.
+fn is_street_below(view: &View, last: usize, num_lines: usize) -> bool {
+    let mut piece = last;
+    for _ in 0..=num_lines {
+        // The last piece of its line.
+        let from = piece;
+        while piece + 1 < view.len() && between(view, piece).is_some_and(|gap| !gap.contains('\n')) {
+            piece += 1;
+        }
+        let ends = between(view, piece).is_some_and(|gap| gap.trim_matches(QUOTING) == "\n");
+        if piece + 2 >= view.len() || piece - from > MAX_LINE || !ends {
+            return false;
+        }
+        piece += 1;
+    }
+    let is_number = |piece: usize| view.piece(piece).bytes().all(|byte| byte.is_ascii_digit());
+    is_number(piece)
+        && between(view, piece) == Some(" ")
+        && (is_capital(view, piece + 1) == Some(true) || is_number(piece + 1))
+}
+
+// Lines typed all in small letters, as dialogues are: case says nothing there, and what stands before a word says more.
+//
+// "dr. roy", "hi anna ,", "my name is anna roy": a word behind a title, an address or "name is", unless many documents have it.
+
+/// Before a name in small letters; "m" and "dr" without a point are other things too.
+static TITLES: Words = LazyLock::new(|| WordSet::marked("titles", "typed"));
+
+/// Names in lines typed all in small letters, where case says nothing: behind a title, an address or "my name is".
+pub fn find_in_small(view: &View, common: &CommonWords, emit: &mut impl FnMut(usize, usize)) {
+    let mut lines = Lines::new(view.original);
+    let mut piece = 0;
+    while piece < view.len() {
+        if lines.has_case(view, piece) {
+            // On to the next line: most texts have no other.
+            while piece < view.len() && view.origin_start(piece).is_none_or(|start| start < lines.end()) {
+                piece += 1;
+            }
+            continue;
+        }
+        if is_capital(view, piece) != Some(false) {
+            piece += 1;
+            continue;
+        }
+        if is_described(view, piece) && is_unusual(view.piece(piece), common) {
+            emit(piece, piece);
+            piece += 1;
+            continue;
+        }
+        if piece == 0 {
+            piece += 1;
+            continue;
+        }
+        let word = view.piece(piece - 1);
+        let gap = view.gap(piece - 1);
+        let titled = matches!(gap, " " | ". " | " . ") && TITLES.has(word) && (gap != " " || word.len() > 2);
+        let kind = kind(word);
+        let addressed = matches!(gap, " " | " , " | ", ") && kind & GREETING != 0;
+        let named = gap == " "
+            && (kind & COPULA != 0 && piece > 1 && kind_at(view, Some(piece - 2)) & NAME != 0
+                || kind & OBJECT != 0 && piece > 1 && kind_at(view, Some(piece - 2)) & CALL != 0);
+        if !(titled || addressed || named) || !is_unusual(view.piece(piece), common) {
+            piece += 1;
+            continue;
+        }
+        let mut last = piece;
+        while last + 1 < view.len()
+            && last - piece < 2
+            && matches!(view.gap(last), " " | "-")
+            && is_unusual(view.piece(last + 1), common)
+        {
+            last += 1;
+        }
+        emit(piece, last);
+        piece = last + 1;
+    }
+}
+
+/// "anna is a 43 year old", "ana es una mujer": what only an individual is.
+fn is_described(view: &View, piece: usize) -> bool {
+    static PERSONS: Words = LazyLock::new(|| WordSet::of("described"));
+    let copula = piece + 2 < view.len() && view.gap(piece) == " " && kind(view.piece(piece + 1)) & COPULA != 0;
+    copula
+        && kind(view.piece(piece + 2)) & ARTICLE != 0
+        && (piece + 3..view.len().min(piece + 8))
+            .take_while(|&at| !view.gap(at - 1).contains(['.', ',', ';', ':', '\n']))
+            .any(|at| PERSONS.has(view.piece(at)))
+}
+
+/// A word that many documents do not write: nobody's language.
+fn is_unusual(word: &str, common: &CommonWords) -> bool {
+    word.len() > 2
+        && word.chars().all(char::is_alphabetic)
+        && kind(word) == 0
+        && !is_title(word)
+        && !is_particle(word)
+        && month(word).is_none()
+        && !ends_as_no_name(word)
+        && !common.is_widespread(word)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::surface::Surface;
+    use crate::text::texts::Texts;
 
     fn corpus() -> CommonWords {
         let mut common = CommonWords::new();
@@ -396,5 +531,40 @@ mod tests {
     #[test]
     fn a_text_in_capitals_says_nothing() {
         assert!(found("HER NAME IS ANNA ROY", Some(&corpus())).is_empty());
+    }
+
+    #[test]
+    fn names_of_hand_worked_lines() {
+        let mut common = CommonWords::new();
+        let talk = "so the patient said how are you and the hill is there\nThe hill, she said.";
+        common.add(&Texts::of(&[talk; 3]), None).unwrap();
+        common.merge();
+        for (text, names) in [
+            ("hi , dr. roy , how are you", vec!["roy"]),
+            ("ms . roy said so", vec!["roy"]),
+            ("hey anna , how are you", vec!["anna"]),
+            ("hi how are you", vec![]),
+            ("my name is anna jerković and you", vec!["anna jerković"]),
+            ("they call me anna", vec!["anna"]),
+            ("anna is a 34 -year-old female with pain", vec!["anna"]),
+            ("ana es una mujer de 43 años", vec!["ana"]),
+            ("she is a 34 year old female", vec![]),
+            ("gout is a ten year problem", vec![]),
+            ("bonjour madame petit", vec!["petit"]),
+            ("frau müller said", vec!["müller"]),
+            // A word of many documents, and a line with case.
+            ("dr. hill said", vec![]),
+            ("Then dr. roy said so", vec![]),
+            ("dr roy", vec![]),
+            ("", vec![]),
+        ] {
+            let view = View::new(text, Surface::Fold);
+            let mut found = Vec::new();
+            find_in_small(&view, &common, &mut |first, last| {
+                let (start, end) = view.origin_of(first, last).unwrap();
+                found.push(&text[start..end]);
+            });
+            assert_eq!(found, names, "{text}");
+        }
     }
 }

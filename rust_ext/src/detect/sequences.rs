@@ -48,7 +48,7 @@ struct Starting {
 
 /// Pieces that are told to the table before they are looked up.
 const AHEAD: usize = 8;
-/// Up to 2^20 bits stay in the cache beside everything else.
+/// Up to 2^20 bits stay in the cache together with everything else.
 const MAX_BITS: u32 = 20;
 
 /// A bit for each place that the hash of a short piece can have.

@@ -21,10 +21,10 @@ use rayon::prelude::*;
 use crate::detect::common::{Class, CommonWords};
 use crate::detect::context::{is_announced, is_capital, is_eponym, is_particle};
 use crate::detect::firms::is_in_firm;
-use crate::detect::lines::{Lines, has_case};
+use crate::detect::letter_case::{Lines, has_case};
+use crate::detect::letter_case::{is_all_capitals, is_in_address};
 use crate::detect::places::is_in_place;
 use crate::detect::sequences::{Sequences, gap_form};
-use crate::detect::written::{is_all_capitals, is_in_address};
 use crate::error::{Error, Result};
 use crate::pool::rows;
 use crate::storage::strings::Strings;
@@ -313,7 +313,7 @@ fn forms(view: &View, spans: &[Range<usize>], first_span: usize) -> Vec<(usize, 
     if spans.is_empty() {
         return forms;
     }
-    // A piece without bounds of its own (a half of "½") takes no room.
+    // A piece without bounds (a half of "½") takes no room.
     let mut done = 0;
     let origins: Vec<(usize, usize)> = (0..view.len())
         .map(|piece| {

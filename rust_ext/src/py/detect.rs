@@ -9,10 +9,10 @@ use pyo3::prelude::*;
 use super::index::batch;
 use super::{ArrowBatch, import_texts, to_py_err};
 use crate::detect::common::CommonWords;
+use crate::detect::fused_pass::FusedPass;
 use crate::detect::gazetteer::Gazetteer;
 use crate::detect::records::{Field, Records};
 use crate::detect::surfaces::{Labelled, Surfaces};
-use crate::detect::together::Together;
 use crate::error::Error;
 use crate::pool::pool;
 use crate::text::fold::fold;
@@ -67,7 +67,7 @@ fn find_together(
     let threads = pool(num_threads).map_err(to_py_err)?;
     let (own, units, common, initials) = &records;
     let (list, common_of_list) = &gazetteer;
-    let together = Together {
+    let pass = FusedPass {
         records: &own.records,
         units: units.as_slice()?,
         common_of_records: common.as_ref().map(|common| &common.common),
@@ -76,7 +76,7 @@ fn find_together(
         common_of_gazetteer: common_of_list.as_ref().map(|common| &common.common),
     };
     let [of_records, of_list] = py
-        .detach(|| threads.install(|| together.find(&texts).map(|parts| parts.map(|part| located(&texts, part)))))
+        .detach(|| threads.install(|| pass.find(&texts).map(|parts| parts.map(|part| located(&texts, part)))))
         .map_err(to_py_err)?;
     Ok((to_batch(&of_records, |source| own.named(source))?, to_batch(&of_list, |source| list.named(source))?))
 }

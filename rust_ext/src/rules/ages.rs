@@ -3,8 +3,8 @@
 use std::sync::LazyLock;
 
 use super::checks::num_value;
-use super::people::{Words, words};
-use super::{Hit, Rank, Rule, always, rule};
+use super::{Hit, Rank, Rule, always, behind_last, behind_last_row, rule};
+use crate::word_lists::{WordSet, Words};
 
 pub const PARTS: &[(&str, &str)] = &[
     (
@@ -87,29 +87,11 @@ fn is_possible_age(hit: &mut Hit) -> bool {
 }
 
 /// Somebody whose age a number of years may be.
-static SOMEBODY: Words = LazyLock::new(|| {
-    words(
-        "\
-    mujer varon hombre paciente pacientes nino nina ninos chico chica joven adolescente lactante neonato bebe recien nacido nacida enfermo \
-    enferma gestante embarazada primigesta secundigesta senora senor caballero anciano anciana madre padre hijo hija hermano hermana esposo \
-    esposa abuelo abuela tio tia primo prima puerpera femenina masculino femenino escolar preescolar individuo sujeto persona trabajador \
-    trabajadora ama jubilado jubilada fumador fumadora exfumador exfumadora v m sexo edad raza hombres mujeres deportista estudiante \
-    patient patiente patients femme homme enfant garcon fille nourrisson bebe monsieur madame mme mlle mere pere fils frere soeur \
-    mari epouse sujet agee age dame jeune grand-mere grand-pere nouveau-ne gestante multipare primipare nullipare \
-    patientin frau herr mann kind junge madchen saugling mutter vater sohn tochter bruder schwester dame neugeborenes jugendliche \
-    jugendlicher alter rentner rentnerin",
-    )
-});
+static SOMEBODY: Words = LazyLock::new(|| WordSet::of("somebody"));
 /// Words that make a number of years a duration.
-static LASTING: Words = LazyLock::new(|| {
-    words(
-        "\
-    hace hacia hacian fallece fallecio reingresa reingreso partir desde durante evolucion seguimiento tras despues antes ultimo ultimos ultimas ultima cada plazo proximos proximo aproximadamente \
-    depuis pendant apres avant suivi dernieres derniers environ evoluant duree tous recul survie il \
-    seit vor nach uber wahrend fur letzten circa ca zeitraum verlauf innerhalb duracion supervivencia historia control \
-    controles diagnosticado diagnosticada tratado tratada tabaquismo periodo espacio lleva llevaba",
-    )
-});
+static LASTING: Words = LazyLock::new(|| WordSet::of("lasting before"));
+/// The same of a number of years before them.
+static LASTING_BEHIND: Words = LazyLock::new(|| WordSet::of("lasting behind"));
 
 /// A number of years is an age where the sentence before it has somebody, and nothing that makes it a duration.
 fn is_of_someone(hit: &mut Hit) -> bool {
@@ -148,30 +130,7 @@ fn is_of_someone(hit: &mut Hit) -> bool {
     if rest.starts_with(b"de edad") || rest.starts_with(b"alt ") || rest.starts_with(b"d'age") {
         return true;
     }
-    let lasts = [
-        &b"de evoluc"[..],
-        b"de segui",
-        b"de dura",
-        b"despues",
-        b"antes",
-        b"mas tarde",
-        b"de historia",
-        b"de trata",
-        b"plus tard",
-        b"apres",
-        b"de suivi",
-        b"de recul",
-        b"auparavant",
-        b"d'evol",
-        b"spater",
-        b"lang",
-        b"zuvor",
-        b"atras",
-        b"previ",
-        b"de tabaq",
-        b"de superv",
-    ];
-    if lasts.iter().any(|end| rest.starts_with(end)) {
+    if LASTING_BEHIND.iter().any(|end| rest.starts_with(end)) {
         return false;
     }
     let years = !hit.text[hit.start..]
@@ -196,14 +155,13 @@ fn is_of_someone(hit: &mut Hit) -> bool {
     }
     // The sentence before it, its last word first.
     let before = hit.before();
-    let from = before.iter().rposition(|byte| matches!(byte, b';' | b'\n')).map_or(0, |at| at + 1);
-    let from = before.windows(2).rposition(|two| two == b". ").map_or(from, |at| from.max(at + 2));
+    let from = behind_last(before, |byte| matches!(byte, b';' | b'\n')).max(behind_last_row(before, b". "));
     let comma = before.trim_ascii_end().ends_with(b",") || before.ends_with(b"(");
     let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || !byte.is_ascii() || *byte == b'-';
     let sentence = before[from..].split(|byte| !is_letter(byte)).rev().filter(|word| !word.is_empty());
     for (distance, word) in sentence.take(8).enumerate() {
         let small = word.to_ascii_lowercase();
-        if LASTING.contains(&small[..]) {
+        if LASTING.has(&small) {
             return false;
         }
         if distance == 0 && (small == b"cumplir" || small == b"tenia" || small == b"tiene" || small == b"cumplio") {
@@ -232,7 +190,7 @@ fn is_of_someone(hit: &mut Hit) -> bool {
         if distance == 0 && comma && named && (1..=110).contains(&value) {
             return true;
         }
-        if SOMEBODY.contains(&small[..]) {
+        if SOMEBODY.has(&small) {
             return true;
         }
     }

@@ -5,18 +5,21 @@
 
 use std::sync::LazyLock;
 
-use super::ages::is_possible;
-use super::fits::is_field_name;
-use super::people::{Words, words};
-use super::{Hit, Rank, Rule, rule};
+use foldhash::fast::FixedState;
+use hashbrown::HashSet;
 
-pub const PARTS: &[(&str, &str)] = &[
-    ("%YEARS%", r"(?:(?i:anos|ans|jahre|yrs?|y/?o|y|a|j\.)(?: ?\d{1,2} ?m)?)"),
-    (
-        "%KEY%",
-        r"(?:Patient [Nn]ame|PATIENT NAME|Full [Nn]ame|FULL NAME|First [Nn]ame|FIRST NAME|Last [Nn]ame|LAST NAME|Family [Nn]ame|FAMILY NAME|Given [Nn]ame|GIVEN NAME|Next of kin|NEXT OF KIN|Emergency contact|EMERGENCY CONTACT|Seen by|SEEN BY|Personne de confiance|PERSONNE DE CONFIANCE|Cuidadora? [Pp]rincipal|CUIDADORA? PRINCIPAL|Ansprechpartner|ANSPRECHPARTNER|Kontaktperson|KONTAKTPERSON|Familienname|FAMILIENNAME|Bezugsperson|BEZUGSPERSON|Acompanante|ACOMPANANTE|Patient/in|PATIENT/IN|Angehorige|ANGEHORIGE|Apellidos|APELLIDOS|Patientin|PATIENTIN|Caregiver|CAREGIVER|Cuidadora|CUIDADORA|Forename|FORENAME|Apellido|APELLIDO|Nachname|NACHNAME|Patiente|PATIENTE|Paciente|PACIENTE|Resident|RESIDENT|Cuidador|CUIDADOR|Surname|SURNAME|Prenoms|PRENOMS|Vorname|VORNAME|Patient|PATIENT|Prenom|PRENOM|Nombre|NOMBRE|Client|CLIENT|Usager|USAGER|Aidant|AIDANT|Pat\.|PAT\.|Name|NAME|Noms|NOMS|Nom|NOM)",
-    ),
-];
+use super::ages::is_possible;
+use super::values::is_field_name;
+use super::{Hit, Rank, Rule, behind_last, behind_last_row, rule};
+use crate::word_lists::{WordSet, Words, alternatives, words};
+
+pub const PARTS: &[(&str, &str)] = &[("%YEARS%", r"(?:(?i:anos|ans|jahre|yrs?|y/?o|y|a|j\.)(?: ?\d{1,2} ?m)?)")];
+
+/// `%KEY%`: the names of columns as forms write them, and in capitals.
+pub fn key() -> String {
+    let names = words("names of columns").flat_map(|name| [name.to_owned(), name.to_ascii_uppercase()]);
+    format!("(?:{})", alternatives(names))
+}
 
 pub const RULES: &[Rule] = &[
     Rule {
@@ -44,91 +47,16 @@ pub const RULES: &[Rule] = &[
 ];
 
 /// What `%KEY%` matches.
-static KEYS: Words = LazyLock::new(|| {
-    let bare = "name surname forename nom noms prenom prenoms nombre apellido apellidos vorname nachname familienname patient patientin \
-        patiente patient/in pat. paciente client resident usager caregiver aidant cuidador cuidadora acompanante bezugsperson angehorige \
-        kontaktperson ansprechpartner";
-    let mut keys = words(bare);
-    keys.extend([
-        &b"patient name"[..],
-        b"full name",
-        b"first name",
-        b"last name",
-        b"family name",
-        b"given name",
-        b"next of kin",
-        b"emergency contact",
-        b"seen by",
-        b"personne de confiance",
-        b"cuidador principal",
-        b"cuidadora principal",
-    ]);
-    keys
-});
+static KEYS: LazyLock<HashSet<String, FixedState>> =
+    LazyLock::new(|| words("names of columns").map(str::to_ascii_lowercase).collect());
 /// Fields whose name may be a word of a sentence or of a heading too: a name of two words at least stands behind them.
-const COMMON: [&[u8]; 17] = [
-    b"patient",
-    b"patiente",
-    b"patientin",
-    b"patient/in",
-    b"pat.",
-    b"paciente",
-    b"client",
-    b"resident",
-    b"provider",
-    b"attending",
-    b"medecin",
-    b"medico",
-    b"arzt",
-    b"doctor",
-    b"usager",
-    b"caregiver",
-    b"aidant",
-];
+static COMMON: Words = LazyLock::new(|| WordSet::marked("fields without a colon", "word"));
 /// Names of other fields, as a table's head has them side by side.
-const OTHER_FIELDS: [&[u8]; 37] = [
-    b"name",
-    b"nom",
-    b"prenom",
-    b"prenoms",
-    b"nombre",
-    b"apellidos",
-    b"vorname",
-    b"nachname",
-    b"surname",
-    b"date",
-    b"dob",
-    b"fecha",
-    b"geburtsdatum",
-    b"naissance",
-    b"nacimiento",
-    b"sex",
-    b"sexe",
-    b"sexo",
-    b"geschlecht",
-    b"age",
-    b"edad",
-    b"alter",
-    b"mrn",
-    b"nhc",
-    b"ipp",
-    b"ddn",
-    b"id",
-    b"number",
-    b"no",
-    b"nr",
-    b"unit",
-    b"address",
-    b"adresse",
-    b"medecin",
-    b"medico",
-    b"arzt",
-    b"education",
-];
+static OTHER_FIELDS: Words = LazyLock::new(|| WordSet::marked("fields without a colon", "other"));
 
 /// Whether a word is the name of a field.
 pub fn is_key_word(word: &[u8]) -> bool {
-    OTHER_FIELDS.iter().chain(&COMMON).any(|other| word.eq_ignore_ascii_case(other))
+    OTHER_FIELDS.has_any_case(word) || COMMON.has_any_case(word)
 }
 
 /// A line, two spaces or a cell begin here.
@@ -145,18 +73,18 @@ fn ends_column(after: &[u8]) -> bool {
 /// What stands in the column before a value: the name of its field.
 fn key_before<'a>(hit: &Hit<'a>) -> &'a [u8] {
     let before = hit.before().trim_ascii_end();
-    let column = before.windows(2).rposition(|two| two == b"  ").map_or(0, |at| at + 2);
-    let sign = before.iter().rposition(|byte| matches!(byte, b'\n' | b'\t' | b'|')).map_or(0, |at| at + 1);
+    let column = behind_last_row(before, b"  ");
+    let sign = behind_last(before, |byte| matches!(byte, b'\n' | b'\t' | b'|'));
     before[column.max(sign)..].trim_ascii_start()
 }
 
 fn is_name_of_column(hit: &mut Hit) -> bool {
     let key = key_before(hit).to_ascii_lowercase();
-    let is_key = KEYS.contains(&key[..]);
+    let is_key = str::from_utf8(&key).is_ok_and(|key| KEYS.contains(key));
     if !is_key || !is_field_name(hit) || !ends_column(hit.after()) {
         return false;
     }
-    let is_other = |word: &[u8]| OTHER_FIELDS.iter().any(|other| word.eq_ignore_ascii_case(other));
+    let is_other = |word: &[u8]| OTHER_FIELDS.has_any_case(word);
     let mut words = hit.piece().split(|byte| matches!(byte, b' ' | b',')).filter(|word| word.len() > 1);
     let several = hit.piece().contains(&b' ');
     // "Name of procedure", "NOMBRE DEL FICHERO"
@@ -164,7 +92,7 @@ fn is_name_of_column(hit: &mut Hit) -> bool {
     let goes_on = [&b"of"[..], b"du", b"des", b"del", b"der", b"and", b"et", b"y", b"und"]
         .iter()
         .any(|word| first.eq_ignore_ascii_case(word));
-    (several || !COMMON.contains(&&key[..])) && !goes_on && !words.any(is_other)
+    (several || !COMMON.has(&key)) && !goes_on && !words.any(is_other)
 }
 
 fn is_age_of_column(hit: &mut Hit) -> bool {
@@ -184,6 +112,6 @@ fn is_age_of_column(hit: &mut Hit) -> bool {
     hit.start += named + spaces;
     let unit = hit.piece().iter().any(u8::is_ascii_alphabetic);
     // A number and a unit alone fill a column that others follow or precede on the line.
-    let beside = hit.before().ends_with(b"  ") || hit.before().ends_with(b"| ") || hit.before().ends_with(b"\t");
-    (named > 0 || unit && beside) && is_possible(hit)
+    let delimited = hit.before().ends_with(b"  ") || hit.before().ends_with(b"| ") || hit.before().ends_with(b"\t");
+    (named > 0 || unit && delimited) && is_possible(hit)
 }

@@ -1,9 +1,12 @@
 //! Numbers and names that only the words before them explain: records, insurance, licences, devices, vehicles, accounts.
 
+use std::sync::LazyLock;
+
 use super::checks::{is_nhs, is_npi, num_digits};
 use super::dates::is_numeric_date;
 use super::values::is_all_of_field;
 use super::{Hit, Rank, Rule, rule};
+use crate::word_lists::{WordSet, Words};
 
 pub const PARTS: &[(&str, &str)] = &[
     // Between a cue and what it announces.
@@ -152,33 +155,10 @@ fn is_code(hit: &mut Hit) -> bool {
 
 /// The number of a law is everybody's.
 fn is_public(hit: &Hit) -> bool {
-    const PUBLIC: [&[u8]; 22] = [
-        b"law",
-        b"act",
-        b"decree",
-        b"article",
-        b"articles",
-        b"regulation",
-        b"resolution",
-        b"directive",
-        b"ordinance",
-        b"statute",
-        b"protocol",
-        b"ley",
-        b"loi",
-        b"decreto",
-        b"decret",
-        b"arrete",
-        b"gesetz",
-        b"verordnung",
-        b"reglamento",
-        b"directiva",
-        b"section",
-        b"figure",
-    ];
+    static PUBLIC: Words = LazyLock::new(|| WordSet::of("public numbers"));
     let before = hit.before();
     let mut words = before.rsplit(|byte| !byte.is_ascii_alphabetic()).filter(|word| !word.is_empty());
-    words.by_ref().take(2).any(|word| PUBLIC.iter().any(|other| word.eq_ignore_ascii_case(other)))
+    words.by_ref().take(2).any(|word| PUBLIC.has_any_case(word))
 }
 
 /// So many digits at least, and not a date.

@@ -1,28 +1,33 @@
 //! Dates: in numbers, with a month's name, in words, with a weekday, and parts of dates behind a preposition.
 
+use std::sync::LazyLock;
+
 use super::checks::num_value;
 use super::{Hit, Rank, Rule, always, rule};
+use crate::word_lists::{Language, WordSet, Words, alternatives, entries, month_names, months, plain, weekdays_of};
+
+/// Months and days of the week, from the word lists.
+pub fn listed_parts() -> Vec<(&'static str, String)> {
+    use Language::{English, French, German, Spanish};
+    let any_case = |words: String| format!("(?i:{words})");
+    let names = |language| any_case(alternatives(month_names(language, "text")));
+    let days = |language| any_case(alternatives(weekdays_of(language)));
+    let text = entries("weekdays").iter().filter(|day| day.has("text")).map(|day| plain(day.word));
+    vec![
+        ("%MONTH%", any_case(alternatives(months("text").map(|(_, name)| name)))),
+        ("%MONTH_JOINED%", any_case(alternatives(months("joined").map(|(_, name)| name)))),
+        ("%MONTH_EN%", names(English)),
+        ("%MONTH_FR%", names(French)),
+        ("%MONTH_ES%", names(Spanish)),
+        ("%MONTH_DE%", names(German)),
+        ("%WEEKDAY%", any_case(alternatives(text))),
+        ("%WEEKDAY_FR%", days(French)),
+        ("%WEEKDAY_ES%", days(Spanish)),
+        ("%WEEKDAY_DE%", days(German)),
+    ]
+}
 
 pub const PARTS: &[(&str, &str)] = &[
-    (
-        "%WEEKDAY%",
-        r"(?i:mon|tues|wednes|thurs|fri|satur|sun)day|(?i:lun|mar|mercre|jeu|vendre|same)di|(?i:dimanche|lunes|martes|miercoles|jueves|viernes|sabado|domingo|montag|dienstag|mittwoch|donnerstag|freitag|samstag|sonnabend|sonntag)",
-    ),
-    // Abbreviations and names of four languages; accents are folded.
-    (
-        "%MONTH%",
-        r"(?i:jan(?:uary|v(?:ier)?|uar)?|janner|jaenner|enero|ene|feb(?:ruary|rero|ruar)?|fev(?:r(?:ier)?)?|mar(?:ch|s|zo)?|marz|maerz|apr(?:il)?|avr(?:il)?|abr(?:il)?|may(?:o)?|mai|june?|juin|junio?|july?|juil(?:let)?|julio?|aug(?:ust)?|aout|agosto|sep(?:t(?:ember|embre|iembre)?)?|setiembre|oct(?:ober|obre|ubre)?|okt(?:ober)?|nov(?:ember|embre|iembre)?|dec(?:ember|embre)?|dez(?:ember)?|dic(?:iembre)?)",
-    ),
-    ("%MONTH_EN%", r"(?i:january|february|march|april|may|june|july|august|september|october|november|december)"),
-    ("%MONTH_FR%", r"(?i:janvier|fevrier|mars|avril|mai|juin|juillet|aout|septembre|octobre|novembre|decembre)"),
-    (
-        "%MONTH_ES%",
-        r"(?i:enero|febrero|marzo|abril|mayo|junio|julio|agosto|septiembre|setiembre|octubre|noviembre|diciembre)",
-    ),
-    (
-        "%MONTH_DE%",
-        r"(?i:januar|janner|februar|marz|maerz|april|mai|juni|juli|august|september|oktober|november|dezember)",
-    ),
     // The first to the thirty-first.
     (
         "%ORDINAL_EN%",
@@ -104,7 +109,7 @@ pub const RULES: &[Rule] = &[
         "DATE",
         Rank::Form,
         "day, a month's first letters and year without a space: 12MAR2020, 05-dic19",
-        r"%DAY%-?(?i:jan|feb|mar|apr|may|jun|jul|aug|sept?|oct|nov|dec|ene|abr|ago|dic|fev|avr|mai|juin|juil|aout|okt|dez|mrz)-?(?:%YEAR%|\d{2})",
+        r"%DAY%-?%MONTH_JOINED%-?(?:%YEAR%|\d{2})",
         always,
     ),
     rule(
@@ -144,7 +149,7 @@ pub const RULES: &[Rule] = &[
         "DATE",
         Rank::Form,
         "a weekday and a day's number in French, Spanish and German",
-        r"(?:(?i:lun|mar|mercre|jeu|vendre|same)di|(?i:dimanche|lunes|martes|miercoles|jueves|viernes|sabado|domingo)|(?i:(?:mon|diens|donners|frei|sams|sonn)tag|mittwoch),? (?i:den|dem)) (?i:dia )?%DAY%",
+        r"(?:%WEEKDAY_FR%|%WEEKDAY_ES%|%WEEKDAY_DE%,? (?i:den|dem)) (?i:dia )?%DAY%",
         is_no_amount,
     ),
     rule(
@@ -235,12 +240,9 @@ fn is_day_month_of_line(hit: &mut Hit) -> bool {
 
 /// What a fraction is of: a part of the body, a dose.
 fn has_fraction(hit: &Hit) -> bool {
-    const WHOLE: [&[u8]; 22] = [
-        b"dist", b"prox", b"med", b"sup", b"inf", b"ext", b"int", b"ant", b"post", b"com", b"tab", b"pas", b"dose",
-        b"dosis", b"amp", b"pill", b"of", b"de", b"du", b"der", b"del", b"cp",
-    ];
+    static WHOLE: Words = LazyLock::new(|| WordSet::of("fractions"));
     let rest = hit.after().trim_ascii_start();
-    WHOLE.iter().any(|start| rest.get(..start.len()).is_some_and(|word| word.eq_ignore_ascii_case(start)))
+    WHOLE.begin(rest)
 }
 
 /// A day from 1 to 31.
@@ -261,15 +263,11 @@ fn goes_on(hit: &Hit) -> bool {
 
 /// Units that make a number an amount.
 pub fn has_unit(hit: &Hit) -> bool {
-    const UNITS: [&[u8]; 32] = [
-        b"mg", b"ml", b"mcg", b"ug", b"g", b"gr", b"kg", b"cc", b"cm", b"mm", b"m", b"u", b"ui", b"iu", b"kcal",
-        b"cal", b"l", b"dl", b"h", b"hs", b"horas", b"hours", b"units", b"x", b"rpm", b"cells", b"ms", b"rad", b"hz",
-        b"cgy", b"gy", b"pm",
-    ];
+    static UNITS: Words = LazyLock::new(|| WordSet::of("units"));
     let after = hit.after();
     let rest = after.strip_prefix(b" ").unwrap_or(after);
     let word = &rest[..rest.iter().take_while(|byte| byte.is_ascii_alphabetic()).count()];
-    rest.starts_with(b"%") || rest.starts_with(b"*") || UNITS.iter().any(|unit| word.eq_ignore_ascii_case(unit))
+    rest.starts_with(b"%") || rest.starts_with(b"*") || UNITS.has_any_case(word)
 }
 
 fn is_no_amount(hit: &mut Hit) -> bool {

@@ -33,7 +33,7 @@ const BEYOND: u16 = u16::MAX;
 const END: usize = 0;
 const NUM_CLASSES: usize = 80;
 
-/// Letters apart, digits together, the signs of numbers apart, all other bytes together.
+/// A class for each letter and each sign of numbers, one for the digits and one for all other bytes.
 const CLASSES: [u8; 256] = {
     let mut classes = [1u8; 256];
     let mut byte = 0;
@@ -81,7 +81,7 @@ pub struct Filter {
 
 /// Places that are looked at together.
 pub const LANES: usize = 8;
-/// Bytes before the next digit, and more, that are told apart.
+/// Bytes before the next digit, and more, that are distinguished.
 pub const MAX_REACH: usize = 63;
 
 /// A state of a rule's automaton; `MATCHED` once the rule has matched.
@@ -334,7 +334,7 @@ mod tests {
             (r"in", None),
             (r"in(?: \d)?", None),
             (r"in [a-z]+\d", None),
-            (r"(?:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa){2}\d", None), // beyond what is told apart
+            (r"(?:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa){2}\d", None), // beyond what is distinguished
         ];
         for (pattern, expected) in table {
             assert_eq!(reach(&nfa(pattern)), expected, "{pattern}");

@@ -1,7 +1,10 @@
 //! Hospitals by the head of their name, in Spanish, French and German: Hospital Comarcal de Valdearce, CHU de Lyon, Kreisklinikum
 //! Wiesenau. In English the head stands last, and capitals before it may be anything; there a field or a list must say it.
 
+use std::sync::LazyLock;
+
 use super::{Hit, Rank, Rule, rule};
+use crate::word_lists::{WordSet, Words};
 
 pub const PARTS: &[(&str, &str)] = &[
     (
@@ -26,68 +29,12 @@ pub const RULES: &[Rule] = &[rule(
 
 /// In other languages "Hospital" begins a heading too ("Hospital Course"); one word of Spanish must say that it is a name.
 fn is_hospital(hit: &mut Hit) -> bool {
-    const SPANISH: [&[u8]; 26] = [
-        b"de",
-        b"del",
-        b"la",
-        b"universitario",
-        b"universitari",
-        b"comarcal",
-        b"clinico",
-        b"clinic",
-        b"provincial",
-        b"regional",
-        b"san",
-        b"santa",
-        b"virgen",
-        b"nuestra",
-        b"infanta",
-        b"infantil",
-        b"doctor",
-        b"reina",
-        b"rey",
-        b"ramon",
-        b"marques",
-        b"militar",
-        b"son",
-        b"carlos",
-        b"miguel",
-        b"central",
-    ];
-    const NEXT: [&[u8]; 28] = [
-        b"servicio",
-        b"service",
-        b"tel",
-        b"telf",
-        b"telefono",
-        b"fax",
-        b"calle",
-        b"avda",
-        b"avenida",
-        b"rue",
-        b"avenue",
-        b"paciente",
-        b"patient",
-        b"informe",
-        b"nombre",
-        b"unidad",
-        b"departamento",
-        b"dr",
-        b"dra",
-        b"fecha",
-        b"date",
-        b"medico",
-        b"medecin",
-        b"correo",
-        b"email",
-        b"e-mail",
-        b"station",
-        b"abteilung",
-    ];
+    static SPANISH: Words = LazyLock::new(|| WordSet::of("hospitals"));
+    static NEXT: Words = LazyLock::new(|| WordSet::of("behind a hospital"));
     let mut end = 0;
     for (number, word) in hit.piece().split(|byte| *byte == b' ').enumerate() {
         let bare = word.strip_suffix(b".").unwrap_or(word);
-        if number > 1 && NEXT.iter().any(|other| bare.eq_ignore_ascii_case(other)) {
+        if number > 1 && NEXT.has_any_case(bare) {
             hit.end = hit.start + end - 1;
             break;
         }
@@ -96,12 +43,7 @@ fn is_hospital(hit: &mut Hit) -> bool {
     let piece = hit.piece();
     let several = piece.iter().filter(|byte| **byte == b' ').count();
     let generic = piece[..8.min(piece.len())].eq_ignore_ascii_case(b"hospital") && piece.get(8) == Some(&b' ');
-    let said = || {
-        piece
-            .split(|byte| *byte == b' ')
-            .skip(1)
-            .any(|word| SPANISH.iter().any(|other| word.eq_ignore_ascii_case(other)))
-    };
+    let said = || piece.split(|byte| *byte == b' ').skip(1).any(|word| SPANISH.has_any_case(word));
     // "EXAMEN CLINIQUE GENERAL": a heading.
     let heading = piece[..6.min(piece.len())].eq_ignore_ascii_case(b"cliniq")
         && hit.before().trim_ascii_end().last().is_some_and(u8::is_ascii_alphanumeric)

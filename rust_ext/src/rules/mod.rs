@@ -7,23 +7,19 @@
 //! `scan` finds the places, `filter` says which rules can match there, `split` where a group begins, `fields` where a form announces a value, `checks` and `numbers` hold what an expression cannot
 //! say; the other files are the table of rules, one subject each.
 
-mod addresses;
 mod ages;
 mod checks;
 mod columns;
 mod contacts;
 mod cued;
 mod dates;
-mod field_words;
 mod fields;
 mod filter;
-mod fits;
 mod hospitals;
 mod numbers;
 mod people;
 mod places;
 mod scan;
-mod source;
 mod split;
 mod tables;
 mod values;
@@ -35,6 +31,7 @@ use crate::text::spans::Found;
 use crate::text::texts::Texts;
 
 pub use fields::{Fields, labels as field_labels};
+use filter::Mask;
 
 /// How sure a rule is of its label. A hit within a surer one, or within one of its own label, is not reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,8 +49,8 @@ pub struct Hit<'a> {
     text: &'a [u8],
     start: usize,
     end: usize,
-    /// It is written in letters that stand apart, as no word of a sentence is.
-    apart: bool,
+    /// It is written in letters with spaces between them, as no word of a sentence is.
+    spaced: bool,
 }
 
 impl<'a> Hit<'a> {
@@ -110,6 +107,18 @@ const fn field(
     Rule { name, label, finds, rank, of_field: true, pattern, behind: anything, accepts }
 }
 
+/// Where begins what stands behind the last of these signs: at the start where there is none.
+#[inline]
+fn behind_last(text: &[u8], is_sign: impl Fn(&u8) -> bool) -> usize {
+    text.iter().rposition(is_sign).map_or(0, |at| at + 1)
+}
+
+/// The same of several signs in a row, such as two spaces.
+#[inline]
+fn behind_last_row<const N: usize>(text: &[u8], row: &[u8; N]) -> usize {
+    text.windows(N).rposition(|window| window == row).map_or(0, |at| at + N)
+}
+
 fn always(_: &mut Hit) -> bool {
     true
 }
@@ -118,26 +127,34 @@ const fn anything(_: &[u8]) -> bool {
     true
 }
 
-/// Every rule.
-pub static RULES: LazyLock<Vec<&'static Rule>> = LazyLock::new(|| {
-    let tables = [
-        contacts::RULES,
-        numbers::RULES,
-        cued::RULES,
-        dates::RULES,
-        places::RULES,
-        ages::RULES,
-        people::RULES,
-        columns::RULES,
-        hospitals::RULES,
-        values::RULES,
-    ];
-    tables.into_iter().flatten().collect()
-});
+const TABLES: [&[Rule]; 10] = [
+    contacts::RULES,
+    numbers::RULES,
+    cued::RULES,
+    dates::RULES,
+    places::RULES,
+    ages::RULES,
+    people::RULES,
+    columns::RULES,
+    hospitals::RULES,
+    values::RULES,
+];
 
-/// An expression with the names of its parts (`%MONTH%`) replaced, and those of their parts.
-fn expand(pattern: &str) -> String {
-    let tables = [
+/// Every rule.
+pub static RULES: LazyLock<Vec<&'static Rule>> = LazyLock::new(|| TABLES.into_iter().flatten().collect());
+
+const _: () = {
+    let (mut num_rules, mut table) = (0, 0);
+    while table < TABLES.len() {
+        num_rules += TABLES[table].len();
+        table += 1;
+    }
+    assert!(num_rules <= Mask::BITS as usize, "there are more rules than bits of `filter::Mask`: make it a wider one");
+};
+
+/// Parts of expressions by name: those that are written out, and those that the word lists have.
+static PARTS: LazyLock<Vec<(&'static str, String)>> = LazyLock::new(|| {
+    let written = [
         dates::PARTS,
         cued::PARTS,
         places::PARTS,
@@ -148,8 +165,16 @@ fn expand(pattern: &str) -> String {
         contacts::PARTS,
         values::PARTS,
     ];
+    let mut parts = dates::listed_parts();
+    parts.extend([("%KEY%", columns::key()), ("%COUNTRY%", places::country())]);
+    parts.extend(written.into_iter().flatten().map(|&(name, part)| (name, part.to_owned())));
+    parts
+});
+
+/// An expression with the names of its parts (`%MONTH%`) replaced, and those of their parts.
+fn expand(pattern: &str) -> String {
     let mut expanded = pattern.to_owned();
-    while let Some((name, part)) = tables.iter().copied().flatten().find(|(name, _)| expanded.contains(name)) {
+    while let Some((name, part)) = PARTS.iter().find(|(name, _)| expanded.contains(name)) {
         expanded = expanded.replace(name, part);
     }
     expanded
@@ -166,9 +191,9 @@ pub fn scan(texts: &Texts, labels: Option<&[String]>, rows: &[(String, String)],
             return Err(Error::Policy(format!("rules: unknown label {label:?}")));
         }
     }
-    let mut active = 0;
+    let mut active: Mask = 0;
     for (number, rule) in RULES.iter().enumerate() {
-        active |= u128::from(wanted(rule)) << number;
+        active |= Mask::from(wanted(rule)) << number;
     }
     if rows.is_empty() {
         return scan::scan(texts, active, Fields::shipped()?, filtered);

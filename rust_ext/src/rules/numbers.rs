@@ -1,9 +1,12 @@
 //! Numbers with check digits or a telling form, and long numbers that nothing else explains.
 
+use std::sync::LazyLock;
+
 use super::checks::{
     digits, iban_len, is_card, is_dea, is_dni, is_kvnr, is_luhn, is_nhs, is_nir, is_npi, is_vin, num_digits, num_value,
 };
-use super::{Hit, Rank, Rule, always, rule};
+use super::{Hit, Rank, Rule, always, behind_last, rule};
+use crate::word_lists::{WordSet, Words};
 
 pub const RULES: &[Rule] = &[
     rule(
@@ -144,15 +147,12 @@ fn is_iban(hit: &mut Hit) -> bool {
 
 /// Not a count with its unit (platelets 251000/ul), not a gene's number, not an accession of a paper.
 fn is_no_amount(hit: &mut Hit) -> bool {
-    const UNITS: [&[u8]; 16] = [
-        b"/", b"mm3", b"ml", b"mg", b"ug", b"pg", b"ng", b"ui", b"iu", b"u/", b"unit", b"cel", b"copi", b"leuco",
-        b"plaq", b"plat",
-    ];
+    static UNITS: Words = LazyLock::new(|| WordSet::of("units of long numbers"));
     let after = hit.after().trim_ascii_start();
     let piece = hit.piece();
     let amount = num_digits(piece) <= 7
         && piece.iter().all(u8::is_ascii_digit)
-        && UNITS.iter().any(|unit| after.get(..unit.len()).is_some_and(|word| word.eq_ignore_ascii_case(unit)))
+        && UNITS.begin(after)
         && !matches!(after, [b'/', b'0'..=b'9', ..]);
     let known = [&b"OMIM"[..], b"MIM", b"PMID"].iter().any(|cue| {
         let before = hit.before();
@@ -163,31 +163,10 @@ fn is_no_amount(hit: &mut Hit) -> bool {
 
 /// "Platelets 251000": a count names what it counts before it too.
 pub fn is_counted(hit: &Hit) -> bool {
-    const COUNTED: [&[u8]; 20] = [
-        b"platelet",
-        b"plaquet",
-        b"leuco",
-        b"leuko",
-        b"wbc",
-        b"rbc",
-        b"thrombo",
-        b"trombo",
-        b"hemat",
-        b"erythro",
-        b"erytro",
-        b"eritro",
-        b"neutro",
-        b"linfo",
-        b"lympho",
-        b"count",
-        b"recuento",
-        b"ufc",
-        b"cfu",
-        b"copias",
-    ];
+    static COUNTED: Words = LazyLock::new(|| WordSet::of("counted"));
     let before = &hit.before()[hit.before().len().saturating_sub(28)..].to_ascii_lowercase();
-    let before = &before[before.iter().rposition(|byte| matches!(byte, b'.' | b';' | b'\n')).map_or(0, |at| at + 1)..];
-    num_digits(hit.piece()) <= 8 && COUNTED.iter().any(|word| before.windows(word.len()).any(|part| part == *word))
+    let before = &before[behind_last(before, |byte| matches!(byte, b'.' | b';' | b'\n'))..];
+    num_digits(hit.piece()) <= 8 && COUNTED.iter().any(|word| before.windows(word.len()).any(|part| part == word))
 }
 
 /// E-28046 Madrid is a postcode with its country.

@@ -2,10 +2,8 @@
 
 use std::sync::LazyLock;
 
-use foldhash::fast::FixedState;
-use hashbrown::HashSet;
-
-use super::{Hit, Rank, Rule, rule};
+use super::{Hit, Rank, Rule, behind_last, behind_last_row, rule};
+use crate::word_lists::{Language, WordSet, Words, month_names};
 
 pub const PARTS: &[(&str, &str)] = &[
     (
@@ -85,34 +83,14 @@ pub const RULES: &[Rule] = &[
     ),
 ];
 
-pub(super) type Words = LazyLock<HashSet<&'static [u8], FixedState>>;
-
-pub(super) fn words(list: &'static str) -> HashSet<&'static [u8], FixedState> {
-    list.split_ascii_whitespace().map(str::as_bytes).collect()
-}
-
 /// Words that a form or a sentence puts where a name might stand.
-static NO_NAMES: Words = LazyLock::new(|| {
-    words(
-        "\
-    No NoCol Nombre The This He She Was And Or In On None Not Unknown Same As At Date Patient Paciente Servicio \
-    Hospital Mujer Varon Male Female Sexo Age Is To It N DOB MRN Medico Medical El La Los Las Un Una Le Les Madame \
-    Monsieur Doctor Dr Dra There We I If Chief Department Clinic Yes NA Phone Kollege Kollegen Kollegin Kolleginnen \
-    Colleague Colleagues Colega Colegas Confrere Confreres Consoeur Collegue Collegues Oberarzt Chefarzt Doktor Professor Professeur Kolegin \
-    Sir Madam Patientin Patiente His Her Mom Dad",
-    )
-});
+static NO_NAMES: Words = LazyLock::new(|| WordSet::of("no names"));
 
 /// Behind "M." for Morbus: diseases.
-static EPONYMS: Words = LazyLock::new(|| {
-    words(
-        "\
-    Crohn Parkinson Alzheimer Basedow Hodgkin Bechterew Addison Cushing Meniere Paget Wilson Whipple Behcet Scheuermann Dupuytren \
-    Huntington Werlhof Boeck Perthes Gaucher Fabry Waldenstrom Kahler Raynaud Still Hirschsprung Pompe Sudeck Ledderhose Forestier Meulengracht \
-    Biermer Kohler Schlatter Recklinghausen Bourneville Pick Osler Binswanger Niemann Bowen Sjogren Haglund Winiwarter Buerger Graves Horton \
-    Friedreich Hansen Pott Moschcowitz Hirschprung Castleman Menetrier Grover Darier Dercum Ormond Peyronie Caisson Kawasaki Weil Wegener",
-    )
-});
+static EPONYMS: Words = LazyLock::new(|| WordSet::of("diseases"));
+
+/// Within the name before a birth.
+static PARTICLES: Words = LazyLock::new(|| WordSet::marked("particles", "birth"));
 
 /// A blank or a sign before the word for birth.
 fn may_be_born(before: &[u8]) -> bool {
@@ -131,8 +109,8 @@ fn is_before_a_birth(hit: &mut Hit) -> bool {
     }
     let signs = before.iter().rev().take_while(|byte| matches!(byte, b' ' | b'(' | b'*' | b',' | b'\t' | b'|')).count();
     let bare = &before[..before.len() - signs];
-    let line = bare.iter().rposition(|byte| matches!(byte, b'\n' | b'\t' | b'|' | b':' | b';')).map_or(0, |at| at + 1);
-    let column = bare.windows(2).rposition(|two| two == b"  ").map_or(0, |at| at + 2);
+    let line = behind_last(bare, |byte| matches!(byte, b'\n' | b'\t' | b'|' | b':' | b';'));
+    let column = behind_last_row(bare, b"  ");
     let from = line.max(column);
     let start = from + (bare[from..].len() - bare[from..].trim_ascii_start().len());
     // "Name Anna Roy   DOB"
@@ -144,17 +122,14 @@ fn is_before_a_birth(hit: &mut Hit) -> bool {
         let letters = |byte: &u8| byte.is_ascii_alphabetic() || !byte.is_ascii() || matches!(byte, b'-' | b'\'' | b'.');
         word.first().is_some_and(|byte| byte.is_ascii_uppercase() || !byte.is_ascii()) && word.iter().all(letters)
     };
-    let particle = |word: &[u8]| {
-        matches!(word, b"de" | b"da" | b"del" | b"la" | b"van" | b"von" | b"der" | b"dos" | b"el" | b"du" | b"le")
-    };
     let num_words = name.split(|byte| *byte == b' ').filter(|word| part(word)).count();
-    let is_plain = name.split(|byte| *byte == b' ').all(|word| part(word) || particle(word));
+    let is_plain = name.split(|byte| *byte == b' ').all(|word| part(word) || PARTICLES.has(word));
     let commas = name.iter().filter(|byte| **byte == b',').count();
     if !(2..=5).contains(&num_words) || !is_plain || commas > 1 || name.len() > 60 {
         return false;
     }
     (hit.start, hit.end) = (hit.start - (before.len() - start), hit.start - signs);
-    super::fits::is_field_name(hit)
+    super::values::is_field_name(hit)
 }
 
 /// Two to four capitalised words stand before it; they are what is found, not the credential.
@@ -181,22 +156,9 @@ fn is_behind_a_name(hit: &mut Hit) -> bool {
 
 /// "geb. Mai 1950" is no name.
 fn starts_with_month(piece: &[u8]) -> bool {
-    const MONTHS: [&[u8]; 12] = [
-        b"januar",
-        b"februar",
-        b"marz",
-        b"april",
-        b"mai",
-        b"juni",
-        b"juli",
-        b"august",
-        b"september",
-        b"oktober",
-        b"november",
-        b"dezember",
-    ];
+    static MONTHS: Words = LazyLock::new(|| month_names(Language::German, "moved").collect());
     let word = piece.split(|byte| !byte.is_ascii_alphabetic()).next().unwrap_or_default();
-    MONTHS.iter().any(|month| word.eq_ignore_ascii_case(month))
+    MONTHS.has_any_case(word)
 }
 
 /// A name behind a title; "D." may be an initial, a vitamin or an item of a list too.
@@ -208,43 +170,8 @@ fn is_titled_name(hit: &mut Hit) -> bool {
 
 /// Whether "D." before a name is the Spanish title: words of a sentence in Spanish stand before or behind it.
 fn is_don(hit: &Hit) -> bool {
-    const BEFORE: [&[u8]; 15] = [
-        b"el",
-        b"a",
-        b"al",
-        b"de",
-        b"del",
-        b"por",
-        b"con",
-        b"y",
-        b"e",
-        b"que",
-        b"para",
-        b"paciente",
-        b"sr",
-        b"hijo",
-        b"esposo",
-    ];
-    const BEHIND: [&[u8]; 17] = [
-        b"acude",
-        b"presenta",
-        b"refiere",
-        b"ingresa",
-        b"ingreso",
-        b"es",
-        b"fue",
-        b"ha",
-        b"vive",
-        b"solicita",
-        b"nacido",
-        b"de",
-        b"con",
-        b"que",
-        b"y",
-        b"consulta",
-        b"niega",
-    ];
-    let is_one_of = |words: &[&[u8]], word: &[u8]| words.iter().any(|other| word.eq_ignore_ascii_case(other));
+    static BEFORE: Words = LazyLock::new(|| WordSet::of("before don"));
+    static BEHIND: Words = LazyLock::new(|| WordSet::of("behind don"));
     let before = hit.before().trim_ascii_end();
     let before = before.strip_suffix(b"D.").unwrap_or(before).trim_ascii_end();
     let last = before.rsplit(|byte| !byte.is_ascii_alphabetic()).next().unwrap_or_default();
@@ -252,7 +179,7 @@ fn is_don(hit: &Hit) -> bool {
     let next = behind.split(|byte| !byte.is_ascii_alphabetic()).next().unwrap_or_default();
     let several = hit.piece().contains(&b' ');
     several
-        && (before.ends_with(b":") || before.ends_with(b"(") || is_one_of(&BEFORE, last) || is_one_of(&BEHIND, next))
+        && (before.ends_with(b":") || before.ends_with(b"(") || BEFORE.has_any_case(last) || BEHIND.has_any_case(next))
 }
 
 pub fn is_name(hit: &mut Hit) -> bool {
@@ -260,7 +187,7 @@ pub fn is_name(hit: &mut Hit) -> bool {
     let piece = hit.piece();
     let first = &piece[..piece.iter().take_while(|byte| !matches!(byte, b' ' | b',' | b'.')).count()];
     let several = piece.len() > first.len() + 1;
-    let disease = hit.before().ends_with(b"M. ") && EPONYMS.contains(first);
+    let disease = hit.before().ends_with(b"M. ") && EPONYMS.has(first);
     // "1 M. Then": moles, metres, millions.
     let unit = hit
         .before()
@@ -268,23 +195,13 @@ pub fn is_name(hit: &mut Hit) -> bool {
         .is_some_and(|before| before.strip_suffix(b" ").unwrap_or(before).last().is_some_and(u8::is_ascii_digit));
     !disease
         && !unit
-        && (!NO_NAMES.contains(first) || first.len() == 1 && piece.get(1) == Some(&b'.'))
+        && (!NO_NAMES.has(first) || first.len() == 1 && piece.get(1) == Some(&b'.'))
         && (first.len() > 1 || several)
         && piece.iter().any(u8::is_ascii_alphabetic)
 }
 
 /// Words with which the next field begins on the line of a name.
-static NEXT_FIELDS: Words = LazyLock::new(|| {
-    words(
-        "\
-    NoCol Servicio Service Hospital Hopital Complejo Calle Paseo Plaza Avda Avenida Av Centro Clinica Clinic Unidad \
-    Departamento Department Dept Urbanizacion Apartado Correo Facultad Instituto Universidad Oncologia Urologia Ctra \
-    Carretera Email E-mail Tel Tfno Phone DOB MRN Date Age Sex MD On At In The Edad Sexo Fecha Ne Nee Geboren Room \
-    Unit An I A He She This We It His Her As If Patient There You Of To And For After Before When Seccion SECCION \
-    Departament Fundacion Grupo Jefe Correos Area Equipo SERVICIO Suite Apt Apartment Floor Building Box Appartement Batiment Etage \
-    Zimmer Piso Habitacion Ehefrau Ehemann Tochter Sohn Mutter Vater Gattin Gatte Bruder Schwester",
-    )
-});
+static NEXT_FIELDS: Words = LazyLock::new(|| WordSet::of("next fields"));
 
 fn cut_after_name(hit: &mut Hit) {
     // "C/" begins a street.
@@ -294,7 +211,7 @@ fn cut_after_name(hit: &mut Hit) {
     let mut end = 0;
     for word in hit.piece().split(|&byte| byte == b' ') {
         let bare = word.trim_ascii_end().strip_suffix(b".").unwrap_or(word);
-        if end > 0 && NEXT_FIELDS.contains(bare) && !is_initial(word, end + word.len() == hit.piece().len()) {
+        if end > 0 && NEXT_FIELDS.has(bare) && !is_initial(word, end + word.len() == hit.piece().len()) {
             let name = hit.piece()[..end - 1].trim_ascii_end();
             hit.end = hit.start + name.strip_suffix(b",").unwrap_or(name).len();
             return;

@@ -11,19 +11,16 @@ use regex_automata::nfa::thompson::{self, NFA};
 use regex_automata::util::{primitives::NonMaxUsize, syntax};
 use regex_automata::{Anchored, Input};
 
-use super::field_words::{is_sign, signs as signs_of_fields};
-use super::fields::{Fields, Value};
+use super::fields::{Fields, Value, is_sign, signs as signs_of_fields};
 use super::filter::{Filter, LANES, Mask};
-use super::source::Source;
 use super::split::{Answer, Caches, Split, parts as parts_of};
-use super::tables;
-use super::{Hit, RULES, expand};
+use super::{Hit, RULES, expand, tables};
 use crate::error::{Error, Result};
 use crate::pool::rows;
+use crate::text::byte_features::byte_features;
 use crate::text::classes::{Block, InstructionSet, classify};
-use crate::text::escapes::unescape_seen;
+use crate::text::escapes::unescape_with;
 use crate::text::fold::{Folded, fold_plain};
-use crate::text::seen::seen;
 use crate::text::spans::Found;
 use crate::text::texts::Texts;
 
@@ -71,7 +68,7 @@ fn compile() -> std::result::Result<Compiled, String> {
         };
         let groups = build(&pattern)?.captures_len();
         whole.push(groups == 1);
-        // Without a group of its own, the expression is the group; the byte behind it shows that it stands free.
+        // Without a group in it, the expression is the group; the byte behind it shows that it stands free.
         let reported = if groups == 1 { format!("({pattern})") } else { format!("(?:{pattern})") };
         let split = if groups == 2 { parts_of(&pattern) } else { None };
         let split =
@@ -135,7 +132,7 @@ struct Scan<'a> {
     text: &'a [u8],
     source: &'a Source<'a>,
     folded: Option<&'a Folded>,
-    /// Whether the text may have signs of fields beside colons.
+    /// Whether the text may have signs of fields other than colons.
     others: bool,
     resume: Vec<usize>,
     /// Start, end, rule.
@@ -309,8 +306,8 @@ impl Scan<'_> {
 
     /// Keep a match that its rule accepts.
     fn accept(&mut self, rule: usize, start: usize, end: usize) -> bool {
-        let apart = RULES[rule].of_field && self.source.is_apart(self.folded, start, end);
-        let mut hit = Hit { text: self.text, start, end, apart };
+        let spaced = RULES[rule].of_field && self.source.is_spaced(self.folded, start, end);
+        let mut hit = Hit { text: self.text, start, end, spaced };
         let found = start < end && (RULES[rule].accepts)(&mut hit) && parts(self.text, hit.end);
         if found {
             self.hits.push((hit.start, hit.end, rule as u32));
@@ -353,15 +350,15 @@ fn scan_text(
     active: Mask,
     filtered: bool,
 ) -> Vec<Found> {
-    let seen = self::seen(text.as_bytes());
-    let source = Source { text, unescaped: unescape_seen(text, seen) };
+    let features = byte_features(text.as_bytes());
+    let source = Source { text, unescaped: unescape_with(text, features) };
     let read = source.read();
     let folded = fold_plain(read);
     let plain = folded.as_ref().map_or(read, |folded| &folded.text).as_bytes();
     // Folding keeps every sign, and may make one of what was none.
-    let others = match source.unescaped.is_some() || (folded.is_some() && !(seen.equals || seen.edge)) {
+    let others = match source.unescaped.is_some() || (folded.is_some() && !(features.equals || features.edge)) {
         true => memchr3(b'=', b'\t', b'|', plain).is_some() || memchr(b'>', plain).is_some(),
-        false => seen.equals || seen.edge,
+        false => features.equals || features.edge,
     };
     let hits = CACHES.with_borrow_mut(|caches| {
         caches.resize_with(RULES.len(), Remembered::default);
@@ -394,4 +391,39 @@ pub fn scan(texts: &Texts, active: Mask, fields: &Fields, filtered: bool) -> Res
     Ok(rows(texts.len())
         .flat_map_iter(|row| scan_text(compiled, fields, (row as u32, texts.get(row)), active, filtered))
         .collect())
+}
+
+// Source: the way back from what the rules read to the text as it is.
+
+/// A text, and what was made of it for the rules.
+pub struct Source<'a> {
+    pub text: &'a str,
+    pub unescaped: Option<Folded>,
+}
+
+impl Source<'_> {
+    /// The text that is folded.
+    pub fn read(&self) -> &str {
+        self.unescaped.as_ref().map_or(self.text, |unescaped| &unescaped.text)
+    }
+
+    /// Bounds in the text of what stands at these in the plain one.
+    pub fn original(&self, folded: Option<&Folded>, start: usize, end: usize) -> Option<(usize, usize)> {
+        let (start, end) = match folded {
+            Some(folded) => folded.original(self.read(), start, end)?,
+            None => (start, end),
+        };
+        match &self.unescaped {
+            Some(unescaped) => unescaped.original(self.text, start, end),
+            None => Some((start, end)),
+        }
+    }
+
+    /// Whether it was written in spaced letters.
+    pub fn is_spaced(&self, folded: Option<&Folded>, start: usize, end: usize) -> bool {
+        self.unescaped.is_some()
+            && self
+                .original(folded, start, end)
+                .is_some_and(|(start, end)| self.text[start..end].split(' ').all(|word| word.chars().count() <= 1))
+    }
 }

@@ -48,12 +48,10 @@ pub fn of_text(fields: &Fields, text: &[u8], mut emit: impl FnMut(Value)) -> Vec
 
 /// Bounds of the cells of a line, without the blanks around what they hold; none where there are less than three.
 fn cells(line: &[u8], sign: u8) -> Vec<(usize, usize)> {
-    let mut cells = Vec::new();
-    if memchr_iter(sign, line).nth(1).is_none() {
-        return cells;
-    }
-    let mut from = 0;
-    for to in memchr_iter(sign, line).chain([line.len()]).take(MAX_CELLS) {
+    let mut signs = memchr_iter(sign, line);
+    let (Some(first), Some(second)) = (signs.next(), signs.next()) else { return Vec::new() };
+    let (mut cells, mut from) = (Vec::new(), 0);
+    for to in [first, second].into_iter().chain(signs).chain([line.len()]).take(MAX_CELLS) {
         let cell = &line[from..to];
         let left = cell.len() - cell.trim_ascii_start().len();
         let length = cell.trim_ascii().len();

@@ -1,7 +1,9 @@
-//! The calendar: days as one number, and the words for months and weekdays in four languages.
+//! The calendar: days as one number, and the words for months and days of the week, which the word lists have.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
+
+use crate::word_lists::{Entry, LANGUAGES, Language, entries, plain};
 
 /// Days since 1970-01-01 of a date of the Gregorian calendar, the old dates too (Hinnant's algorithm).
 pub fn to_days(year: i64, month: u32, day: u32) -> i64 {
@@ -29,51 +31,6 @@ pub fn exists(year: i64, month: u32, day: u32) -> bool {
     (1..=12).contains(&month) && (1..=31).contains(&day) && from_days(to_days(year, month, day)) == (year, month, day)
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Language {
-    English,
-    French,
-    Spanish,
-    German,
-}
-
-pub const LANGUAGES: [Language; 4] = [Language::English, Language::French, Language::Spanish, Language::German];
-
-/// Words in the order of the calendar, as they are written; the second row of each pair holds the short forms.
-const MONTHS: [[&str; 2]; 4] = [
-    [
-        "january february march april may june july august september october november december",
-        "jan feb mar apr may jun jul aug sep oct nov dec",
-    ],
-    [
-        "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
-        "janv févr mars avr mai juin juil août sept oct nov déc",
-    ],
-    [
-        "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
-        "ene feb mar abr may jun jul ago sep oct nov dic",
-    ],
-    [
-        "januar februar märz april mai juni juli august september oktober november dezember",
-        "jan feb mär apr mai jun jul aug sep okt nov dez",
-    ],
-];
-const WEEKDAYS: [[&str; 2]; 4] = [
-    ["monday tuesday wednesday thursday friday saturday sunday", "mon tue wed thu fri sat sun"],
-    ["lundi mardi mercredi jeudi vendredi samedi dimanche", "lun mar mer jeu ven sam dim"],
-    ["lunes martes miércoles jueves viernes sábado domingo", "lun mar mié jue vie sáb dom"],
-    ["montag dienstag mittwoch donnerstag freitag samstag sonntag", "mo di mi do fr sa so"],
-];
-/// Other spellings: folded, and what they are one of.
-const VARIANTS: [(&str, &str); 6] = [
-    ("sept", "sep"),
-    ("setiembre", "septiembre"),
-    ("tues", "tue"),
-    ("thur", "thu"),
-    ("thurs", "thu"),
-    ("sonnabend", "samstag"),
-];
-
 /// A word of the calendar: its language, whether it is a short form, and its number from 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Named {
@@ -85,48 +42,45 @@ pub struct Named {
 /// Folded words with all that they may name, the long forms first.
 type Known = HashMap<String, Vec<Named>>;
 
-static KNOWN_MONTHS: LazyLock<Known> = LazyLock::new(|| known(&MONTHS));
-static KNOWN_WEEKDAYS: LazyLock<Known> = LazyLock::new(|| known(&WEEKDAYS));
+static KNOWN_MONTHS: LazyLock<Known> = LazyLock::new(|| known("months", |entry| entry.has("moved")));
+static KNOWN_WEEKDAYS: LazyLock<Known> = LazyLock::new(|| known("weekdays", |_| true));
+/// The words that are written, by language, short or not, and number.
+static MONTHS: LazyLock<Written> = LazyLock::new(|| written("months", |entry| entry.has("moved")));
+static WEEKDAYS: LazyLock<Written> = LazyLock::new(|| written("weekdays", |_| true));
 
-fn known(words: &[[&str; 2]; 4]) -> Known {
+type Written = HashMap<(u8, bool, usize), &'static str>;
+
+/// Entries of a list with whether they are short forms: of each language the full names and then the short forms.
+fn forms(list: &str, is_read: fn(&Entry) -> bool) -> impl Iterator<Item = (Named, &'static str)> {
+    let all = LANGUAGES.into_iter().flat_map(|language| [false, true].map(|short| (language, short)));
+    all.flat_map(move |(language, short)| {
+        let mark = if short { "short" } else { "full" };
+        let of_form = entries(list).iter().filter(move |entry| entry.language == Some(language) && entry.has(mark));
+        let read = of_form.filter(move |entry| is_read(entry));
+        read.map(move |entry| (Named { language, short, number: entry.number() as usize - 1 }, entry.word))
+    })
+}
+
+fn known(list: &str, is_read: fn(&Entry) -> bool) -> Known {
     let mut known = Known::new();
-    for language in LANGUAGES {
-        for short in [false, true] {
-            for (number, word) in row(words, language, short).enumerate() {
-                known.entry(fold(word)).or_default().push(Named { language, short, number });
-            }
-        }
-    }
-    for (variant, word) in VARIANTS {
-        if let Some(named) = known.get(word).cloned() {
-            let all = known.entry(variant.to_owned()).or_default();
-            all.extend(named);
-            all.sort_by_key(|named| named.language as u8);
-        }
+    for (named, word) in forms(list, is_read) {
+        known.entry(plain(word).to_owned()).or_default().push(named);
     }
     known
+}
+
+fn written(list: &str, is_read: fn(&Entry) -> bool) -> Written {
+    let mut written = Written::new();
+    for (named, word) in forms(list, is_read) {
+        written.entry((named.language as u8, named.short, named.number)).or_insert(word);
+    }
+    written
 }
 
 /// What a folded word names, in the wished language where it has it, else in the first that has it.
 fn named(known: &Known, folded: &str, wished: Option<Language>) -> Option<Named> {
     let all = known.get(folded)?;
     all.iter().find(|named| Some(named.language) == wished).or(all.first()).copied()
-}
-
-fn row<'a>(words: &[[&'a str; 2]; 4], language: Language, short: bool) -> std::str::SplitAsciiWhitespace<'a> {
-    words[language as usize][usize::from(short)].split_ascii_whitespace()
-}
-
-fn fold(word: &str) -> String {
-    word.chars()
-        .map(|c| match c {
-            'é' => 'e',
-            'û' => 'u',
-            'ä' => 'a',
-            'á' => 'a',
-            other => other,
-        })
-        .collect()
 }
 
 pub fn month(folded: &str, wished: Option<Language>) -> Option<Named> {
@@ -147,11 +101,11 @@ pub fn language_of(folded: &str) -> Option<Language> {
 impl Named {
     /// The word for another month, in the same language and length.
     pub fn month_word(&self, number: usize) -> &'static str {
-        row(&MONTHS, self.language, self.short).nth(number % 12).unwrap_or("")
+        MONTHS.get(&(self.language as u8, self.short, number % 12)).copied().unwrap_or("")
     }
 
     pub fn weekday_word(&self, number: usize) -> &'static str {
-        row(&WEEKDAYS, self.language, self.short).nth(number % 7).unwrap_or("")
+        WEEKDAYS.get(&(self.language as u8, self.short, number % 7)).copied().unwrap_or("")
     }
 }
 

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::{Key, Manner, Spans, context, values};
+use super::{Key, Manner, Spans, dates, values};
 use crate::error::{Error, Result};
 use crate::text::texts::Texts;
 
@@ -28,7 +28,7 @@ pub fn real_identifiers(texts: &Texts, spans: &Spans, categories: &[String]) -> 
                     _ => {}
                 }
             }
-            let (day_first, month_first) = context::evident_orders(dates.into_iter());
+            let (day_first, month_first) = dates::evident_orders(dates.into_iter());
             Ok::<_, Error>((hashes, day_first, month_first))
         })
         .try_reduce(

@@ -10,7 +10,7 @@ impl Key {
         Self(secret)
     }
 
-    /// The key of something under this one; parts are set apart by their lengths.
+    /// The key of something under this one; parts are separated by their lengths.
     pub fn derive(&self, parts: &[&[u8]]) -> Self {
         let mut message = Vec::with_capacity(64);
         for part in parts {
@@ -107,7 +107,7 @@ pub fn permute(key: &Key, purpose: u8, attempt: u32, values: &mut [u32], radices
             if round % 2 == 0 { (left, right, left_radices) } else { (right, left, right_radices) };
         message.clear();
         message.push(round);
-        // Radices tell shapes apart; most are the same 10 or 26, so two bytes of each symbol say enough.
+        // Radices distinguish shapes; most are the same 10 or 26, so two bytes of each symbol say enough.
         message.extend(radices.iter().chain(from.iter()).flat_map(|&number| (number as u16).to_le_bytes()));
         let mut stream = key.stream(purpose, &message, attempt);
         for (value, &radix) in to.iter_mut().zip(to_radices) {

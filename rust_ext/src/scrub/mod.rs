@@ -7,21 +7,17 @@
 //!
 //! Before anything is replaced, the spans of a document are brought in order: white space at their ends is left out, and
 //! spans that overlap become one from the first character to the last, under the label of the longest (then of the first
-//! category in the order given, then of the first span). Spans that touch stay apart where surrogates are drawn, word by
+//! category in the order given, then of the first span). Spans that touch stay separate where surrogates are drawn, word by
 //! word, and become one where both get the same placeholder.
 //!
 //! Text outside spans is never touched, not even the rest of a word that a span cuts; such spans are counted.
 
 mod calendar;
-mod context;
 mod dates;
 mod identifiers;
-mod kept;
 mod key;
 mod merge;
 mod names;
-mod pools;
-mod symbols;
 mod values;
 
 use std::ops::Range;
@@ -32,7 +28,7 @@ pub use dates::Order;
 pub use identifiers::{new_ids, real_identifiers};
 pub use key::Key;
 pub use merge::Spans;
-pub use pools::NamePool;
+pub use names::NamePool;
 pub use values::Avoid;
 
 use crate::error::{Error, Result};
@@ -41,7 +37,7 @@ use crate::text::escapes::unescape;
 use crate::text::spans::crossed_out;
 use crate::text::texts::Texts;
 use crate::text::words::Scanner;
-use context::Context;
+use dates::Context;
 use merge::Stretch;
 use values::Drawer;
 
@@ -284,7 +280,7 @@ impl Document<'_> {
         }
     }
 
-    /// A date moved by the individual's days, or, where dates are not shifted, by days of its own (up to two years); both
+    /// A date moved by the individual's days, or, where dates are not shifted, by other days (up to two years); both
     /// ends of a period by the same.
     fn date(&self, value: &str, context: &Context, drawer: &mut Drawer, outcome: &mut u8) -> Option<String> {
         const OWN_DAYS: u32 = 730;
@@ -322,7 +318,7 @@ impl Document<'_> {
         }
         let is_date = |stretch: &&Stretch| self.manners[self.spans.categories[stretch.span] as usize] == Manner::Date;
         let dates = stretches.iter().filter(is_date).map(|stretch| &self.text[stretch.bytes.clone()]);
-        let mut context = context::context_of(dates);
+        let mut context = dates::context_of(dates);
         if self.settings.order_is_sure {
             context.order = Some(self.settings.order);
         }

@@ -4,7 +4,14 @@
 //! letter has some twenty thousand surnames: two names of one individual rarely become one, and an invented name is
 //! rarely somebody's.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use super::key::Stream;
+use super::values::{folded, hash};
+use crate::error::{Error, Result};
+use crate::text::texts::Texts;
+use crate::word_lists::words;
 
 /// What a word of a span is replaced by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,35 +22,31 @@ pub enum Kind {
     Place,
 }
 
-/// Ends of a first syllable; after a vowel they may be heavier, which makes up for the vowel that is given.
-const AFTER_CONSONANT: &[&str] = &[
-    "al", "an", "ar", "el", "en", "er", "il", "in", "ir", "ol", "on", "or", "ul", "un", "ur", "av", "ev", "ad", "ed",
-    "am", "em", "om", "as", "es", "os", "ag", "eb", "ob", "ath", "eth",
-];
-const AFTER_VOWEL: &[&str] = &[
-    "l", "n", "r", "s", "d", "m", "v", "b", "g", "t", "ld", "nd", "rd", "lb", "rn", "sk", "lm", "nt", "rv", "st", "lv",
-    "mb", "rg", "ng", "rm", "lf", "nf", "sp", "rl", "lt",
-];
-const MIDDLES: &[&str] = &["a", "e", "i", "o", "an", "en", "in", "on", "or", "er", "ar", "el", "il", "ev", "om", "ur"];
-/// Beginnings of a second syllable of a first name.
-const LINKS: &[&str] = &[
-    "ab", "ad", "al", "am", "an", "ar", "eb", "ed", "el", "em", "en", "er", "ib", "id", "il", "im", "in", "ir", "ol",
-    "or",
-];
-const SURNAME_TAILS: &[&str] = &[
-    "bert", "borne", "brand", "bridge", "court", "croft", "dahl", "dell", "feld", "fort", "gan", "gard", "grave",
-    "hart", "heim", "hold", "inger", "kamp", "kin", "lard", "lock", "lund", "man", "mark", "mont", "nell", "now",
-    "quist", "rand", "rick", "rot", "sen", "sford", "sham", "son", "stone", "thal", "tier", "vald", "vard", "vel",
-    "vier", "ward", "well", "wick", "worth", "zel", "zier",
-];
-const PLACE_TAILS: &[&str] = &[
-    "bach", "borough", "brook", "burg", "bury", "combe", "dale", "dorf", "field", "ford", "gate", "haven", "holm",
-    "leigh", "mere", "minster", "mont", "port", "stadt", "stead", "ton", "vale", "ville", "wick",
-];
-const WOMAN_TAILS: &[&str] =
-    &["a", "andra", "ela", "elle", "essa", "ette", "ia", "ika", "ine", "ira", "isa", "ita", "ora", "ona", "una", "yn"];
-const MAN_TAILS: &[&str] =
-    &["an", "ard", "as", "ek", "el", "en", "ero", "ic", "iel", "io", "is", "old", "on", "or", "us", "win"];
+/// Syllables of invented names: the ends of the first one behind a consonant and a vowel, the second ones, and the last.
+struct Syllables {
+    after_consonant: Vec<&'static str>,
+    after_vowel: Vec<&'static str>,
+    middles: Vec<&'static str>,
+    links: Vec<&'static str>,
+    surnames: Vec<&'static str>,
+    places: Vec<&'static str>,
+    women: Vec<&'static str>,
+    men: Vec<&'static str>,
+}
+
+static SYLLABLES: LazyLock<Syllables> = LazyLock::new(|| {
+    let list = |name| words(name).collect();
+    Syllables {
+        after_consonant: list("after a consonant"),
+        after_vowel: list("after a vowel"),
+        middles: list("middles"),
+        links: list("links"),
+        surnames: list("ends of surnames"),
+        places: list("ends of places"),
+        women: list("ends of women"),
+        men: list("ends of men"),
+    }
+});
 
 /// A name in lower case that begins with `letter` (0 is a).
 pub fn invent(letter: u8, kind: Kind, stream: &mut Stream) -> String {
@@ -51,55 +54,29 @@ pub fn invent(letter: u8, kind: Kind, stream: &mut Stream) -> String {
     let mut name = String::with_capacity(16);
     name.push(first);
     let vowel = matches!(first, 'a' | 'e' | 'i' | 'o' | 'u');
-    let end = stream.pick(if vowel { AFTER_VOWEL } else { AFTER_CONSONANT });
+    let end = stream.pick(if vowel { &SYLLABLES.after_vowel } else { &SYLLABLES.after_consonant });
     if first == 'q' && !end.starts_with('u') {
         name.push('u');
     }
     name.push_str(end);
     match kind {
         Kind::Surname | Kind::Place => {
-            name.push_str(stream.pick(MIDDLES));
-            name.push_str(stream.pick(if kind == Kind::Place { PLACE_TAILS } else { SURNAME_TAILS }));
+            name.push_str(stream.pick(&SYLLABLES.middles));
+            name.push_str(stream.pick(if kind == Kind::Place { &SYLLABLES.places } else { &SYLLABLES.surnames }));
         }
         Kind::Woman | Kind::Man => {
-            name.push_str(stream.pick(LINKS));
-            name.push_str(stream.pick(if kind == Kind::Woman { WOMAN_TAILS } else { MAN_TAILS }));
+            name.push_str(stream.pick(&SYLLABLES.links));
+            name.push_str(stream.pick(if kind == Kind::Woman { &SYLLABLES.women } else { &SYLLABLES.men }));
         }
     }
     name
 }
 
-const WOMEN: &str = "adele agnes aisha alice alicia alina ana andrea angela anita anna anne annie antonia astrid aurelie \
-    barbara beatrice bianca birgit brigitte camille carla carmen carol caroline catherine cecilia charlotte chloe \
-    christine claire clara claudia concepcion cristina daniela deborah denise diana diane dolores donna dorothy edith \
-    elena eleanor elisabeth elise elizabeth ella ellen elodie elsa emilie emily emma erika esther eva fatima florence \
-    frances francesca francoise gabriela genevieve gisela gloria grace hannah heidi heike helen helena helene ingrid \
-    irene isabel isabelle jacqueline jane janet jeanne jennifer jessica joan joanna josefa judith julia julie karen \
-    katharina katherine laura lea lena leonie lidia linda lisa louise lucia lucie luisa madeleine manon margaret maria \
-    marie marina marion marta martha martina martine mary mathilde megan mercedes michelle monika monique nadia nancy \
-    naomi natalia nathalie nicole nina nora odette olga olivia pamela patricia paula petra pilar rachel rebecca renate \
-    rita rosa rosario ruth sabine samantha sandra sara sarah sharon silvia simone sofia sonia sophie stephanie susan \
-    susanne sylvie teresa theresa ursula valerie vanessa vera veronica victoria virginia yolanda yvonne zoe";
-const MEN: &str = "aaron abdul adam adrian ahmed alain alan albert alberto alejandro alexander alexandre alfred ali \
-    andre andreas andres andrew angel anthony antoine antonio arthur benjamin benoit bernard bernd brian bruno carlos \
-    charles christian christoph christopher claude daniel david denis dennis diego dieter dominique donald edward emil \
-    enrique eric ernst etienne eugene fabien felix fernando francis francisco francois frank franz frederic gabriel \
-    george georges gerald gerard gilles gonzalo gregory guillaume gunther hans harold heinz helmut henri henry hugo ian \
-    ignacio jack jacob jacques jaime james jan jason javier jean jeffrey jerome jesus joachim johann john jonas jonathan \
-    jorge jose josef joseph juan jules julien karl keith kenneth kevin klaus larry laurent leon leonard louis luc lucas \
-    luis lukas manuel marc marcel marco mario mark markus martin matthew matthias maurice max michael michel miguel \
-    mohamed nathan nicolas olivier oscar otto pablo pascal patrick paul pedro peter philip philippe pierre rafael ralf \
-    raphael raymond remi rene ricardo richard robert roberto roger roland ronald samuel scott sebastian serge sergio \
-    simon stefan stephane stephen steven theo thierry thomas timothy tomas uwe vicente victor vincent walter werner \
-    william wolfgang xavier yves";
-
 /// Whose first name a folded word is known to be; None for any other, which is taken for a surname.
 pub fn first_name(folded: &str) -> Option<Kind> {
-    use std::collections::HashMap;
-    use std::sync::LazyLock;
     static KNOWN: LazyLock<HashMap<&'static str, Kind>> = LazyLock::new(|| {
-        let women = WOMEN.split_ascii_whitespace().map(|name| (name, Kind::Woman));
-        women.chain(MEN.split_ascii_whitespace().map(|name| (name, Kind::Man))).collect()
+        let women = words("women").map(|name| (name, Kind::Woman));
+        women.chain(words("men").map(|name| (name, Kind::Man))).collect()
     });
     KNOWN.get(folded).copied()
 }
@@ -121,6 +98,85 @@ pub fn with_case_of(word: &str, name: &str) -> String {
         Some(first) if first_upper => first.to_uppercase().chain(chars).collect(),
         _ => name.to_lowercase(),
     }
+}
+
+// Realistic names: lists that were fixed without the corpus, of which surrogates are drawn.
+//
+// A first letter becomes another one, drawn by how many names of the lists begin with it, so that initials keep in step
+// with the names they stand for and no letter is more frequent than in the lists. Two letters can become one; of the pairs
+// of names of an individual about one in 500 becomes one name. Unlike invented names, a drawn name is kept where somebody
+// of the corpus bears it: surrogates that are never a real name would tell which names are real.
+
+const LETTERS: usize = 26;
+const KINDS: [Kind; 4] = [Kind::Woman, Kind::Man, Kind::Surname, Kind::Place];
+
+/// A name as it is written, with the hash of its folded form, by which it is known among those of a corpus.
+pub struct Name {
+    pub text: Box<str>,
+    pub hash: u64,
+}
+
+pub struct NamePool {
+    /// Names of each kind by first letter.
+    names: [[Vec<Name>; LETTERS]; KINDS.len()],
+    /// The share of each letter, averaged over kinds; 0 where a kind has no name under it. Their sum is `total`.
+    weights: [u32; LETTERS],
+    total: u32,
+}
+
+impl NamePool {
+    /// From the names of women, men, families and places, in this order. A name whose folded form does not begin with a
+    /// letter from a to z is refused.
+    pub fn new(lists: [&Texts; KINDS.len()]) -> Result<Self> {
+        let mut names: [[Vec<Name>; LETTERS]; KINDS.len()] = Default::default();
+        for (of_kind, list) in names.iter_mut().zip(lists) {
+            for row in 0..list.len() {
+                let text = list.get(row);
+                let plain = folded(text);
+                let letter = plain.bytes().next().filter(u8::is_ascii_lowercase).ok_or_else(|| {
+                    Error::Policy(format!("names: name {row} of a list begins with no letter from a to z"))
+                })?;
+                of_kind[usize::from(letter - b'a')].push(Name { text: text.into(), hash: hash(&plain) });
+            }
+        }
+        let mut weights = [0; LETTERS];
+        for (letter, weight) in weights.iter_mut().enumerate() {
+            if names.iter().all(|of_kind| !of_kind[letter].is_empty()) {
+                *weight = names.iter().zip(lists).map(|(of_kind, list)| share(of_kind[letter].len(), list.len())).sum();
+            }
+        }
+        if weights.iter().filter(|&&weight| weight > 0).count() < 2 {
+            return Err(Error::Policy("names: expected names of every kind under two letters and more".into()));
+        }
+        Ok(Self { names, total: weights.iter().sum(), weights })
+    }
+
+    /// A letter (0 is a) in place of another one, never itself.
+    pub fn letter(&self, own: u8, stream: &mut Stream) -> u8 {
+        let own = usize::from(own);
+        let mut left = stream.below((self.total - self.weights[own]) as usize) as u32;
+        let others = (0..LETTERS).filter(|&letter| letter != own && self.weights[letter] > 0);
+        let mut last = own;
+        for letter in others {
+            last = letter;
+            if left < self.weights[letter] {
+                break;
+            }
+            left -= self.weights[letter];
+        }
+        last as u8
+    }
+
+    /// A name that begins with a letter that [`Self::letter`] gave.
+    pub fn name(&self, letter: u8, kind: Kind, stream: &mut Stream) -> &Name {
+        let of_kind = &self.names[kind as usize][usize::from(letter)];
+        &of_kind[stream.below(of_kind.len())]
+    }
+}
+
+/// How many of all, in parts of 2^20, at least 1.
+fn share(num: usize, all: usize) -> u32 {
+    ((num << 20) / all.max(1)).max(1) as u32
 }
 
 #[cfg(test)]
@@ -152,5 +208,33 @@ mod tests {
             let mixed = if word == "SMITH" { "MCBROWN" } else { mixed };
             assert_eq!(with_case_of(word, "McBrown"), mixed);
         }
+    }
+
+    #[test]
+    fn letters_are_drawn_by_their_share_and_never_stay() {
+        // Under c one kind has no name; of a there are three times as many names as of b and of é.
+        let list = Texts::of(&["Ann", "Abe", "Amy", "Bob", "Élie"]);
+        let with_c = Texts::of(&["Ann", "Abe", "Amy", "Bob", "Élie", "Cid"]);
+        let pool = NamePool::new([&list, &list, &list, &with_c]).unwrap();
+        let mut counts = [0; LETTERS];
+        for attempt in 0..10_000 {
+            let letter = pool.letter(3, &mut Key::new([1; 32]).stream(b'L', b"", attempt));
+            counts[usize::from(letter)] += 1;
+        }
+        assert_eq!(counts.iter().sum::<i32>(), counts[0] + counts[1] + counts[4]);
+        assert!((5_700..6_300).contains(&counts[0]) && (1_800..2_200).contains(&counts[4]), "{counts:?}");
+        for attempt in 0..100 {
+            let mut stream = Key::new([2; 32]).stream(b'L', b"", attempt);
+            assert_ne!(pool.letter(0, &mut stream), 0);
+            assert_eq!(&*pool.name(4, Kind::Man, &mut stream).text, "Élie");
+        }
+    }
+
+    #[test]
+    fn lists_without_two_letters_in_common_are_refused() {
+        let (a, b) = (Texts::of(&["Ann"]), Texts::of(&["Ann", "Bob"]));
+        assert!(NamePool::new([&a, &b, &b, &b]).is_err());
+        assert!(NamePool::new([&b, &b, &b, &b]).is_ok());
+        assert!(NamePool::new([&b, &b, &b, &Texts::of(&["王", "Ann", "Bob"])]).is_err());
     }
 }

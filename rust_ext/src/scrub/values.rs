@@ -6,15 +6,17 @@
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
+use std::collections::HashMap;
+use std::sync::LazyLock;
 
-use unicode_normalization::{UnicodeNormalization, char::is_combining_mark};
+use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::{decompose_canonical, is_combining_mark};
 
-use super::kept::{Scope, is_kept};
 use super::key::{Key, cycle_of_letters, permute};
-use super::names::{Kind, first_name, invent, with_case_of};
-use super::pools::NamePool;
-use super::symbols::{Piece, pieces, symbol};
+use super::names::{Kind, NamePool, first_name, invent, with_case_of};
+use crate::text::characters::is_default_ignorable;
 use crate::text::surface::Surface;
+use crate::word_lists::{marked, words};
 
 /// How often another name is drawn before one is taken that is real.
 const ATTEMPTS: u32 = 8;
@@ -361,5 +363,171 @@ pub fn real_parts(text: &str, is_id: bool, mut emit: impl FnMut(u64)) {
                 emit(hash(&folded));
             }
         }
+    }
+}
+
+// Words of names, addresses, numbers and ages that stay where the rest is replaced: shared by all, they identify no individual.
+
+/// What kind of name a span holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    Person,
+    Place,
+    Organization,
+    Phone,
+    Age,
+}
+
+/// They stay unless they end the name: there they are the name.
+const IN_PARTICLES: u8 = 1;
+/// Particles and titles that are a name when they have a capital.
+const IN_SMALL_PARTICLES: u8 = 2;
+const IN_TITLES: u8 = 4;
+const IN_PLACES: u8 = 8;
+const IN_ORGANIZATIONS: u8 = 16;
+const IN_PHONES: u8 = 32;
+const IN_AGES: u8 = 64;
+
+/// Which of these lists a word is on.
+static LISTS_OF: LazyLock<HashMap<&'static str, u8>> = LazyLock::new(|| {
+    let mut lists_of = HashMap::new();
+    let mut add = |list: u8, word| *lists_of.entry(word).or_insert(0) |= list;
+    for (list, name, mark) in [
+        (IN_PARTICLES, "particles", "kept"),
+        (IN_SMALL_PARTICLES, "particles", "kept small"),
+        (IN_TITLES, "titles", "kept"),
+    ] {
+        marked(name, mark).for_each(|word| add(list, word));
+    }
+    for (list, name) in [
+        (IN_PLACES, "kept in places"),
+        (IN_ORGANIZATIONS, "kept in organizations"),
+        (IN_PHONES, "kept in phones"),
+        (IN_AGES, "kept in ages"),
+    ] {
+        words(name).for_each(|word| add(list, word));
+    }
+    lists_of
+});
+
+/// `last`: no word of the name comes after it.
+pub fn is_kept(word: &str, scope: Scope, last: bool) -> bool {
+    let kept = match scope {
+        Scope::Person if last => IN_TITLES,
+        Scope::Person if word.starts_with(char::is_uppercase) => IN_TITLES | IN_PARTICLES,
+        Scope::Person => IN_TITLES | IN_PARTICLES | IN_SMALL_PARTICLES,
+        Scope::Place => IN_PLACES,
+        Scope::Organization => IN_ORGANIZATIONS | IN_PLACES,
+        Scope::Phone => IN_PHONES,
+        Scope::Age => IN_AGES,
+    };
+    // A single letter of a person is an initial.
+    let lists = LISTS_OF.get(folded(word).as_ref()).copied().unwrap_or(0);
+    lists & kept != 0 && (word.len() > 1 || scope != Scope::Person)
+}
+
+// Symbols: characters as numbers of their alphabet, and the runs of letters and digits of a value.
+
+/// A character as a number among those of its alphabet and case.
+struct Symbol {
+    base: u32,
+    radix: u32,
+    value: u32,
+}
+
+/// First character and number of the alphabets that stay themselves; every other letter becomes a Latin one.
+const ALPHABETS: &[(u32, u32)] = &[
+    (0x3b1, 17),
+    (0x3c2, 1),
+    (0x3c3, 7),
+    (0x391, 17),
+    (0x3a3, 7),
+    (0x430, 32),
+    (0x410, 32),
+    (0x5d0, 27),
+    (0x628, 19),
+    (0x660, 10),
+    (0x6f0, 10),
+    (0x905, 53),
+    (0x966, 10),
+    (0xe01, 46),
+    (0x3042, 77),
+    (0x30a2, 81),
+    (0x4e00, 20_900),
+    (0xac00, 11_172),
+    (0xff10, 10),
+    (0xff21, 26),
+    (0xff41, 26),
+];
+
+fn symbol(c: char) -> Option<Symbol> {
+    let code = c as u32;
+    if c.is_ascii() {
+        let (base, radix) = match c {
+            '0'..='9' => ('0', 10),
+            'a'..='z' => ('a', 26),
+            'A'..='Z' => ('A', 26),
+            _ => return None,
+        };
+        return Some(Symbol { base: base as u32, radix, value: code - base as u32 });
+    }
+    for &(base, radix) in ALPHABETS {
+        if (base..base + radix).contains(&code) {
+            return Some(Symbol { base, radix, value: code - base });
+        }
+    }
+    if !c.is_alphanumeric() {
+        return None;
+    }
+    // An accented letter counts as the letter.
+    let mut bare = c;
+    decompose_canonical(c, |part| {
+        if !is_combining_mark(part) {
+            bare = part
+        }
+    });
+    if bare != c {
+        return symbol(bare);
+    }
+    let base = match c {
+        _ if c.is_numeric() => '0',
+        _ if c.is_uppercase() => 'A',
+        _ => 'a',
+    } as u32;
+    let radix = if c.is_numeric() { 10 } else { 26 };
+    Some(Symbol { base, radix, value: code % radix })
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Piece {
+    Letters,
+    Digits,
+    Other,
+}
+
+/// Runs of letters (with the marks and invisible characters among them), of digits, and what is between.
+fn pieces(text: &str) -> impl Iterator<Item = (Piece, &str)> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let rest = &text[at..];
+        let kind = kind_of(rest.chars().next()?);
+        let length = rest
+            .char_indices()
+            .find(|&(_, c)| {
+                kind_of(c) != kind && !(kind == Piece::Letters && (is_combining_mark(c) || is_default_ignorable(c)))
+            })
+            .map_or(rest.len(), |(end, _)| end);
+        at += length;
+        Some((kind, &rest[..length]))
+    })
+}
+
+fn kind_of(c: char) -> Piece {
+    if c.is_numeric() {
+        Piece::Digits
+    } else if c.is_alphabetic() {
+        Piece::Letters
+    } else {
+        Piece::Other
     }
 }

@@ -1,4 +1,4 @@
-//! A hospital that does not exist: individuals, their records, their notes over time, and public text beside them.
+//! A hospital that does not exist: individuals, their records, their notes over time, and public text besides.
 //!
 //! Everything about individual `i` is a pure function of (seed, i): generating 0..1000 in one call, in ten, or on any number
 //! of threads gives the same documents. Every mention of an identity in a note is written through [`Note::identity`], which
@@ -7,11 +7,11 @@
 //! What makes notes personal besides names: rare facts composed from parts (most of them used by one individual), misspelt
 //! words, and sentences copied forward from the individual's earlier notes.
 
-mod english;
-mod french;
 mod note;
 mod person;
 mod rng;
+
+use std::sync::LazyLock;
 
 use rayon::prelude::*;
 
@@ -19,6 +19,7 @@ pub use note::Span;
 pub use person::Person;
 
 use crate::error::{Error, Result};
+use crate::word_lists::sections;
 use rng::Rng;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,45 +39,133 @@ impl Language {
 
     fn lexicon(self) -> &'static Lexicon {
         match self {
-            Self::English => &english::LEXICON,
-            Self::French => &french::LEXICON,
+            Self::English => &ENGLISH,
+            Self::French => &FRENCH,
         }
     }
 }
+
+static ENGLISH: LazyLock<Lexicon> = LazyLock::new(|| Lexicon::read(include_str!("../../words/english/hospital.txt")));
+static FRENCH: LazyLock<Lexicon> = LazyLock::new(|| Lexicon::read(include_str!("../../words/french/hospital.txt")));
+static PARTS: LazyLock<NameParts> = LazyLock::new(|| NameParts::read(include_str!("../../words/any/hospital.txt")));
+
+/// Entries of a list, in its order.
+pub type List = Vec<&'static str>;
 
 /// A condition and what goes with it: the coherence a model can learn.
 pub struct Condition {
     pub name: &'static str,
     pub group: &'static str,
-    pub symptoms: &'static [&'static str],
-    pub findings: &'static [&'static str],
-    pub drugs: &'static [&'static str],
-    pub doses: &'static [&'static str],
-    pub exams: &'static [&'static str],
-    pub plans: &'static [&'static str],
+    pub symptoms: List,
+    pub findings: List,
+    pub drugs: List,
+    pub doses: List,
+    pub exams: List,
+    pub plans: List,
 }
 
 /// The words of one language. `{…}` in a template is filled from the condition, the person or the visit.
 pub struct Lexicon {
-    pub first_names: [&'static [&'static str]; 2],
-    pub last_names: &'static [&'static str],
-    pub cities: &'static [&'static str],
-    pub streets: &'static [&'static str],
-    pub hospitals: &'static [&'static str],
-    pub conditions: &'static [Condition],
-    pub headers: &'static [&'static str],
-    pub openings: &'static [&'static str],
-    pub bodies: &'static [&'static str],
-    pub endings: &'static [&'static str],
-    pub signatures: &'static [&'static str],
-    pub social: &'static [&'static str],
-    pub rare_templates: &'static [&'static str],
-    pub rare_heads: &'static [&'static str],
-    pub rare_tails: &'static [&'static str],
-    pub rare_things: &'static [&'static str],
-    pub public: &'static [&'static str],
-    pub titles: [&'static str; 2],
-    pub sexes: [&'static str; 2],
+    pub first_names: [List; 2],
+    pub last_names: List,
+    pub cities: List,
+    pub streets: List,
+    pub hospitals: List,
+    pub conditions: Vec<Condition>,
+    pub headers: List,
+    pub openings: List,
+    pub bodies: List,
+    pub endings: List,
+    pub signatures: List,
+    pub social: List,
+    pub rare_facts: List,
+    pub rare_heads: List,
+    pub rare_tails: List,
+    pub rare_things: List,
+    pub public: List,
+    pub titles: List,
+    pub sexes: List,
+}
+
+/// Parts of invented surnames and words, and domains of mail, in whatever language.
+pub struct NameParts {
+    pub heads: List,
+    pub middles: List,
+    pub tails: List,
+    pub syllables: List,
+    pub domains: List,
+}
+
+/// Take a list out of those of a file, with its `\n` as line ends; one that is missing is a mistake of ours.
+fn take(lists: &mut Vec<(&'static str, List)>, name: &str) -> List {
+    let Some(at) = lists.iter().position(|list| list.0 == name) else { panic!("hospital: no list {name:?}") };
+    let with_line_ends = |line: &'static str| -> &'static str {
+        if line.contains("\\n") { line.replace("\\n", "\n").leak() } else { line }
+    };
+    lists.swap_remove(at).1.into_iter().map(with_line_ends).collect()
+}
+
+impl Lexicon {
+    fn read(text: &'static str) -> Self {
+        let (conditions, mut lists): (Vec<_>, Vec<_>) =
+            sections(text).into_iter().partition(|list| list.0 == "condition");
+        let mut list = |name| take(&mut lists, name);
+        Self {
+            first_names: [list("first names of women"), list("first names of men")],
+            last_names: list("last names"),
+            cities: list("cities"),
+            streets: list("streets"),
+            hospitals: list("hospitals"),
+            headers: list("headers"),
+            openings: list("openings"),
+            bodies: list("bodies"),
+            endings: list("endings"),
+            signatures: list("signatures"),
+            social: list("social"),
+            rare_facts: list("rare facts"),
+            rare_heads: list("beginnings of invented words"),
+            rare_tails: list("ends of invented words"),
+            rare_things: list("rare things"),
+            public: list("public"),
+            titles: list("titles"),
+            sexes: list("sexes"),
+            conditions: conditions.into_iter().map(|(_, lines)| Condition::read(&lines)).collect(),
+        }
+    }
+}
+
+impl Condition {
+    fn read(lines: &[&'static str]) -> Self {
+        let all = |key: &str| -> List {
+            let of_key = |line: &&'static str| line.strip_prefix(key)?.strip_prefix(": ");
+            lines.iter().filter_map(of_key).collect()
+        };
+        let one = |key| all(key).first().copied().unwrap_or_default();
+        Self {
+            name: one("name"),
+            group: one("group"),
+            symptoms: all("symptom"),
+            findings: all("finding"),
+            drugs: all("drug"),
+            doses: all("dose"),
+            exams: all("exam"),
+            plans: all("plan"),
+        }
+    }
+}
+
+impl NameParts {
+    fn read(text: &'static str) -> Self {
+        let mut lists = sections(text);
+        let mut list = |name| take(&mut lists, name);
+        Self {
+            heads: list("beginnings of surnames"),
+            middles: list("middles of surnames"),
+            tails: list("ends of surnames"),
+            syllables: list("syllables"),
+            domains: list("domains of mail"),
+        }
+    }
 }
 
 /// What to generate.

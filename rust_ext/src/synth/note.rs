@@ -1,8 +1,8 @@
 //! Notes: templates filled for one visit of one individual, with the spans of every identity.
 
-use super::person::{Person, Piece, SYLLABLES, split_template};
+use super::person::{Person, Piece, split_template};
 use super::rng::Rng;
-use super::{Condition, Document, Language, Lexicon, Settings, language_of, rng_of};
+use super::{Condition, Document, Language, Lexicon, PARTS, Settings, language_of, rng_of};
 
 const VISITS: u64 = 3;
 const PUBLIC: u64 = 4;
@@ -33,7 +33,7 @@ impl Note {
         self.num_words += text.split_ascii_whitespace().count();
     }
 
-    /// A sentence with spans of its own.
+    /// A sentence with its spans.
     fn push_with_spans(&mut self, sentence: &str, spans: &[Span]) {
         let shift = self.num_chars;
         self.push(sentence);
@@ -127,10 +127,10 @@ impl Visit<'_> {
         let target = (self.settings.words_per_document as f64 * (0.7 + 0.6 * self.rng.uniform())) as usize;
         let lexicon = self.lexicon;
         let mut note = Note::default();
-        let header = self.rng.pick(lexicon.headers);
+        let header = self.rng.pick(&lexicon.headers);
         self.fill(&mut note, header);
         note.push("\n");
-        let opening = self.rng.pick(lexicon.openings);
+        let opening = self.rng.pick(&lexicon.openings);
         self.fill(&mut note, opening);
         let mut rare = 0;
         let mut told_social = false;
@@ -147,14 +147,14 @@ impl Visit<'_> {
                 self.fill(&mut note, &sentence);
                 rare += 1;
             } else if !told_social && self.rng.chance(0.2) {
-                let sentence = self.rng.pick(lexicon.social);
+                let sentence = self.rng.pick(&lexicon.social);
                 self.fill(&mut note, sentence);
                 told_social = true;
             } else if !copied.is_empty() && self.rng.chance(0.12) {
                 let (sentence, spans) = &copied[self.rng.below(copied.len())];
                 note.push_with_spans(sentence, spans);
             } else {
-                let template = self.rng.pick(lexicon.bodies);
+                let template = self.rng.pick(&lexicon.bodies);
                 let mut sentence = Note::default();
                 self.fill(&mut sentence, template);
                 note.push_with_spans(&sentence.text, &sentence.spans);
@@ -164,10 +164,10 @@ impl Visit<'_> {
             }
         }
         note.push("\n");
-        let ending = self.rng.pick(lexicon.endings);
+        let ending = self.rng.pick(&lexicon.endings);
         self.fill(&mut note, ending);
         note.push("\n");
-        let signature = self.rng.pick(lexicon.signatures);
+        let signature = self.rng.pick(&lexicon.signatures);
         self.fill(&mut note, signature);
         note.push("\n");
         note
@@ -239,12 +239,12 @@ impl Visit<'_> {
 fn general(slot: &str, condition: &Condition, rng: &mut Rng) -> String {
     match slot {
         "condition" => condition.name.to_owned(),
-        "symptom" => rng.pick(condition.symptoms).to_owned(),
-        "finding" => rng.pick(condition.findings).to_owned(),
-        "drug" => rng.pick(condition.drugs).to_owned(),
-        "dose" => rng.pick(condition.doses).to_owned(),
-        "exam" => rng.pick(condition.exams).to_owned(),
-        "plan" => rng.pick(condition.plans).to_owned(),
+        "symptom" => rng.pick(&condition.symptoms).to_owned(),
+        "finding" => rng.pick(&condition.findings).to_owned(),
+        "drug" => rng.pick(&condition.drugs).to_owned(),
+        "dose" => rng.pick(&condition.doses).to_owned(),
+        "exam" => rng.pick(&condition.exams).to_owned(),
+        "plan" => rng.pick(&condition.plans).to_owned(),
         "number" => (1 + rng.below(12)).to_string(),
         _ => String::new(),
     }
@@ -252,11 +252,12 @@ fn general(slot: &str, condition: &Condition, rng: &mut Rng) -> String {
 
 /// An invented word: its rank falls off like 1 / rank, and frequent ones are short.
 fn invented(rng: &mut Rng, vocabulary: usize) -> String {
-    let mut rank = rng.zipf(vocabulary) + SYLLABLES.len();
+    let syllables = &PARTS.syllables;
+    let mut rank = rng.zipf(vocabulary) + syllables.len();
     let mut word = String::new();
     while rank > 0 {
-        word.push_str(SYLLABLES[rank % SYLLABLES.len()]);
-        rank /= SYLLABLES.len();
+        word.push_str(syllables[rank % syllables.len()]);
+        rank /= syllables.len();
     }
     word
 }
@@ -281,8 +282,8 @@ fn clinician_of(settings: &Settings, language: Language, number: usize) -> Clini
     let lexicon = language.lexicon();
     let mut rng = rng_of(settings, CLINICIAN, number as u64);
     let sex = rng.below(2);
-    let first = rng.pick(lexicon.first_names[sex]);
-    let last = rng.pick(lexicon.last_names);
+    let first = rng.pick(&lexicon.first_names[sex]);
+    let last = rng.pick(&lexicon.last_names);
     Clinician { name: format!("{first} {last}"), hospital: lexicon.hospitals[number % lexicon.hospitals.len()] }
 }
 
@@ -301,7 +302,7 @@ pub fn public_text(settings: &Settings, number: u64) -> String {
     let mut note = Note::default();
     while note.num_words < target {
         // The body sentences of notes name no individual; the identities of a header or signature never appear here.
-        let template = if rng.chance(0.5) { rng.pick(lexicon.bodies) } else { rng.pick(lexicon.public) };
+        let template = if rng.chance(0.5) { rng.pick(&lexicon.bodies) } else { rng.pick(&lexicon.public) };
         if ["{name}", "{first}", "{last}", "{doctor}", "{hospital}", "{date}", "{age}"]
             .iter()
             .any(|slot| template.contains(slot))

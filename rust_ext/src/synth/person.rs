@@ -1,7 +1,7 @@
 //! Who an individual is: the fields of the record.
 
 use super::rng::Rng;
-use super::{Language, Settings, language_of, rng_of};
+use super::{Language, PARTS, Settings, language_of, rng_of};
 
 /// The record of one individual.
 pub struct Person {
@@ -35,10 +35,10 @@ impl Person {
         let language = language_of(settings, household);
         let lexicon = language.lexicon();
         let mut home = rng_of(settings, HOUSEHOLD, household);
-        let last_name = surname(&mut home, lexicon.last_names, household);
+        let last_name = surname(&mut home, &lexicon.last_names, household);
         let city = lexicon.cities[home.zipf(lexicon.cities.len())];
         let number = 1 + home.below(180);
-        let street = home.pick(lexicon.streets);
+        let street = home.pick(&lexicon.streets);
         let (address, zip) = match language {
             Language::English => (format!("{number} {street}"), format!("{:05}", 10_000 + home.below(89_999))),
             Language::French => {
@@ -47,11 +47,12 @@ impl Person {
         };
         let mut rng = rng_of(settings, PERSON, individual);
         let sex = rng.below(2);
-        let first_name = rng.pick(lexicon.first_names[sex]).to_owned();
+        let first_name = rng.pick(&lexicon.first_names[sex]).to_owned();
         // Before the first visit there can be (2012).
         let birth = (1925 + rng.below(87) as u32, 1 + rng.below(12) as u32, 1 + rng.below(28) as u32);
         let phone = phone(&mut rng, language);
-        let email = format!("{}.{}{}@{}", ascii(&first_name), ascii(&last_name), rng.below(90) + 10, rng.pick(MAIL));
+        let email =
+            format!("{}.{}{}@{}", ascii(&first_name), ascii(&last_name), rng.below(90) + 10, rng.pick(&PARTS.domains));
         let mrn = format!("{:08}", 10_000_000 + scramble(individual));
         let ssn = social_number(&mut rng, language, sex, birth);
         let num_rare = 2 + rng.below(3);
@@ -76,8 +77,6 @@ impl Person {
     }
 }
 
-const MAIL: &[&str] = &["postbox.example", "mail.example", "home.example", "letters.example"];
-
 /// A bijection on 0..2^26, so that two individuals never share a record number.
 fn scramble(individual: u64) -> u64 {
     (individual.wrapping_mul(0x9E37_79B1) ^ 0x2A5_5A3C) & 0x3FF_FFFF
@@ -88,17 +87,7 @@ fn surname(rng: &mut Rng, list: &[&str], household: u64) -> String {
     if rng.chance(0.5) {
         return list[rng.zipf(list.len())].to_owned();
     }
-    const HEADS: &[&str] = &[
-        "Ald", "Bar", "Ber", "Bran", "Cal", "Cor", "Dal", "Del", "Dor", "Eld", "Fal", "Fen", "Gar", "Gil", "Har",
-        "Hol", "Is", "Jar", "Kel", "Lan", "Lor", "Mal", "Mer", "Nor", "Or", "Pel", "Quen", "Ros", "Sal", "Tar", "Ul",
-        "Val", "Wen", "Yar", "Zan",
-    ];
-    const MIDDLES: &[&str] = &["a", "e", "i", "o", "an", "el", "in", "or", "er", "ev", "il", "ar", "om", "ur"];
-    const TAILS: &[&str] = &[
-        "bert", "court", "dell", "feld", "gan", "green", "hart", "inger", "kin", "lard", "mont", "nell", "quist",
-        "ric", "sford", "son", "stone", "ton", "vald", "ville", "well", "wick", "worth", "zier",
-    ];
-    let name = format!("{}{}{}", rng.pick(HEADS), rng.pick(MIDDLES), rng.pick(TAILS));
+    let name = format!("{}{}{}", rng.pick(&PARTS.heads), rng.pick(&PARTS.middles), rng.pick(&PARTS.tails));
     if rng.chance(0.1) { format!("{name}-{}", list[(household as usize) % list.len()]) } else { name }
 }
 
@@ -137,15 +126,15 @@ fn social_number(rng: &mut Rng, language: Language, sex: usize, birth: (u32, u32
 fn rare_fact(rng: &mut Rng, lexicon: &super::Lexicon) -> String {
     let invented = || {
         move |rng: &mut Rng| {
-            let mut word = String::from(rng.pick(lexicon.rare_heads));
+            let mut word = String::from(rng.pick(&lexicon.rare_heads));
             for _ in 0..rng.below(2) + 1 {
-                word.push_str(rng.pick(SYLLABLES));
+                word.push_str(rng.pick(&PARTS.syllables));
             }
-            word.push_str(rng.pick(lexicon.rare_tails));
+            word.push_str(rng.pick(&lexicon.rare_tails));
             word
         }
     };
-    let template = rng.pick(lexicon.rare_templates);
+    let template = rng.pick(&lexicon.rare_facts);
     let mut fact = String::new();
     for piece in split_template(template) {
         match piece {
@@ -156,9 +145,6 @@ fn rare_fact(rng: &mut Rng, lexicon: &super::Lexicon) -> String {
     }
     fact
 }
-
-pub const SYLLABLES: &[&str] =
-    &["ba", "ce", "di", "fo", "gu", "la", "me", "ni", "po", "ra", "se", "ti", "vo", "xa", "zu", "che", "tri", "lo"];
 
 /// Lower-case ASCII letters of a name, for an e-mail address.
 fn ascii(name: &str) -> String {

@@ -8,9 +8,9 @@
 
 use memchr::{memchr, memchr3};
 
+use crate::text::byte_features::{ByteFeatures, byte_features};
 use crate::text::fold::Folded;
 use crate::text::layout::edits;
-use crate::text::seen::{Seen, seen};
 
 /// Bytes of a line before a soft break of quoted-printable.
 const SOFT_LINES: std::ops::RangeInclusive<usize> = 60..=80;
@@ -19,13 +19,13 @@ const MAX_ADDRESS: usize = 512;
 
 /// The text without escapes; None where there is none, for then nothing changes.
 pub fn unescape(text: &str) -> Option<Folded> {
-    unescape_seen(text, seen(text.as_bytes()))
+    unescape_with(text, byte_features(text.as_bytes()))
 }
 
 /// The same, where it is known what the text has.
-pub fn unescape_seen(text: &str, seen: Seen) -> Option<Folded> {
-    let edits = edits(text, seen);
-    let mut next = if seen.sign || seen.equals { next_escape(text, 0, seen) } else { None };
+pub fn unescape_with(text: &str, features: ByteFeatures) -> Option<Folded> {
+    let edits = edits(text, features);
+    let mut next = if features.sign || features.equals { next_escape(text, 0, features) } else { None };
     if edits.is_empty() && next.is_none() {
         return None;
     }
@@ -46,7 +46,7 @@ pub fn unescape_seen(text: &str, seen: Seen) -> Option<Folded> {
         at = end;
         while edits.next_if(|edit| edit.start < at).is_some() {}
         if next.as_ref().is_some_and(|escape| escape.start < at) {
-            next = next_escape(text, at, seen);
+            next = next_escape(text, at, features);
         }
     }
     plain.copy(&text[at..]);
@@ -61,11 +61,11 @@ pub struct Escape {
 }
 
 /// The first escape from a byte on.
-fn next_escape(text: &str, from: usize, seen: Seen) -> Option<Escape> {
+fn next_escape(text: &str, from: usize, features: ByteFeatures) -> Option<Escape> {
     let bytes = text.as_bytes();
     let (mut at, rest) = (from, &bytes[from..]);
-    let mut equals = if seen.equals { memchr(b'=', rest).map(|found| from + found) } else { None };
-    let mut others = if seen.sign { memchr3(b'&', b'%', b'\\', rest).map(|found| from + found) } else { None };
+    let mut equals = if features.equals { memchr(b'=', rest).map(|found| from + found) } else { None };
+    let mut others = if features.sign { memchr3(b'&', b'%', b'\\', rest).map(|found| from + found) } else { None };
     loop {
         let start = [equals, others].into_iter().flatten().min()?;
         let found = match bytes[start] {

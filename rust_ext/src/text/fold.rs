@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 use unicode_normalization::char::{decompose_canonical, decompose_compatible, is_combining_mark};
 
 use crate::text::characters::is_default_ignorable;
-use crate::text::stretches::{Stops, push_ascii};
+use crate::text::plain_spans::{Stops, push_ascii};
 use crate::text::surface::{Surface, capital_look_alike, casefold, look_alike};
 
 /// Text as it is compared, and where its bytes stood.

@@ -1,4 +1,4 @@
-//! What a layout does to words and numbers, undone: letters set apart, numbers broken over a line.
+//! What a layout does to words and numbers, undone: letters with spaces between, numbers broken over a line.
 //!
 //! `D U P O N T` is read as DUPONT and `J E A N  D U P O N T` as two words: letters with one gap between each and the next, and wider
 //! gaps between words. `123-45-` above `6789` is read as one number, for a number does not end in its sign; a number without a sign at
@@ -7,15 +7,15 @@
 
 use memchr::{memchr, memchr_iter};
 
+use crate::text::byte_features::ByteFeatures;
 use crate::text::escapes::Escape;
-use crate::text::seen::Seen;
-use crate::text::stretches::spaces_behind_letters;
+use crate::text::plain_spans::spaces_behind_letters;
 
-/// Letters that must stand apart, with one gap between each and the next, to be a word.
+/// Letters that must stand alone, with one gap between each and the next, to be a word.
 const MIN_APART: usize = 4;
-/// Letters of a word beside such a word.
+/// Letters of a word next to such a word.
 const MIN_BESIDE: usize = 2;
-/// Spaces between two letters, and between two words of letters apart.
+/// Spaces between two letters, and between two words of spaced letters.
 const MAX_GAP: usize = 2;
 const MAX_WORD_GAP: usize = 8;
 /// Bytes of the longest line of a text that is wrapped.
@@ -24,12 +24,12 @@ const WRAPPED: std::ops::RangeInclusive<usize> = 60..=160;
 const MAX_INDENT: usize = 8;
 
 /// What the layout put between letters and digits, in order.
-pub fn edits(text: &str, seen: Seen) -> Vec<Escape> {
-    let mut edits = if seen.apart { close_up(text) } else { Vec::new() };
-    if seen.broken {
-        let apart = edits.len();
+pub fn edits(text: &str, features: ByteFeatures) -> Vec<Escape> {
+    let mut edits = if features.spaced { close_up(text) } else { Vec::new() };
+    if features.broken {
+        let num_spaced = edits.len();
         breaks(text.as_bytes(), &mut edits);
-        if apart > 0 {
+        if num_spaced > 0 {
             edits.sort_unstable_by_key(|edit| edit.start);
         }
     }
@@ -41,7 +41,7 @@ fn is_word(byte: Option<&u8>) -> bool {
     byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || !byte.is_ascii())
 }
 
-/// The gaps of letters apart: those between letters are left out, those between words are one space.
+/// The gaps of spaced letters: those between letters are left out, those between words are one space.
 fn close_up(text: &str) -> Vec<Escape> {
     let bytes = text.as_bytes();
     let (mut edits, mut from) = (Vec::new(), 0);
@@ -54,7 +54,7 @@ fn close_up(text: &str) -> Vec<Escape> {
         if start < from || start > 0 && is_word(bytes.get(start - 1)) {
             continue;
         }
-        let words = words_apart(text, start);
+        let words = spaced_words(text, start);
         let Some(end) = words.last().map(|word| word.end) else { continue };
         if words.iter().all(|word| word.num_letters < MIN_APART) {
             // Nor are words long enough that begin further in: they are the ends of these. The last letter may begin others.
@@ -82,18 +82,18 @@ fn close_up(text: &str) -> Vec<Escape> {
 }
 
 /// Letters with one gap between each and the next.
-struct Apart {
+struct SpacedWord {
     start: usize,
     end: usize,
     gap: usize,
     num_letters: usize,
 }
 
-/// The words of letters apart that begin at a capital: one, and those behind wider gaps.
-fn words_apart(text: &str, start: usize) -> Vec<Apart> {
-    let mut words: Vec<Apart> = Vec::new();
+/// The words of spaced letters that begin at a capital: one, and those behind wider gaps.
+fn spaced_words(text: &str, start: usize) -> Vec<SpacedWord> {
+    let mut words: Vec<SpacedWord> = Vec::new();
     let mut at = start;
-    while let Some(word) = word_apart(text, at) {
+    while let Some(word) = spaced_word(text, at) {
         if words.last().is_some_and(|last| last.gap != word.gap) {
             break;
         }
@@ -113,7 +113,7 @@ fn num_spaces(text: &str, at: usize) -> usize {
     text.as_bytes()[at..].iter().take(MAX_WORD_GAP + 1).take_while(|byte| **byte == b' ').count()
 }
 
-fn word_apart(text: &str, start: usize) -> Option<Apart> {
+fn spaced_word(text: &str, start: usize) -> Option<SpacedWord> {
     let first = text[start..].chars().next().filter(|c| c.is_uppercase())?;
     let mut end = start + first.len_utf8();
     let gap = num_spaces(text, end);
@@ -132,7 +132,7 @@ fn word_apart(text: &str, start: usize) -> Option<Apart> {
         small = Some(letter.is_lowercase());
         (end, num_letters) = (to, num_letters + 1);
     }
-    (num_letters >= MIN_BESIDE).then_some(Apart { start, end, gap, num_letters })
+    (num_letters >= MIN_BESIDE).then_some(SpacedWord { start, end, gap, num_letters })
 }
 
 /// The ends of lines within a number: behind its sign they are left out, in a wrapped line they are a space.

@@ -2,15 +2,15 @@
 //!
 //! Everything here is a function of one text. It knows no corpus, no individual and no file.
 
+pub mod byte_features;
 pub mod characters;
 pub mod classes;
 pub mod escapes;
 pub mod fold;
 pub mod layout;
 pub mod pieces;
-pub mod seen;
+pub mod plain_spans;
 pub mod spans;
-pub mod stretches;
 pub mod surface;
 pub mod texts;
 pub mod words;

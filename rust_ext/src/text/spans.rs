@@ -219,7 +219,7 @@ pub fn mark_spans(texts: &Texts, words: &Words, spans: Spans<'_>) -> Result<Mark
     })
 }
 
-/// Where spans hold something else than words and white space: the bytes of each such run, in order and apart. A span that
+/// Where spans hold something else than words and white space: the bytes of each such run, in order and separately. A span that
 /// cuts a character from its marks holds both: a tokenizer may have them as one.
 pub fn gaps_in_spans(texts: &Texts, words: &Words, spans: Spans<'_>) -> Result<Words> {
     words.check(texts.len())?;

@@ -63,7 +63,7 @@ impl Surface {
 
     /// Whether each word of a text is its own surface, as far as can be told fast.
     pub fn keeps(self, text: &str) -> bool {
-        // Everything under U+0300 stays as it is under NFC, whatever stands beside it; its first bytes are under 0xCC.
+        // Everything under U+0300 stays as it is under NFC, whatever stands next to it; its first bytes are under 0xCC.
         self == Self::Exact && (text.bytes().fold(0, u8::max) < 0xcc || is_nfc(text))
     }
 }
