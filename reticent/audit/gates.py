@@ -15,9 +15,9 @@ from reticent.audit.membership.validity import CHANCE, INVALID
 
 if TYPE_CHECKING:
     from reticent.audit.config import GateConfig
-    from reticent.audit.evidence.audit import ModelEvidence
     from reticent.audit.evidence.extraction import CanaryArm, ExtractedModel
     from reticent.audit.evidence.membership import MeasuredAttack
+    from reticent.audit.evidence.model import ModelEvidence
     from reticent.audit.stats.estimate import Estimate
 
 __all__ = ["GATES", "PLAIN", "Gate", "Measured", "Pair", "Subject"]

@@ -17,9 +17,9 @@ from reticent.audit.membership.validity import CHANCE, INVALID
 from reticent.audit.stats.estimate import LEVEL
 
 if TYPE_CHECKING:
-    from reticent.audit.evidence.audit import ModelEvidence
     from reticent.audit.evidence.extraction import ExtractedModel
     from reticent.audit.evidence.leakage import Excess, Part
+    from reticent.audit.evidence.model import ModelEvidence
     from reticent.audit.stats.estimate import Estimate
     from reticent.trainer.recipes import Recipe
 

@@ -13,9 +13,8 @@ from reticent.trainer.config import TrainConfig
 
 if TYPE_CHECKING:
     from reticent.job.config import Job
-    from reticent.job.config.model import ModelSection
     from reticent.job.run import Run
-    from reticent.trainer.config import FoundationConfig
+    from reticent.trainer.config import FoundationConfig, ModelSection
 
 __all__ = [
     "check_classification",

@@ -16,7 +16,7 @@ from reticent.engine.config import DedupConfig
 if TYPE_CHECKING:
     from reticent.core.section import Section
     from reticent.job.config import Job
-    from reticent.job.config.model import ModelSection
+    from reticent.trainer.config import ModelSection
 
 __all__ = ["refuse_idle", "refuse_idle_scope"]
 

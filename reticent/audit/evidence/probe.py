@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
+from reticent.audit.config import ProbeConfig, SoftPromptStudy
 from reticent.audit.evidence.json_form import nullable, optional
 from reticent.audit.evidence.rules import COUNT, NAME, OVER_INDIVIDUALS, PARTS, PATH, SETTING, TOTAL, Settings
 from reticent.audit.stats.estimate import Estimate
@@ -191,12 +192,18 @@ class NotAsked:
     level: Annotated[str, SETTING]
 
 
+class ProbeSettings(ProbeConfig):
+    """Settings that stand with the results of a probe: of a soft prompt, those of its study."""
+
+    soft_prompt: SoftPromptStudy | None = None  # type: ignore[assignment]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeEvidence:
     """A probe of several models."""
 
     format: Annotated[str, SETTING]
-    settings: Annotated[Mapping[str, object], Settings("probe")]
+    settings: Annotated[Mapping[str, object], Settings(ProbeSettings)]
     subjects: Annotated[ProbedSubjects, PARTS]
     not_asked: Annotated[list[NotAsked], PARTS]
     source: Annotated[str | None, PATH] = nullable()

@@ -16,8 +16,8 @@ from reticent.audit.membership.left_out import WITHOUT_COPIES
 from reticent.audit.membership.names import ON_HOLDOUT, USER_INFERENCE
 
 if TYPE_CHECKING:
-    from reticent.audit.evidence.audit import ModelEvidence
     from reticent.audit.evidence.membership import MeasuredAttack
+    from reticent.audit.evidence.model import ModelEvidence
     from reticent.audit.stats.estimate import Estimate
 
 __all__ = [

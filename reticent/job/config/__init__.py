@@ -9,6 +9,6 @@ from __future__ import annotations
 
 from reticent.job.config.job import Job, load_job, parse_job
 from reticent.job.config.kept import kept_content, load_kept_job
-from reticent.job.config.model import ModelSection
+from reticent.trainer.config import ModelSection
 
 __all__ = ["Job", "ModelSection", "kept_content", "load_job", "load_kept_job", "parse_job"]

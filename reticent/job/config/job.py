@@ -6,61 +6,26 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pydantic import ByteSize, Field, ValidationError, model_validator
+from pydantic import ValidationError, model_validator
 
-from reticent.audit.config import AuditConfig, CanaryAudit, ExtractionConfig, GateConfig, ProbeConfig, VerdictConfig
-from reticent.audit.dossier.config import DossierConfig
 from reticent.audit.gates import GATES
+from reticent.audit.job_settings import JobSettings
 from reticent.audit.membership.names import USER_INFERENCE_SHADOWS
 from reticent.core.errors import PolicyError
 from reticent.core.json_toml import MAX_DEPTH, depth_of, read_json, read_toml
 from reticent.core.names import require_distinct, require_name
-from reticent.core.section import Section, explain
-from reticent.engine.config import DedupConfig, IndexConfig, SplitConfig, SurrogateConfig, ThresholdConfig
+from reticent.core.section import explain
 from reticent.engine.detect.choose import DETECTORS
-from reticent.engine.detect.config import DetectConfig
 from reticent.engine.protect import Policy
-from reticent.engine.sources.corpus_config import CorpusConfig
-from reticent.job.config.model import ModelSection
 from reticent.job.config.shared import set_in_a_section, with_shared
-from reticent.trainer.config import ClassifyConfig, TrainConfig
-from reticent.trainer.recipes import RECIPES, Recipe, RecipeChanges, get_recipe
+from reticent.trainer.config import ClassifyConfig, ModelSection, TrainConfig
+from reticent.trainer.recipes import RECIPES, Recipe, get_recipe
 
 __all__ = ["Job", "load_job", "parse_job"]
 
-#: As in the core (pool.rs).
-MAX_THREADS = 1024
 
-
-class Job(Section):
+class Job(JobSettings):
     """A whole run: documents in, models and a report out."""
-
-    out: str
-    seed: int = Field(default=0, ge=0, lt=2**63)
-    num_threads: int = Field(default=0, ge=0, le=MAX_THREADS)
-    #: Memory of the process, files that it maps aside, such as "4GB". Counts of n-grams that do not fit are written
-    #: beside the results; a limit under the memory that cannot be written out is refused. A stage that takes a tenth
-    #: more says so.
-    memory_limit: ByteSize | None = None
-    corpus: CorpusConfig
-    dedup: DedupConfig = DedupConfig()
-    split: SplitConfig = SplitConfig()
-    detect: DetectConfig = DetectConfig()
-    index: IndexConfig = IndexConfig()
-    protect: Policy = Policy()
-    threshold: ThresholdConfig = ThresholdConfig()
-    surrogates: SurrogateConfig = SurrogateConfig()
-    model: tuple[ModelSection, ...] = ()
-    recipes: dict[str, RecipeChanges] = Field(default={}, description="the job's own recipes, by name")
-    train: TrainConfig = TrainConfig()
-    classify: ClassifyConfig | None = None
-    audit: AuditConfig = AuditConfig()
-    probe: ProbeConfig | None = None
-    canaries: CanaryAudit | None = None
-    extraction: ExtractionConfig | None = None
-    gate: tuple[GateConfig, ...] = ()
-    verdict: VerdictConfig | None = None
-    dossier: DossierConfig = DossierConfig()
 
     @model_validator(mode="after")
     def _shared(self) -> Job:

@@ -134,13 +134,11 @@ def gather_evidence(run: Run) -> AuditEvidence:
             "reticent": reticent.__version__,
             **{name: version(name) for name in ("torch", "transformers", "tokenizers", "numpy")},
         },
-        settings=run.job.model_dump(
-            mode="json",
-            include={
-                *("seed", "dedup", "split", "detect", "index", "protect", "model", "recipes", "train", "audit"),
-                *(name for name in ("canaries", "extraction", "gate", "verdict") if getattr(run.job, name)),
-            },
-        ),
+        settings={
+            name: value
+            for name, value in run.job.model_dump(mode="json", exclude={"out"}).items()
+            if value is not None and value != []
+        },
         corpus=replace(corpus_section(run), near_copies=near_copies_section(run)),
         models=judged([_measured(run, measurement) for measurement in measurements]),
     )
