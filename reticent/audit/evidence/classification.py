@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from reticent.audit.evidence.json_form import nullable, optional
+from reticent.audit.evidence.json_form import optional
 from reticent.audit.evidence.rules import (
     COUNT,
     NAME,
@@ -84,7 +84,7 @@ class ClassificationEvidence:
     """Every start of one model section (None: of folders), with the numbers of documents used and left out."""
 
     format: Annotated[str, SETTING]
-    model: Annotated[str | None, NAME] = nullable()
+    model: Annotated[str | None, NAME] = None
     settings: Annotated[Mapping[str, object], Settings(ClassifySettings)]
     classes: Annotated[list[str], NAME]
     documents: Annotated[dict[str, int], COUNT]

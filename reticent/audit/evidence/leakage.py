@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from reticent.audit.evidence.json_form import nullable, optional
+from reticent.audit.evidence.json_form import optional
 from reticent.audit.evidence.rules import COUNT, NAME, OVER_INDIVIDUALS, PARTS, SETTING, TOTAL
 from reticent.audit.stats.binomial import clopper_pearson
 from reticent.audit.stats.estimate import Estimate
@@ -43,8 +43,8 @@ Part = Literal["both", "direct", "indirect"]
 class Sides:
     """Two counts: members and held-out individuals, or the documents of each."""
 
-    members: Annotated[int | None, COUNT] = nullable()
-    heldout: Annotated[int | None, COUNT] = nullable()
+    members: Annotated[int | None, COUNT] = None
+    heldout: Annotated[int | None, COUNT] = None
 
     @classmethod
     def of(cls, is_member: np.ndarray) -> Sides:
@@ -100,9 +100,9 @@ class Privacy:
     unseen: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
     num_identifiers: Annotated[int | None, COUNT]
     num_leaked: Annotated[int | None, COUNT]
-    num_leaked_unseen: Annotated[int | None, COUNT] = optional(beside="unseen")
+    num_leaked_unseen: Annotated[int | None, COUNT] = optional()
     num_common: Annotated[int | None, COUNT] = optional()
-    num_unpredictable: Annotated[int | None, COUNT] = nullable()
+    num_unpredictable: Annotated[int | None, COUNT] = None
 
     def closed(self, raw: Privacy, cell: int) -> Privacy:
         types, num_leaked = _leaks(self.types, self.num_identifiers, self.num_leaked, cell)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 from reticent.audit.evidence.inversion import Inversion
-from reticent.audit.evidence.json_form import nullable, optional
+from reticent.audit.evidence.json_form import optional
 from reticent.audit.evidence.leakage import (
     AllOccurrences,
     CategoryPrivacy,
@@ -46,7 +46,7 @@ class ModelEvidence:
     training: Annotated[int | None, SETTING] = optional()
     #: Number of trainings in this mean (:mod:`reticent.audit.stats.seeds`); None for a single training.
     num_trainings: Annotated[int | None, SETTING] = optional()
-    ledger: Annotated[Ledger | None, PARTS] = nullable()
+    ledger: Annotated[Ledger | None, PARTS] = None
     #: Differential privacy guarantee of this training, with its unit.
     guarantee: Annotated[str | None, NAME] = optional()
     utility: Annotated[Utility, PARTS]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from reticent.audit.config import ProbeConfig, SoftPromptStudy
-from reticent.audit.evidence.json_form import nullable, optional
+from reticent.audit.evidence.json_form import optional
 from reticent.audit.evidence.rules import COUNT, NAME, OVER_INDIVIDUALS, PARTS, PATH, SETTING, TOTAL, Settings
 from reticent.audit.stats.estimate import Estimate
 
@@ -35,8 +35,8 @@ __all__ = [
 class PairedTest:
     """Wilcoxon's signed-rank test."""
 
-    statistic: Annotated[float | None, TOTAL] = nullable()
-    p_value: Annotated[float | None, TOTAL] = nullable()
+    statistic: Annotated[float | None, TOTAL] = None
+    p_value: Annotated[float | None, TOTAL] = None
     n: Annotated[int | None, COUNT]
 
 
@@ -110,7 +110,7 @@ class ProbeResult:
     num_templates: Annotated[int, SETTING]
     templates: Annotated[list[str], NAME]
     counts: Annotated[dict[str, int | None], COUNT]
-    target_tokens: Annotated[float | None, TOTAL] = nullable()
+    target_tokens: Annotated[float | None, TOTAL] = None
     withheld: Annotated[str | None, NAME] = optional()
     likelihood: Annotated[LikelihoodComparison | None, PARTS] = optional()
     normalised: Annotated[LikelihoodComparison | None, PARTS] = optional()
@@ -206,5 +206,5 @@ class ProbeEvidence:
     settings: Annotated[Mapping[str, object], Settings(ProbeSettings)]
     subjects: Annotated[ProbedSubjects, PARTS]
     not_asked: Annotated[list[NotAsked], PARTS]
-    source: Annotated[str | None, PATH] = nullable()
+    source: Annotated[str | None, PATH] = None
     models: Annotated[list[ProbedModel], PARTS]
