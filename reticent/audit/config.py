@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from reticent.audit.gates import GATES
+from reticent.audit.judgement.rows import GATES
 from reticent.audit.membership.names import COVERAGE, DEFAULT_ATTACKS, DEFAULT_SHADOW_ATTACKS
 from reticent.core.errors import PolicyError
 from reticent.core.section import PUBLISHED, Section, of_job

@@ -200,11 +200,11 @@ def print_summary(evidence: AuditEvidence, folder: Path, as_json: bool = False) 
     for line in guarantee_lines(evidence.models):
         console.print(line, soft_wrap=True, highlight=False)
     if evidence.verdict:
-        from reticent.audit.verdict import verdict_lines
+        from reticent.audit.judgement.verdict import verdict_lines
 
         for line in verdict_lines(evidence.verdict):
             console.print(f"Gate {line}", soft_wrap=True, markup=False)
-    from reticent.audit.risk_verdict import judge_risks, risk_lines
+    from reticent.audit.judgement.verdict import judge_risks, risk_lines
 
     table = judge_risks(evidence)
     for line in risk_lines(table):

@@ -42,7 +42,7 @@ def export_with_card(
     from reticent.audit.dossier.card import card_of, verdict_of
     from reticent.audit.dossier.seal import dossier_digest
     from reticent.audit.dossier.verify import read_evidence, verify_dossier, verify_model
-    from reticent.audit.outcomes import WITHIN
+    from reticent.audit.judgement.rows import WITHIN
     from reticent.trainer.export import export_model, write_card
 
     section = next((each for each in run.job.model if each.name == model), None)

@@ -12,11 +12,10 @@ from reticent.audit.config import VerdictConfig
 from reticent.audit.evidence.audit import ModelEvidence, publish_audit
 from reticent.audit.evidence.extraction import Extraction, Verdict
 from reticent.audit.evidence.risks import ModelRisks, RiskResult
+from reticent.audit.judgement.rows import BEYOND, NOT_SHOWN, WITHIN, oriented
+from reticent.audit.judgement.verdict import judge_risks, with_published_numbers
 from reticent.audit.membership.left_out import WITHOUT_COPIES
 from reticent.audit.membership.validity import INVALID
-from reticent.audit.outcomes import BEYOND, NOT_SHOWN, WITHIN
-from reticent.audit.risk_verdict import judge_risks, with_published_numbers
-from reticent.audit.risks import oriented
 from reticent.audit.stats.estimate import Estimate
 from reticent.core.errors import PolicyError
 

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from reticent.audit.evidence.audit import FORMAT, AuditEvidence, publish_audit
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.rules import FORBIDDEN
+from reticent.audit.judgement.rows import RISKS
+from reticent.audit.judgement.verdict import judge_risks, with_published_numbers
 from reticent.audit.language import Words
 from reticent.audit.membership.names import DEFAULT_ATTACKS
 from reticent.audit.membership.validity import INVALID, NO_POWER, judged
@@ -40,8 +42,6 @@ from reticent.audit.report.shown import count, digits_beside, ends, leaks, perce
 from reticent.audit.report.summary import last_checkpoints
 from reticent.audit.report.table import Shown, drawn_plots
 from reticent.audit.report.utility_plots import LIKENESS
-from reticent.audit.risk_verdict import judge_risks, with_published_numbers
-from reticent.audit.risks import RISKS
 from reticent.audit.stats.seeds import classification_over_seeds, num_seeds, over_seeds
 from reticent.core.errors import ArtifactError
 
@@ -61,10 +61,11 @@ POLICIES_ABOUT = {
 }
 #: Files of the audit that make the page.
 MADE_BY = (
-    "config.py", "dossier/fr.toml", "evidence/*.py", "gates.py", "language.py", "membership/attacks.py",
+    "config.py", "dossier/fr.toml", "evidence/*.py", "job_settings.py", "judgement/*.py", "language.py",
+    "membership/attacks.py",
     "membership/catalogue.py", "membership/left_out.py", "membership/names.py", "membership/shadow.py",
-    "membership/table.py", "membership/validity.py", "near_copies.py", "outcomes.py", "recipes.py", "report/*.py",
-    "report/fr.toml", "report/templates/*.j2", "risk_verdict.py", "risks.py", "stats/binomial.py", "stats/estimate.py",
+    "membership/table.py", "membership/validity.py", "near_copies.py", "recipes.py", "report/*.py",
+    "report/fr.toml", "report/templates/*.j2", "stats/binomial.py", "stats/estimate.py",
     "stats/seeds.py",
 )  # fmt: skip
 #: Labels shown before the rest is folded away.

@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import ValidationError, model_validator
 
-from reticent.audit.gates import GATES
 from reticent.audit.job_settings import JobSettings
+from reticent.audit.judgement.rows import GATES
 from reticent.audit.membership.names import USER_INFERENCE_SHADOWS
 from reticent.core.errors import PolicyError
 from reticent.core.json_toml import MAX_DEPTH, depth_of, read_json, read_toml
