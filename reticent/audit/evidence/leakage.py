@@ -20,6 +20,7 @@ __all__ = [
     "Continuations",
     "Excess",
     "ExcessOverSides",
+    "Gap",
     "Generated",
     "GenerationSettings",
     "GraphCalls",
@@ -27,6 +28,7 @@ __all__ = [
     "Ledger",
     "LowCost",
     "NgramPrivacy",
+    "NumbersBeside",
     "Part",
     "Privacy",
     "SideUtility",
@@ -186,6 +188,25 @@ class Excess:
     def closed(self, raw: Excess, cell: int) -> Excess:
         sides = (self.members, self.heldout)
         return replace(self, excess=self.excess.withheld(cell)) if any(map(is_closed, sides)) else self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """A mean over the tokens of both sides, and the held-out mean less that of the members."""
+
+    members: Annotated[Estimate, OVER_INDIVIDUALS]
+    heldout: Annotated[Estimate, OVER_INDIVIDUALS]
+    gap: Annotated[Estimate, OVER_INDIVIDUALS]
+
+    def closed(self, raw: Gap, cell: int) -> Gap:
+        return replace(self, gap=self.gap.withheld(cell)) if any(map(is_closed, (self.members, self.heldout))) else self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumbersBeside:
+    """Numbers of a model that stand beside its verdict (`reticent.audit.judgement.rows.BESIDE`): losses are in nats."""
+
+    loss_gap: Annotated[Gap | None, PARTS] = optional()
 
 
 def f1_of_hits(share: float) -> float:

@@ -15,6 +15,7 @@ from reticent.audit.evidence.leakage import (
     Ledger,
     LowCost,
     NgramPrivacy,
+    NumbersBeside,
     Part,
     Privacy,
     Utility,
@@ -64,6 +65,7 @@ class ModelEvidence:
     blind: Annotated[Blind | None, PARTS] = optional()
     blind_holdout: Annotated[Blind | None, PARTS] = optional()
     low_cost: Annotated[LowCost | None, PARTS] = optional()
+    beside: Annotated[NumbersBeside | None, PARTS] = optional()
     all_occurrences: Annotated[AllOccurrences | None, PARTS] = optional()
     generated: Annotated[Generated | None, PARTS] = optional()
     inversion: Annotated[Inversion | None, PARTS] = optional()

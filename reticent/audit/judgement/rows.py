@@ -22,7 +22,7 @@ from reticent.audit.stats.binomial import LEVEL
 if TYPE_CHECKING:
     from reticent.audit.config import GateConfig
     from reticent.audit.evidence.extraction import CanaryArm, ExtractedModel
-    from reticent.audit.evidence.leakage import Excess, Part
+    from reticent.audit.evidence.leakage import Excess, NumbersBeside, Part
     from reticent.audit.evidence.membership import KindAttack, MeasuredAttack
     from reticent.audit.evidence.model import ModelEvidence
     from reticent.audit.stats.estimate import Estimate
@@ -453,13 +453,13 @@ class Beside(NamedTuple):
     """A number that stands beside the verdict: it is shown with that of the unprotected twin, and decides nothing."""
 
     title: str
-    number: Callable[[ModelEvidence], Estimate | None]
+    estimate: Callable[[NumbersBeside], Estimate | None]
 
 
-#: Every number beside the verdict. A new one is a new row here, and its words in the texts of the report.
-BESIDE = (
+#: Every number beside the verdict. A new one is a new row here, a field of `NumbersBeside` and a text of the report.
+BESIDE: Final = (
     Beside(
         title="loss gap, held-out people less members, nats a token",
-        number=lambda model: model.loss_gap and model.loss_gap.gap,
+        estimate=lambda found: found.loss_gap and found.loss_gap.gap,
     ),
 )

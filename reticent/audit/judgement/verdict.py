@@ -487,21 +487,22 @@ def _number_of(result: RiskResult, shown: Sequence[Subject]) -> Estimate | None:
     return max(known, key=lambda row: row[0])[1] if known else None
 
 
-class NumbersBeside(NamedTuple):
+class ModelBeside(NamedTuple):
     """The numbers of a model that stand beside its verdict, each with that of the unprotected twin."""
 
     model: ModelEvidence
     numbers: list[tuple[Estimate | None, Estimate | None]]
 
 
-def numbers_beside(models: Sequence[ModelEvidence]) -> tuple[list[Beside], list[NumbersBeside]]:
+def numbers_beside(models: Sequence[ModelEvidence]) -> tuple[list[Beside], list[ModelBeside]]:
     """Return the rows of `BESIDE` that were measured, and their numbers of the trained ones of these models."""
-    rows = [row for row in BESIDE if any(row.number(model) for model in models)]
+    rows = [row for row in BESIDE if any(model.beside and row.estimate(model.beside) for model in models)]
     found = []
     for model in models if rows else ():
         if model.recipe != "base":
-            twin = _twin(model, models)
-            found.append(NumbersBeside(model, [(row.number(model), twin and row.number(twin)) for row in rows]))
+            pair = (model, _twin(model, models))
+            numbers = [tuple(one and one.beside and row.estimate(one.beside) for one in pair) for row in rows]
+            found.append(ModelBeside(model, numbers))  # type: ignore[arg-type]
     return rows, found
 
 

@@ -19,7 +19,7 @@ from reticent.audit.evidence.audit import FORMAT, AuditEvidence, publish_audit
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.rules import FORBIDDEN
 from reticent.audit.judgement.rows import RISKS
-from reticent.audit.judgement.verdict import judge_risks, with_published_numbers
+from reticent.audit.judgement.verdict import judge_risks, numbers_beside, with_published_numbers
 from reticent.audit.language import Words
 from reticent.audit.membership.names import DEFAULT_ATTACKS
 from reticent.audit.membership.validity import INVALID, NO_POWER, judged
@@ -211,7 +211,7 @@ def _render(audit: AuditEvidence, screen: FirstScreen | None) -> str:
         asked_again=any(model.all_occurrences or model.generated or model.over_base for model in models),
         inverted=any(model.inversion for model in models), chance=_chance(models),
         in_place=any(part.in_place for model in models for part in model.privacy.values()),
-        risks=RISKS, named_sections=shared_objectives(models),
+        risks=RISKS, beside=numbers_beside(last), named_sections=shared_objectives(models),
         has_threshold=any(m.threshold for m in models),
         kinds_of_word=any(m.by_kind for m in models), kind_attacks=_kind_attacks(models),
         kind_shadows=any(found.num_shadows for m in models for found in (m.by_kind or {}).values()),
