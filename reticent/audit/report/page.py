@@ -61,11 +61,10 @@ POLICIES_ABOUT = {
 }
 #: Files of the audit that make the page.
 MADE_BY = (
-    "config.py", "dossier/fr.toml", "evidence/*.py", "job_settings.py", "judgement/*.py", "language.py",
-    "membership/attacks.py",
-    "membership/catalogue.py", "membership/left_out.py", "membership/names.py", "membership/shadow.py",
-    "membership/table.py", "membership/validity.py", "near_copies.py", "recipes.py", "report/*.py",
-    "report/fr.toml", "report/templates/*.j2", "stats/binomial.py", "stats/estimate.py",
+    "config.py", "dossier/config.py", "dossier/fr.toml", "evidence/*.py", "job_settings.py", "judgement/rows.py",
+    "judgement/verdict.py", "language.py", "membership/attacks.py", "membership/catalogue.py", "membership/left_out.py",
+    "membership/names.py", "membership/shadow.py", "membership/table.py", "membership/validity.py", "near_copies.py",
+    "recipes.py", "report/*.py", "report/fr.toml", "report/templates/*.j2", "stats/binomial.py", "stats/estimate.py",
     "stats/seeds.py",
 )  # fmt: skip
 #: Labels shown before the rest is folded away.
