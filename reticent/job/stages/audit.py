@@ -28,9 +28,10 @@ from reticent.job.trainings import Measurement, measurements_of, trainings_of
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
+    from reticent.job.config import Job
     from reticent.job.run import Run
 
-__all__ = ["audit_steps", "gather_evidence", "report_steps"]
+__all__ = ["all_settings", "audit_steps", "gather_evidence", "report_steps"]
 
 
 def audit_steps(run: Run) -> Iterator[Step]:
@@ -134,15 +135,17 @@ def gather_evidence(run: Run) -> AuditEvidence:
             "reticent": reticent.__version__,
             **{name: version(name) for name in ("torch", "transformers", "tokenizers", "numpy")},
         },
-        settings={
-            name: value
-            for name, value in run.job.model_dump(mode="json", exclude={"out"}).items()
-            if value is not None and value != []
-        },
+        settings=all_settings(run.job),
         corpus=replace(corpus_section(run), near_copies=near_copies_section(run)),
         models=judged([_measured(run, measurement) for measurement in measurements]),
     )
     return judge_gates(run, evidence)
+
+
+def all_settings(job: Job) -> dict[str, Any]:
+    """Return every setting of a job but its folder, without the sections that it does not have."""
+    values = job.model_dump(mode="json", exclude={"out"})
+    return {name: value for name, value in values.items() if value is not None and value != []}
 
 
 def _measured(run: Run, measurement: Measurement) -> ModelEvidence:

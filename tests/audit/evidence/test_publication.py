@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fnmatch
 import importlib
 import json
 import pkgutil
+import tomllib
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, is_dataclass, replace
@@ -22,14 +24,15 @@ from reticent.audit.evidence.corpus import CorpusEvidence
 from reticent.audit.evidence.detection import DetectedSpans
 from reticent.audit.evidence.json_form import from_json, optional, to_json
 from reticent.audit.evidence.probe import ProbeEvidence
-from reticent.audit.evidence.rules import COUNT, CURVE, PRIVATE, TOGETHER, publish, rules_of
+from reticent.audit.evidence.rules import COUNT, CURVE, PRIVATE, TOGETHER, Settings, publish, rules_of
 from reticent.audit.evidence.tagger import TaggerEvidence
 from reticent.audit.stats.estimate import Estimate, Spread
 from reticent.audit.stats.statistics import clopper_pearson, ratio_estimate
 from reticent.core.errors import ArtifactError
 from reticent.core.section import PUBLISHED, WITHHELD, Section, names_a_seed, shared_fields
 from reticent.engine.config import ThresholdConfig
-from reticent.job.config import Job, parse_job
+from reticent.job.config import Job, load_job, parse_job
+from reticent.job.stages.audit import all_settings
 
 CELL = 5
 #: Stand in `filled` evidence where few individuals are counted or measured: neither may leave.
@@ -352,3 +355,37 @@ def test_an_audit_reads_and_writes_as_it_was(tiny_audit: dict[str, Any]) -> None
 def test_publishing_twice_is_publishing_once(tiny_audit: dict[str, Any]) -> None:
     once = publish_audit(from_json(AuditEvidence, tiny_audit))
     assert publish_audit(once) == once
+
+
+# ------------------------------------------------------------ what changed since 5750ba4a
+
+HERE = Path(__file__).parent
+
+
+def paths_of(value: Any, name: str = "settings") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict | list) and value:
+        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from paths_of(part, f"{name}.{key}")
+    else:
+        yield name, value
+
+
+def test_the_settings_that_were_published_before_are_and_the_others_stand_on_the_list() -> None:
+    job = load_job(HERE / "whole_job.toml")
+    shown = dict(paths_of(Settings(Job).published(all_settings(job), CELL)))
+    before = dict(paths_of(json.loads((HERE / "settings_at_5750ba4a.json").read_text())))
+    assert {path: shown.get(path) for path in before} == before
+    assert len(before) > 150
+    listed = tomllib.loads((HERE / "changed_paths.toml").read_text())["added"]
+    added = {path for path in set(shown) - set(before) if not any(fnmatch.fnmatch(path, each) for each in listed)}
+    assert added == set()
+    assert not [value for value in shown.values() if "dupont" in str(value) or "Jane" in str(value)]
+
+
+def test_no_number_of_an_attack_is_on_the_list_of_changed_paths() -> None:
+    lists = tomllib.loads((HERE / "changed_paths.toml").read_text())
+    named = [path for table in ("added", "changed", "removed") for path in lists[table]]
+    assert all(reason for table in lists.values() for reason in table.values())
+    attacks = ("membership", "best_attack", "by_kind", "threshold.", "blind", "excess", "privacy.", "extraction")
+    of_attacks = [path for path in named if not path.startswith("settings.") and any(part in path for part in attacks)]
+    assert of_attacks == []
