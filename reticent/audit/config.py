@@ -8,14 +8,13 @@ They stand apart from the code that they configure: a job is read and checked wi
 import itertools
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from reticent.audit.gates import GATES
 from reticent.audit.membership.names import COVERAGE, DEFAULT_ATTACKS, DEFAULT_SHADOW_ATTACKS
 from reticent.audit.membership.table import require_attacks
 from reticent.core.errors import PolicyError
-from reticent.core.section import Section, of_job
-from reticent.engine.config import Arm, CanaryConfig, Surface
+from reticent.core.section import PUBLISHED, Section, of_job
+from reticent.engine.config import CanaryConfig, Surface
 from reticent.trainer.config import Bf16
 
 __all__ = [
@@ -24,7 +23,6 @@ __all__ = [
     "AuditConfig",
     "CanaryAudit",
     "ExtractionConfig",
-    "GateConfig",
     "GenerationConfig",
     "Init",
     "InversionConfig",
@@ -32,6 +30,7 @@ __all__ = [
     "ProbeConfig",
     "ShadowConfig",
     "SoftPromptConfig",
+    "SoftPromptStudy",
     "VerdictConfig",
 ]
 
@@ -108,11 +107,13 @@ class ShadowConfig(Section):
 
     section: ClassVar[str] = "audit.shadow"
 
-    recipes: tuple[str, ...] = Field(min_length=1, description="recipes whose models are attacked")
+    recipes: Annotated[tuple[str, ...], PUBLISHED] = Field(
+        min_length=1, description="recipes whose models are attacked"
+    )
     num_shadows: int = Field(
         default=8, ge=4, le=256, multiple_of=2, description="an even number: each individual is in half of them"
     )
-    attacks: tuple[str, ...] = Field(default=DEFAULT_SHADOW_ATTACKS, min_length=1)
+    attacks: Annotated[tuple[str, ...], PUBLISHED] = Field(default=DEFAULT_SHADOW_ATTACKS, min_length=1)
     rmia_slope: float | None = Field(
         default=None,
         ge=0,
@@ -149,7 +150,7 @@ class AuditConfig(Section):
     #: Settings that the measures of a checkpoint do not depend on; shadow models have their own.
     not_measured: ClassVar = ("small_cell", "every_checkpoint", "shadow")
 
-    attacks: tuple[str, ...] = DEFAULT_ATTACKS
+    attacks: Annotated[tuple[str, ...], PUBLISHED] = DEFAULT_ATTACKS
     num_bootstrap: int = Field(default=1000, ge=100, description="resamples of the individuals for each interval")
     batch_size: int = Field(default=64, ge=1, description="windows that a model scores at once")
     small_cell: int = Field(default=5, ge=1, description="counts of fewer individuals are not published")
@@ -173,7 +174,7 @@ class AuditConfig(Section):
     max_n: Annotated[int, of_job("index.max_n"), Field(ge=1)] = 1
     surface: Annotated[Surface, of_job("index.surface")] = "exact"
     seed: Annotated[int, of_job("seed")] = 0
-    device: Annotated[str, of_job("train.device")] = "auto"
+    device: Annotated[str, of_job("train.device"), PUBLISHED] = "auto"
     bf16: Annotated[Bf16, of_job("train.bf16")] = "auto"
 
     def check_complete(self) -> None:
@@ -212,7 +213,7 @@ class ExtractionConfig(Section):
     num_bootstrap: Annotated[int, of_job("audit.num_bootstrap"), Field(ge=1)] = 1000
     batch_size: Annotated[int, of_job("audit.batch_size"), Field(ge=1)] = 64
     seed: Annotated[int, of_job("seed")] = 0
-    device: Annotated[str, of_job("train.device")] = "auto"
+    device: Annotated[str, of_job("train.device"), PUBLISHED] = "auto"
     bf16: Annotated[Bf16, of_job("train.bf16")] = "auto"
 
     @model_validator(mode="after")
@@ -237,7 +238,7 @@ class CanaryAudit(CanaryConfig):
     num_bootstrap: Annotated[int, of_job("audit.num_bootstrap")] = 1000
     batch_size: Annotated[int, of_job(None)] = 256
     window_length: Annotated[int, of_job("train.window_length")] = 512
-    device: Annotated[str, of_job("train.device")] = "auto"
+    device: Annotated[str, of_job("train.device"), PUBLISHED] = "auto"
 
 
 class SoftPromptConfig(Section):
@@ -274,13 +275,35 @@ class SoftPromptConfig(Section):
         return max(8, self.num_subjects // 4) if self.num_validation is None else self.num_validation
 
 
+class SoftPromptStudy(Section):
+    """White-box study: the soft prompt, and the settings that are varied, one at a time.
+
+    Parameters
+    ----------
+    targets : types; empty: those of the probe
+    num_subjects, num_tokens, init : values of the sweeps (Fig. 5); empty: no such sweep
+    """
+
+    prompt: SoftPromptConfig
+    targets: Annotated[tuple[str, ...], PUBLISHED] = ()
+    num_subjects: tuple[int, ...] = ()
+    num_tokens: tuple[int, ...] = ()
+    init: tuple[Init, ...] = ()
+
+    def variants(self) -> list[tuple[str, SoftPromptConfig]]:
+        """Yield the name of a sweep and a configuration of it; the prompt itself is not among them."""
+        changes: list[tuple[str, Any]] = [("num_subjects", n) for n in self.num_subjects]
+        changes += [("num_tokens", n) for n in self.num_tokens] + [("init", start) for start in self.init]
+        return [(name, self.prompt.replace(**{name: value})) for name, value in changes]
+
+
 class ProbeConfig(Section):
     """Probes at the end of the audit: models are asked for individuals' own items (ProPILE)."""
 
     section: ClassVar[str] = "probe"
 
     subjects: str | None = Field(default=None, description="table of items with individual_id; default: detect.records")
-    targets: tuple[str, ...] = Field(
+    targets: Annotated[tuple[str, ...], PUBLISHED] = Field(
         default=(), description="types of items to ask for; default: every type but the name"
     )
     levels: tuple[Literal["twin", "triplet", "quadruplet"], ...] = Field(
@@ -288,10 +311,10 @@ class ProbeConfig(Section):
         min_length=1,
         description="items in the prompt: the name (twin), and one or two more (triplet, quadruplet)",
     )
-    given: tuple[str, ...] = Field(
+    given: Annotated[tuple[str, ...], PUBLISHED] = Field(
         default=(), description="items in the prompt beside the name, in this order; default: the order of the table"
     )
-    language: str = Field(default="en", description="language of the built-in templates")
+    language: Annotated[str, PUBLISHED] = Field(default="en", description="language of the built-in templates")
     templates: str | None = Field(default=None, description="file of templates; default: the built-in ones")
     beam_sizes: tuple[AtLeastOne, ...] = Field(
         default=(3,), min_length=1, description="widths of the beam search; the exact match is that of the first"
@@ -308,7 +331,7 @@ class ProbeConfig(Section):
     num_bootstrap: Annotated[int, of_job("audit.num_bootstrap")] = 1000
     small_cell: Annotated[int, of_job("audit.small_cell")] = 5
     seed: Annotated[int, of_job("seed")] = 0
-    device: Annotated[str, of_job("train.device")] = "auto"
+    device: Annotated[str, of_job("train.device"), PUBLISHED] = "auto"
     batch_tokens: Annotated[int | None, of_job(None)] = None
     bf16: Annotated[bool, of_job(None)] = False
 
@@ -325,39 +348,6 @@ class ProbeConfig(Section):
             raise ValueError("soft_subjects, soft_epochs: have no effect without soft_prompt = true; give it too")
         values["soft_prompt"] = given if values.get("soft_prompt") else None
         return values
-
-
-def _known_measure(measure: str) -> str:
-    if measure not in GATES:
-        raise ValueError(f"expected one of {', '.join(GATES)}")
-    return measure
-
-
-class GateConfig(Section):
-    """A threshold that the trained models must keep, fixed before the run: ``[[gate]]``, as many as wanted."""
-
-    section: ClassVar[str] = "gate"
-
-    measure: Annotated[str, AfterValidator(_known_measure)] = Field(description=f"one of {', '.join(GATES)}")
-    at_most: float = Field(description="largest upper end of the 95 % interval that passes")
-    recipes: tuple[str, ...] | None = Field(
-        default=None, description="recipes that the gate is for; default: those that protect"
-    )
-    attack: str | None = Field(
-        default=None, description="attack of a membership gate; default: each attack that was made"
-    )
-    arm: Arm = Field(default="protected", description="arm of the canaries, for exposure and epsilon")
-    part: Literal["both", "direct", "indirect"] = Field(
-        default="both", description="part of the identifiers, for excess_leakage"
-    )
-    required: bool = Field(default=False, description="true: a gate without power fails")
-
-    @model_validator(mode="after")
-    def _looks_at_all_that_it_is_given(self) -> Self:
-        for name in ("attack", "arm", "part"):
-            if name != GATES[self.measure].chosen_by and getattr(self, name) != type(self).model_fields[name].default:
-                raise ValueError(f"a gate of {self.measure} has no {name}")
-        return self
 
 
 class VerdictConfig(Section):

@@ -19,7 +19,7 @@ from reticent.audit.evidence.inversion import Inversion
 from reticent.audit.evidence.leakage import AllOccurrences, Generated, Ledger, SideUtility, Utility
 from reticent.audit.leakage.generated import Written, continue_documents, generated_leakage
 from reticent.audit.leakage.leakage import LeakageAudit
-from reticent.audit.leakage.utility import utility
+from reticent.audit.leakage.utility import numbers_beside, utility
 from reticent.audit.leakage.words import SurfaceTable, words_of
 from reticent.audit.membership.asked import Task, asking_scores, with_total
 from reticent.audit.membership.attacks import USER_INFERENCE, user_inference_score
@@ -385,6 +385,7 @@ class Auditor:
             blind=attacked.blind,
             blind_holdout=attacked.blind_holdout,
             low_cost=leaks.low_cost,
+            beside=numbers_beside(scores, self.store.individual, self.members, **self.bootstrap),
         )
 
     def _utility(self, objective: str, scores: TokenScores, chosen: np.ndarray) -> SideUtility:

@@ -20,15 +20,14 @@ from reticent.audit.evidence.corpus import Copies, CorpusEvidence
 from reticent.audit.evidence.detection import DetectionEvidence
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.sampled import FEW_INDIVIDUALS, SampledRecall
+from reticent.audit.judgement.verdict import judge_risks, risk_lines, verdict_lines
 from reticent.audit.language import Words
 from reticent.audit.near_copies import near_copies_lines
 from reticent.audit.report.corpus_plots import write_corpus_plots
 from reticent.audit.report.readings import retention_rows
 from reticent.audit.report.summary import _shown as _shown_mean
 from reticent.audit.report.summary import copies_line, copies_table, guarantee_lines, ledger_line, summary_table
-from reticent.audit.risk_verdict import judge_risks, risk_lines
 from reticent.audit.stats.estimate import Estimate
-from reticent.audit.verdict import verdict_lines
 from reticent.core.artifact import read_manifest, writing_to
 from reticent.core.eta import clock_time, span_of
 from reticent.engine.detect.rules import list_rules

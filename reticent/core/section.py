@@ -1,27 +1,52 @@
-"""Section: the base of every configuration class, and the mark of fields whose value belongs to the whole job.
+"""Section: the base of every configuration class, and the marks of fields: of the whole job, and published.
 
 The settings of a component are one class, which stands beside the component. A library user makes it with keyword
 arguments; in a job file it is a table. So each value is declared, documented and checked once. What a job says once for
 all of its components (seed, threads, device) is a field marked with :func:`of_job`: a library user gives it as any
 other, a job fills it in, no table of a job file may hold it, and no dump does.
+
+A report shows the settings of its run. A number, yes or no, and a word of a closed list are published, but for seeds:
+the split and the inclusion of canaries are functions of seed and ids, so a reader who has both would know the members.
+Free text is withheld, as it may be a path, an address, a column or a name, unless its field is marked:
+``device: Annotated[str, PUBLISHED] = "auto"``. A number that must not leave is marked `WITHHELD`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
 
 from reticent.core.errors import PolicyError
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-__all__ = ["Section", "explain", "of_job", "shared_fields"]
+__all__ = [
+    "PUBLISHED",
+    "WITHHELD",
+    "Publication",
+    "Section",
+    "explain",
+    "holds_something",
+    "names_a_seed",
+    "of_job",
+    "shared_fields",
+]
 
 Part = TypeVar("Part", bound="Section")
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """The mark of a field: whether a report shows its value, paths cut to their last part."""
+
+    published: bool
+
+
+PUBLISHED, WITHHELD = Publication(True), Publication(False)
 
 
 def of_job(path: str | None) -> Any:
@@ -145,3 +170,73 @@ class Section(BaseModel):
             for name, value in ((name, getattr(self, name)) for name in type(self).model_fields)
             if name not in without
         }
+
+    @classmethod
+    def published(cls, values: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
+        """Return the settings of a dump that a report shows, and how many others have a value.
+
+        An unknown name is one of the others. Nothing is withheld where a field without a mark is empty.
+
+        >>> class Copies(Section):
+        ...     share: float = 0.5
+        ...     column: str | None = None
+        ...     seed: int = 0
+        >>> Copies.published({"share": 0.8, "column": "ward", "seed": 7, "folder": "/home/a"})
+        ({'share': 0.8}, 3)
+        """
+        shown: dict[str, Any] = {}
+        withheld = 0
+        for name, value in values.items():
+            field = cls.model_fields.get(name)
+            sections = _sections_in(field.annotation) if field else []
+            if field is not None and sections and isinstance(value, Mapping | list | tuple):
+                shown[name], count = _published_parts(sections[0], field, value)
+                withheld += count
+            elif field is not None and ((sections and value is None) or _is_published(name, field)):
+                shown[name] = value
+            else:
+                withheld += holds_something(value)
+        return shown, withheld
+
+
+def names_a_seed(key: str) -> bool:
+    """Return whether a key names one or several seeds.
+
+    >>> [names_a_seed(key) for key in ("seed", "data_seed", "seeds", "seeded")]
+    [True, True, True, False]
+    """
+    return re.search(r"(?:^|[^a-z])seeds?(?:$|[^a-z])", key, re.IGNORECASE) is not None
+
+
+def holds_something(value: Any) -> bool:
+    """Return whether there is anything to withhold: a value that is neither None nor empty."""
+    return value is not None and value not in ("", (), [], {})
+
+
+def _published_parts(section: Any, field: FieldInfo, value: Any) -> tuple[Any, int]:
+    """The published form of a field of sections: one, a list of them, or a table of them by names, if marked."""
+    if isinstance(value, list | tuple):
+        parts = [section.published(part) for part in value]
+        return [shown for shown, _ in parts], sum(count for _, count in parts)
+    if get_origin(field.annotation) is not dict:
+        shown, count = section.published(value)
+        return shown, count
+    if PUBLISHED not in field.metadata:
+        return {}, len(value)
+    parts = {name: section.published(part) for name, part in value.items()}
+    return {name: shown for name, (shown, _) in parts.items()}, sum(count for _, count in parts.values())
+
+
+def _is_published(name: str, field: FieldInfo) -> bool:
+    marks = [mark for mark in field.metadata if isinstance(mark, Publication)]
+    return marks[-1].published if marks else _is_closed(field.annotation) and not names_a_seed(name)
+
+
+def _is_closed(kind: Any) -> bool:
+    """Whether a type holds numbers, yes or no, and words of closed lists alone."""
+    if get_origin(kind) is Literal or kind is Ellipsis:
+        return True
+    if isinstance(kind, type) and not get_args(kind):
+        return issubclass(kind, int | float | type(None))
+    parts = get_args(kind)[:1] if get_origin(kind) is Annotated else get_args(kind)
+    return bool(parts) and all(map(_is_closed, parts))

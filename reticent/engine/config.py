@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from reticent.core.section import Section, of_job
+from reticent.core.section import PUBLISHED, Section, of_job
 from reticent.engine.noisy_threshold import Noise
 from reticent.engine.schema import MAX_K, MAX_N
 
@@ -128,19 +128,19 @@ class SurrogateConfig(Section):
 
     section: ClassVar[str] = "surrogates"
 
-    pool: str = Field(
+    pool: Annotated[str, PUBLISHED] = Field(
         default="generated",
         min_length=1,
         description='public words for indirect identifiers: "generated", "wordfreq:en" (or another language; extra '
         "wordfreq), or a file with a word a line; never words of these documents",
     )
-    names: str = Field(
+    names: Annotated[str, PUBLISHED] = Field(
         default="realistic",
         min_length=1,
         description='names in place of direct identifiers: "realistic" (public lists), "syllables" (names that nobody '
         "bears, so that a missed name shows), or a file of the form of `reticent/engine/names.toml`",
     )
-    language: str = Field(
+    language: Annotated[str, PUBLISHED] = Field(
         default="auto",
         min_length=1,
         description='language of realistic names: "de", "en", "es", "fr", "it", "nl", "pt", or "auto", that of most '

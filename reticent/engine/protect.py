@@ -8,11 +8,11 @@ which of their words are protected (definitions.md#identifiers; [@boutet2025] §
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from reticent.core.section import Section
+from reticent.core.section import PUBLISHED, Section
 from reticent.engine.detect.labels import category
 from reticent.engine.schema import MAX_K, MAX_N
 
@@ -52,7 +52,7 @@ class Policy(Section):
         description="an n-gram (n >= 2) counts only if each of its words is used by less than this share of the "
         "individuals; this weakens the guarantee, so it is off by default",
     )
-    scopes: dict[str, Scope] = Field(
+    scopes: Annotated[dict[str, Scope], PUBLISHED] = Field(
         default={},
         description="label -> corpus, individual or occurrence, over the default scopes; a label that stands in "
         "neither has the scope of its category, or corpus",

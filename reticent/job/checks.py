@@ -24,9 +24,8 @@ from reticent.trainer.privacy import refuse_conflicts, refuse_promise, unaccount
 if TYPE_CHECKING:
     from reticent.core.section import Section
     from reticent.job.config import Job
-    from reticent.job.config.job import ModelSection
     from reticent.job.run import Run
-    from reticent.trainer.config import FoundationConfig
+    from reticent.trainer.config import FoundationConfig, ModelSection
 
 __all__ = [
     "check_run",

@@ -40,7 +40,7 @@ def _build(run: Run, folder: Path, counts: dict[str, Any]) -> None:
 
 def judge_gates(run: Run, evidence: AuditEvidence) -> AuditEvidence:
     """Return the evidence with the verdict of the job's gates, or without a verdict if the job has no gate."""
-    from reticent.audit.verdict import verdict
+    from reticent.audit.judgement.verdict import verdict
     from reticent.core.artifact import read_manifest
 
     if not gate_settings(run):

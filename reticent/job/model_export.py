@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from reticent.audit.dossier.card import card_of, verdict_of
 from reticent.audit.dossier.seal import dossier_digest
 from reticent.audit.dossier.verify import read_evidence, verify_dossier, verify_model
-from reticent.audit.outcomes import WITHIN
+from reticent.audit.judgement.rows import WITHIN
 from reticent.core.artifact import new_folder
 from reticent.core.errors import ArtifactError, GateError, PolicyError
 from reticent.engine.schema import REFERENCE

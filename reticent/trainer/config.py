@@ -8,12 +8,21 @@ They stand apart from the code that they configure, because that code loads torc
 import itertools
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, FieldSerializationInfo, field_serializer, model_validator
 
 from reticent.core.errors import PolicyError
-from reticent.core.section import Section, of_job
+from reticent.core.names import require_name
+from reticent.core.section import PUBLISHED, Section, of_job
 
-__all__ = ["Bf16", "ClassifyConfig", "FoundationConfig", "LoraSettings", "PrivacyConfig", "TrainConfig"]
+__all__ = [
+    "Bf16",
+    "ClassifyConfig",
+    "FoundationConfig",
+    "LoraSettings",
+    "ModelSection",
+    "PrivacyConfig",
+    "TrainConfig",
+]
 
 Bf16 = Literal["auto", "on", "off"]
 #: Epochs after which a checkpoint is kept by default, up to the last epoch, which is always kept.
@@ -30,8 +39,8 @@ class FoundationConfig(Section):
     section: ClassVar[str] = "model.foundation"
 
     kind: Literal["bert", "gpt2"]
-    text: str
-    vocabulary: str | None = Field(
+    text: Annotated[str, PUBLISHED]
+    vocabulary: Annotated[str | None, PUBLISHED] = Field(
         None,
         description="tokenizer.json, or a folder with vocab.txt or vocab.json and merges.txt; default: trained on text",
     )
@@ -60,7 +69,7 @@ class LoraSettings(Section):
     r: int = Field(default=8, ge=1)
     lora_alpha: float = Field(default=16.0, gt=0)
     lora_dropout: float = Field(default=0.0, ge=0, lt=1)
-    target_modules: tuple[str, ...] | None = Field(
+    target_modules: Annotated[tuple[str, ...] | None, PUBLISHED] = Field(
         default=None,
         description="names of modules that get an adapter; default: those that peft has for the architecture",
     )
@@ -113,7 +122,7 @@ class PrivacyConfig(Section):
         description="budget of all private runs on this corpus together; a run beyond it is refused",
     )
     budget_delta: float | None = Field(default=None, gt=0, lt=1, description="default: 1 / number of units")
-    budget_file: str | None = Field(
+    budget_file: Annotated[str | None, PUBLISHED] = Field(
         default=None, description="file of the budget; default: privacy-budget.json in the run folder"
     )
 
@@ -162,7 +171,7 @@ class TrainConfig(Section):
     mask_share: float = Field(default=0.15, gt=0, lt=1, description="share of the eligible words that MLM masks")
     gradient_accumulation_steps: int = Field(default=1, ge=1)
     max_grad_norm: float = Field(default=1.0, gt=0)
-    device: str = "auto"
+    device: Annotated[str, PUBLISHED] = "auto"
     bf16: Bf16 = Field(
         default="auto",
         description="bfloat16 in training and in the audit's scores; auto: on CUDA. It pays on a CPU with AMX too",
@@ -226,6 +235,30 @@ class TrainConfig(Section):
         return {name: value for name, value in values.items() if name not in ("seeds", "dp")}
 
 
+class ModelSection(Section):
+    """One base model and the recipes it is fine-tuned with."""
+
+    name: Annotated[str, AfterValidator(lambda name: require_name(name, "model.name")), PUBLISHED]
+    base: Annotated[str | None, PUBLISHED] = Field(default=None, description="local folder or hub name")
+    foundation: FoundationConfig | None = None
+    objective: Literal["mlm", "clm"]
+    recipes: Annotated[tuple[str, ...], PUBLISHED] = Field(min_length=1)
+    train: TrainConfig | None = Field(default=None, description="settings in which this model differs from [train]")
+
+    @field_serializer("train")
+    def _what_differs(self, train: TrainConfig | None, info: FieldSerializationInfo) -> dict[str, Any] | None:
+        """Dump only the fields that the model sets: a default that is read back would be taken for a difference."""
+        return None if train is None else train.model_dump(mode=str(info.mode), exclude_unset=True)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.base is None) == (self.foundation is None):
+            raise ValueError("give either base or foundation")
+        if len(set(self.recipes)) != len(self.recipes):
+            raise ValueError("a recipe is listed twice")
+        return self
+
+
 class ClassifyConfig(Section):
     """Classification of documents: the last layer of a checkpoint and a new head are trained.
 
@@ -255,6 +288,6 @@ class ClassifyConfig(Section):
     )
     save_model: bool = False
     window_length: Annotated[int, of_job("train.window_length"), Field(ge=1)] = 512
-    device: Annotated[str, of_job("train.device")] = "auto"
+    device: Annotated[str, of_job("train.device"), PUBLISHED] = "auto"
     bf16: Annotated[Bf16, of_job("train.bf16")] = "auto"
     seed: Annotated[int, of_job("seed")] = 0

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import Field
 
 from reticent.core.errors import PolicyError
-from reticent.core.section import Section
+from reticent.core.section import PUBLISHED, Section
 from reticent.engine.schema import DIRECT, INDIRECT
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class Recipe:
 class RecipeChanges(Section):
     """A user-defined recipe: the built-in recipe ``base`` with some fields changed."""
 
-    base: str = Field(description="name of a built-in recipe")
+    base: Annotated[str, PUBLISHED] = Field(description="name of a built-in recipe")
     objective: Objective | None = None
     text: Literal["original", "pseudonymised"] | None = Field(
         default=None, description="pseudonymised: X for each direct identifier, and X is a target"

@@ -247,6 +247,7 @@ def test_every_measure_is_there_for_every_model(evidence: dict[str, Any]) -> Non
         if model["threshold"].get("by_likelihood"):  # enough words are targets, and enough are none
             expected |= {"/threshold/by_likelihood/auc"}
         expected |= {f"/low_cost/training_graph/{name}" for name in ("precision", "recall", "f1")}
+        expected |= {f"/beside/loss_gap/{name}" for name in ("members", "heldout", "gap")}
         assert paths == expected | {"/privacy_by_n/1"}
 
 

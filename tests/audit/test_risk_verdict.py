@@ -6,16 +6,19 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from fixtures.audits import evidence, filled, tiny_audit
+from fixtures.audits import estimate, evidence, filled, tiny_audit
 
 from reticent.audit.config import VerdictConfig
 from reticent.audit.evidence.audit import ModelEvidence, publish_audit
 from reticent.audit.evidence.extraction import Extraction, Verdict
+from reticent.audit.evidence.json_form import from_json
+from reticent.audit.evidence.leakage import Gap, NumbersBeside
 from reticent.audit.evidence.risks import ModelRisks, RiskResult
+from reticent.audit.evidence.rules import publish
+from reticent.audit.judgement.rows import BESIDE, BEYOND, NOT_SHOWN, WITHIN, oriented
+from reticent.audit.judgement.verdict import judge_risks, numbers_beside, with_published_numbers
 from reticent.audit.membership.validity import INVALID, WITHOUT_COPIES
-from reticent.audit.outcomes import BEYOND, NOT_SHOWN, WITHIN
-from reticent.audit.risk_verdict import judge_risks, with_published_numbers
-from reticent.audit.risks import oriented
+from reticent.audit.report.summary import last_checkpoints
 from reticent.audit.stats.estimate import Estimate
 from reticent.core.errors import PolicyError
 
@@ -348,3 +351,26 @@ def test_a_verdict_on_membership_follows_the_worse_of_the_areas_with_and_without
     (result,) = [result for result in row.results if result.risk == "individual"]
     assert result.outcome == outcome
     assert (WITHOUT_COPIES in (result.what or "")) == follows
+
+
+def test_numbers_beside_the_verdict_stand_beside_those_of_the_twin_and_change_no_outcome() -> None:
+    audit = tiny_audit()
+    before = judge_risks(evidence(audit))
+    for number, one in enumerate(audit["models"]):
+        side = estimate(0.1 * number)
+        one["beside"] = {"loss_gap": {"members": side, "heldout": side, "gap": side}}
+    assert judge_risks(evidence(audit)) == before
+    rows, found = numbers_beside(last_checkpoints(evidence(audit).models))
+    assert len(rows) == len(BESIDE)
+    shown = {(row.model.objective, row.model.recipe): row.numbers[0] for row in found}
+    assert set(shown) == {("mlm", "mlm"), ("mlm", "ppmlm"), ("clm", "clm"), ("clm", "ppclm")}
+    own, twin = shown["mlm", "ppmlm"]
+    assert own != twin == shown["mlm", "mlm"][0]
+    assert numbers_beside(evidence(tiny_audit()).models) == ([], [])
+
+
+def test_the_gap_of_a_side_of_few_is_not_published() -> None:
+    side, few = (from_json(Estimate, estimate(0.2, n=n)) for n in (30, 3))
+    shown = publish(NumbersBeside(loss_gap=Gap(members=side, heldout=few, gap=side)), 5).loss_gap
+    assert shown is not None
+    assert (shown.members.value, shown.heldout.value, shown.gap.value) == (0.2, None, None)

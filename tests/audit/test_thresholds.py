@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from fixtures.audits import as_estimate, filled
 
-from reticent.audit.config import GateConfig
 from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
 from reticent.audit.evidence.extraction import Extraction
 from reticent.audit.evidence.leakage import Privacy
+from reticent.audit.judgement.rows import FAIL, PASS, GateConfig
+from reticent.audit.judgement.verdict import judge, verdict
 from reticent.audit.membership.validity import (
     CHANCE,
     DISTINGUISHABLE,
@@ -24,13 +25,11 @@ from reticent.audit.membership.validity import (
     is_over_chance,
     judged,
 )
-from reticent.audit.outcomes import FAIL, PASS
 from reticent.audit.report import findings, readings
 from reticent.audit.report.next_steps import LOW_RETENTION, WANTED_NONMEMBERS, better_audit
 from reticent.audit.report.readings import LITTLE
 from reticent.audit.report.shown import percent
 from reticent.audit.stats.intervals import tpr_at_fpr
-from reticent.audit.verdict import judge, verdict
 
 STEP = 1e-9
 

@@ -8,15 +8,13 @@ from typing import Any
 import pytest
 from fixtures.audits import as_estimate, filled
 
-from reticent.audit.config import GateConfig
 from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.extraction import Extraction, Verdict
-from reticent.audit.gates import GATES
+from reticent.audit.judgement.rows import FAIL, GATES, PASS, GateConfig
+from reticent.audit.judgement.verdict import judge, verdict, verdict_lines
 from reticent.audit.membership.validity import INVALID, NO_POWER, WITHOUT_COPIES
-from reticent.audit.outcomes import FAIL, PASS
 from reticent.audit.report.extraction_page import extraction_html
 from reticent.audit.stats.intervals import clopper_pearson
-from reticent.audit.verdict import judge, verdict, verdict_lines
 
 
 def estimate(value: float | None, low: float | None = None, high: float | None = None, n: int = 300) -> dict[str, Any]:

@@ -146,6 +146,7 @@ def test_recipes_are_those_that_the_page_promises() -> None:
     wanted = {
         "An attack on membership",
         "A gate",
+        "A number beside the verdict",
         "A plot of the report",
         "A detector",
         NATIONAL_ID,
@@ -180,6 +181,8 @@ def test_every_recipe_works_when_it_is_followed_to_the_letter(desk: Path, forks:
     page = (desk / "run" / "report" / "report.html").read_text(encoding="utf-8")
     assert "Largest loss" in page
     assert "How many are predicted" in page
+    assert trained["beside"]["entropy_gap"]["gap"]["value"] is not None
+    assert "entropy gap, held-out people less members" in page
     assert "Identifiers predicted, Masked (BERT-like). " in page
     (judged,) = report["verdict"]["results"]
     assert judged["measure"] == "low_cost_recall"

@@ -26,8 +26,6 @@ from reticent.trainer.config import PrivacyConfig, TrainConfig
 
 #: Modules whose classes hold results: fields of an estimate are called alike wherever there is one.
 RESULTS = ("reticent.audit.evidence", "reticent.audit.stats")
-#: Sections whose subject is the job itself.
-OF_THE_JOB = {"ModelSection"}
 VALUES: dict[str, Any] = {"out": "run", "corpus": {"source": "notes.parquet"}}
 
 
@@ -88,7 +86,7 @@ def sections(kind: type[BaseModel]) -> Iterator[type[BaseModel]]:
 def test_a_section_of_the_job_is_the_class_of_its_component() -> None:
     found = set(sections(Job))
     assert len(found) > 18
-    assert {kind.__name__ for kind in found if kind.__module__.startswith("reticent.job.")} == OF_THE_JOB
+    assert not [kind.__name__ for kind in found if kind.__module__.startswith("reticent.job.")]
 
 
 def test_values_that_a_job_gives_once_reach_every_section_and_none_may_repeat_them() -> None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from reticent.audit.dossier.facts import FACTS, Told
 from reticent.audit.dossier.judged import change_of, reason_of
 from reticent.audit.dossier.models import ShownModel, shown_models
+from reticent.audit.judgement.rows import NOT_SHOWN
 from reticent.audit.language import Words
-from reticent.audit.outcomes import NOT_SHOWN
 from reticent.audit.report.readings import ordinary_utility, strongest_attack
 
 if TYPE_CHECKING:

@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from reticent.audit.outcomes import BEYOND, NOT_SHOWN, WITHIN
-from reticent.audit.risk_verdict import CANNOT, FEW, UNSURE, WIDE, WITHOUT_POWER, WITHOUT_TWIN
-from reticent.audit.risks import RISKS
+from reticent.audit.judgement.rows import BEYOND, NOT_SHOWN, RISKS, WITHIN
+from reticent.audit.judgement.verdict import CANNOT, FEW, UNSURE, WIDE, WITHOUT_POWER, WITHOUT_TWIN
 
 if TYPE_CHECKING:
     from reticent.audit.dossier.models import ShownModel

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from reticent.audit.gates import PLAIN
+from reticent.audit.judgement.rows import PLAIN
 from reticent.audit.recipes import is_unprotected, own_recipes, recipe_of
 from reticent.audit.stats.seeds import over_seeds, passages_over_seeds
 from reticent.engine.schema import DIRECT, INDIRECT

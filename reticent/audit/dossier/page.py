@@ -63,7 +63,7 @@ def pages_digest() -> str:
     here, digest = Path(__file__).parent, hashlib.sha256()
     others = [
         here.parent / name
-        for name in ("recipes.py", "risks.py", "risk_verdict.py", "stats/estimate.py", "stats/seeds.py")
+        for name in ("recipes.py", "judgement/rows.py", "judgement/verdict.py", "stats/estimate.py", "stats/seeds.py")
     ]
     for path in [*sorted([*here.glob("*.py"), *here.glob("*.toml"), *here.glob("templates/*")]), *others]:
         digest.update(hashlib.sha256(path.read_bytes()).digest())

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from reticent.audit.evidence.json_form import nullable, optional
+from reticent.audit.evidence.json_form import optional
 from reticent.audit.evidence.rules import (
     COUNT,
     NAME,
@@ -20,6 +20,7 @@ from reticent.audit.evidence.rules import (
     Settings,
 )
 from reticent.audit.stats.estimate import Estimate
+from reticent.trainer.config import ClassifyConfig
 
 __all__ = ["ClassRow", "ClassificationEvidence", "ClassifiedStart", "ClassifierTraining", "MeasuredClasses"]
 
@@ -72,13 +73,19 @@ class ClassifiedStart(MeasuredClasses):
     seed: Annotated[int | None, PRIVATE] = optional()
 
 
+class ClassifySettings(ClassifyConfig):
+    """Settings that stand with the results of classification."""
+
+    small_cell: int = 5
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassificationEvidence:
     """Every start of one model section (None: of folders), with the numbers of documents used and left out."""
 
     format: Annotated[str, SETTING]
-    model: Annotated[str | None, NAME] = nullable()
-    settings: Annotated[Mapping[str, object], Settings("classify")]
+    model: Annotated[str | None, NAME] = None
+    settings: Annotated[Mapping[str, object], Settings(ClassifySettings)]
     classes: Annotated[list[str], NAME]
     documents: Annotated[dict[str, int], COUNT]
     individuals: Annotated[dict[str, int], COUNT]

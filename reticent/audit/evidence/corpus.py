@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Annotated
 
-from reticent.audit.evidence.json_form import nullable, optional
+from reticent.audit.evidence.json_form import optional
 from reticent.audit.evidence.rules import COUNT, CURVE, NAME, OVER_INDIVIDUALS, PARTS, SETTING, TOTAL
 from reticent.audit.stats.estimate import Estimate
 
@@ -63,9 +63,9 @@ def _is_few(count: int | None, cell: int) -> bool:
 class NumIndividuals:
     """Individuals of each split."""
 
-    members: Annotated[int | None, COUNT] = nullable()
-    heldout: Annotated[int | None, COUNT] = nullable()
-    reference: Annotated[int | None, COUNT] = nullable()
+    members: Annotated[int | None, COUNT] = None
+    heldout: Annotated[int | None, COUNT] = None
+    reference: Annotated[int | None, COUNT] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class NgramCounts:
 
     distinct: Annotated[int | None, COUNT]
     occurrences: Annotated[int | None, COUNT]
-    occurrences_direct: Annotated[int | None, COUNT] = optional(beside="per_individual")
+    occurrences_direct: Annotated[int | None, COUNT] = optional()
     per_individual: Annotated[Curve | None, CURVE] = optional()
 
     def closed(self, raw: NgramCounts, cell: int) -> NgramCounts:
@@ -148,8 +148,8 @@ class RetentionRow:
     """Share of words that indirect protection alone leaves as targets under a policy."""
 
     policy: Annotated[str, NAME]
-    n: Annotated[int | None, SETTING] = nullable()
-    k: Annotated[int | None, SETTING] = nullable()
+    n: Annotated[int | None, SETTING] = None
+    k: Annotated[int | None, SETTING] = None
     retention: Annotated[float, TOTAL]
 
 
@@ -168,8 +168,8 @@ class Detected:
 class CopiesSide:
     """Documents that repeat other documents, and their share of all words."""
 
-    documents: Annotated[int | None, COUNT] = nullable()
-    words_share: Annotated[float | None, TOTAL] = nullable()
+    documents: Annotated[int | None, COUNT] = None
+    words_share: Annotated[float | None, TOTAL] = None
 
     def closed(self, raw: CopiesSide, cell: int) -> CopiesSide:
         return replace(self, words_share=None) if _is_few(raw.documents, cell) else self
@@ -179,7 +179,7 @@ class CopiesSide:
 class ClustersSide(CopiesSide):
     """The same, with the number of clusters of such documents."""
 
-    clusters: Annotated[int | None, COUNT] = nullable()
+    clusters: Annotated[int | None, COUNT] = None
 
     def closed(self, raw: CopiesSide, cell: int) -> ClustersSide:
         assert isinstance(raw, ClustersSide)
@@ -209,8 +209,8 @@ class LiftedWords:
     """Words that ``k`` individuals use only because documents are shared."""
 
     k: Annotated[int, SETTING]
-    lifted_words: Annotated[int | None, COUNT] = nullable()
-    lifted_share: Annotated[float | None, TOTAL] = nullable()
+    lifted_words: Annotated[int | None, COUNT] = None
+    lifted_share: Annotated[float | None, TOTAL] = None
 
     def closed(self, raw: LiftedWords, cell: int) -> LiftedWords:
         return replace(self, lifted_share=None) if _is_few(raw.lifted_words, cell) else self

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from reticent.audit.evidence.json_form import nullable, optional
+from reticent.audit.evidence.json_form import optional
 from reticent.audit.evidence.rules import COUNT, OVER_INDIVIDUALS, PARTS, PATH, TOTAL
 from reticent.audit.stats.estimate import Estimate
 
@@ -91,7 +91,7 @@ class DetectedSpans:
     """Spans by detector and category. ``folder`` is None if they were not kept; ``skipped`` counts documents without
     text."""
 
-    folder: Annotated[str | None, PATH] = nullable()
+    folder: Annotated[str | None, PATH] = None
     documents: Annotated[int, TOTAL]
     quarantined: Annotated[int | None, COUNT]
     skipped: Annotated[int | None, COUNT] = optional()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from reticent.audit.evidence.audit import AuditEvidence
-from reticent.audit.evidence.json_form import nullable, optional
+from reticent.audit.evidence.json_form import optional
 from reticent.audit.evidence.rules import NAME, PARTS, SETTING, TOTAL
 
 __all__ = ["EVIDENCE_FORMAT", "Declared", "DossierEvidence", "KeyedDigests", "ModelUnderTest"]
@@ -76,6 +76,6 @@ class DossierEvidence:
     versions: Annotated[dict[str, str], SETTING]
     command: Annotated[str, SETTING]
     #: SHA-256 of the list of digests of the dossier that this one replaces.
-    replaces: Annotated[str | None, SETTING] = nullable()
+    replaces: Annotated[str | None, SETTING] = None
     #: Fingerprint of the key that signed the folder, as ssh-keygen prints it.
-    signed_by: Annotated[str | None, SETTING] = nullable()
+    signed_by: Annotated[str | None, SETTING] = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from reticent.audit.evidence.json_form import nullable, optional
+from reticent.audit.evidence.json_form import optional
 from reticent.audit.evidence.leakage import Excess, Sides
 from reticent.audit.evidence.rules import NAME, OVER_INDIVIDUALS, PARTS, PRIVATE, SETTING, TOGETHER, TOTAL
 from reticent.audit.stats.estimate import Estimate
@@ -34,8 +34,8 @@ class OneRun:
     num_right: Annotated[int, TOTAL]
     delta: Annotated[float, SETTING]
     level: Annotated[float, SETTING]
-    at_least: Annotated[float | None, TOTAL] = nullable()
-    most: Annotated[float | None, TOTAL] = nullable()
+    at_least: Annotated[float | None, TOTAL] = None
+    most: Annotated[float | None, TOTAL] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class CanaryArm:
 
     num_included: Annotated[int, TOTAL]
     exposure: Annotated[InAndOut, PARTS]
-    excess_exposure: Annotated[Estimate | None, OVER_INDIVIDUALS] = nullable()
+    excess_exposure: Annotated[Estimate | None, OVER_INDIVIDUALS] = None
     num_best: Annotated[int, TOTAL]
     one_run: Annotated[OneRun, PARTS]
     extracted: Annotated[InAndOut | None, PARTS] = optional()
@@ -86,7 +86,7 @@ class PassageRate(Excess):
 
     measure: Annotated[str, SETTING]
     prefix_tokens: Annotated[int | None, SETTING] = optional()
-    num_queries: Annotated[int | None, SETTING] = nullable()
+    num_queries: Annotated[int | None, SETTING] = None
     asked: Annotated[str, SETTING]
     probability: Annotated[float | None, SETTING] = optional()
 
@@ -123,8 +123,8 @@ class ExtractedModel:
     #: Number of the training, from 1, if there are several; it stands in for the seed, which is not published.
     training: Annotated[int | None, SETTING] = optional()
     epoch: Annotated[int | None, SETTING] = optional()
-    canaries: Annotated[Canaries | None, PARTS] = nullable()
-    passages: Annotated[Passages | None, PARTS] = nullable()
+    canaries: Annotated[Canaries | None, PARTS] = None
+    passages: Annotated[Passages | None, PARTS] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,13 +152,13 @@ class GateResult:
     attack: Annotated[str | None, NAME] = optional()
     arm: Annotated[str | None, SETTING] = optional()
     prefix_tokens: Annotated[int | None, SETTING] = optional()
-    num_queries: Annotated[int | None, SETTING] = optional(beside="prefix_tokens")
-    upper: Annotated[float | None, TOGETHER] = nullable()
+    num_queries: Annotated[int | None, SETTING] = optional()
+    upper: Annotated[float | None, TOGETHER] = None
     #: Set for a measure that is only bounded from below: epsilon of canaries.
     at_least: Annotated[float | None, TOTAL] = optional()
     outcome: Annotated[str, SETTING]
     reason: Annotated[str | None, NAME] = optional()
-    n: Annotated[int | None, TOGETHER] = nullable()
+    n: Annotated[int | None, TOGETHER] = None
     unit: Annotated[str | None, SETTING] = optional()
 
     def closed(self, raw: GateResult, cell: int) -> GateResult:
@@ -171,6 +171,6 @@ class Verdict:
     """The worst outcome of all gates, whether the run fails, and the result of each gate."""
 
     fixed_before_training: Annotated[bool | None, SETTING] = optional()
-    outcome: Annotated[str | None, SETTING] = nullable()
+    outcome: Annotated[str | None, SETTING] = None
     failed: Annotated[bool | None, SETTING] = optional()
     results: Annotated[list[GateResult], PARTS]

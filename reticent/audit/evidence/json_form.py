@@ -1,34 +1,35 @@
-"""Evidence and JSON: `from_json` reads a dataclass strictly, `to_json` writes it.
+"""Evidence and JSON, by pydantic: `from_json` reads a dataclass strictly, `to_json` writes it.
 
 A key that is not a field of the class is an error that names the key, so a value without a rule is never passed on. A
-field that was not measured is None. It is left out of the JSON, or written as null if the field is `nullable`.
+field that was not measured is None: it is written as null, or left out if it is `optional`.
 """
 
 from __future__ import annotations
 
-import types
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, field, fields, is_dataclass
+import json
+from collections.abc import Mapping
+from dataclasses import field, fields, is_dataclass
 from functools import cache
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Optional, TypeVar
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.json_schema import GenerateJsonSchema
 
 from reticent.core.errors import ArtifactError
 
-__all__ = ["Json", "extended", "from_json", "nullable", "optional", "to_json"]
+__all__ = ["Json", "extended", "from_json", "optional", "schema_of", "to_json"]
 
 Evidence = TypeVar("Evidence")
 #: JSON from a file. Its shape is unknown until `from_json` has read it.
 Json = Any
+#: Names of types in messages, by how pydantic's names of their errors begin.
+_NAMES = {"int": "int", "float": "float", "string": "str", "bool": "bool", "none": "null", "list": "a list",
+          "tuple": "a list", "dict": "an object", "mapping": "an object", "dataclass": "an object"}  # fmt: skip
 
 
-def optional(*, beside: str | None = None) -> Any:
-    """A field that is left out of the JSON if it is None. If the field named by ``beside`` is set, null is written."""
-    return field(default=None, metadata={"beside": beside})
-
-
-def nullable() -> Any:
-    """A field that is written as null if it is None."""
-    return field(default=None, metadata={"null": True})
+def optional() -> Any:
+    """A field that is left out of the JSON if it is None."""
+    return field(default=None, metadata={"exclude_if": _is_none})
 
 
 def extended(part: Any, cls: type[Evidence], **more: Any) -> Evidence:
@@ -45,132 +46,70 @@ def from_json(cls: type[Evidence], value: Json, where: str = "evidence") -> Evid
         A key is not a field, a field without a default is missing, or a value has the wrong type. The message names the
         place and the key, never the value.
     """
-    return _class_reader(cls)(value, where)  # type: ignore[arg-type, no-any-return]
+    if value is None:
+        raise ArtifactError(f"{where}: expected an object, got null")
+    try:
+        found: Evidence = _adapter(cls).validate_json(json.dumps(value), strict=True)
+    except ValidationError as error:
+        raise ArtifactError(_message(error, where)) from None
+    return found
 
 
 def to_json(value: Any) -> Json:
     """Return evidence as JSON: dictionaries, lists and plain values."""
-    if value is None or isinstance(value, str | int | float):
-        return value
     if is_dataclass(value) and not isinstance(value, type):
-        shown = ((name, getattr(value, name)) for name, may_be_out, beside in _forms(type(value))
-                 if not may_be_out or getattr(value, name) is not None
-                 or (beside is not None and getattr(value, beside) is not None))  # fmt: skip
-        return {name: to_json(part) for name, part in shown}
+        return _adapter(type(value)).dump_python(value, mode="json", warnings="error")
     if isinstance(value, Mapping):
         return {key: to_json(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [to_json(part) for part in value]
-    return value
+    return [to_json(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+def schema_of(cls: type, identifier: str) -> Json:
+    """Return the JSON Schema (2020-12) of an evidence class, as `from_json` reads it; classes in it stand in ``$defs``.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass
+    ... class Row:
+    ...     n: int
+    >>> schema_of(Row, "row/1")["$defs"]["Row"]["required"]
+    ['n']
+    """
+    found = _adapter(cls).json_schema(schema_generator=_WithoutTitles)
+    head = {"$schema": GenerateJsonSchema.schema_dialect, "$id": identifier, "$ref": f"#/$defs/{cls.__name__}"}
+    return {**head, "$defs": dict(sorted(found["$defs"].items()))}
+
+
+class _WithoutTitles(GenerateJsonSchema):
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+def _is_none(value: object) -> bool:
+    return value is None
 
 
 @cache
-def _forms(cls: Any) -> list[tuple[str, bool, str | None]]:
-    """Return name of each field, whether it is left out where it is None, and the field beside which it is not."""
-    return [(part.name, "beside" in part.metadata, part.metadata.get("beside")) for part in fields(cls)]
+def _adapter(cls: Any) -> TypeAdapter[Any]:
+    """Return what reads and writes a class. It may be None, as a dataclass by itself would take no configuration."""
+    config = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
+    return TypeAdapter(Optional[cls], config=config)  # noqa: UP045 - not an expression that a checker knows
 
 
-#: Reads a value, which stands at a place that an error names.
-Reader = Callable[[Any, str], Any]
+def _message(error: ValidationError, where: str) -> str:
+    """Return the first fault and its place."""
+    first = error.errors(include_url=False, include_context=True)[0]
+    *above, last = first["loc"] or ("",)
+    holder, kind = where + "".join(map(_step, above)), first["type"]
+    if kind == "unexpected_keyword_argument":
+        return f"{holder}: {last!r} is no field, and has no rule by which it may leave"
+    if kind == "missing":
+        return f"{holder}: {last} is missing"
+    place = holder + _step(last) if last != "" else holder
+    if kind == "literal_error":
+        return f"{place}: expected {first['ctx']['expected']}"
+    expected = next((name for start, name in _NAMES.items() if kind.startswith(start)), first["msg"])
+    return f"{place}: expected {expected}, got {type(first['input']).__name__}"
 
 
-@cache
-def _class_reader(cls: Any) -> Reader:
-    """Return what reads a class. Its hints are looked at once, as evidence has hundreds of thousands of values."""
-    hints, known = get_type_hints(cls), {part.name: part for part in fields(cls)}
-    needed = [name for name, part in known.items() if part.default is MISSING and part.default_factory is MISSING]
-    readers: dict[str, Reader] = {}
-
-    def read(value: Any, where: str) -> Any:
-        _expect(isinstance(value, Mapping), "an object", value, where)
-        for key in value:
-            if key not in known:
-                raise ArtifactError(
-                    f"{where}: {key!r} is no field of {cls.__name__}, and has no rule by which it may leave"
-                )
-        for name in needed:
-            if name not in value:
-                raise ArtifactError(f"{where}: {name} is missing")
-        if not readers:  # not before it is called: a class may hold instances of itself
-            readers.update((name, _reader(hints[name])) for name in known)
-        return cls(**{name: readers[name](part, f"{where}.{name}") for name, part in value.items()})
-
-    return read
-
-
-def _reader(hint: Any) -> Reader:
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Annotated:
-        return _reader(arguments[0])
-    if origin in (Union, types.UnionType):
-        return _one_of_reader(arguments)
-    if hint in (Any, object):
-        return lambda value, _: value
-    if origin is Literal:
-        return _literal_reader(arguments)
-    if is_dataclass(hint):
-        return _class_reader(hint)  # type: ignore[arg-type]
-    if origin in (dict, Mapping):
-        return _object_reader(_reader(arguments[0]), _reader(arguments[1]))
-    if origin in (list, tuple):
-        return _list_reader(origin, _reader(arguments[0]))
-    return _plain_reader(hint)
-
-
-def _one_of_reader(hints: tuple[Any, ...]) -> Reader:
-    rest = [hint for hint in hints if hint is not type(None)]
-    kinds = [dict if is_dataclass(hint) else get_origin(hint) or hint for hint in rest[:-1]]
-    *readers, last = map(_reader, rest)
-    choices, may_be_none = list(zip(kinds, readers, strict=True)), len(rest) < len(hints)
-
-    def read(value: Any, where: str) -> Any:
-        if value is None and may_be_none:
-            return None
-        for kind, reader in choices:
-            if isinstance(value, kind):
-                return reader(value, where)
-        return last(value, where)
-
-    return read
-
-
-def _literal_reader(values: tuple[Any, ...]) -> Reader:
-    def read(value: Any, where: str) -> Any:
-        if value not in values:
-            raise ArtifactError(f"{where}: not one of {', '.join(map(str, values))}")
-        return value
-
-    return read
-
-
-def _object_reader(read_key: Reader, read_value: Reader) -> Reader:
-    def read(value: Any, where: str) -> Any:
-        _expect(isinstance(value, Mapping), "an object", value, where)
-        return {read_key(key, where): read_value(part, f"{where}.{key}") for key, part in value.items()}
-
-    return read
-
-
-def _list_reader(kind: type, read_part: Reader) -> Reader:
-    def read(value: Any, where: str) -> Any:
-        _expect(isinstance(value, list | tuple), "a list", value, where)
-        return kind([read_part(part, f"{where}[{number}]") for number, part in enumerate(value)])
-
-    return read
-
-
-def _plain_reader(hint: Any) -> Reader:
-    kinds = {float: (int, float), int: int, str: str, bool: bool, type(None): type(None)}[hint]
-    name = getattr(hint, "__name__", str(hint))
-
-    def read(value: Any, where: str) -> Any:
-        right = isinstance(value, kinds) and (hint is bool or not isinstance(value, bool))  # type: ignore[arg-type]
-        _expect(right, name, value, where)
-        return value
-
-    return read
-
-
-def _expect(right: bool, expected: str, value: Any, where: str) -> None:
-    if not right:
-        raise ArtifactError(f"{where}: expected {expected}, got {type(value).__name__}")
+def _step(part: int | str) -> str:
+    return f"[{part}]" if isinstance(part, int) else f".{part}"

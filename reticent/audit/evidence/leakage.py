@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from reticent.audit.evidence.json_form import nullable, optional
+from reticent.audit.evidence.json_form import optional
 from reticent.audit.evidence.rules import COUNT, NAME, OVER_INDIVIDUALS, PARTS, SETTING, TOTAL
 from reticent.audit.stats.estimate import Estimate, clopper_pearson
 
@@ -19,6 +19,7 @@ __all__ = [
     "Continuations",
     "Excess",
     "ExcessOverSides",
+    "Gap",
     "Generated",
     "GenerationSettings",
     "GraphCalls",
@@ -26,6 +27,7 @@ __all__ = [
     "Ledger",
     "LowCost",
     "NgramPrivacy",
+    "NumbersBeside",
     "Part",
     "Privacy",
     "SideUtility",
@@ -42,8 +44,8 @@ Part = Literal["both", "direct", "indirect"]
 class Sides:
     """Two counts: members and held-out individuals, or the documents of each."""
 
-    members: Annotated[int | None, COUNT] = nullable()
-    heldout: Annotated[int | None, COUNT] = nullable()
+    members: Annotated[int | None, COUNT] = None
+    heldout: Annotated[int | None, COUNT] = None
 
     @classmethod
     def of(cls, is_member: np.ndarray) -> Sides:
@@ -99,9 +101,9 @@ class Privacy:
     unseen: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
     num_identifiers: Annotated[int | None, COUNT]
     num_leaked: Annotated[int | None, COUNT]
-    num_leaked_unseen: Annotated[int | None, COUNT] = optional(beside="unseen")
+    num_leaked_unseen: Annotated[int | None, COUNT] = optional()
     num_common: Annotated[int | None, COUNT] = optional()
-    num_unpredictable: Annotated[int | None, COUNT] = nullable()
+    num_unpredictable: Annotated[int | None, COUNT] = None
 
     def closed(self, raw: Privacy, cell: int) -> Privacy:
         types, num_leaked = _leaks(self.types, self.num_identifiers, self.num_leaked, cell)
@@ -185,6 +187,25 @@ class Excess:
     def closed(self, raw: Excess, cell: int) -> Excess:
         sides = (self.members, self.heldout)
         return replace(self, excess=self.excess.withheld(cell)) if any(map(is_closed, sides)) else self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """A mean over the tokens of both sides, and the held-out mean less that of the members."""
+
+    members: Annotated[Estimate, OVER_INDIVIDUALS]
+    heldout: Annotated[Estimate, OVER_INDIVIDUALS]
+    gap: Annotated[Estimate, OVER_INDIVIDUALS]
+
+    def closed(self, raw: Gap, cell: int) -> Gap:
+        return replace(self, gap=self.gap.withheld(cell)) if any(map(is_closed, (self.members, self.heldout))) else self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumbersBeside:
+    """Numbers of a model that stand beside its verdict (`reticent.audit.judgement.rows.BESIDE`): losses are in nats."""
+
+    loss_gap: Annotated[Gap | None, PARTS] = optional()
 
 
 def f1_of_hits(share: float) -> float:

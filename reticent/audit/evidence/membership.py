@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from reticent.audit.evidence.json_form import nullable, optional
+from reticent.audit.evidence.json_form import optional
 from reticent.audit.evidence.rules import COUNT, CURVE, NAME, OVER_INDIVIDUALS, PARTS, SETTING, TOGETHER, TOTAL
 from reticent.audit.stats.estimate import Estimate
 
@@ -69,7 +69,7 @@ class MeasuredAttack:
     unit: Annotated[str, SETTING] = "individual"
     num_members: Annotated[int | None, COUNT]
     num_nonmembers: Annotated[int | None, COUNT]
-    worst_subgroup: Annotated[WorstSubgroup | None, PARTS] = nullable()
+    worst_subgroup: Annotated[WorstSubgroup | None, PARTS] = None
     control: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
     num_shadows: Annotated[int | None, SETTING] = optional()
     slope: Annotated[float | None, TOTAL] = optional()

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from reticent.audit.evidence.json_form import nullable, optional
+from reticent.audit.config import ProbeConfig, SoftPromptStudy
+from reticent.audit.evidence.json_form import optional
 from reticent.audit.evidence.rules import COUNT, NAME, OVER_INDIVIDUALS, PARTS, PATH, SETTING, TOTAL, Settings
 from reticent.audit.stats.estimate import Estimate
 
@@ -34,8 +35,8 @@ __all__ = [
 class PairedTest:
     """Wilcoxon's signed-rank test."""
 
-    statistic: Annotated[float | None, TOTAL] = nullable()
-    p_value: Annotated[float | None, TOTAL] = nullable()
+    statistic: Annotated[float | None, TOTAL] = None
+    p_value: Annotated[float | None, TOTAL] = None
     n: Annotated[int | None, COUNT]
 
 
@@ -109,7 +110,7 @@ class ProbeResult:
     num_templates: Annotated[int, SETTING]
     templates: Annotated[list[str], NAME]
     counts: Annotated[dict[str, int | None], COUNT]
-    target_tokens: Annotated[float | None, TOTAL] = nullable()
+    target_tokens: Annotated[float | None, TOTAL] = None
     withheld: Annotated[str | None, NAME] = optional()
     likelihood: Annotated[LikelihoodComparison | None, PARTS] = optional()
     normalised: Annotated[LikelihoodComparison | None, PARTS] = optional()
@@ -191,13 +192,19 @@ class NotAsked:
     level: Annotated[str, SETTING]
 
 
+class ProbeSettings(ProbeConfig):
+    """Settings that stand with the results of a probe: of a soft prompt, those of its study."""
+
+    soft_prompt: SoftPromptStudy | None = None  # type: ignore[assignment]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeEvidence:
     """A probe of several models."""
 
     format: Annotated[str, SETTING]
-    settings: Annotated[Mapping[str, object], Settings("probe")]
+    settings: Annotated[Mapping[str, object], Settings(ProbeSettings)]
     subjects: Annotated[ProbedSubjects, PARTS]
     not_asked: Annotated[list[NotAsked], PARTS]
-    source: Annotated[str | None, PATH] = nullable()
+    source: Annotated[str | None, PATH] = None
     models: Annotated[list[ProbedModel], PARTS]

@@ -1,4 +1,4 @@
-"""Evidence of the verdict by risk (:mod:`reticent.audit.risk_verdict`): one row for a model, one result for a risk."""
+"""Evidence of the verdict by risk (:mod:`reticent.audit.judgement`): one row for a model, one result for a risk."""
 
 from __future__ import annotations
 

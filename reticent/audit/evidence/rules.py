@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
 from typing import Annotated, Any, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
-from reticent.audit.evidence.settings import published_settings
+from reticent.core.section import Section
 
 __all__ = [
     "COUNT",
@@ -27,12 +27,13 @@ __all__ = [
     "PATH",
     "PRIVATE",
     "SETTING",
-    "SETTINGS",
     "TOGETHER",
     "TOTAL",
     "Rule",
+    "Settings",
     "publish",
     "rules_of",
+    "settings_withheld",
     "without_claims",
     "without_folders",
 ]
@@ -113,12 +114,12 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of a job or a part of it: only settings known by name leave, with shortened paths and no seed."""
+    """Settings, as a dump of their class: those that the marks of its fields publish, with shortened paths."""
 
-    root: str = ""
+    kind: type[Section]
 
     def published(self, value: Any, cell: int) -> Any:
-        kept, _ = published_settings(value, self.root)
+        kept, _ = self.kind.published(value)
         return Path().published(kept, cell)
 
 
@@ -147,7 +148,7 @@ class Together:
 
 
 COUNT, OVER_INDIVIDUALS, PARTS, TOTAL, SETTING = Count(), OverIndividuals(), Parts(), Total(), Setting()
-NAME, PATH, SETTINGS, PRIVATE, CURVE, TOGETHER = Name(), Path(), Settings(), Private(), Curve(), Together()
+NAME, PATH, PRIVATE, CURVE, TOGETHER = Name(), Path(), Private(), Curve(), Together()
 
 
 @cache
@@ -181,6 +182,12 @@ def publish(evidence: Evidence, cell: int) -> Evidence:
     }
     published: Any = replace(evidence, **left)
     return published.closed(evidence, cell) if hasattr(published, "closed") else published  # type: ignore[no-any-return]
+
+
+def settings_withheld(evidence: Any) -> int:
+    """Return how many settings of evidence have a value and are not published; not those of evidence within it."""
+    rules = ((name, rule) for name, rule in rules_of(type(evidence)).items() if isinstance(rule, Settings))
+    return sum(rule.kind.published(getattr(evidence, name))[1] for name, rule in rules)
 
 
 _CLAIM = re.compile("|".join(map(re.escape, FORBIDDEN)), re.IGNORECASE)

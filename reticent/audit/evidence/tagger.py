@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from reticent.audit.evidence.json_form import nullable, optional
+from reticent.audit.evidence.json_form import optional
 from reticent.audit.evidence.membership import Roc
 from reticent.audit.evidence.rules import COUNT, NAME, OVER_INDIVIDUALS, PARTS, PRIVATE, SETTING, TOTAL
 from reticent.audit.stats.estimate import Estimate
@@ -104,7 +104,7 @@ class RatesByMentions:
     numbers."""
 
     low: Annotated[int, SETTING]
-    high: Annotated[int | None, SETTING] = nullable()
+    high: Annotated[int | None, SETTING] = None
     #: The number of names, or "under 5"; a small number is already withheld where it is measured.
     names: Annotated[int | str, TOTAL]
     score: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()

@@ -1,4 +1,5 @@
-"""Utility: how well a model predicts ordinary text, on held-out individuals first (definitions.md#utility)."""
+"""Utility: how well a model predicts ordinary text, on held-out individuals first (definitions.md#utility); and by how
+much less it loses on the texts of members than of others."""
 
 from __future__ import annotations
 
@@ -7,14 +8,14 @@ from typing import Unpack
 
 import numpy as np
 
-from reticent.audit.evidence.leakage import SideUtility
+from reticent.audit.evidence.leakage import Gap, NumbersBeside, SideUtility
 from reticent.audit.leakage.words import Words
 from reticent.audit.scoring.scores import TokenScores
-from reticent.audit.stats.intervals import Bootstrap, Estimate, ratio_estimate
+from reticent.audit.stats.intervals import Bootstrap, Estimate, ratio_difference, ratio_estimate
 from reticent.engine.document_kernels import document_sums
 from reticent.engine.kernels import words_all
 
-__all__ = ["utility"]
+__all__ = ["numbers_beside", "utility"]
 
 
 def utility(
@@ -67,6 +68,36 @@ def utility(
         ordinary_word_accuracy=rate(words_right, words_scored & (words.flags == 0), bounds),
         masked_word_accuracy=rate(words_right, words_scored, bounds),
         masked_token_accuracy=token_accuracy,
+    )
+
+
+def numbers_beside(
+    scores: TokenScores, individual: np.ndarray, is_member: np.ndarray, **bootstrap: Unpack[Bootstrap]
+) -> NumbersBeside:
+    """Return the numbers beside the verdict, with intervals clustered by individual.
+
+    Parameters
+    ----------
+    individual, is_member : arrays, shape (num_documents,)
+    """
+
+    def gap(values: np.ndarray) -> Gap:
+        """Means of the scored tokens' values on both sides."""
+        sums = document_sums(values, scores.scored, scores.doc_offsets)
+        sides = []
+        for side in (is_member, ~is_member):
+            codes, row = np.unique(individual[side], return_inverse=True)
+            totals, counts = (np.bincount(row, part[side], minlength=len(codes)) for part in sums)
+            sides.append((totals, counts, codes))
+        members, heldout = sides
+        return Gap(
+            members=ratio_estimate(*members, limit=None, **bootstrap),
+            heldout=ratio_estimate(*heldout, limit=None, **bootstrap),
+            gap=ratio_difference(heldout, members, limit=None, **bootstrap),
+        )
+
+    return NumbersBeside(
+        loss_gap=gap(-scores.log_probs),
     )
 
 

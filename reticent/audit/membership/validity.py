@@ -17,8 +17,8 @@ import numpy as np
 from reticent.audit.membership.names import ON_HOLDOUT, USER_INFERENCE
 
 if TYPE_CHECKING:
-    from reticent.audit.evidence.audit import ModelEvidence
     from reticent.audit.evidence.membership import MeasuredAttack
+    from reticent.audit.evidence.model import ModelEvidence
     from reticent.audit.stats.estimate import Estimate
 
 __all__ = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from reticent.audit.gates import GATES
+from reticent.audit.judgement.rows import GATES
 from reticent.audit.report.environment import template_environment
 from reticent.audit.report.shown import beside, ends, value
 

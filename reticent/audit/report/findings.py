@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from reticent.audit.judgement.rows import BEYOND, FAIL, PASS
+from reticent.audit.judgement.verdict import judge_risks
 from reticent.audit.membership.validity import NO_POWER, holds_chance, is_over_chance
-from reticent.audit.outcomes import BEYOND, FAIL, PASS
 from reticent.audit.report.figure import has_value, look_of
 from reticent.audit.report.groups import OBJECTIVES, Group, by_recipe, groups_of
 from reticent.audit.report.next_steps import better_audit, broken, decisions, protects, shown_emission
@@ -30,7 +31,6 @@ from reticent.audit.report.readings import (
 )
 from reticent.audit.report.sentences import interval_of, listed, signed
 from reticent.audit.report.shown import at_most, count, percent
-from reticent.audit.risk_verdict import judge_risks
 from reticent.audit.stats.seeds import num_seeds
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from reticent.audit.outcomes import BEYOND, WITHIN
+from reticent.audit.judgement.rows import BEYOND, WITHIN
 from reticent.audit.recipes import is_unprotected, recipe_of
 from reticent.audit.report.groups import Group
 from reticent.audit.report.readings import (

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from reticent.audit.evidence.audit import FORMAT, AuditEvidence, publish_audit
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.rules import FORBIDDEN
+from reticent.audit.judgement.rows import RISKS
+from reticent.audit.judgement.verdict import judge_risks, numbers_beside, with_published_numbers
 from reticent.audit.language import Words
 from reticent.audit.membership.names import DEFAULT_ATTACKS
 from reticent.audit.membership.validity import INVALID, NO_POWER, judged
@@ -40,8 +42,6 @@ from reticent.audit.report.shown import count, digits_beside, ends, leaks, perce
 from reticent.audit.report.summary import last_checkpoints
 from reticent.audit.report.table import Shown, drawn_plots
 from reticent.audit.report.utility_plots import LIKENESS
-from reticent.audit.risk_verdict import judge_risks, with_published_numbers
-from reticent.audit.risks import RISKS
 from reticent.audit.stats.seeds import classification_over_seeds, num_seeds, over_seeds
 from reticent.core.errors import ArtifactError
 
@@ -61,10 +61,10 @@ POLICIES_ABOUT = {
 }
 #: Files of the audit that make the page.
 MADE_BY = (
-    "config.py", "dossier/fr.toml", "evidence/*.py", "gates.py", "language.py", "membership/attacks.py",
-    "membership/catalogue.py", "membership/left_out.py", "membership/names.py", "membership/shadow.py",
-    "membership/table.py", "membership/validity.py", "near_copies.py", "outcomes.py", "recipes.py", "report/*.py",
-    "report/fr.toml", "report/templates/*.j2", "risk_verdict.py", "risks.py", "stats/binomial.py", "stats/estimate.py",
+    "config.py", "dossier/config.py", "dossier/fr.toml", "evidence/*.py", "job_settings.py", "judgement/rows.py",
+    "judgement/verdict.py", "language.py", "membership/attacks.py", "membership/catalogue.py", "membership/left_out.py",
+    "membership/names.py", "membership/shadow.py", "membership/table.py", "membership/validity.py", "near_copies.py",
+    "recipes.py", "report/*.py", "report/fr.toml", "report/templates/*.j2", "stats/binomial.py", "stats/estimate.py",
     "stats/seeds.py",
 )  # fmt: skip
 #: Labels shown before the rest is folded away.
@@ -210,7 +210,7 @@ def _render(audit: AuditEvidence, screen: FirstScreen | None) -> str:
         asked_again=any(model.all_occurrences or model.generated or model.over_base for model in models),
         inverted=any(model.inversion for model in models), chance=_chance(models),
         in_place=any(part.in_place for model in models for part in model.privacy.values()),
-        risks=RISKS, named_sections=shared_objectives(models),
+        risks=RISKS, beside=numbers_beside(last), named_sections=shared_objectives(models),
         has_threshold=any(m.threshold for m in models),
         kinds_of_word=any(m.by_kind for m in models), kind_attacks=_kind_attacks(models),
         kind_shadows=any(found.num_shadows for m in models for found in (m.by_kind or {}).values()),

@@ -44,6 +44,7 @@ class DetectorRow:
     needs : options, of which one must be given, each with an example
     files : options that are files
     perhaps_files : options that are a file, a folder or a name that is known elsewhere
+    published : options of text that a report shows, paths cut to their last part; it shows every number
     short : key of ``[detect]`` -> the option that it is short for
     depends : takes the options; the reason why its spans of a document depend on other documents, or nothing
     """
@@ -56,6 +57,7 @@ class DetectorRow:
     needs: Mapping[str, str] = field(default_factory=dict)
     files: tuple[str, ...] = ()
     perhaps_files: tuple[str, ...] = ()
+    published: tuple[str, ...] = ()
     short: Mapping[str, str] = field(default_factory=dict)
     depends: Callable[[Mapping[str, Any]], str] = lambda _: ""
 
@@ -88,18 +90,21 @@ _ROWS: Final = (
         module="gold",
         kind="GoldDetector",
         about="annotations in the documents",
+        published=("labels",),
     ),
     DetectorRow(
         name="rules",
         module="rules",
         kind="RulesDetector",
         about="identifiers that have a form: numbers, dates, mail, titles before names",
+        published=("labels",),
     ),
     DetectorRow(
         name="records",
         module="records",
         kind="RecordsDetector",
         about="fields of an individual's record in that individual's documents",
+        published=("table", "fields", "columns", "common"),
         needs={"table": '"records.parquet"', "columns": '{ last_name = "surname" }'},
         files=("table", "common"),
         short={"records": "table"},
@@ -110,6 +115,7 @@ _ROWS: Final = (
         module="gazetteer",
         kind="GazetteerDetector",
         about="names of lists",
+        published=("lists", "surface", "common"),
         needs={"lists": '{ CITY = "cities.txt" }'},
         files=("lists", "common"),
         short={"lists": "lists"},
@@ -120,6 +126,7 @@ _ROWS: Final = (
         module="context",
         kind="ContextDetector",
         about="names in running text, by the words around them",
+        published=("common",),
         files=("common",),
         depends=_learns,
     ),
@@ -128,6 +135,7 @@ _ROWS: Final = (
         module="spacy",
         kind="SpacyDetector",
         about="entities of a spaCy pipeline",
+        published=("pipeline", "labels", "device"),
         extra="ner",
         needs={"pipeline": '"pipeline name or path"'},
         perhaps_files=("pipeline",),
@@ -139,6 +147,7 @@ _ROWS: Final = (
         module="transformers",
         kind="TransformersDetector",
         about="entities of a token classifier of transformers",
+        published=("model", "labels", "device"),
         needs={"model": '"model folder or hub name"'},
         perhaps_files=("model",),
         short={"transformers": "model"},
@@ -149,6 +158,7 @@ _ROWS: Final = (
         module="presidio",
         kind="PresidioDetector",
         about="what Presidio finds",
+        published=("language", "pipeline", "entities"),
         extra="presidio",
         perhaps_files=("pipeline",),
         depends=_computes,
@@ -158,6 +168,7 @@ _ROWS: Final = (
         module="eds",
         kind="EdsDetector",
         about="what edsnlp finds in French notes",
+        published=("pipeline", "groups", "labels"),
         extra="eds",
         perhaps_files=("pipeline",),
         depends=_computes,

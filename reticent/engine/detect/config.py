@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
@@ -13,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from reticent.core.section import Section
+from reticent.core.section import PUBLISHED, Section, holds_something
 from reticent.engine.detect.choose import DETECTORS, check_options, require_detector
 from reticent.engine.detect.preset import expand_preset
 
@@ -35,7 +36,9 @@ class DetectConfig(Section):
         default=None,
         description="detectors by one name: all that need no model, or a trained NER too; both with propagate",
     )
-    detectors: tuple[Annotated[str, AfterValidator(require_detector)], ...] = Field(default=("rules",))
+    detectors: Annotated[tuple[Annotated[str, AfterValidator(require_detector)], ...], PUBLISHED] = Field(
+        default=("rules",)
+    )
     on_error: Literal["stop", "quarantine"] = Field(
         default="stop", description="a document on which a detector fails stops the run, or is left out"
     )
@@ -105,3 +108,16 @@ class DetectConfig(Section):
     def of(self, name: str) -> dict[str, Any]:
         """Return the options of a detector; empty where none are given."""
         return self.options.get(name, {})
+
+    @classmethod
+    def published(cls, values: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
+        """As of any section; of the options of a detector, numbers and those that its row publishes."""
+        tables = {name: values[name] for name in values if name in DETECTORS and isinstance(values[name], Mapping)}
+        shown, withheld = super().published({name: value for name, value in values.items() if name not in tables})
+        for name, table in tables.items():
+            texts = DETECTORS[name].published
+            shown[name] = {
+                option: value for option, value in table.items() if option in texts or isinstance(value, int | float)
+            }
+            withheld += sum(holds_something(value) for option, value in table.items() if option not in shown[name])
+        return shown, withheld

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Set
-from typing import ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field
 
 from reticent.core.errors import PolicyError
-from reticent.core.section import Section
+from reticent.core.section import PUBLISHED, Section
 
 __all__ = ["Columns", "CsvDialect", "Markup", "OnNull"]
 
@@ -37,16 +37,16 @@ class CsvDialect(Section):
 
     section: ClassVar[str] = "corpus"
 
-    delimiter: str = Field(
+    delimiter: Annotated[str, PUBLISHED] = Field(
         default="auto",
         description='CSV only: one character of ASCII, or "tab"; auto: the one of , ; tab | that fits the header',
     )
-    quote: str = Field(
+    quote: Annotated[str, PUBLISHED] = Field(
         default="auto",
         description='CSV only: one character of ASCII, or "none" if quotes are part of the text; auto: double quotes, '
         "unless the header names the columns in single ones only",
     )
-    encoding: str = Field(
+    encoding: Annotated[str, PUBLISHED] = Field(
         default="auto",
         description="CSV only: an encoding of Python; auto: that of the byte order mark, or else UTF-8 or cp1252",
     )

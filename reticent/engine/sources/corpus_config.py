@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
+from reticent.core.section import PUBLISHED
 from reticent.engine.identity import Ids
 from reticent.engine.sources.config import Columns, CsvDialect, Markup, OnNull
 from reticent.engine.sources.remote_config import STORES, Warehouse, is_remote, scheme_of
@@ -27,7 +28,7 @@ class CorpusConfig(Columns, CsvDialect, Markup, Warehouse):
     source: str | tuple[str, ...] = Field(
         description="file, folder or glob of documents, or the address of a database, an object store or a lake"
     )
-    format: Annotated[str, AfterValidator(_known_format)] = Field(
+    format: Annotated[str, AfterValidator(_known_format), PUBLISHED] = Field(
         default="auto", description="auto: Parquet, Arrow, CSV or JSONL by the suffix"
     )
     ids: Ids = Field(

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from reticent.audit.config import Init, Masking, ProbeConfig, SoftPromptConfig
+from reticent.audit.config import Init, Masking, ProbeConfig, SoftPromptConfig, SoftPromptStudy
 from reticent.audit.evidence.probe import NotAsked
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
-from reticent.core.section import Section
 from reticent.ext.propile.subjects import NAME_PARTS, Subjects, draw_nulls, words_of
 from reticent.ext.propile.templates import Template, builtin_templates, pii_type, require_fields, templates_for
 
@@ -66,28 +64,6 @@ class ProbeModel:
     name: str
     path: Path | str
     objective: str
-
-
-class SoftPromptStudy(Section):
-    """White-box study: the soft prompt, and the settings that are varied, one at a time.
-
-    Parameters
-    ----------
-    targets : types; empty: those of the probe
-    num_subjects, num_tokens, init : values of the sweeps (Fig. 5); empty: no such sweep
-    """
-
-    prompt: SoftPromptConfig
-    targets: tuple[str, ...] = ()
-    num_subjects: tuple[int, ...] = ()
-    num_tokens: tuple[int, ...] = ()
-    init: tuple[str, ...] = ()
-
-    def variants(self) -> list[tuple[str, SoftPromptConfig]]:
-        """Yield the name of a sweep and a configuration of it; the prompt itself is not among them."""
-        changes: list[tuple[str, Any]] = [("num_subjects", n) for n in self.num_subjects]
-        changes += [("num_tokens", n) for n in self.num_tokens] + [("init", start) for start in self.init]
-        return [(name, self.prompt.replace(**{name: value})) for name, value in changes]
 
 
 def objective_of(path: Path | str) -> str:

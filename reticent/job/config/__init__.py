@@ -7,6 +7,7 @@ audit; here they are composed, and the conditions between them are checked. A ru
 
 from __future__ import annotations
 
-from reticent.job.config.job import Job, ModelSection, kept_content, load_job, load_kept_job, parse_job
+from reticent.job.config.job import Job, kept_content, load_job, load_kept_job, parse_job
+from reticent.trainer.config import ModelSection
 
 __all__ = ["Job", "ModelSection", "kept_content", "load_job", "load_kept_job", "parse_job"]

@@ -9,38 +9,28 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 from pydantic import (
-    AfterValidator,
-    ByteSize,
-    Field,
-    FieldSerializationInfo,
     ValidationError,
-    field_serializer,
     model_validator,
 )
 
-from reticent.audit.config import AuditConfig, CanaryAudit, ExtractionConfig, GateConfig, ProbeConfig, VerdictConfig
-from reticent.audit.dossier.config import DossierConfig
-from reticent.audit.gates import GATES
+from reticent.audit.job_settings import JobSettings
+from reticent.audit.judgement.rows import GATES
 from reticent.audit.membership.names import USER_INFERENCE_SHADOWS
 from reticent.core.artifact import JOB
 from reticent.core.errors import PolicyError, ReticentError
 from reticent.core.json_toml import MAX_DEPTH, depth_of, read_json, read_toml
 from reticent.core.names import require_distinct, require_name
 from reticent.core.section import Section, explain, shared_fields
-from reticent.engine.config import DedupConfig, IndexConfig, SplitConfig, SurrogateConfig, ThresholdConfig
 from reticent.engine.detect.choose import DETECTORS
-from reticent.engine.detect.config import DetectConfig
 from reticent.engine.protect import Policy
-from reticent.engine.sources.corpus_config import CorpusConfig
-from reticent.trainer.config import ClassifyConfig, FoundationConfig, TrainConfig
-from reticent.trainer.recipes import RECIPES, Recipe, RecipeChanges, get_recipe
+from reticent.trainer.config import ClassifyConfig, ModelSection, TrainConfig
+from reticent.trainer.recipes import RECIPES, Recipe, get_recipe
 
 __all__ = [
     "Job",
-    "ModelSection",
     "changed_sections",
     "kept_content",
     "load_job",
@@ -99,68 +89,8 @@ def _sections(value: Any) -> Iterator[tuple[str, Section]]:
         yield from ((f"{number}.", each) for number, each in enumerate(value) if isinstance(each, Section))
 
 
-# --------------------------------------------------------------------------------------------------------------- model
-#
-# The sections of the job itself: the models that it trains, with their recipes.
-
-
-class ModelSection(Section):
-    """One base model and the recipes it is fine-tuned with."""
-
-    name: Annotated[str, AfterValidator(lambda name: require_name(name, "model.name"))]
-    base: str | None = Field(default=None, description="local folder or hub name")
-    foundation: FoundationConfig | None = None
-    objective: Literal["mlm", "clm"]
-    recipes: tuple[str, ...] = Field(min_length=1)
-    train: TrainConfig | None = Field(default=None, description="settings in which this model differs from [train]")
-
-    @field_serializer("train")
-    def _what_differs(self, train: TrainConfig | None, info: FieldSerializationInfo) -> dict[str, Any] | None:
-        """Dump only the fields that the model sets: a default that is read back would be taken for a difference."""
-        return None if train is None else train.model_dump(mode=str(info.mode), exclude_unset=True)
-
-    @model_validator(mode="after")
-    def _consistent(self) -> ModelSection:
-        if (self.base is None) == (self.foundation is None):
-            raise ValueError("give either base or foundation")
-        if len(set(self.recipes)) != len(self.recipes):
-            raise ValueError("a recipe is listed twice")
-        return self
-
-
-#: As in the core (pool.rs).
-MAX_THREADS = 1024
-
-
-class Job(Section):
+class Job(JobSettings):
     """A whole run: documents in, models and a report out."""
-
-    out: str
-    seed: int = Field(default=0, ge=0, lt=2**63)
-    num_threads: int = Field(default=0, ge=0, le=MAX_THREADS)
-    #: Memory of the process, files that it maps aside, such as "4GB". Counts of n-grams that do not fit are written
-    #: beside the results; a limit under the memory that cannot be written out is refused. A stage that takes a tenth
-    #: more says so.
-    memory_limit: ByteSize | None = None
-    corpus: CorpusConfig
-    dedup: DedupConfig = DedupConfig()
-    split: SplitConfig = SplitConfig()
-    detect: DetectConfig = DetectConfig()
-    index: IndexConfig = IndexConfig()
-    protect: Policy = Policy()
-    threshold: ThresholdConfig = ThresholdConfig()
-    surrogates: SurrogateConfig = SurrogateConfig()
-    model: tuple[ModelSection, ...] = ()
-    recipes: dict[str, RecipeChanges] = Field(default={}, description="the job's own recipes, by name")
-    train: TrainConfig = TrainConfig()
-    classify: ClassifyConfig | None = None
-    audit: AuditConfig = AuditConfig()
-    probe: ProbeConfig | None = None
-    canaries: CanaryAudit | None = None
-    extraction: ExtractionConfig | None = None
-    gate: tuple[GateConfig, ...] = ()
-    verdict: VerdictConfig | None = None
-    dossier: DossierConfig = DossierConfig()
 
     @model_validator(mode="after")
     def _shared(self) -> Job:

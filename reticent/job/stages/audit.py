@@ -38,10 +38,12 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
     from reticent.audit.evidence.corpus import CorpusEvidence
     from reticent.audit.evidence.sampled import SampledRecall
+    from reticent.job.config import Job
     from reticent.job.run import Run
 
 __all__ = [
     "SAMPLED_RECALL",
+    "all_settings",
     "audit_steps",
     "corpus_section",
     "gather_evidence",
@@ -249,18 +251,18 @@ def gather_evidence(run: Run) -> AuditEvidence:
             "reticent": reticent.__version__,
             **{name: version(name) for name in ("torch", "transformers", "tokenizers", "numpy")},
         },
-        settings=run.job.model_dump(
-            mode="json",
-            include={
-                *("seed", "dedup", "split", "detect", "index", "protect", "model", "recipes", "train", "audit"),
-                *(name for name in ("canaries", "extraction", "gate", "verdict") if getattr(run.job, name)),
-            },
-        ),
+        settings=all_settings(run.job),
         corpus=replace(corpus_section(run), near_copies=near_copies_section(run)),
         models=judged([_measured(run, measurement) for measurement in measurements]),
         **parts,
     )
     return judge_gates(run, evidence)
+
+
+def all_settings(job: Job) -> dict[str, Any]:
+    """Return every setting of a job but its folder, without the sections that it does not have."""
+    values = job.model_dump(mode="json", exclude={"out"})
+    return {name: value for name, value in values.items() if value is not None and value != []}
 
 
 def _measured(run: Run, measurement: Measurement) -> ModelEvidence:

@@ -17,7 +17,6 @@ from fixtures.audits import estimate, model, tiny_audit
 from fixtures.dossiers import dossier_evidence, published_audit
 
 import reticent.audit.dossier as room
-from reticent.audit import risk_verdict
 from reticent.audit.dossier.adversaries import ADVERSARIES
 from reticent.audit.dossier.card import card_of
 from reticent.audit.dossier.config import LANGUAGES, Language
@@ -33,11 +32,12 @@ from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.dossier import Declared
 from reticent.audit.evidence.json_form import from_json
 from reticent.audit.evidence.membership import MeasuredAttack, Roc, WorstSubgroup
+from reticent.audit.judgement import verdict as judgement
+from reticent.audit.judgement.rows import RISKS, Subject
+from reticent.audit.judgement.verdict import CANNOT, FEW, UNSURE, WIDE, WITHOUT_POWER, WITHOUT_TWIN
 from reticent.audit.language import NO_BREAK, Words, french
 from reticent.audit.membership.names import DEFAULT_ATTACKS, DEFAULT_SHADOW_ATTACKS
 from reticent.audit.membership.validity import INVALID, QUIET
-from reticent.audit.risk_verdict import CANNOT, FEW, UNSURE, WIDE, WITHOUT_POWER, WITHOUT_TWIN
-from reticent.audit.risks import RISKS, Subject
 from reticent.audit.stats.estimate import Estimate
 from reticent.core.errors import ArtifactError
 from reticent.trainer.recipes import RECIPES
@@ -227,7 +227,7 @@ def test_every_placeholder_of_a_string_is_in_its_french() -> None:
 
 def strings_of_the_code() -> Iterator[str]:
     """Every literal of the room, and of what it shares with others, that may be a string of a page."""
-    shared = ("risks", "risk_verdict", "near_copies", "language")
+    shared = ("judgement/rows", "judgement/verdict", "near_copies", "language")
     for path in (*ROOM.glob("*.py"), *(ROOM.parent / f"{name}.py" for name in shared)):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -535,6 +535,6 @@ def test_every_number_that_decides_a_risk_has_its_words() -> None:
     assert {what for what in named if number_in_words(what, Words("en")) == fallback} == set()
     passages = "passages that come back, given 50 tokens and 10,000 draws"
     assert number_in_words(passages, Words("fr")).startswith("passages qui reviennent en 10\u202f000 tentatives")
-    given = re.findall(r'(?:reason=|BEYOND, |WITHIN, )"([a-z ,]+)"', inspect.getsource(risk_verdict))
+    given = re.findall(r'(?:reason=|BEYOND, |WITHIN, )"([a-z ,]+)"', inspect.getsource(judgement))
     assert len(given) > 4
     assert {CANNOT, FEW, UNSURE, WIDE, WITHOUT_TWIN, WITHOUT_POWER, *given} <= set(REASONS)

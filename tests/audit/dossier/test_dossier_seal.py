@@ -20,8 +20,7 @@ from reticent.audit.dossier.seal import EVIDENCE, NAMESPACE, SIGNATURE, SUMS, do
 from reticent.audit.dossier.verify import model_digests, read_evidence, verify_dossier, verify_model
 from reticent.audit.dossier.write import write_dossier
 from reticent.audit.evidence.dossier import EVIDENCE_FORMAT, DossierEvidence
-from reticent.audit.evidence.json_form import to_json
-from reticent.audit.evidence.schema import schema_of
+from reticent.audit.evidence.json_form import schema_of, to_json
 from reticent.core.artifact import JOB, MANIFEST
 from reticent.core.errors import ArtifactError, GateError
 from reticent.job.dossier import check_dossier
@@ -136,7 +135,7 @@ def change_page(folder: Path) -> None:
         (list_again, "SHA256SUMS.sig: does not fit SHA256SUMS"),
         (without_the_signature, "SHA256SUMS.sig: is missing; the dossier says it was signed"),
         (sign_again, "SHA256SUMS.sig: is of another key than evidence.json says"),
-        (unknown_field, "evidence.json cannot be read: evidence.json: 'approved' is no field of DossierEvidence"),
+        (unknown_field, "evidence.json cannot be read: evidence.json: 'approved' is no field, and has no rule"),
         (lambda folder: (folder / "evidence.json").write_text("{"), "evidence.json cannot be read"),
         (lambda folder: (folder / SIGNATURE).write_text("no signature"), "SHA256SUMS.sig: does not fit SHA256SUMS"),
     ],

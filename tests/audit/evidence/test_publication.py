@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fnmatch
 import importlib
 import json
 import pkgutil
+import tomllib
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, is_dataclass, replace
@@ -20,15 +22,17 @@ from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence, publish_
 from reticent.audit.evidence.classification import ClassificationEvidence
 from reticent.audit.evidence.corpus import CorpusEvidence
 from reticent.audit.evidence.detection import DetectedSpans
-from reticent.audit.evidence.json_form import from_json, nullable, optional, to_json
+from reticent.audit.evidence.json_form import from_json, optional, to_json
 from reticent.audit.evidence.probe import ProbeEvidence
-from reticent.audit.evidence.rules import COUNT, CURVE, PRIVATE, TOGETHER, publish, rules_of
-from reticent.audit.evidence.settings import PRIVATE_SETTINGS, PUBLISHED_SETTINGS, names_a_seed, published_settings
+from reticent.audit.evidence.rules import COUNT, CURVE, PRIVATE, TOGETHER, Settings, publish, rules_of
 from reticent.audit.evidence.tagger import TaggerEvidence
 from reticent.audit.stats.estimate import Estimate, Spread
 from reticent.audit.stats.intervals import clopper_pearson, ratio_estimate
 from reticent.core.errors import ArtifactError
-from reticent.core.section import Section, shared_fields
+from reticent.core.section import PUBLISHED, WITHHELD, Section, names_a_seed, shared_fields
+from reticent.engine.config import ThresholdConfig
+from reticent.job.config import Job, load_job, parse_job
+from reticent.job.stages.audit import all_settings
 
 CELL = 5
 #: Stand in `filled` evidence where few individuals are counted or measured: neither may leave.
@@ -158,7 +162,7 @@ def test_the_ends_of_a_bound_do_not_count_what_it_hides() -> None:
 def test_an_unknown_measure_over_two_individuals_is_refused_by_its_name(tiny_audit: dict[str, Any]) -> None:
     """It passed untouched before."""
     tiny_audit["models"][0]["new_attack"] = {"rate": 0.5, "people": 2, "names": ["a", "b"]}
-    with pytest.raises(ArtifactError, match=r"audit.models\[0\]: 'new_attack' is no field of ModelEvidence"):
+    with pytest.raises(ArtifactError, match=r"audit.models\[0\]: 'new_attack' is no field"):
         published(tiny_audit)
 
 
@@ -172,7 +176,7 @@ def test_an_unknown_key_is_refused_however_deep_it_lies(
     for key in path:
         part = part[key]
     part["surprise"] = 2
-    with pytest.raises(ArtifactError, match="'surprise' is no field of"):
+    with pytest.raises(ArtifactError, match="'surprise' is no field"):
         write(tmp_path, tiny_audit)
     assert not list(tmp_path.iterdir())
 
@@ -191,8 +195,8 @@ def test_an_unknown_setting_is_left_out_and_counted(tiny_audit: dict[str, Any], 
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["settings"]["train"] == {"learning_rate": 0.002}
     assert "ward" not in report["settings"]
-    assert report["num_settings_withheld"] == 2
-    assert "does not show: 2." in page
+    assert report["num_settings_withheld"] == 3, "the seed, the patients and the ward"
+    assert "does not show: 3." in page
     assert "num_settings_withheld" not in published({**tiny_audit, "settings": {"dedup": {"mode": "off"}}})
 
 
@@ -210,44 +214,102 @@ def test_the_seed_of_a_probe_does_not_leave() -> None:
 
 
 def test_patterns_of_a_detector_may_hold_names_and_are_not_shown() -> None:
-    options = {"pipeline": "fr_core_news_md", "patterns": [{"label": "NAME", "pattern": "Jane Doe"}]}
-    assert published_settings({"detect": {"spacy": options}}) == (
-        {"detect": {"spacy": {"pipeline": "fr_core_news_md"}}},
-        0,
-    )
+    options = {"pipeline": "fr_core_news_md", "patterns": [{"label": "NAME", "pattern": "Jane Doe"}], "batch_size": 8}
+    shown = {"detect": {"spacy": {"pipeline": "fr_core_news_md", "batch_size": 8}}}
+    assert Job.published({"detect": {"spacy": options}}) == (shown, 1)
 
 
-def settings_of(section: Any, name: str = "") -> Iterator[str]:
-    """Dotted names of the settings that a section of the job has in a file."""
+def leaves_of_settings(section: type[Section], name: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted names and fields of the settings that a section of the job has in a file."""
     for key, field in section.model_fields.items():
         if key in shared_fields(section):
             continue
-        path = f"{name}.{key}" if name else key
-        yield path
-        is_table = get_origin(field.annotation) in (dict, Mapping)
-        for inner in sections_in(field.annotation):
-            yield from settings_of(inner, f"{path}.*" if is_table else path)
+        inner = list(sections_in(field.annotation))
+        if not inner:
+            yield f"{name}{key}", field
+        for part in inner:
+            yield from leaves_of_settings(part, f"{name}{key}.")
 
 
-def sections_in(annotation: Any) -> list[Any]:
+def sections_in(annotation: Any) -> list[type[Section]]:
     """The sections that an annotation names, however deep."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return [annotation]
     return [section for inner in get_args(annotation) for section in sections_in(inner)]
 
 
-def test_every_setting_of_a_job_is_shown_or_kept_back_by_name() -> None:
-    """Who adds a setting decides: it stands in the one list or the other."""
-    from reticent.job.config import Job
+#: Free text that a report shows; whatever else is text is withheld and counted.
+SHOWN_TEXT = {
+    *("corpus.delimiter", "corpus.quote", "corpus.encoding", "corpus.format", "detect.detectors", "protect.scopes"),
+    *("surrogates.pool", "surrogates.names", "surrogates.language", "model.name", "model.base", "model.recipes"),
+    *("model.foundation.text", "model.foundation.vocabulary", "recipes.base", "audit.attacks", "audit.shadow.recipes"),
+    *("audit.shadow.attacks", "probe.targets", "probe.given", "probe.language", "gate.measure", "gate.recipes"),
+    *("gate.attack",),
+    *(f"{of}{name}" for of in ("", "model.") for name in ("train.device", "train.lora.target_modules")),
+    *(f"{of}train.dp.budget_file" for of in ("", "model.")),
+}
 
-    shown = {s for s in PUBLISHED_SETTINGS[""] if s != "probe"}
-    # In a file, and in a dump, the options of a detector are a table of its own.
-    names = [name for name in settings_of(Job) if name.split(".")[0] in shown and name != "detect.options"]
-    assert len(names) > 100
-    for name in names:
-        section, _, key = name.rpartition(".")
-        known = PUBLISHED_SETTINGS.get(section, frozenset())
-        assert key in known or key == "*" or "*" in known or name in PRIVATE_SETTINGS or names_a_seed(key), name
+
+def test_every_setting_of_a_job_that_is_text_is_withheld_but_for_those_that_are_marked() -> None:
+    marked = {name for name, field in leaves_of_settings(Job) if PUBLISHED in field.metadata}
+    assert marked == SHOWN_TEXT
+    private = {"out", "corpus.source", "corpus.query", "corpus.individual_id", "classify.label", "dossier.key"}
+    assert private < {name for name, field in leaves_of_settings(Job) if PUBLISHED not in field.metadata}
+
+
+def dumped(**sections: Any) -> dict[str, Any]:
+    values = {"out": "run", "corpus": {"source": "notes.csv", "individual_id": "person"}, **sections}
+    found: dict[str, Any] = parse_job(values).model_dump(mode="json")
+    return found
+
+
+def test_every_section_of_a_job_is_shown_or_counted() -> None:
+    """The sections of the threshold, of surrogates and of classification were once forgotten."""
+    sections = {"threshold": {"epsilon": 1.0}, "classify": {"label": "ward", "num_epochs": 3}, "probe": {}}
+    shown, _ = Job.published(dumped(**sections))
+    assert shown["threshold"] == {"epsilon": 1.0, "unit": "word", "delta": None, "max_words": 200}
+    assert shown["surrogates"] == {"pool": "generated", "names": "realistic", "language": "auto"}
+    assert shown["classify"]["num_epochs"] == 3
+    assert "label" not in shown["classify"]
+    assert set(dumped(**sections)) - set(shown) == {"out", "seed"}
+
+
+def test_a_run_without_text_of_its_own_has_few_settings_withheld() -> None:
+    """The folder, the source, the names of its three columns, and the seed."""
+    shown, withheld = Job.published(dumped())
+    assert (withheld, sorted(shown["corpus"])) == (6, sorted(set(shown["corpus"]) - {"source", "text", "doc_id"}))
+    assert "person" not in str(shown)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "leaves_it"),
+    [(int, 7, True), (Literal["a", "b"], "a", True), (float | None, 0.5, True), (tuple[int, ...], (1,), True),
+     (str, "ward 3", False), (dict[str, int], {"ward": 1}, False), (Annotated[str, PUBLISHED], "cpu", True),
+     (Annotated[int, WITHHELD], 7, False)],
+)  # fmt: skip
+def test_a_new_field_of_any_section_is_published_or_counted_by_its_type_and_mark(
+    annotation: Any, value: Any, leaves_it: bool
+) -> None:
+    """Nothing but the field says so."""
+
+    class Noisy(ThresholdConfig):
+        added: annotation = value
+
+    class Run(Job):
+        threshold: Noisy = Noisy()  # type: ignore[assignment]
+
+    dump = Run(out="run", corpus={"source": "notes.csv"}).model_dump(mode="python")
+    shown, withheld = Run.published(dump)
+    before = Job.published({**dump, "threshold": ThresholdConfig().model_dump()})[1]
+    assert (shown["threshold"].get("added"), withheld - before) == ((value, 0) if leaves_it else (None, 1))
+
+
+def test_no_seed_is_published_whatever_its_section() -> None:
+    seeds = {name for name, _ in leaves_of_settings(Job) if names_a_seed(name.rpartition(".")[2])}
+    assert {"seed", "canaries.seed", "train.seeds"} <= seeds
+    assert not seeds & SHOWN_TEXT
+    shown, _ = Job.published({"train": {"seeds": [1, 2], "num_epochs": 3}, "seed": 7})
+    assert shown == {"train": {"num_epochs": 3}}
 
 
 # -------------------------------------------------------------------- the form in JSON
@@ -257,16 +319,15 @@ def test_every_setting_of_a_job_is_shown_or_kept_back_by_name() -> None:
 class _Row:
     n: Annotated[int | None, COUNT]
     left_out: Annotated[int | None, COUNT] = optional()
-    null: Annotated[int | None, COUNT] = nullable()
-    beside: Annotated[int | None, COUNT] = optional(beside="left_out")
+    null: Annotated[int | None, COUNT] = None
 
 
 @pytest.mark.parametrize(
     ("row", "form"),
     [
         (_Row(n=None), {"n": None, "null": None}),
-        (_Row(n=1, left_out=2), {"n": 1, "left_out": 2, "null": None, "beside": None}),
-        (_Row(n=1, beside=3), {"n": 1, "null": None, "beside": 3}),
+        (_Row(n=1, left_out=2), {"n": 1, "left_out": 2, "null": None}),
+        (_Row(n=1, null=3), {"n": 1, "null": 3}),
     ],
 )
 def test_what_was_not_measured_is_left_out_or_null(row: _Row, form: dict[str, Any]) -> None:
@@ -277,7 +338,7 @@ def test_what_was_not_measured_is_left_out_or_null(row: _Row, form: dict[str, An
 @pytest.mark.parametrize(
     ("value", "message"),
     [({}, "n is missing"), ([], "expected an object, got list"), ({"n": True}, "expected int, got bool"),
-     ({"n": 1.5}, "expected int, got float"), ({"n": 1, "m": 2}, "'m' is no field of _Row")],
+     ({"n": 1.5}, "expected int, got float"), ({"n": 1, "m": 2}, "'m' is no field")],
 )  # fmt: skip
 def test_the_reader_is_strict(value: Any, message: str) -> None:
     with pytest.raises(ArtifactError, match=message):
@@ -294,3 +355,37 @@ def test_an_audit_reads_and_writes_as_it_was(tiny_audit: dict[str, Any]) -> None
 def test_publishing_twice_is_publishing_once(tiny_audit: dict[str, Any]) -> None:
     once = publish_audit(from_json(AuditEvidence, tiny_audit))
     assert publish_audit(once) == once
+
+
+# ------------------------------------------------------------ what changed since 5750ba4a
+
+HERE = Path(__file__).parent
+
+
+def paths_of(value: Any, name: str = "settings") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict | list) and value:
+        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from paths_of(part, f"{name}.{key}")
+    else:
+        yield name, value
+
+
+def test_the_settings_that_were_published_before_are_and_the_others_stand_on_the_list() -> None:
+    job = load_job(HERE / "whole_job.toml")
+    shown = dict(paths_of(Settings(Job).published(all_settings(job), CELL)))
+    before = dict(paths_of(json.loads((HERE / "settings_at_5750ba4a.json").read_text())))
+    assert {path: shown.get(path) for path in before} == before
+    assert len(before) > 150
+    listed = tomllib.loads((HERE / "changed_paths.toml").read_text())["added"]
+    added = {path for path in set(shown) - set(before) if not any(fnmatch.fnmatch(path, each) for each in listed)}
+    assert added == set()
+    assert not [value for value in shown.values() if "dupont" in str(value) or "Jane" in str(value)]
+
+
+def test_no_number_of_an_attack_is_on_the_list_of_changed_paths() -> None:
+    lists = tomllib.loads((HERE / "changed_paths.toml").read_text())
+    named = [path for table in ("added", "changed", "removed") for path in lists[table]]
+    assert all(reason for table in lists.values() for reason in table.values())
+    attacks = ("membership", "best_attack", "by_kind", "threshold.", "blind", "excess", "privacy.", "extraction")
+    of_attacks = [path for path in named if not path.startswith("settings.") and any(part in path for part in attacks)]
+    assert of_attacks == []

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reticent.audit.evidence.leakage import SideUtility
-from reticent.audit.leakage.utility import utility
+from reticent.audit.leakage.utility import numbers_beside, utility
 from reticent.audit.leakage.words import words_of
 from reticent.audit.scoring.scores import TokenScores
 from reticent.audit.stats.estimate import Estimate
@@ -186,3 +186,18 @@ def test_word_accuracy_matches_the_oracle(drawn: list[Any], heldout: set[int]) -
     ):
         expected = np.mean([all(rights) for rights, _ in kept]) if kept else None
         assert getattr(measured, name).value == (None if expected is None else pytest.approx(expected))
+
+
+def test_the_loss_gap_is_the_loss_of_held_out_tokens_less_that_of_members() -> None:
+    """Members lose 1, 1 and 4 on three tokens, held-out individuals 5 and 3 on two; a token without a score is none."""
+    log_probs = np.array([-1, -1, np.nan, -4, -5, -3], dtype=np.float32)
+    argmax = np.where(np.isnan(log_probs), -1, 0)
+    scores = TokenScores(log_probs, log_probs, log_probs, argmax, argmax, np.array([0, 3, 4, 5, 6]))
+    individual, is_member = np.array([0, 1, 2, 3]), np.array([True, True, False, False])
+    found = numbers_beside(scores, individual, is_member, num_bootstrap=100, seed=0).loss_gap
+    assert found is not None
+    assert (found.members.value, found.heldout.value, found.gap.value) == (2.0, 4.0, 2.0)
+    assert (found.members.n, found.heldout.n, found.gap.n) == (2, 2, 4)
+    assert found.gap.low is not None
+    assert found.gap.high is not None
+    assert found.gap.low < 2.0 < found.gap.high

@@ -44,8 +44,7 @@ from reticent.audit.evidence.audit import publish_audit
 from reticent.audit.evidence.extraction import Extraction
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.leakage import Privacy
-from reticent.audit.evidence.probe import ProbeEvidence
-from reticent.audit.evidence.settings import published_settings
+from reticent.audit.evidence.probe import ProbeEvidence, ProbeSettings
 from reticent.audit.membership.asking import EVERY_ATTACK
 from reticent.audit.membership.validity import judged
 from reticent.audit.report.findings import Findings, plain_findings
@@ -1008,7 +1007,7 @@ def test_no_seed_is_published_from_which_the_sides_could_be_drawn_again() -> Non
     assert found["settings"]["canaries"] == {"num": 3}
     assert found["settings"]["train"] == {"num_epochs": 2}
     deep = {"seed": 77, "soft_prompt": {"prompt": {"data_seed": 77, "num_tokens": 1}}}
-    assert published_settings(deep, "probe") == ({"soft_prompt": {"prompt": {"num_tokens": 1}}}, 0)
+    assert ProbeSettings.published(deep) == ({"soft_prompt": {"prompt": {"num_tokens": 1}}}, 2)
 
 
 def test_trainings_with_several_seeds_are_numbered_and_their_seeds_kept_back() -> None:

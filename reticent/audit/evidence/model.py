@@ -1,0 +1,88 @@
+"""Evidence of one model: all measurements of a checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Annotated
+
+from reticent.audit.evidence.inversion import Inversion
+from reticent.audit.evidence.json_form import optional
+from reticent.audit.evidence.leakage import (
+    AllOccurrences,
+    CategoryPrivacy,
+    Excess,
+    Generated,
+    Ledger,
+    LowCost,
+    NgramPrivacy,
+    NumbersBeside,
+    Part,
+    Privacy,
+    Utility,
+)
+from reticent.audit.evidence.membership import (
+    BestAttack,
+    Blind,
+    KindMembership,
+    MeasuredAttack,
+    ThresholdMembership,
+    are_enough,
+)
+from reticent.audit.evidence.rules import NAME, PARTS, PRIVATE, SETTING
+
+__all__ = ["ModelEvidence"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelEvidence:
+    """All measurements of one checkpoint, or of a base model (recipe "base", epoch 0)."""
+
+    model: Annotated[str | None, NAME] = optional()
+    name: Annotated[str, NAME]
+    recipe: Annotated[str, NAME]
+    objective: Annotated[str, SETTING]
+    epoch: Annotated[int, SETTING]
+    seed: Annotated[int | None, PRIVATE] = optional()
+    #: Number of the training, from 1, if there are several; it stands in for the seed, which is not published.
+    training: Annotated[int | None, SETTING] = optional()
+    #: Number of trainings in this mean (:mod:`reticent.audit.stats.seeds`); None for a single training.
+    num_trainings: Annotated[int | None, SETTING] = optional()
+    ledger: Annotated[Ledger | None, PARTS] = None
+    #: Differential privacy guarantee of this training, with its unit.
+    guarantee: Annotated[str | None, NAME] = optional()
+    utility: Annotated[Utility, PARTS]
+    privacy: Annotated[dict[Part, Privacy], PARTS]
+    privacy_by_n: Annotated[dict[str, NgramPrivacy] | None, PARTS] = optional()
+    by_category: Annotated[dict[str, CategoryPrivacy] | None, PARTS] = optional()
+    excess: Annotated[dict[Part, Excess] | None, PARTS] = optional()
+    over_base: Annotated[dict[Part, Excess] | None, PARTS] = optional()
+    membership: Annotated[dict[str, MeasuredAttack], PARTS] = field(default_factory=dict)
+    best_attack: Annotated[BestAttack | None, PARTS] = optional()
+    #: Kind of word -> membership by words of that kind alone.
+    by_kind: Annotated[dict[str, KindMembership] | None, PARTS] = optional()
+    #: Membership of an individual by words at the threshold, in the texts of others.
+    threshold: Annotated[ThresholdMembership | None, PARTS] = optional()
+    blind: Annotated[Blind | None, PARTS] = optional()
+    blind_holdout: Annotated[Blind | None, PARTS] = optional()
+    low_cost: Annotated[LowCost | None, PARTS] = optional()
+    beside: Annotated[NumbersBeside | None, PARTS] = optional()
+    all_occurrences: Annotated[AllOccurrences | None, PARTS] = optional()
+    generated: Annotated[Generated | None, PARTS] = optional()
+    inversion: Annotated[Inversion | None, PARTS] = optional()
+
+    def closed(self, raw: ModelEvidence, cell: int) -> ModelEvidence:
+        """Withhold attacks on few individuals of a side, and the intervals of attacks that are not published."""
+        attacks = {
+            name: attack
+            for (name, attack), measured in zip(self.membership.items(), raw.membership.values(), strict=True)
+            if are_enough(measured, cell)
+        }
+        best = self.best_attack if self.best_attack and self.best_attack.attack in attacks else None
+        if best and raw.best_attack and raw.best_attack.intervals is not None:
+            kept = {name: ends for name, ends in raw.best_attack.intervals.items() if name in attacks}
+            best = replace(best, intervals=kept)
+        blind, of_holdout = (
+            own if measured and are_enough(measured, cell) else None
+            for own, measured in ((self.blind, raw.blind), (self.blind_holdout, raw.blind_holdout))
+        )
+        return replace(self, membership=attacks, best_attack=best, blind=blind, blind_holdout=of_holdout)

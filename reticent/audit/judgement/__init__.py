@@ -1,0 +1,1 @@
+"""The judgement: rows of numbers, and the verdicts on them."""
