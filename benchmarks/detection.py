@@ -26,8 +26,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from fixtures.corpora import CORPORA, Case, census_names, read_case
 
-from benchmarks.detection_corpora import CORPORA, Case, census_names, read_case
 from benchmarks.record_io import DATA, markdown, write_record
 from reticent.core.errors import PolicyError
 

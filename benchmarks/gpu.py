@@ -81,7 +81,7 @@ def parts(prepared: Path, size: str) -> Iterator[Part]:
     needs = ("pydantic", "polars", "reticent._rust", *MODEL_PACKAGES)
     yield Part(
         name="foundation_models",
-        command=("benchmarks.foundation_models", "--size", size, *work),
+        command=("studies.foundation_models", "--size", size, *work),
         needs=needs,
         share=1.0,
     )

@@ -13,10 +13,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-RECORD = Path(__file__).parent / "record"
+ROOT = Path(__file__).parents[1]
+#: Records of the benchmarks and of the studies: summaries of 50 KB at most.
+RECORD, STUDIES = ROOT / "benchmarks" / "record", ROOT / "studies" / "record"
+#: The rows behind a record, made again by its command; git ignores them.
+RAW = ROOT / "benchmarks" / "raw"
 #: Characters of a line of a record.
 LINE = 100
-DATA = Path(os.environ.get("RETICENT_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))
+DATA = Path(os.environ.get("RETICENT_DATA", ROOT / ".." / "shared" / "data"))
 
 
 def machine() -> dict[str, Any]:
@@ -50,7 +54,7 @@ def commit() -> str | None:
         return named
     command = ["git", "rev-parse", "--short", "HEAD"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parent)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     except FileNotFoundError:
         return None
     return done.stdout.strip() or None
@@ -90,12 +94,25 @@ def machine_line(record: Mapping[str, Any]) -> str:
     return f"{machine['cpu']}, {machine['cores']} cores, commit {machine['commit']}."
 
 
-def write_record(name: str, result: dict[str, Any], size: str) -> Path:
-    """Write ``record/<name>.json``; toy runs check correctness only and leave no record."""
+def record_path(name: str) -> Path:
+    """Return the file of a record that is there, of a benchmark or of a study."""
     path = RECORD / f"{name}.json"
+    return path if path.exists() else STUDIES / path.name
+
+
+def write_record(name: str, result: dict[str, Any], size: str, folder: Path = RECORD) -> Path:
+    """Write the record ``name``; toy runs check correctness only and leave none."""
+    path = folder / f"{name}.json"
     if size != "toy":
         path.write_text(record_text({"machine": machine(), "size": size, **result}))
     return path
+
+
+def write_raw(name: str, rows: Any, size: str) -> None:
+    """Write the rows behind a record where git does not look."""
+    if size != "toy":
+        RAW.mkdir(exist_ok=True)
+        (RAW / f"{name}.json").write_text(json.dumps(rows))
 
 
 def record_text(values: dict[str, Any]) -> str:

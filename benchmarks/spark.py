@@ -24,8 +24,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fixtures.corpora import read_documents
+
 from benchmarks.large import generate
-from benchmarks.real_corpora import read_documents
 from benchmarks.record_io import DATA, write_record
 
 #: Notes of the hospital.

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from fixtures.corpora import read_documents
 
 from benchmarks.large import generate
-from benchmarks.real_corpora import read_documents
 from benchmarks.record_io import DATA, spread, write_record
 from benchmarks.warehouse_readers import READERS, in_process
 

@@ -8,7 +8,7 @@ An individual with more than G documents takes part with G of them, **drawn anew
 step is clipped for any choice of documents, so a fixed choice would protect no better and the model would learn less.
 
 Opacus' `UniformWithReplacementSampler` draws rows, so it does not support units of several rows. It also uses a
-generator that a resumed run cannot rewind. `python -m benchmarks.dp_baseline` trains with these units.
+generator that a resumed run cannot rewind. `python -m studies.dp_baseline` trains with these units.
 
 The seed must be secret: epsilon assumes that no observer knows the sample, and the seed determines it.
 """

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fixtures.command import command
+from fixtures.tagger_names import PUBLIC, generated
 
-from benchmarks.taggers import PUBLIC, generated
 from reticent.audit.tagger.plots import tagger_panels
 from reticent.audit.tagger.prompts import PROMPTS
 from reticent.audit.tagger.result import evaluate_attack, score_table

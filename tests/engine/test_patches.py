@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 from fixtures.cases import Case, real_case
 from fixtures.small_files import files_of_at_most
+from fixtures.tokenizer_kinds import KINDS, published_tokenizers, tokenizer_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.escape_tokenizers import KINDS, published_tokenizers, tokenizer_json
 from reticent.core.artifact import fingerprint, write_artifact
 from reticent.core.errors import ArtifactError
 from reticent.core.written import HashedFile

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from fixtures.sampling import drawn_ends
 from scipy import stats
 
-from benchmarks.sampled_crowded import drawn_ends
 from reticent.audit.stats.sampled import Drawn, sampled_share, sampled_total
 from reticent.audit.stats.statistics import clopper_pearson
 
