@@ -35,7 +35,10 @@ SIZES: dict[str, dict[str, Any]] = {
         "base": 4,
     },
 }
-#: Name of the model section -> target epsilon; None trains without.
+DP = {"unit": "individual", "max_documents": 1, "sample_rate": SAMPLE_RATE}
+HELDOUT = 0.2
+#: Name of the model section -> epsilon of the training steps; None trains without. A run with canaries promises no
+#: epsilon, because planting them reads every document, so it is given the noise.
 WAYS: dict[str, float | None] = {"none": None, "epsilon-8": 8.0, "epsilon-4": 4.0}
 
 
@@ -80,7 +83,7 @@ def _common(folder: Path, out: str, about: dict[str, Any]) -> dict[str, Any]:
     return {
         "out": str(folder / out),
         "corpus": {"source": str(folder / "hospital" / "documents"), "spans": "spans"},
-        "split": {"heldout": 0.2},
+        "split": {"heldout": HELDOUT},
         "detect": {"detectors": ["gold"]},
         "train": {"num_epochs": about["epochs"], "window_length": 256, "batch_size": 16, "learning_rate": 2e-3},
     }
@@ -100,7 +103,7 @@ def _lab_job(folder: Path, about: dict[str, Any], base: Path) -> dict[str, Any]:
     for way, epsilon in WAYS.items():
         model: dict[str, Any] = {"name": way, "base": str(base), "objective": "clm", "recipes": ["clm"]}
         if epsilon is not None:
-            dp = {"target_epsilon": epsilon, "unit": "individual", "max_documents": 1, "sample_rate": SAMPLE_RATE}
+            dp = {**DP, "noise_multiplier": _noise(epsilon, about)}
             model |= {"recipes": ["dp-clm"], "train": {**LARGE, "dp": dp}}
         models.append(model)
     return {
@@ -109,6 +112,15 @@ def _lab_job(folder: Path, about: dict[str, Any], base: Path) -> dict[str, Any]:
         "canaries": {"num": about["canaries"], "arms": ["protected"], "repetitions": about["repetitions"]},
         "audit": {"attacks": ["loss"], "every_checkpoint": False},
     }
+
+
+def _noise(epsilon: float, about: dict[str, Any]) -> float:
+    from reticent.trainer.config import PrivacyConfig
+    from reticent.trainer.privacy import plan_privacy
+
+    num_members = round((1 - HELDOUT) * about["individuals"])
+    config = PrivacyConfig(target_epsilon=epsilon, **DP)
+    return plan_privacy(config, num_members, about["epochs"], batch_size=16).noise_multiplier
 
 
 def _row(evidence: dict[str, Any], way: str) -> dict[str, Any]:

@@ -67,6 +67,8 @@ ARMS: dict[str, dict[str, Any]] = {
 HARD_TOKENS = "hard_tokens"
 #: Attacks that ask the model, measured where a size says how.
 ASKING = ("ngram_coverage", "icp")
+#: One of each kind of arm; `studies.dp_baseline` tries private training.
+TOY_ARMS = ("ippclm-surrogate", "with reference", "strict list", "private vocabulary", "clma")
 COMPARATORS = ("clma", "dp(8)", "dp(1000)")
 #: LiRA by turns needs another pair beside that of the target: of each individual a model with and one without.
 LEAST_MODELS = 4
@@ -696,11 +698,13 @@ def table(found: dict[str, dict[str, Any]]) -> str:
 
 
 def run(size: str) -> None:
-    """Run every arm once at toy size; larger sizes take a folder, so that they can be stopped."""
-    if size == "toy" and (DATA / "mtsamples").exists():
+    """Run some arms at toy size; larger sizes take a folder, so that they can be stopped, and are run by themselves."""
+    if size != "toy" or not (DATA / "mtsamples").exists():
+        print("skipped: run by itself, with --out" if size != "toy" else f"skipped: no mtsamples under {DATA}")
+    else:
         with tempfile.TemporaryDirectory() as folder:
             for grid in iter_grids(SIZES["toy"], Path(folder), "clm", None):
-                found = summary({arm: grid.evaluate(arm) for arm in ARMS})
+                found = summary({arm: grid.evaluate(arm) for arm in TOY_ARMS})
                 print(table(found))
                 assert all(row["threshold"] for row in found.values())
 

@@ -143,6 +143,7 @@ def table(found: dict[str, list[dict[str, Any]]]) -> str:
 def run(size: str) -> None:
     """Print the table; nothing where the corpus is not there."""
     if not (DATA / "mtsamples").exists():
+        print(f"skipped: no mtsamples under {DATA} (RETICENT_DATA)", file=sys.stderr)
         return
     found = grid(SIZES[size])
     print(table(found))

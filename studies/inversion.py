@@ -90,7 +90,7 @@ def measure(size_name: str, seed: int = 0) -> dict[str, Any]:
         from reticent.job.stages.audit import gather_evidence
 
         evidence = to_json(publish_audit(gather_evidence(run)))
-    kept = ("recipe", "epoch", "utility", "privacy", "membership", "inversion", "ledger")
+    kept = ("recipe", "epoch", "utility", "privacy", "inversion", "ledger")
     return {
         "seconds": time.perf_counter() - began,
         "settings": {key: size[key] for key in ("individuals", "epochs", "decoys", "each")},
