@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 #: Seconds after which a script at toy size is stopped.
-LIMIT = 400
+LIMIT = 600
 SCRIPT = """
 import doctest, importlib, sys
 module = importlib.import_module(sys.argv[1])
