@@ -33,7 +33,7 @@ DP = {"target_epsilon": 8.0, "unit": "individual", "max_documents": 2, "sample_r
 CORPORA = ("hospital", "meddocan")
 #: size -> individuals, public documents, epochs, bootstrap draws, soft prompt (training subjects, tokens, epochs)
 SIZES: dict[str, dict[str, int]] = {
-    "toy": {"individuals": 24, "public": 24, "epochs": 1, "draws": 100, "soft": 8, "soft_tokens": 2, "soft_epochs": 2},
+    "toy": {"individuals": 30, "public": 24, "epochs": 1, "draws": 100, "soft": 3, "soft_tokens": 2, "soft_epochs": 2},
     "cpu": {
         "individuals": 60, "public": 200, "epochs": 40, "draws": 500, "soft": 10, "soft_tokens": 20, "soft_epochs": 20,
     },

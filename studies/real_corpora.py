@@ -110,10 +110,10 @@ def job_values(name: str, documents: Path, out: Path, size: str) -> dict[str, An
         "index": {"max_n": 3},
         "protect": {"k": 2, "n": 1, "scopes": SCOPES},
         "model": [
-            {"name": "gpt2", "objective": "clm", "recipes": ["clm", "clma", "ppclm"],
+            {"name": "gpt2", "objective": "clm", "recipes": ["clm", "clma", "ppclm"] if size != "toy" else ["ppclm"],
              "foundation": {"kind": "gpt2", "vocabulary": str(vocabularies / "gpt2"), "num_epochs": 1,
                             "batch_size": 8, **small}},
-            {"name": "bert", "objective": "mlm", "recipes": ["mlm", "ppmlm"],
+            {"name": "bert", "objective": "mlm", "recipes": ["mlm", "ppmlm"] if size != "toy" else ["mlm"],
              "foundation": {"kind": "bert", "vocabulary": str(vocabularies / cased), "num_epochs": 3,
                             "batch_size": 8, **small}},
         ],
