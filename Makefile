@@ -11,7 +11,7 @@
 #                        the drivers)
 #   make test-rust       the core's own tests (what needs no Python: the fast word scanner against the full rule)
 #   make lint            formatters, linters, type checker
-#   make bench           every benchmark at toy size; their full sizes are in benchmarks/README.md
+#   make bench           every benchmark and study at toy size, about 4 minutes; their full sizes are in their READMEs
 #   make docs            the documentation, into site/ (installs mkdocs-material)
 #   make lock            renew requirements.lock
 #
@@ -99,6 +99,7 @@ format: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks --size toy
+	$(BIN)/python -m studies --size toy
 
 docs: setup
 	$(UV) install --python $(BIN)/python -q --group docs

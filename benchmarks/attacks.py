@@ -4,7 +4,7 @@ MTSamples, where a report is an individual. A small BERT and a small GPT-2 are p
 fine-tuned on members among the rest until the plain recipes are overfitted: an attack that finds nothing there has no
 power, and its number under a protected recipe says nothing. Every likelihood attack, and on GPT-2 those with shadow
 models, with the individual as the unit; beside them the blind bag of words and the base model. The attacks on SmolLM2
-and MiniLM are in the record of ``benchmarks.foundation_models``.
+and MiniLM are in the record of ``studies.foundation_models``.
 
     python -m benchmarks.attacks [--size toy|cpu]
 """
@@ -12,6 +12,7 @@ and MiniLM are in the record of ``benchmarks.foundation_models``.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import tempfile
 import time
@@ -20,6 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from fixtures.corpora import read_documents
 
 from benchmarks.record_io import DATA, markdown, write_record
 
@@ -54,6 +56,12 @@ def job_values(documents: Path, out: Path, size: dict[str, int]) -> dict[str, An
                              "attacks": ["shadow", "lira_online", "lira_offline", "lira_sequence", "rmia",
                                          "rmia_online"]}},
     }  # fmt: skip
+
+
+def first_words(texts: list[str], num_words: int) -> list[str]:
+    """Cut each text after its first words, white space as it was."""
+    first = re.compile(rf"\s*(?:\S+\s*){{0,{num_words}}}")
+    return [first.match(text).group().rstrip() for text in texts]  # type: ignore[union-attr]
 
 
 def attack_rows(models: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -91,8 +99,6 @@ def attack_table(rows: list[dict[str, Any]]) -> str:
 
 def run(size_name: str) -> dict[str, Any]:
     """Run the job, print the table and write the record; returns it."""
-    from benchmarks.foundation_models import first_words
-    from benchmarks.real_corpora import read_documents
     from reticent.audit.evidence.json_form import to_json
     from reticent.core.progress import Progress
     from reticent.job.config import parse_job

@@ -28,9 +28,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from fixtures.corpora import census_names, read_case
 
 from benchmarks.detection import PIPELINES, _number, _version
-from benchmarks.detection_corpora import census_names, read_case
 from benchmarks.engine_workers import write_text
 from benchmarks.record_io import DATA, markdown, spread, write_record
 from reticent.core.errors import PolicyError

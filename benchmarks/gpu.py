@@ -21,13 +21,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.record_io import DATA, RECORD, commit
+from benchmarks.record_io import DATA, RECORD, STUDIES, commit
 
 ROOT = Path(__file__).parents[1]
 #: Packages whose folders are model files and a line of Python: they are copied as they are.
@@ -81,7 +82,7 @@ def parts(prepared: Path, size: str) -> Iterator[Part]:
     needs = ("pydantic", "polars", "reticent._rust", *MODEL_PACKAGES)
     yield Part(
         name="foundation_models",
-        command=("benchmarks.foundation_models", "--size", size, *work),
+        command=("studies.foundation_models", "--size", size, *work),
         needs=needs,
         share=1.0,
     )
@@ -106,12 +107,12 @@ def prepare(folder: Path, size: str) -> None:
     (folder / "commit").write_text(commit() or "")
 
 
-def run_all(prepared: Path, out: Path, time_limit: float, size: str) -> dict[str, Any]:
+def run_all(prepared: Path, out: Path, time_limit: float, of: Iterable[Part]) -> dict[str, Any]:
     """Run every part and return what became of each; records and logs are in ``out``."""
     out.mkdir(parents=True, exist_ok=True)
     started, before = time.time(), time.monotonic()
     summary: dict[str, Any] = {}
-    for part in parts(prepared, size):
+    for part in of:
         left = time_limit - (time.monotonic() - before)
         if missing := part.missing([prepared / "site"]):
             summary[part.name] = {"done": False, "why": f"not installed: {', '.join(missing)}"}
@@ -121,7 +122,7 @@ def run_all(prepared: Path, out: Path, time_limit: float, size: str) -> dict[str
             summary[part.name] = _run(part, prepared, out, left * part.share)
         print(f"{part.name}: {json.dumps(summary[part.name])}", flush=True)
         (out / "summary.json").write_text(json.dumps(summary, indent=1))
-        for record in RECORD.glob("*.json"):
+        for record in (*RECORD.glob("*.json"), *STUDIES.glob("*.json")):
             if record.stat().st_mtime > started - 1:
                 shutil.copy(record, out / record.name)
     return summary
@@ -155,6 +156,44 @@ def _run(part: Part, prepared: Path, out: Path, seconds: float) -> dict[str, Any
     return result
 
 
+#: Blocks what the machine with the GPU does not have, then imports what it runs.
+BARE = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("polars", "spacy", "opacus", "duckdb") or name == "reticent._rust":
+            raise ImportError(name)
+sys.meta_path.insert(0, Absent())
+import benchmarks.gpu, benchmarks.training
+assert benchmarks.training.Way(name="ours", ours=True).missing() is None
+"""
+
+
+def run(size: str) -> None:
+    """At toy size: a part that fails or takes too long stops no other, and what is needed is said; no GPU is used."""
+    if size != "toy":
+        print("skipped: run by itself, with --prepare and --prepared")
+        return
+    subprocess.run([sys.executable, "-c", BARE], check=True, cwd=ROOT)
+    sleeping = ("timeit", "-n", "1", "-r", "1", "import time; time.sleep(60)")
+    trial = [
+        Part(name="fails", command=("json.tool", "--nonsense"), share=1.0),
+        Part(name="sleeps", command=sleeping, share=0.1),
+        Part(name="lacks", command=("json.tool",), needs=("no_such_package",), share=1.0),
+        Part(name="runs", command=("platform",), share=1.0),
+    ]
+    with tempfile.TemporaryDirectory(prefix="reticent-bench-") as folder:
+        found = run_all(Path(folder) / "prepared", Path(folder) / "out", 30.0, trial)
+        assert json.loads((Path(folder) / "out" / "summary.json").read_text()) == found
+        assert (Path(folder) / "out" / "runs.log").read_text()
+    assert {name: part["done"] for name, part in found.items()} == {
+        "fails": False, "sleeps": False, "lacks": False, "runs": True,
+    }  # fmt: skip
+    assert found["fails"]["why"] == "exit 2, see fails.log"
+    assert found["sleeps"]["why"].startswith("stopped after")
+    assert found["lacks"]["why"] == "not installed: no_such_package"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--prepare", type=Path, help="only write what the machine with the GPU needs into this folder")
@@ -168,7 +207,8 @@ def main() -> None:
         return
     if not (arguments.prepared and arguments.out):
         parser.error("give --prepare FOLDER, or --prepared FOLDER and --out FOLDER")
-    found = run_all(arguments.prepared.resolve(), arguments.out.resolve(), arguments.time_limit, arguments.size)
+    prepared = arguments.prepared.resolve()
+    found = run_all(prepared, arguments.out.resolve(), arguments.time_limit, parts(prepared, arguments.size))
     sys.exit(0 if all(part["done"] for part in found.values()) else 1)
 
 

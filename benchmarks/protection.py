@@ -36,6 +36,7 @@ ROOT = Path(__file__).parents[1]
 LARGE_BPE = "bpe-128k"
 #: The vocabularies that are tried: WordPiece and byte-level BPE of two bytes an id, and both of three.
 VOCABULARIES = ("bert-base-cased", "gpt2", "bert-base-multilingual-cased", LARGE_BPE)
+TOY_VOCABULARIES = VOCABULARIES[:2]
 #: Folder of the run -> bytes that count as tokens, all planes of both views among them.
 TOKENS = "tokens"
 #: Folders whose bytes are told.
@@ -67,9 +68,9 @@ recipes = {recipes}
 
 def learn_large_bpe(documents: Path, num_characters: int = 100_000_000) -> str:
     """Return the ``tokenizer.json`` of `LARGE_BPE`, learned from so much of the texts."""
+    from fixtures.tokenizer_kinds import LLAMA3, split_by
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-    from benchmarks.escape_tokenizers import LLAMA3, split_by
     from reticent.engine.corpus import open_corpus
 
     tokenizer = Tokenizer(models.BPE(ignore_merges=True))
@@ -200,9 +201,15 @@ class Trial:
 
 
 def run(
-    documents: int, rounds: int, growth: tuple[int, ...], size: str, wanted: tuple[str, ...] = VOCABULARIES
+    size: str,
+    documents: int = 50_000,
+    rounds: int = 3,
+    growth: tuple[int, ...] = (),
+    wanted: tuple[str, ...] = VOCABULARIES,
 ) -> dict[str, Any]:
-    """Measure, and write the record."""
+    """Measure, and write the record; at toy size two vocabularies."""
+    if size == "toy":
+        documents, rounds, growth, wanted = 300, 1, (), tuple(name for name in wanted if name in TOY_VOCABULARIES)
     from benchmarks.engine_workers import make_corpus
 
     vocabularies = [name for name in wanted if name == LARGE_BPE or (DATA / "tokenizer_vocabs" / name).exists()]
@@ -326,9 +333,7 @@ def main() -> None:
     parser.add_argument("--growth", type=int, nargs="*", default=[])
     parser.add_argument("--size", choices=("toy", "cpu"), default="cpu")
     given = parser.parse_args()
-    toy = given.size == "toy"
-    sizes = (300, 1) if toy else (given.documents, given.rounds)
-    record = run(*sizes, tuple(given.growth), given.size, tuple(given.vocabularies))
+    record = run(given.size, given.documents, given.rounds, tuple(given.growth), tuple(given.vocabularies))
     if record:
         print(protection_table(record))
 

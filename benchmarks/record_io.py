@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -13,10 +12,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-RECORD = Path(__file__).parent / "record"
-#: Characters of a line of a record.
-LINE = 100
-DATA = Path(os.environ.get("RETICENT_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))
+ROOT = Path(__file__).parents[1]
+#: Records of the benchmarks and of the studies: summaries of 50 KB at most.
+RECORD, STUDIES = ROOT / "benchmarks" / "record", ROOT / "studies" / "record"
+#: The rows behind a record, made again by its command; git ignores them.
+RAW = ROOT / "benchmarks" / "raw"
+#: Bytes of a record, numbers of a list in it, and what it keeps of an estimate; characters of a line.
+MOST_BYTES, MOST_NUMBERS = 50_000, 30
+ESTIMATE = ("value", "low", "high", "n", "of", "bound")
+LINE = 120
+DATA = Path(os.environ.get("RETICENT_DATA", ROOT / ".." / "shared" / "data"))
 
 
 def machine() -> dict[str, Any]:
@@ -50,7 +55,7 @@ def commit() -> str | None:
         return named
     command = ["git", "rev-parse", "--short", "HEAD"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parent)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     except FileNotFoundError:
         return None
     return done.stdout.strip() or None
@@ -90,31 +95,73 @@ def machine_line(record: Mapping[str, Any]) -> str:
     return f"{machine['cpu']}, {machine['cores']} cores, commit {machine['commit']}."
 
 
-def write_record(name: str, result: dict[str, Any], size: str) -> Path:
-    """Write ``record/<name>.json``; toy runs check correctness only and leave no record."""
+def record_path(name: str) -> Path:
+    """Return the file of a record that is there, of a benchmark or of a study."""
     path = RECORD / f"{name}.json"
+    return path if path.exists() else STUDIES / path.name
+
+
+def write_record(name: str, result: dict[str, Any], size: str, folder: Path = RECORD) -> Path:
+    """Write the summary of a result as record ``name``, and all of it to `RAW`; toy runs leave neither.
+
+    A result whose summary has more than `MOST_BYTES` is refused after it was written to `RAW`.
+    """
+    path = folder / f"{name}.json"
     if size != "toy":
-        path.write_text(record_text({"machine": machine(), "size": size, **result}))
+        RAW.mkdir(exist_ok=True)
+        (RAW / path.name).write_text(record_text({"machine": machine(), "size": size, **result}))
+        path.write_text(record_text(summary({"machine": machine(), "size": size, **result})))
+        assert path.stat().st_size <= MOST_BYTES, f"{path} has {path.stat().st_size:,} bytes: {MOST_BYTES:,} at most"
     return path
 
 
-def record_text(values: dict[str, Any]) -> str:
-    """Return values as JSON; an object or list that holds no other and fits is one line.
+def write_raw(name: str, rows: Any, size: str) -> None:
+    """Write the rows behind a record, where that is told another result than the rows."""
+    if size != "toy":
+        (RAW / f"{name}-rows.json").write_text(json.dumps(rows))
 
-    >>> print(record_text({"recall": {"value": 0.5, "of": 2}}), end="")
+
+def summary(value: Any) -> Any:
+    """Return what a record keeps of a result: of estimates the value, interval and n, no long lists of numbers, and
+    seven digits of each.
+
+    >>> summary({"auc": {"value": 0.123456789, "low": 0.0, "high": 1.0, "n": 9, "method": "x"}, "fpr": [0.5] * 99})
+    {'auc': {'value': 0.1234568, 'low': 0.0, 'high': 1.0, 'n': 9}}
+    """
+    if isinstance(value, dict):
+        is_estimate = value.keys() >= {"value", "low", "high"}
+        kept = {key: own for key, own in value.items() if not is_estimate or key in ESTIMATE}
+        return {key: summary(own) for key, own in kept.items() if not _is_long(own)}
+    if isinstance(value, list | tuple):
+        return [summary(own) for own in value]
+    return float(f"{value:.7g}") if isinstance(value, float) else value
+
+
+def _is_long(value: Any) -> bool:
+    return isinstance(value, list) and len(value) > MOST_NUMBERS and isinstance(value[0], int | float)
+
+
+def record_text(values: dict[str, Any]) -> str:
+    """Return values as JSON; an object or list that fits is one line.
+
+    >>> print(record_text({"precision": {"value": 0.5, "of": 2}, "recall": list(range(100, 120))}), end="")
     {
-     "recall": {"value": 0.5, "of": 2}
+     "precision": {"value": 0.5, "of": 2},
+     "recall": [100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 112, 113, 114, 115, 116, 117, 118, 119]
     }
     """
-    return _INNERMOST.sub(_one_line, json.dumps(values, indent=1)) + "\n"
+    return _text(values, 0) + "\n"
 
 
-_INNERMOST = re.compile(r"([{\[])\n\s*([^{}\[\]]*?)\n\s*([}\]])")
-
-
-def _one_line(found: re.Match[str]) -> str:
-    line = found[1] + re.sub(r",\n\s*", ", ", found[2]) + found[3]
-    return line if len(line) <= LINE else found[0]
+def _text(value: Any, depth: int) -> str:
+    line = json.dumps(value)
+    if len(line) <= LINE or not isinstance(value, dict | list):
+        return line
+    own = value.items() if isinstance(value, dict) else ((None, each) for each in value)
+    parts = [("" if key is None else f"{json.dumps(key)}: ") + _text(each, depth + 1) for key, each in own]
+    inner = ",\n".join(" " * (depth + 1) + part for part in parts)
+    begin, end = "{}" if isinstance(value, dict) else "[]"
+    return f"{begin}\n{inner}\n{' ' * depth}{end}"
 
 
 def _lines(path: str) -> list[str]:

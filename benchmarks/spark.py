@@ -24,8 +24,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fixtures.corpora import read_documents
+from fixtures.spark import missing
+
 from benchmarks.large import generate
-from benchmarks.real_corpora import read_documents
 from benchmarks.record_io import DATA, write_record
 
 #: Notes of the hospital.
@@ -299,9 +301,6 @@ def _marginal(rows: Sequence[Mapping[str, Any]], name: str) -> float:
 
 def run(size: str = "toy") -> dict[str, Any] | None:
     """Measure, and write the record ``spark``."""
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-    from fixtures.spark import missing
-
     if reason := missing():
         print(f"skipped: {reason} (make test-warehouse)", file=sys.stderr)
         return None

@@ -17,13 +17,15 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from fixtures.corpora import read_documents
+from fixtures.postgres import PASSWORD, postgres_server, programs
 
 from benchmarks.large import generate
-from benchmarks.real_corpora import read_documents
 from benchmarks.record_io import DATA, spread, write_record
 from benchmarks.warehouse_readers import READERS, in_process
 
@@ -36,11 +38,8 @@ CHANGE = "UPDATE note SET note_text = note_text || ' Seen again.' WHERE note_id 
 
 @contextmanager
 def databases() -> Iterator[Any]:
-    """Start the server of the tests; yields it, or None where it is not installed."""
-    sys.path.insert(0, str(ROOT / "tests"))
-    from fixtures.postgres import postgres_server, programs
-
-    if programs() is None:
+    """Start the server of the tests; yields it, or None where it or its driver is not installed."""
+    if programs() is None or find_spec("adbc_driver_postgresql") is None:
         yield None
         return
     with postgres_server() as server:
@@ -77,8 +76,6 @@ def load(database: Any, batches: Iterator[pa.RecordBatch]) -> dict[str, int]:
 
 def peer_address(database: Any) -> str:
     """The address with the password of the server of this run, for readers that look at no file of passwords."""
-    from fixtures.postgres import PASSWORD
-
     folder = str(database.server.folder).replace("/", "%2F")
     return f"postgresql://owner:{PASSWORD}@{folder}/{database.name}"
 
@@ -178,7 +175,7 @@ def run(size: str = "toy", *, notes: int = 50_000, rounds: int = 5) -> dict[str,
         notes, rounds = 300, 1
     with databases() as server, tempfile.TemporaryDirectory(prefix="warehouse-") as name:
         if server is None:
-            print("skipped: PostgreSQL is not installed (make test-warehouse)", file=sys.stderr)
+            print("skipped: PostgreSQL or its driver is not installed (make test-warehouse)", file=sys.stderr)
             return None
         folder = Path(name)
         generate(folder / "documents", notes)

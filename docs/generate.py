@@ -19,7 +19,8 @@ from typing import Any, Literal
 
 ROOT = Path(__file__).parents[1]
 BIBLIOGRAPHY = ROOT / "docs" / "references.bib"
-RECORD = ROOT / "benchmarks" / "record"
+#: Folders of records, which pages link to; on the site they have the same paths.
+RECORDS = ("benchmarks/record", "studies/record")
 CITATION = re.compile(r"\[@([\w:-]+)\]")
 
 
@@ -389,12 +390,15 @@ def on_files(files: Any, config: Any) -> Any:
 
     for page, write in PAGES.items():
         files.append(File.generated(config, page, content=write()))
-    for record in sorted(RECORD.glob("*.json")):
-        files.append(File.generated(config, f"benchmarks/record/{record.name}", abs_src_path=str(record)))
+    for record in sorted(path for folder in RECORDS for path in (ROOT / folder).glob("*.json")):
+        files.append(File.generated(config, record.relative_to(ROOT).as_posix(), abs_src_path=str(record)))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Make links of citations, and of records, which stand in `benchmarks/record/` on the site too."""
-    records = posixpath.relpath("benchmarks/record", posixpath.dirname(page.file.src_uri))
-    return cite(markdown, page.file.src_uri).replace("](../../benchmarks/record/", f"]({records}/")
+    """Make links of citations, and of records, which have the same paths on the site."""
+    text = cite(markdown, page.file.src_uri)
+    for folder in RECORDS:
+        place = posixpath.relpath(folder, posixpath.dirname(page.file.src_uri))
+        text = text.replace(f"](../../{folder}/", f"]({place}/")
+    return text

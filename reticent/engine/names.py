@@ -1,6 +1,6 @@
 """Names of surrogates: realistic ones from lists that are fixed without the corpus, or syllables.
 
-``realistic``: ``names.toml`` beside this file, made from the lists of Faker (``benchmarks/name_pools.py``). They hide
+``realistic``: ``names.toml`` beside this file, made from the lists of Faker (``tools/name_pools.py``). They hide
 an identifier that no detector found among surrogates that look like it [@carrell2013]. ``syllables``: names that no
 individual bears, so that a missed name shows. A file of one's own has the form of ``names.toml``: a table a language,
 in it the names of ``women``, ``men``, ``surnames`` and ``places`` between white space.

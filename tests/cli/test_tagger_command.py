@@ -12,9 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fixtures.command import command
-
 from benchmarks.taggers import PUBLIC, generated
+from fixtures.command import command
+from fixtures.tagger_names import PUBLIC, generated
+
 from reticent.core.artifact import require_kind
 from reticent.ext.tagger.plots import tagger_panels
 from reticent.ext.tagger.prompts import PROMPTS

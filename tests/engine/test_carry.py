@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fixtures.tokenizer_kinds import KINDS, tokenizer_json
 from fixtures.tokenizers import plain_tokenizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.escape_tokenizers import KINDS, tokenizer_json
 from reticent.engine import carried_text
 from reticent.engine.carried_text import CarriedText, CarriedTokens, CarriedWords, same_spans
 from reticent.engine.carry import CarriedSpans, differing_texts, rows_before, with_same_individual

@@ -1,8 +1,8 @@
 """No character that is protected is a target, for every kind of tokenizer: properties over all of Unicode.
 
-The lab (`benchmarks.escapes`) tries named spellings in files; here any text goes through the same kernels. Which
-characters are targets is told by `benchmarks.escape_oracle`: offsets of the library in characters and, if a tokenizer
-loses nothing, what its tokens spell. Words are those of `benchmarks.word_rules`, the rule in plain Python.
+The lab (`oracles.escape_lab`) tries named spellings in files; here any text goes through the same kernels. Which
+characters are targets is told by `oracles.characters`: offsets of the library in characters and, if a tokenizer loses
+nothing, what its tokens spell. Words are those of `oracles.word_rules`, the rule in plain Python.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ import pyarrow as pa
 import pytest
 import regex
 from fixtures.drawing import examples
+from fixtures.spellings import SPELLINGS, TOY_SPELLINGS, check_names
+from fixtures.tokenizer_kinds import KINDS, TOY_KINDS, tokenizer_json
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from oracles import escape_lab
+from oracles.characters import PROTECTED, characters_met, characters_of, open_tokenizer, rare_characters
+from oracles.word_rules import is_space, words_of
 from tokenizers import Tokenizer
 
-from benchmarks import escapes
-from benchmarks.escape_oracle import PROTECTED, characters_met, characters_of, open_tokenizer, rare_characters
-from benchmarks.escape_spellings import SPELLINGS, TOY_SPELLINGS, check_names
-from benchmarks.escape_supports import compare, measure_supports
-from benchmarks.escape_tokenizers import KINDS, tokenizer_json
-from benchmarks.word_rules import is_space, words_of
 from reticent import _rust
 from reticent.engine.schema import DIRECT
 from reticent.engine.store import TokenStore
@@ -87,7 +86,9 @@ def escaped(kind: Kind, text: str, store: TokenStore, protected: set[int]) -> li
     """Protected characters, white space aside, that the causal recipe predicts or the masked one drew."""
     met = characters_met(kind.name, kind.python, text)
     free = (store.flags & PROTECTED) == 0
-    asked = characters_of(met, free) | characters_of(met, escapes.drawn_tokens(store, share=1.0, seeds=(0,), epochs=1))
+    asked = characters_of(met, free) | characters_of(
+        met, escape_lab.drawn_tokens(store, share=1.0, seeds=(0,), epochs=1)
+    )
     return sorted(at for at in asked & protected if not is_space(text[at]))
 
 
@@ -239,32 +240,17 @@ def test_the_two_word_rules_of_hand_worked_texts(text: str, old: list[str], new:
     assert [text[a:b] for a, b in words_of(text, "new")] == new
 
 
-def test_supports_that_a_change_of_the_rule_changes_are_counted() -> None:
-    found = compare(["Du\u200bpont 🦄 pont", "pont 田中 Du"], ["a", "b"])
-    assert found["distinct_words"] == {"old": 4, "new": 6}
-    # "Du" was used by two; the new words are the joined one and the emoji.
-    assert (found["support_changed"], found["words_gained"], found["words_lost"]) == (1, 2, 0)
-    assert found["gained_by_class"] == {"default-ignorable": 1, "emoji or symbol": 1}
-    assert found["unspaced_share"] == pytest.approx(2 / 24)
-
-
-@pytest.mark.heavy
-@pytest.mark.corpus
-def test_supports_of_the_real_corpora_are_compared(data: Path) -> None:
-    found = measure_supports("toy")
-    assert found["synth_en"]["words_lost"] == 0
-    assert found["mtsamples"]["documents"] == 20
-
-
 # The lab itself.
 
 
 @pytest.mark.heavy
-def test_the_lab_finds_no_escape_at_toy_size(capsys: pytest.CaptureFixture[str]) -> None:
-    result = escapes.run("toy", supports=False)
-    assert result["combinations"] == len(TOY_SPELLINGS) * 3 * len(escapes.WAYS)
-    assert not result["escapes"]
-    assert "| byte-level BPE | 0 of" in capsys.readouterr().out
+def test_the_lab_finds_no_escape_in_some_spellings(tmp_path: Path) -> None:
+    kinds = {kind: tokenizer_json(kind) for kind in TOY_KINDS}
+    found = {s.name: escape_lab.measure(s, kinds, tmp_path / str(number)) for number, s in enumerate(TOY_SPELLINGS)}
+    assert not escape_lab.verdicts(found)
+    outcomes = [outcome for ways in found.values() for way in ways.values() for outcome in way.values()]
+    assert len(outcomes) == len(TOY_SPELLINGS) * len(TOY_KINDS) * len(escape_lab.WAYS)
+    assert all(outcome.characters and not outcome.escaped and not outcome.drawn for outcome in outcomes)
 
 
 def test_spellings_are_distinct() -> None:
@@ -272,29 +258,29 @@ def test_spellings_are_distinct() -> None:
     assert len(SPELLINGS) >= 70
 
 
-def lab(tmp_path: Path, name: str, kind: str = "byte-level BPE") -> dict[str, dict[str, dict[str, escapes.Outcome]]]:
+def lab(tmp_path: Path, name: str, kind: str = "byte-level BPE") -> dict[str, dict[str, dict[str, escape_lab.Outcome]]]:
     (spelling,) = [spelling for spelling in SPELLINGS if spelling.name == name]
-    return {name: escapes.measure(spelling, {kind: tokenizer_json(kind)}, tmp_path)}
+    return {name: escape_lab.measure(spelling, {kind: tokenizer_json(kind)}, tmp_path)}
 
 
 def test_the_lab_fails_where_protection_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = escapes.write_tokens
+    write = escape_lab.write_tokens
 
     def without_spans(*args: Any, **options: Any) -> Any:
         return write(*args, **options | {"spans": None, "index": None})
 
-    monkeypatch.setattr(escapes, "write_tokens", without_spans)
+    monkeypatch.setattr(escape_lab, "write_tokens", without_spans)
     found = lab(tmp_path, "plain")
     assert all(outcome.escaped and outcome.drawn for outcome in found["plain"]["byte-level BPE"].values())
-    assert len(escapes.verdicts(found)) == len(escapes.WAYS)
+    assert len(escape_lab.verdicts(found)) == len(escape_lab.WAYS)
 
 
 def test_the_lab_fails_where_its_list_is_not_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain, signs = lab(tmp_path / "a", "plain"), lab(tmp_path / "b", "e-mail")
-    assert not escapes.verdicts(plain | signs)
+    assert not escape_lab.verdicts(plain | signs)
     turned = [replace(s, reason=None if s.reason else "why not") for s in SPELLINGS]
-    monkeypatch.setattr(escapes, "SPELLINGS", turned)
-    assert [line.split(":")[0] for line in escapes.verdicts(plain | signs)] == ["plain", "e-mail"]
-    monkeypatch.setattr(escapes, "SPELLINGS", SPELLINGS)
-    monkeypatch.setattr(escapes, "OPEN", {(None, "plain"): "no longer"})
-    assert escapes.verdicts(plain) == ["plain: listed as open, and holds now"]
+    monkeypatch.setattr(escape_lab, "SPELLINGS", turned)
+    assert [line.split(":")[0] for line in escape_lab.verdicts(plain | signs)] == ["plain", "e-mail"]
+    monkeypatch.setattr(escape_lab, "SPELLINGS", SPELLINGS)
+    monkeypatch.setattr(escape_lab, "OPEN", {(None, "plain"): "no longer"})
+    assert escape_lab.verdicts(plain) == ["plain: listed as open, and holds now"]

@@ -13,12 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from benchmarks.escape_tokenizers import KINDS, published_tokenizers, tokenizer_json
 from fixtures.cases import Case, real_case
 from fixtures.small_files import files_of_at_most
+from fixtures.tokenizer_kinds import KINDS, published_tokenizers, tokenizer_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.escape_tokenizers import KINDS, published_tokenizers, tokenizer_json
 from reticent.core.artifact import HashedFile, fingerprint, write_artifact
 from reticent.core.errors import ArtifactError
 from reticent.engine import packed as packed_module

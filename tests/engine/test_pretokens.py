@@ -19,13 +19,13 @@ import pyarrow as pa
 import pytest
 from fixtures.drawing import examples, share_of
 from fixtures.places import DATA
+from fixtures.tokenizer_kinds import GPT4O, LLAMA3, split_by
 from fixtures.tokenizers import Trained, bytelevel, unigram, wordpiece
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from oracles.alignment import check_alignment
 from tokenizers import AddedToken, Tokenizer, normalizers, pre_tokenizers, processors
 
-from benchmarks.escape_tokenizers import GPT4O, LLAMA3, split_by
 from reticent import _rust
 from reticent.core.progress import Progress
 from reticent.engine.vocabularies import bytelevel_tokenizer_json, wordpiece_tokenizer_json

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 from fixtures.cases import Case
 from fixtures.drawing import examples
+from fixtures.tokenizer_kinds import tokenizer_json
 from fixtures.tokenizers import KINDS, plain_tokenizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.escape_tokenizers import tokenizer_json
 from reticent import _rust
 from reticent.core.errors import ArtifactError
 from reticent.engine import text_sample

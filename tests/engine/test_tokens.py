@@ -23,9 +23,9 @@ from fixtures.tokenizers import KINDS, SPECIAL, Trained, bytelevel, plain_tokeni
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from oracles.alignment import align, check_alignment, encode, words_of
+from oracles.word_rules import is_space
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-from benchmarks.word_rules import is_space
 from reticent import _rust
 from reticent.core.errors import ArtifactError, CorpusError
 from reticent.engine.protect import Policy

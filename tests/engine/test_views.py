@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 from fixtures.cases import real_case
+from fixtures.corpora import CORPORA
 from fixtures.drawing import examples, share_of
+from fixtures.tokenizer_kinds import KINDS, published_tokenizers, tokenizer_json
 from fixtures.tokenizers import plain_tokenizer
 from fixtures.views import SIDES, Views, assert_same, case_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.detection_corpora import CORPORA
-from benchmarks.escape_tokenizers import KINDS, published_tokenizers, tokenizer_json
 from reticent.core.errors import ArtifactError, CorpusError
 from reticent.engine import packed as packed_module
 from reticent.engine import views as views_module

@@ -21,8 +21,8 @@ import pytest
 from fixtures.drawing import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from oracles.word_rules import is_space
 
-from benchmarks.word_rules import is_space
 from reticent import _rust
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.oracle.words import is_counted_symbol, word_bounds, words_of

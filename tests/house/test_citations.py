@@ -13,7 +13,7 @@ ROOT = Path(reticent.__file__).parents[1]
 BIBLIOGRAPHY = ROOT / "docs" / "references.bib"
 DEFINITIONS = ROOT / "docs" / "explanation" / "definitions.md"
 #: Folders whose texts are read, and what is no source of ours in them.
-FOLDERS = ("reticent", "rust_ext/src", "tests", "benchmarks", "docs")
+FOLDERS = ("reticent", "rust_ext/src", "tests", "benchmarks", "studies", "tools", "docs")
 #: Names under which a reader outside finds nothing.
 NOWHERE = re.compile(r"PROTOCOL" + r"S|[Ss]eed [1-4](?: §|,? alg)|[Tt]he (?:paper|thesis)\b|the seed'" + "s Fig")
 pytestmark = pytest.mark.skipif(not BIBLIOGRAPHY.exists(), reason="needs the sources")

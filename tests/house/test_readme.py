@@ -10,6 +10,8 @@ import os
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -85,7 +87,8 @@ def test_every_room_has_its_line_in_the_tree() -> None:
 
 
 def test_every_link_leads_to_a_file() -> None:
-    for page in (README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "benchmarks" / "README.md"):
+    names = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md", "studies/README.md")
+    for page in map(ROOT.joinpath, names):
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
             if not target.startswith("http"):
                 assert os.path.exists(page.parent / target), f"{page.name}: {target}"
@@ -102,10 +105,12 @@ def test_the_demo_table_is_the_record() -> None:
 
 
 def test_the_pages_of_the_benchmarks_are_those_of_the_records() -> None:
-    from benchmarks.tables import END, TABLES, pages
+    command = [sys.executable, "-m", "tools.pages", "--check"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
-    found = dict(pages())
-    assert {path.stem for path in found if path.suffix == ".svg" and path.parent.name == "benchmarks"} == set(TABLES)
-    for path, text in found.items():
-        assert path.read_text(encoding="utf-8") == text, path.name
-        assert path.suffix == ".svg" or text.count(END) == 1
+
+def test_a_record_is_a_summary() -> None:
+    records = [path for folder in ("benchmarks", "studies") for path in (ROOT / folder / "record").iterdir()]
+    assert len(records) > 30
+    assert {path.name: path.stat().st_size for path in records if path.stat().st_size > 50_000} == {}

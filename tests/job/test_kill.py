@@ -1,4 +1,4 @@
-"""Runs that are killed, stopped, or out of disk space; the harness is `benchmarks.kill`, which does it 500 times.
+"""Runs that are killed, stopped, or out of disk space; `benchmarks.kill` does it 500 times.
 
 The trials fork a process that has imported all it needs and started no thread, so they run in one of their own.
 """
@@ -16,9 +16,8 @@ from typing import Any
 
 import pytest
 from fixtures.drawing import SHARE
-from fixtures.places import ROOT
-
-from benchmarks.faults import available
+from fixtures.faults import available
+from fixtures.places import ROOT, TESTS
 
 #: Trials that kill the engine; a disk is full at every so many writes of it; how many of these fail at least.
 NUM_KILLED, FULL_EVERY, NUM_FULL = (21, 24, 10) if SHARE == 1 else (6, 60, 4)
@@ -27,7 +26,7 @@ Tables = dict[str, dict[str, dict[str, Any]]]
 TRIALS = """
 import json, sys
 from pathlib import Path
-from benchmarks import kill
+from fixtures import kill
 from reticent.core import artifact
 
 def counted(table):
@@ -87,7 +86,7 @@ def trials() -> Iterator[Tables]:
 
 def _run_trials(folder: str) -> Tables:
     command = [sys.executable, "-c", TRIALS, folder, str(NUM_KILLED), str(FULL_EVERY)]
-    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    paths = os.pathsep.join([str(ROOT), str(TESTS), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": paths}, cwd=ROOT
     )

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from fixtures.tokenizers import Trained
 
-from benchmarks.word_rules import is_space
+from oracles.word_rules import is_space
 from reticent import _rust
 
 

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from fixtures.cases import Case
 from fixtures.models import toy_model, toy_tokenizer
+from fixtures.tokenizer_kinds import KINDS, tokenizer_json
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from benchmarks.escape_tokenizers import KINDS, tokenizer_json
 from reticent.core.errors import PolicyError, TrainingError
 from reticent.engine.context_kernels import draw_surrogates
 from reticent.engine.index import IndexConfig, build_index

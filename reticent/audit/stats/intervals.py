@@ -74,7 +74,7 @@ __all__ = [
 #: A bootstrap of an area is too narrow if a side has fewer individuals than this.
 FEW_ON_A_SIDE = 20
 #: Items of one more individual that are rare, at least, as a share of those of a typical one: those who hold most rare
-#: items may all be outside of the sample. Simulated (`benchmarks.sampled_crowded`): with 0 the far end of a sampled
+#: items may all be outside of the sample. Simulated (`fixtures.crowded`): with 0 the far end of a sampled
 #: share misses in up to 20 of 100 draws, with 1/2 in 4, with 2/3 in 3.5, with 3/4 in 2.8; with 1 the interval is a
 #: tenth wider and misses in up to 1.8. Of a rate: tests/audit/stats/test_crowded_rates.py.
 LEAST_SHARE = 0.75

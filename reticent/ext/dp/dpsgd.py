@@ -324,7 +324,7 @@ def _whole_inputs(model: PreTrainedModel, input_ids_BT: torch.Tensor, attention_
 # less.
 #
 # Opacus' `UniformWithReplacementSampler` draws rows, so it does not support units of several rows. It also uses a
-# generator that a resumed run cannot rewind. `python -m benchmarks.dp_baseline` trains with these units.
+# generator that a resumed run cannot rewind. `python -m studies.dp_baseline` trains with these units.
 #
 # The seed must be secret: epsilon assumes that no observer knows the sample, and the seed determines it.
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from benchmarks.sampled_crowded import drawn_ends
+from fixtures.sampling import drawn_ends
 from scipy import stats
 
-from benchmarks.sampled_crowded import drawn_ends
 from reticent.audit.stats.intervals import clopper_pearson
 from reticent.audit.stats.sampled import Drawn, sampled_share, sampled_total
 

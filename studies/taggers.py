@@ -1,0 +1,162 @@
+"""How much does a tagger give away of the names it was trained on as it trains longer, and with surrogates for names?
+
+Generated sentences hold census names, and places made of the same words in the same sentences, so that only memory
+tells a person from a place. A small BERT is fine-tuned on them; after 1, 2, 4 … epochs it is attacked, and the blind
+baseline stands beside it. In the second arm the names are drawn anew each epoch (surrogates), in the third the base is
+attacked as it is (negative control). At size cpu the same on real text: the marked names of meddocan and of tab,
+members against held-out individuals.
+
+    python -m studies.taggers [--size toy|cpu]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from fixtures.corpora import read_documents
+from fixtures.tagger_names import PUBLIC, generated
+
+from benchmarks.record_io import DATA, STUDIES, markdown, write_record
+from reticent.audit.evidence.json_form import to_json
+from reticent.engine.corpus import Columns, open_corpus
+from reticent.engine.detect.labels import category
+from reticent.engine.split import SplitConfig, split_individuals
+from reticent.ext.tagger.prompts import PROMPTS
+from reticent.ext.tagger.result import evaluate_attack
+from reticent.ext.tagger.scores import score_names
+from reticent.ext.tagger.sets import AttackSet, build_attack_set, names_of_corpus
+from reticent.ext.tagger.training import Examples, new_tagger, train_tagger
+from reticent.trainer.foundation import new_model, train_tokenizer
+from reticent.trainer.models import load_tokenizer
+
+
+def attacked(
+    base: Any, tokenizer: Any, examples: Any, attack_set: AttackSet, epochs: tuple[int, ...], **options: Any
+) -> list[dict[str, Any]]:
+    """Train, and attack after some epochs; 0 is the base with its new head."""
+    tagger = new_tagger(base)
+    rows = []
+
+    def measure(epoch: int) -> None:
+        if epoch in (0, *epochs):
+            result = to_json(evaluate_attack(score_names(tagger, tokenizer, attack_set.names), attack_set, PROMPTS))
+            rows.append({"epoch": epoch, "result": result})
+
+    measure(0)
+    losses = train_tagger(
+        tagger, tokenizer, examples, num_epochs=max(epochs), learning_rate=2e-3, after_epoch=measure, **options
+    )
+    for row in rows:
+        row["loss"] = losses[row["epoch"] - 1] if row["epoch"] else None
+    return rows
+
+
+def shown(arm: str, row: dict[str, Any]) -> dict[str, Any]:
+    """Record of one checkpoint."""
+    result = row["result"]
+    found = result["verified"]
+    kept = ("value", "low", "high")
+    return {
+        "arm": arm,
+        "epoch": row["epoch"],
+        "loss": row["loss"],
+        "strategy": found["pairwise"],
+        "test_pairs": result["test"]["pairs"],
+        **{name: {key: found[name][key] for key in kept} for name in ("advantage", "blind_advantage", "excess")},
+        "map": result["test"]["list"]["map"]["value"],
+        "by_occurrences": [
+            {"low": part["low"], "names": part["names"], "advantage": part["advantage"]["value"]}
+            for part in result["occurrences"]
+            if "advantage" in part
+        ],
+    }
+
+
+def measure_generated(num_names: int, epochs: tuple[int, ...], hidden_size: int) -> list[dict[str, Any]]:
+    arms, attack_set, public = generated(num_names)
+    tokenizer = load_tokenizer(train_tokenizer([PUBLIC + public], "wordpiece", 1200))
+    base = new_model("bert", tokenizer.backend_tokenizer.to_str(), hidden_size=hidden_size, max_length=64)
+    return [
+        shown(f"generated, {arm}", row)
+        for arm, examples in arms.items()
+        for row in attacked(base, tokenizer, examples, attack_set, epochs)
+    ]
+
+
+def real_set(name: str, num_documents: int) -> tuple[Examples, AttackSet, list[str]]:
+    """Sentences of members with their marked names, and names of members against names of held-out documents."""
+    documents = read_documents(name, num_documents)
+    with tempfile.TemporaryDirectory() as folder:
+        pq.write_table(documents, Path(folder) / "documents.parquet")
+        corpus = open_corpus(Path(folder) / "documents.parquet", columns=Columns(spans="spans"))
+        individuals = split_individuals(corpus, SplitConfig(heldout=0.4, reference=0.15))
+        training, heldout = names_of_corpus(corpus, individuals)
+        attack_set = build_attack_set(training, heldout, fewer=True, unit="pairs of individuals")
+        codes = individuals.individual_codes(documents.column("individual_id").combine_chunks())
+    texts, spans, public = [], [], []
+    for code, row in zip(codes.tolist(), documents.to_pylist(), strict=True):
+        own = sorted((s["start"], s["end"]) for s in row["spans"] if category(s["label"]) == "NAME")
+        if individuals.mask("members")[code]:
+            texts.append(row["text"])
+            spans.append(own)
+        elif individuals.mask("reference")[code]:
+            public.append(row["text"])
+    return Examples(texts, spans), attack_set, public
+
+
+def measure_real(name: str, num_documents: int, epochs: tuple[int, ...]) -> list[dict[str, Any]]:
+    examples, attack_set, public = real_set(name, num_documents)
+    tokenizer = load_tokenizer(train_tokenizer([public], "wordpiece", 4000))
+    base = new_model("bert", tokenizer.backend_tokenizer.to_str(), hidden_size=96, max_length=128)
+    return [shown(name, row) for row in attacked(base, tokenizer, examples, attack_set, epochs, max_length=128)]
+
+
+HEADS = ("arm", "epochs", "pairs", "advantage", "blind", "more than blind", "MAP")
+
+
+def run(size: str) -> None:
+    """Measure, print and write the record."""
+    started = time.process_time()
+    if size == "toy":
+        rows = measure_generated(60, (1, 8), 32)
+    else:
+        rows = measure_generated(200, (1, 2, 4, 8, 16), 48)
+        for name, num_documents, epochs in (("meddocan", 300, (1, 4)), ("tab", 60, (1, 4))):
+            if (DATA / name).exists():
+                rows += measure_real(name, num_documents, epochs)
+            else:
+                print(f"{name}: skipped, {DATA / name} does not exist")
+    print(markdown(HEADS, [cells(row) for row in rows]))
+    seconds = time.process_time() - started
+    print(write_record("taggers", {"cpu_seconds": round(seconds), "rows": json.loads(json.dumps(rows))}, size, STUDIES))
+    check(rows)
+
+
+def cells(row: dict[str, Any]) -> list[str]:
+    def of(name: str) -> str:
+        return f"{row[name]['value']:.2f} ({row[name]['low']:.2f} to {row[name]['high']:.2f})"
+
+    return [row["arm"], row["epoch"], row["test_pairs"], of("advantage"), f"{row['blind_advantage']['value']:.2f}",
+            of("excess"), f"{row['map']:.2f}"]  # fmt: skip
+
+
+def check(rows: list[dict[str, Any]]) -> None:
+    """The answer that is expected: names trained on for long are known, surrogates belong to no individual."""
+    last = {row["arm"]: row for row in rows}
+    first = next(row for row in rows if row["arm"] == "generated, plain" and row["epoch"] == 0)
+    plain, surrogates = (last[f"generated, {arm}"] for arm in ("plain", "surrogates"))
+    assert plain["excess"]["low"] > 0, "the attack found nothing in a tagger that was trained for long"
+    assert plain["advantage"]["value"] > first["advantage"]["value"], "the advantage did not grow"
+    assert surrogates["advantage"]["low"] <= 0, "the attack found names that the tagger never saw"
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", choices=["toy", "cpu"], default="cpu")
+    run(parser.parse_args().size)

@@ -1,0 +1,1 @@
+"""Tools that maintain the repository; no package, test or benchmark imports them."""
