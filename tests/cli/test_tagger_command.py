@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from benchmarks.taggers import PUBLIC, generated
 from fixtures.command import command
 from fixtures.tagger_names import PUBLIC, generated
 

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from benchmarks.escape_tokenizers import KINDS, published_tokenizers, tokenizer_json
 from fixtures.cases import Case, real_case
 from fixtures.small_files import files_of_at_most
 from fixtures.tokenizer_kinds import KINDS, published_tokenizers, tokenizer_json

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from benchmarks.sampled_crowded import drawn_ends
 from fixtures.sampling import drawn_ends
 from scipy import stats
 
