@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from reticent.core.errors import CorpusError, PolicyError
+from reticent.core.errors import PolicyError
 from reticent.engine.convert import write_documents
 from reticent.engine.corpus import BATCH_ROWS, Columns, CsvDialect, Markup, as_corpus, open_corpus
 from reticent.engine.detect import detect_spans, make_detectors
@@ -163,29 +163,6 @@ def test_stages_take_a_frame_where_they_take_a_corpus(tmp_path: Path) -> None:
     assert (tmp_path / "frame" / "spans.parquet").read_bytes() == (tmp_path / "corpus" / "spans.parquet").read_bytes()
     assert (tmp_path / "frame.parquet").read_bytes() == (tmp_path / "corpus.parquet").read_bytes()
     assert as_corpus(corpus) is corpus
-
-
-@pytest.mark.parametrize(
-    ("documents", "message"),
-    [
-        (pl.DataFrame({"id": ["a"], "note": ["b"]}), "polars.DataFrame: column doc_id is missing; it has id, note"),
-        (TABLE.drop_columns(["text"]), "pyarrow.Table: column text is missing; it has doc_id, individual_id, ward"),
-        ({**DATA, "text": [SECRET, None] * (NUM // 2)}, "dict row 2 column text: is null; null: 150 of column text"),
-        ({**DATA, "doc_id": ["d0", "d0", *DATA["doc_id"][2:]]}, "id stands at dict row 1 and dict row 2"),
-        ({**DATA, "text": [1.5] * NUM}, "dict column text: expected text, got double"),
-        ({"text": [SECRET, 1]}, "dict column text: expected a Series, an array or a list of values of one type"),
-        ({"text": SECRET}, "dict column text: expected a Series"),
-        (pl.Series([SECRET]), "polars.Series: one column; documents are a frame"),
-        (pa.chunked_array([[SECRET]]), "pyarrow.ChunkedArray: one column; documents are a frame"),
-        (TABLE.slice(0, 0), "pyarrow.Table: no documents"),
-    ],
-)
-def test_unreadable_values_are_named_by_frame_and_column_and_not_by_value(documents: Any, message: str) -> None:
-    with pytest.raises(CorpusError) as caught:
-        open_corpus(documents).check()
-    assert message in str(caught.value)
-    assert SECRET not in str(caught.value)
-    assert caught.value.__cause__ is None
 
 
 def test_an_option_of_files_is_refused_for_a_frame() -> None:
