@@ -215,8 +215,8 @@ def export(
     """
     from reticent.cli.show import print_export
     from reticent.core.errors import PolicyError
-    from reticent.engine.sources.remote_config import shown
-    from reticent.job.export import export_files, export_tables
+    from reticent.core.resolve import resolve
+    from reticent.engine.sources.table import shown
     from reticent.job.run import Run
 
     if (out is None) == (into is None):
@@ -225,6 +225,7 @@ def export(
         raise PolicyError("--table, --note-nlp, --overwrite: belong to --into")
     run = Run(job_of(read_job(run_folder), None), new_progress(quiet))
     if out is not None:
+        export_files = resolve("reticent.ext.warehouse.export:export_files")
         print_export(export_files(run, out), str(out), as_json)
         return
     named = [given.partition("=") for given in table or []]
@@ -232,6 +233,7 @@ def export(
         raise PolicyError("--table: expected RESULT=TABLE, and each result once")
     assert into is not None
     tables = {name: target for name, _, target in named}
+    export_tables = resolve("reticent.ext.warehouse.export:export_tables")
     counts = export_tables(run, into, tables, note_nlp=note_nlp, overwrite=overwrite)
     print_export(counts, shown(into), as_json)
 

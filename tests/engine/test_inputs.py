@@ -35,12 +35,11 @@ from fixtures.command import command
 from fixtures.postgres import postgres_server, programs
 from fixtures.spark import missing as missing_of_spark
 
+from reticent.core.artifact import VERIFIED
 from reticent.core.errors import CorpusError
-from reticent.core.verified import VERIFIED
 from reticent.engine.corpus import Columns, CsvDialect, open_corpus
 from reticent.engine.sources.corpus_config import CorpusConfig
-from reticent.engine.sources.remote import open_remote
-from reticent.engine.sources.staged import stage, staged_files
+from reticent.engine.sources.staged import open_remote, stage, staged_files
 
 SENTINEL = "SENTINELTEXT"
 Row = dict[str, Any]

@@ -226,7 +226,7 @@ def test_a_compressed_file_that_was_cut_is_never_a_short_read(tmp_path: Path, su
 def test_a_line_without_end_is_refused_before_it_fills_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reticent.engine.sources.json_lines.MAX_LINE", 1 << 20)
+    monkeypatch.setattr("reticent.engine.sources.formats.MAX_LINE", 1 << 20)
     monkeypatch.setattr(compressed, "NUM_BYTES_PER_BLOCK", 1 << 18)
     path = write(tmp_path / "a.jsonl.gz", gzip.compress(b'{"text": "' + b"a" * (1 << 24)))
     refused(r"a\.jsonl\.gz: a line is longer than 1 MiB", open_corpus(path).scan)

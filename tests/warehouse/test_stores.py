@@ -15,9 +15,8 @@ from fixtures.jobs import Recorder, content
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.sources.corpus_config import CorpusConfig
-from reticent.engine.sources.objects import Objects
-from reticent.engine.sources.remote import open_remote
-from reticent.engine.sources.staged import stage, staged_files
+from reticent.engine.sources.staged import open_remote, stage, staged_files
+from reticent.ext.warehouse.objects import Objects
 from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run

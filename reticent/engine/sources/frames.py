@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from reticent.core.errors import CorpusError
 from reticent.engine.sources.columns import require_columns
-from reticent.engine.sources.source import Request, batches_of_part
+from reticent.engine.sources.protocol import Request, batches_of_part
 
 if TYPE_CHECKING:
     from pathlib import Path
