@@ -317,8 +317,8 @@ def open_corpus(
     folder, and where a glob looks, run folders and artefacts are passed over: a run may stand among its documents. What
     is passed over is counted in ``Corpus.reading``, and what cannot be read is an error.
 
-    A frame is an Arrow table, a Polars frame (a lazy one is collected here), a pandas frame, anything else with the
-    Arrow PyCapsule interface, or a dict of columns (Series, arrays, lists).
+    A frame is an Arrow table, a Polars frame (a lazy one is streamed here, once, into a private file in ``TMPDIR``), a
+    pandas frame, anything else with the Arrow PyCapsule interface, or a dict of columns (Series, arrays, lists).
 
     Parameters
     ----------

@@ -515,6 +515,8 @@ for name, frame, outcome in (
     ("no rows", pa.table(COLUMNS).slice(0, 0), "pyarrow.Table: no documents$"),
 ):
     add(f"frame: {name}", lambda folder, frame=frame: frame, outcome)
+add("frame: a lazy one whose query fails", lambda folder: pl.LazyFrame({"text": [SENTINEL]}).select(pl.col("text").cast(pl.Int64)),
+    r"polars.LazyFrame: the query fails \(InvalidOperationError\)")
 add("frame: columns of unequal length", lambda folder: {**COLUMNS, "individual_id": ["a"]},
     Raised(pa.ArrowInvalid, "Column 1 named individual_id expected length 8 but got length 1"), wrong="F15")
 
