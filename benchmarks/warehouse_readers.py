@@ -137,9 +137,7 @@ def stage_notes(settings: dict[str, Any], folder: str, before: str | None) -> di
     import adbc_driver_postgresql.dbapi  # noqa: F401  loaded before the clock runs
 
     from reticent.engine.sources.corpus_config import CorpusConfig
-    from reticent.engine.sources.refreshed import Earlier, Refreshed
-    from reticent.engine.sources.remote import open_remote
-    from reticent.engine.sources.staged import stage, staged_files
+    from reticent.engine.sources.staged import Earlier, Refreshed, open_remote, stage, staged_files
 
     config, out = CorpusConfig(**settings), Path(folder)
     with Clock() as clock, open_remote(config, out) as opened:

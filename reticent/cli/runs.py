@@ -215,8 +215,8 @@ def export(
     No row holds text, but ids, tokens and places of identifiers are as secret as the documents.
     """
     from reticent.cli.show import print_export
-    from reticent.engine.sources.remote_config import shown
-    from reticent.job.export import export_files, export_tables
+    from reticent.engine.sources.table import shown
+    from reticent.ext.warehouse.export import export_files, export_tables
     from reticent.job.run import Run
 
     if (out is None) == (into is None):
@@ -239,7 +239,7 @@ def export(
 def copy_members_tokens(job: Job, folder: Path, quiet: bool, as_json: bool) -> None:
     """Copy the members' tokens of a run to a folder, and say how many there are."""
     from reticent.cli.show import print_counts
-    from reticent.job.export import copy_members_tokens as copied
+    from reticent.ext.warehouse.export import copy_members_tokens as copied
     from reticent.job.run import Run
 
     for place, counts in copied(Run(job, new_progress(quiet)), folder).items():

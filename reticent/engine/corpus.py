@@ -23,18 +23,16 @@ import pyarrow as pa
 from reticent import _rust
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.identity import FOLDED, Ids, check_choice, check_distinct, one_id_each
-from reticent.engine.owned import owned_batch
-from reticent.engine.schema import DOCUMENTS
+from reticent.engine.schema import DOCUMENTS, owned_batch
 from reticent.engine.sources.batches import as_scanned, kept_rows, memory_from, merged, reading_pool, stretches
-from reticent.engine.sources.columns import REQUIRED, SOURCE_COLUMN
+from reticent.engine.sources.columns import REQUIRED, SOURCE_COLUMN, Reader
 from reticent.engine.sources.config import Columns, CsvDialect, Markup, OnNull
 from reticent.engine.sources.corpus_config import CorpusConfig
-from reticent.engine.sources.csv_rows import CsvSource
+from reticent.engine.sources.csv import CsvSource
 from reticent.engine.sources.files import Files, find_format, format_options
 from reticent.engine.sources.frames import Frame, is_frame, open_frame
-from reticent.engine.sources.reader import Reader
+from reticent.engine.sources.protocol import LocalSource
 from reticent.engine.sources.reading import Reading
-from reticent.engine.sources.source import LocalSource
 from reticent.engine.threads import in_threads
 
 __all__ = ["SOURCE_COLUMN", "Columns", "Corpus", "CorpusConfig", "Documents"]
@@ -320,8 +318,8 @@ def open_corpus(
     folder, and where a glob looks, run folders and artefacts are passed over: a run may stand among its documents. What
     is passed over is counted in ``Corpus.reading``, and what cannot be read is an error.
 
-    A frame is an Arrow table, a Polars frame (a lazy one is collected here), a pandas frame, anything else with the
-    Arrow PyCapsule interface, or a dict of columns (Series, arrays, lists).
+    A frame is an Arrow table, a Polars frame (a lazy one is streamed here, once, into a private file in ``TMPDIR``), a
+    pandas frame, anything else with the Arrow PyCapsule interface, or a dict of columns (Series, arrays, lists).
 
     Parameters
     ----------

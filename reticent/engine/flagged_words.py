@@ -15,10 +15,9 @@ import pyarrow as pa
 
 from reticent.core.errors import CorpusError
 from reticent.engine.detect.labels import category
-from reticent.engine.document_errors import no_token, placed
 from reticent.engine.protect import Policy
 from reticent.engine.pseudonymize import SpanArrays
-from reticent.engine.schema import DIRECT
+from reticent.engine.schema import DIRECT, no_token, placed
 from reticent.engine.survey import Survey, survey_documents
 
 if TYPE_CHECKING:

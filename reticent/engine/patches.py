@@ -16,12 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from reticent.core.errors import CorpusError
-from reticent.engine.document_errors import no_token, placed
 from reticent.engine.packed import StoredIds
 from reticent.engine.patched_kernels import splice
 from reticent.engine.regions import Regions, regions_of, strings_of
 from reticent.engine.rewrite import Rewritten, replace_spans, replace_words_by_x
-from reticent.engine.schema import DIRECT, INDIRECT
+from reticent.engine.schema import DIRECT, INDIRECT, no_token, placed
 from reticent.engine.store_writer import PatchWriter
 
 if TYPE_CHECKING:

@@ -6,9 +6,13 @@ A stored table carries ``reticent.schema`` = ``<name>/<version>`` in its schema 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from typing import Final
 
 import pyarrow as pa
+
+from reticent.core.errors import CorpusError
 
 __all__ = [
     "DIRECT",
@@ -28,9 +32,14 @@ __all__ = [
     "SPAN_TYPE",
     "SPLITS",
     "VIEW_TABLES",
+    "no_token",
+    "owned",
+    "owned_batch",
+    "placed",
     "type_name",
     "with_version",
 ]
+
 
 #: Flag bit of a word or token that a detector found.
 DIRECT: Final = 1
@@ -145,3 +154,30 @@ PATCH_TABLES: Final = {
 def type_name(kind: pa.DataType) -> str:
     """Name of a type without the names in it: in JSON those are data."""
     return str(kind).partition("<")[0]
+
+
+def owned(array: pa.Array) -> pa.Array:
+    """Return a copy of a column.
+
+    A column that came through Arrow's C interface keeps all columns of its batch in memory, the texts among them.
+    """
+    return pa.concat_arrays([array, array.slice(0, 0)])
+
+
+def owned_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a copy of a batch, whose columns keep nothing else; see `owned`."""
+    return pa.RecordBatch.from_arrays([owned(column) for column in batch.columns], schema=batch.schema)
+
+
+def placed(error: CorpusError, place: Callable[[int], str]) -> CorpusError:
+    """Return an error about a document of a batch as one about a row of a file; ``place`` maps a row of the batch."""
+    found = re.match(r"document (\d+) of the batch: ", str(error))
+    return error if found is None else CorpusError(f"{place(int(found[1]))}: {str(error)[found.end() :]}")
+
+
+def no_token(num_words: int) -> str:
+    """Return the message for a document that has words but no token."""
+    return (
+        f"the tokenizer makes no token of its words ({num_words:,}), so it would be passed over in silence; use a "
+        "tokenizer that has an unknown token or falls back to bytes, or leave the document out"
+    )

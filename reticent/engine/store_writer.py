@@ -17,9 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from reticent.core.artifact import HashedFile
-from reticent.engine.owned import owned
 from reticent.engine.packed import ID_BITS, IDS, PLANES
-from reticent.engine.schema import ID_TABLES, PATCH_TABLES, VIEW_TABLES
+from reticent.engine.schema import ID_TABLES, PATCH_TABLES, VIEW_TABLES, owned
 
 if TYPE_CHECKING:
     from reticent._rust import PackedTokens, Planes

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from reticent.core.errors import CorpusError
-from reticent.engine.document_errors import placed
 from reticent.engine.numbered import SpanWriter, WordWriter
+from reticent.engine.schema import placed
 from reticent.engine.store_writer import BitFile, IdsWriter
 from reticent.engine.threads import overlapped
 

@@ -17,10 +17,9 @@ import numpy as np
 
 from reticent.core.errors import ArtifactError, CorpusError
 from reticent.engine.capped import CappedSupports, CappedWriter
-from reticent.engine.document_errors import no_token
 from reticent.engine.numbered import NumberedWords, WordSpans
 from reticent.engine.packed import StoredIds, mapped_column
-from reticent.engine.schema import DIRECT, INDIRECT
+from reticent.engine.schema import DIRECT, INDIRECT, no_token
 from reticent.engine.store_writer import ViewWriter
 from reticent.engine.text_pass import GAPS
 from reticent.engine.threads import worked_ahead

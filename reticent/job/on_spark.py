@@ -20,7 +20,7 @@ from reticent.core.errors import CorpusError, PolicyError
 from reticent.core.progress import Progress
 from reticent.engine.schema import SPANS
 from reticent.engine.sources.config import Columns
-from reticent.engine.sources.remote_config import STORES, scheme_of
+from reticent.engine.sources.table import row_of
 from reticent.engine.spark.documents import SparkDocuments, open_documents
 from reticent.engine.spark.index import SparkIndex, build_index
 from reticent.engine.spark.protection import FLAGS, protect
@@ -92,7 +92,7 @@ def refuse_job(job: Job) -> None:
         raise PolicyError(f"canaries: made-up secrets are not written into documents on Spark; {on_one}")
     if job.corpus.withdrawn:
         raise PolicyError("corpus.withdrawn: leave these individuals out of the data frame or the files on Spark")
-    is_database = job.corpus.remote is not None and scheme_of(job.corpus.remote) not in STORES
+    is_database = job.corpus.remote is not None and row_of(job.corpus.remote).kind != "store"
     if job.corpus.format not in ("auto", "parquet") or is_database:
         raise PolicyError(
             "corpus: Spark reads Parquet here, by any path that it knows; give other sources as a data frame to "

@@ -12,8 +12,8 @@ from reticent.core.artifact import require_kind
 from reticent.core.errors import ArtifactError
 from reticent.engine.sources.config import Columns, CsvDialect
 from reticent.engine.sources.corpus_config import CorpusConfig
-from reticent.engine.sources.remote_config import STORES, scheme_of, shown
 from reticent.engine.sources.staged import staged_files
+from reticent.engine.sources.table import row_of, shown
 from reticent.job.artefact import Artefact
 from reticent.job.config import Job
 
@@ -32,7 +32,7 @@ def corpus_artefact(job: Job) -> Artefact:
         kept["opt_out"] = settings.opt_out
     kept["query"] = None if settings.query is None else _digest(settings.query)
     kept |= {"columns": settings.only(Columns).model_dump(), "more": more_columns(job)}
-    if scheme_of(address) in STORES:
+    if row_of(address).kind == "store":
         kept |= {"format": settings.format, **settings.only(CsvDialect).model_dump()}
     return Artefact(NAME, "corpus", kept, {})
 

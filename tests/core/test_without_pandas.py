@@ -25,7 +25,7 @@ def test_pandas_is_kept_from_pyarrow_and_from_nothing_else(monkeypatch: pytest.M
     without_pandas.keep_pandas_out()
     assert sum(isinstance(finder, without_pandas._NotForArrow) for finder in sys.meta_path) == 1
     for module, message in (
-        ("reticent.engine.owned", "kept out"),
+        ("reticent.engine.schema", "kept out"),
         ("pyarrow.lib", "kept out"),
         ("edsnlp.data", "found"),
     ):

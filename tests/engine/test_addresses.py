@@ -10,7 +10,7 @@ from fixtures.command import command
 
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.sources.corpus_config import CorpusConfig
-from reticent.engine.sources.remote_config import check_address, shown
+from reticent.engine.sources.table import check_address, shown
 from reticent.job.config import parse_job
 from reticent.job.run import Run
 

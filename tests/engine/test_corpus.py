@@ -6,9 +6,6 @@ import csv
 import io
 import json
 import random
-import re
-import shutil
-import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -268,13 +265,6 @@ def test_one_column_may_be_both_document_and_individual(tmp_path: Path, write: C
     assert documents(corpus) == [row("1", "1", "x"), row("2", "2", "y")]
 
 
-@pytest.mark.parametrize("write", [write_parquet, write_arrow, write_jsonl])
-def test_whole_numbers_are_ids(tmp_path: Path, write: Callable[..., Path]) -> None:
-    suffix = {write_jsonl: ".jsonl", write_parquet: ".parquet"}.get(write, ".arrow")
-    path = write(tmp_path / f"a{suffix}", [row(2**53 + 1, 7, "x"), row(2, 8, "y")])
-    assert documents(open_corpus(path)) == [row("9007199254740993", "7", "x"), row("2", "8", "y")]
-
-
 def test_a_column_that_is_not_mapped_is_left_out(tmp_path: Path) -> None:
     corpus = open_corpus(write_parquet(tmp_path / "a.parquet", [row("1", "p", household_id="h")]))
     assert [b.schema.names for b in corpus.batches(columns=("doc_id", "household_id", "spans"))] == [["doc_id"]]
@@ -326,27 +316,6 @@ def test_individuals_may_be_spread_over_files(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------------- CSV and JSONL
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        pytest.param('1,a,"x\ny"\n2,b,"x\r\n\r\ny"\n', ["x\ny", "x\r\n\r\ny"], id="quoted newlines"),
-        pytest.param('1,a,"say ""x"", he"\n2,b,""""\n', ['say "x", he', '"'], id="doubled quotes"),
-        pytest.param("1,a,x\r\n2,b,y", ["x", "y"], id="CRLF and no newline at the end"),
-        pytest.param('1,a,""\n2,b," "\n', ["", " "], id="empty documents"),
-        pytest.param("1,a,NA\n2,b,null\n", ["NA", "null"], id="words that other readers take for nothing"),
-        pytest.param("1,a,007\n2,b,2021-03-04\n", ["007", "2021-03-04"], id="numbers and dates stay text"),
-        pytest.param("1,a,x\0y\n2,b,\0\n", ["x\0y", "\0"], id="NUL"),
-        pytest.param("\n1,a,x\n\n2,b,y\n\n", ["x", "y"], id="blank lines"),
-    ],
-)
-@pytest.mark.parametrize("start", ["", "\ufeff"])
-def test_csv_values_are_read_as_rfc_4180_says(tmp_path: Path, content: str, expected: list[str], start: str) -> None:
-    (tmp_path / "a.csv").write_bytes(f"{start}doc_id,individual_id,text\n{content}".encode())
-    corpus = open_corpus(tmp_path / "a.csv")
-    assert documents(corpus) == [row("1", "a", expected[0]), row("2", "b", expected[1])]
-    assert corpus.num_documents == 2
-
-
 def test_csv_documents_may_be_longer_than_a_block_of_the_parser(tmp_path: Path) -> None:
     rows = [row("1", "a", "word\n" * 600_000), row("2", "b", "x")]
     assert documents(open_corpus(write_csv(tmp_path / "a.csv", rows))) == rows
@@ -374,14 +343,6 @@ def test_only_a_quote_that_is_not_closed_counts_as_open(
         file.write(b'x,y,"' + end.replace('"', '""').encode())
     with pytest.raises(CorpusError, match=f"row {len(content) + 1}: a quoted value is not closed"):
         documents(open_corpus(path))
-
-
-def test_jsonl_values_are_read_as_they_are_written(tmp_path: Path) -> None:
-    lines = ['{"doc_id": "2021-03-04", "individual_id": "2021-03-04T10:00:00", "text": "2021-03-05"}']
-    lines += ["", '  {"text": "x\\u0000y", "more": [1], "individual_id": "b", "doc_id": "2021-03-06"}  ']
-    (tmp_path / "a.jsonl").write_bytes(b"\xef\xbb\xbf" + "\n".join(lines).encode())
-    expected = [row("2021-03-04", "2021-03-04T10:00:00", "2021-03-05"), row("2021-03-06", "b", "x\0y")]
-    assert documents(open_corpus(tmp_path / "a.jsonl")) == expected
 
 
 def test_csv_blocks_do_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -432,16 +393,6 @@ def test_a_check_by_many_threads_names_the_first_bad_document(tmp_path: Path, nu
 # ---------------------------------------------------------------------------------------------------------- bad inputs
 
 GOOD = [row(f"d{i}", f"p{i}", f"{SENTINEL} number {i}") for i in range(8)]
-Bad = Callable[[Path], tuple[Path, Columns]]
-BAD: dict[str, tuple[str, Bad]] = {}
-
-
-def bad(message: str) -> Callable[[Bad], Bad]:
-    def keep(function: Bad) -> Bad:
-        BAD[function.__name__.replace("_", " ")] = (message, function)
-        return function
-
-    return keep
 
 
 def changed(at: int, **values: object) -> list[Row]:
@@ -456,377 +407,15 @@ def with_bytes(path: Path, old: bytes, new: bytes) -> Path:
     return path
 
 
-@bad(r"a\.parquet: column text is missing; it has doc_id, individual_id, body$")
-def missing_column(folder: Path) -> tuple[Path, Columns]:
-    content = table(GOOD).rename_columns(["doc_id", "individual_id", "body"])
-    pq.write_table(content, folder / "a.parquet")
-    return folder / "a.parquet", Columns()
-
-
-@bad(r"a\.csv: column doc_id is missing; the first line must name it, and names 3 other column\(s\)$")
-def csv_without_a_header(folder: Path) -> tuple[Path, Columns]:
-    path = write_csv(folder / "a.csv", GOOD)
-    path.write_bytes(path.read_bytes().partition(b"\n")[2])
-    return path, Columns()
-
-
-@bad(r"a\.jsonl: column patient is missing; it has doc_id, individual_id, text$")
-def missing_mapped_column(folder: Path) -> tuple[Path, Columns]:
-    return write_jsonl(folder / "a.jsonl", GOOD), Columns(individual_id="patient")
-
-
-@bad(r"b\.csv: column text is missing")
-def missing_column_in_the_second_file(folder: Path) -> tuple[Path, Columns]:
-    write_csv(folder / "a.csv", GOOD[:4])
-    write_csv(folder / "b.csv", [{"doc_id": "x", "individual_id": "y", "note": SENTINEL}])
-    return folder, Columns()
-
-
-@bad(r"a\.arrow: column text stands there 2 times$")
-def column_twice(folder: Path) -> tuple[Path, Columns]:
-    content = table(GOOD).append_column("text", pa.array(["x"] * 8))
-    with pa.OSFile(str(folder / "a.arrow"), "wb") as file, pa.ipc.new_file(file, content.schema) as writer:
-        writer.write_table(content)
-    return folder / "a.arrow", Columns()
-
-
-@bad(r"a\.parquet: column doc_id stands there 2 times$")
-def column_twice_in_parquet(folder: Path) -> tuple[Path, Columns]:
-    pq.write_table(table(GOOD).append_column("doc_id", pa.array(list("abcdefgh"))), folder / "a.parquet")
-    return folder / "a.parquet", Columns()
-
-
-@bad(r"a\.csv: column individual_id stands there 2 times$")
-def column_twice_in_csv(folder: Path) -> tuple[Path, Columns]:
-    (folder / "a.csv").write_text(f"doc_id,individual_id,text,individual_id\n1,a,{SENTINEL},b\n2,b,x,c\n")
-    return folder / "a.csv", Columns()
-
-
-@bad(r"a\.parquet row 6 column individual_id: is null$")
-def null_individual(folder: Path) -> tuple[Path, Columns]:
-    return write_parquet(folder / "a.parquet", changed(5, individual_id=None)), Columns()
-
-
-@bad(r"a\.jsonl row 3 column doc_id: is null$")
-def null_document_id(folder: Path) -> tuple[Path, Columns]:
-    return write_jsonl(folder / "a.jsonl", changed(2, doc_id=None)), Columns()
-
-
-@bad(r'a\.arrow row 8 column text: is null; corpus\.on_null = "skip" leaves documents without a text out$')
-def null_text(folder: Path) -> tuple[Path, Columns]:
-    return write_arrow(folder / "a.arrow", changed(7, text=None)), Columns()
-
-
-@bad(
-    r"a\.csv row 2 column text: is null; null: 7 of column text \(a\.csv row 2, a\.csv row 3, a\.csv row 4, "
-    r"a\.csv row 5, …\), of 8 rows; corpus\.on_null"
-)
-def unquoted_nothing_in_csv(folder: Path) -> tuple[Path, Columns]:
-    lines = "".join(f"d{i},p{i},\n" for i in range(1, 8))
-    (folder / "a.csv").write_text(f"doc_id,individual_id,text\nd0,p0,{SENTINEL}\n{lines}")
-    return folder / "a.csv", Columns()
-
-
-@bad(r"a\.csv row 4 column individual_id: is blank$")
-def blank_individual(folder: Path) -> tuple[Path, Columns]:
-    return write_csv(folder / "a.csv", changed(3, individual_id=" \t\u00a0\u3000")), Columns()
-
-
-@bad(r"a\.jsonl row 1 column doc_id: is blank$")
-def blank_document_id(folder: Path) -> tuple[Path, Columns]:
-    return write_jsonl(folder / "a.jsonl", changed(0, doc_id="")), Columns()
-
-
-@bad(r"a\.parquet row 5 column family: is blank$")
-def blank_household(folder: Path) -> tuple[Path, Columns]:
-    rows = [{**r, "family": " " if i == 4 else "f"} for i, r in enumerate(GOOD)]
-    return write_parquet(folder / "a.parquet", rows), Columns(household_id="family")
-
-
-@bad(r"column doc_id: the same document id stands at .*a\.parquet row 2 and .*a\.parquet row 8$")
-def document_twice_in_a_file(folder: Path) -> tuple[Path, Columns]:
-    return write_parquet(folder / "a.parquet", changed(7, doc_id="d1")), Columns()
-
-
-@bad(r"column doc_id: the same document id stands at .*a\.csv row 3 and .*b\.csv row 2$")
-def document_twice_in_two_files(folder: Path) -> tuple[Path, Columns]:
-    write_csv(folder / "a.csv", GOOD[:4])
-    write_csv(folder / "b.csv", [GOOD[4], GOOD[2], GOOD[4]])
-    return folder, Columns()
-
-
-@bad(r"a\.arrow row 6 column text: not valid UTF-8$")
-def text_not_utf8(folder: Path) -> tuple[Path, Columns]:
-    return with_bytes(write_arrow(folder / "a.arrow", GOOD), b"number 5", b"number \xff"), Columns()
-
-
-@bad(r"a\.parquet row 6 column text: not valid UTF-8$")
-def text_not_utf8_in_parquet(folder: Path) -> tuple[Path, Columns]:
-    pq.write_table(table(GOOD), folder / "a.parquet", compression="none", use_dictionary=False, write_statistics=False)
-    return with_bytes(folder / "a.parquet", b"number 5", b"number \xff"), Columns()
-
-
-@bad(r"a\.csv row 6 column text: not valid UTF-8$")
-def text_not_utf8_in_csv(folder: Path) -> tuple[Path, Columns]:
-    rows = changed(2, text="é")  # so that it is a file of UTF-8
-    return with_bytes(write_csv(folder / "a.csv", rows), b"number 5", b"number \xff"), Columns()
-
-
-@bad(r"a\.jsonl row 6: not valid UTF-8$")
-def text_not_utf8_in_jsonl(folder: Path) -> tuple[Path, Columns]:
-    return with_bytes(write_jsonl(folder / "a.jsonl", GOOD), b"number 5", b"number \xff"), Columns()
-
-
-@bad(r"a\.parquet row 3 column individual_id: not valid UTF-8$")
-def id_not_utf8(folder: Path) -> tuple[Path, Columns]:
-    ids = pa.array([b"p\xc3x" if i == 2 else b"p" for i in range(8)], pa.binary()).view(pa.string())
-    pq.write_table(table(GOOD).set_column(1, "individual_id", ids), folder / "a.parquet")
-    return folder / "a.parquet", Columns()
-
-
-@bad(r"a\.jsonl row 2: not valid JSON, or not valid Unicode$")
-def half_a_surrogate_pair(folder: Path) -> tuple[Path, Columns]:
-    return write_jsonl(folder / "a.jsonl", changed(1, text=f"\ud83d {SENTINEL}")), Columns()
-
-
-@bad(r"a\.parquet column text: expected text, got binary$")
-def text_of_bytes(folder: Path) -> tuple[Path, Columns]:
-    rows = [{**r, "text": r["text"].encode()} for r in GOOD]
-    return write_parquet(folder / "a.parquet", rows), Columns()
-
-
-@bad(r"column individual_id: expected text or integers, got double; cast it in the source, where every digit is known$")
-def individuals_of_floats(folder: Path) -> tuple[Path, Columns]:
-    return write_parquet(folder / "a.parquet", [{**r, "individual_id": i / 2} for i, r in enumerate(GOOD)]), Columns()
-
-
-@bad(r"a\.jsonl column text: expected text, got struct$")
-def text_of_objects(folder: Path) -> tuple[Path, Columns]:
-    return write_jsonl(folder / "a.jsonl", [{**r, "text": {SENTINEL: 1}} for r in GOOD]), Columns()
-
-
-@bad(r"a\.jsonl row 5 column doc_id: expected str as in the rows before, got int$")
-def types_that_change(folder: Path) -> tuple[Path, Columns]:
-    return write_jsonl(folder / "a.jsonl", changed(4, doc_id=7)), Columns()
-
-
-@bad(r"a\.jsonl row 5 another column: expected object as in the rows before, got str$")
-def types_of_another_column_that_change(folder: Path) -> tuple[Path, Columns]:
-    rows = [{**r, "more": SENTINEL if i == 4 else {"a": 1}} for i, r in enumerate(GOOD)]
-    return write_jsonl(folder / "a.jsonl", rows), Columns()
-
-
-@bad(r"a\.jsonl row 3 another column: stands twice in this object$")
-def name_twice_in_an_object(folder: Path) -> tuple[Path, Columns]:
-    path = write_jsonl(folder / "a.jsonl", GOOD)
-    return with_bytes(path, b'number 2"', f'number 2", "{SENTINEL}": 1, "{SENTINEL}": 2'.encode()), Columns()
-
-
-@bad(r"a\.jsonl row 8: not valid JSON, or not valid Unicode$")
-def half_a_line_of_json(folder: Path) -> tuple[Path, Columns]:
-    path = write_jsonl(folder / "a.jsonl", GOOD)
-    path.write_bytes(path.read_bytes()[:-10])
-    return path, Columns()
-
-
-@bad(r"a\.jsonl row 1: not a JSON object$")
-def json_that_is_no_object(folder: Path) -> tuple[Path, Columns]:
-    (folder / "a.jsonl").write_text(json.dumps([SENTINEL]) + "\n")
-    return folder / "a.jsonl", Columns()
-
-
-@bad(r"a\.csv row 7: expected 3 columns, got 4$")
-def row_with_a_value_too_many(folder: Path) -> tuple[Path, Columns]:
-    return with_bytes(write_csv(folder / "a.csv", GOOD), b"number 6", f'x","{SENTINEL}'.encode()), Columns()
-
-
-@bad(r"a\.csv row 4: a quoted value is not closed by the end of the file$")
-def quote_that_is_never_closed(folder: Path) -> tuple[Path, Columns]:
-    lines = [f"d{i},p{i},{SENTINEL}" for i in range(8)]
-    lines[1], lines[3] = 'd1,p1,"x ""y\n"" z"', f'd3,p3,"{SENTINEL}'
-    (folder / "a.csv").write_text("\n".join(["doc_id,individual_id,text", *lines]) + "\n")
-    return folder / "a.csv", Columns()
-
-
-@bad(r"a\.csv: no documents$")
-def header_and_nothing_else(folder: Path) -> tuple[Path, Columns]:
-    (folder / "a.csv").write_text("doc_id,individual_id,text\n")
-    return folder / "a.csv", Columns()
-
-
-@bad(r"\(2 files\): no documents$")
-def empty_tables(folder: Path) -> tuple[Path, Columns]:
-    for name in "ab":
-        pq.write_table(table(GOOD).slice(0, 0), folder / f"{name}.parquet")
-    return folder, Columns()
-
-
-@bad(r"a\.jsonl: no documents$")
-def blank_lines(folder: Path) -> tuple[Path, Columns]:
-    (folder / "a.jsonl").write_text("\n \n")
-    return folder / "a.jsonl", Columns()
-
-
-@bad(r"a\.csv: column text is missing; .* names 3 other column\(s\), one of which differs in capitals or spaces only$")
-def csv_column_in_capitals(folder: Path) -> tuple[Path, Columns]:
-    return with_bytes(write_csv(folder / "a.csv", GOOD), b"text", b"TEXT "), Columns()
-
-
-@bad(
-    r"a\.csv: column doc_id is missing; .* names 1 other column\(s\); set corpus.delimiter to what stands between them$"
-)
-def csv_with_a_delimiter_that_is_not_looked_for(folder: Path) -> tuple[Path, Columns]:
-    (folder / "a.csv").write_text(f"doc_id#individual_id#text\nd1#p1#{SENTINEL}\n")
-    return folder / "a.csv", Columns()
-
-
-@bad(r"a\.csv: cannot be read as csv \(an empty file\)$")
-def csv_of_no_bytes(folder: Path) -> tuple[Path, Columns]:
-    (folder / "a.csv").touch()
-    return folder / "a.csv", Columns()
-
-
-@bad(r"a\.arrow: cannot be read as arrow \(an empty file\)$")
-def file_of_no_bytes(folder: Path) -> tuple[Path, Columns]:
-    (folder / "a.arrow").touch()
-    return folder / "a.arrow", Columns()
-
-
-@bad(r"a\.parquet: cannot be read as parquet \(not valid parquet\)$")
-def truncated_parquet(folder: Path) -> tuple[Path, Columns]:
-    path = write_parquet(folder / "a.parquet", GOOD)
-    path.write_bytes(path.read_bytes()[:-9])
-    return path, Columns()
-
-
-@bad(r"a\.arrow: cannot be read as arrow \(not valid arrow\)$")
-def truncated_stream(folder: Path) -> tuple[Path, Columns]:
-    path = write_stream(folder / "a.arrow", GOOD)
-    path.write_bytes(path.read_bytes()[:-200])
-    return path, Columns()
-
-
-@bad(r"nothing\.parquet: no file found \(Parquet, Arrow, CSV or JSONL\)$")
-def no_file(folder: Path) -> tuple[Path, Columns]:
-    return folder / "nothing.parquet", Columns()
-
-
-@bad(r"files of one format expected, found \.csv, \.parquet; choose with a glob, such as \*\.csv$")
-def files_of_two_formats(folder: Path) -> tuple[Path, Columns]:
-    write_csv(folder / "a.csv", GOOD)
-    write_parquet(folder / "b.parquet", GOOD)
-    return folder, Columns()
-
-
-@bad(
-    r"a\.txt: \.txt does not tell the format; set corpus\.format \(--format\) to parquet, arrow, csv, jsonl, i2b2-2006"
-)
-def file_of_an_unknown_format(folder: Path) -> tuple[Path, Columns]:
-    (folder / "a.txt").write_text(SENTINEL)
-    return folder / "a.txt", Columns()
-
-
-@bad(r"a\.csv: column individual_id names one individual only; support among individuals needs at least two$")
-def one_individual(folder: Path) -> tuple[Path, Columns]:
-    return write_csv(folder / "a.csv", [{**r, "individual_id": "p"} for r in GOOD]), Columns()
-
-
-def with_spans(folder: Path, spans: list[Any]) -> tuple[Path, Columns]:
-    rows = [{**r, "text": f"{SENTINEL} é", "spans": [{"start": 0, "end": 1, "label": "A"}]} for r in GOOD]
-    rows[4]["spans"] = spans
-    return write_jsonl(folder / "a.jsonl", rows), Columns(spans="spans")
-
-
-@bad(r"a\.jsonl row 5 column spans: span 13\.\.16 does not fit its text of 14 characters$")
-def span_beyond_the_text(folder: Path) -> tuple[Path, Columns]:
-    return with_spans(folder, [{"start": 13, "end": 14, "label": "A"}, {"start": 13, "end": 16, "label": SENTINEL}])
-
-
-@bad(r"span 13\.\.15 does not fit its text of 14 characters; it would if offsets counted bytes, but they count char")
-def span_in_bytes(folder: Path) -> tuple[Path, Columns]:
-    return with_spans(folder, [{"start": 13, "end": 15, "label": "A"}])
-
-
-@bad(r"a\.jsonl row 5 column spans: span -1\.\.3 does not fit its text")
-def span_before_the_text(folder: Path) -> tuple[Path, Columns]:
-    return with_spans(folder, [{"start": -1, "end": 3, "label": "A"}])
-
-
-@bad(r"a\.jsonl row 5 column spans: span 3\.\.3 does not fit its text")
-def span_of_nothing(folder: Path) -> tuple[Path, Columns]:
-    return with_spans(folder, [{"start": 3, "end": 3, "label": "A"}])
-
-
-@bad(r"a\.jsonl row 5 column spans: a span has no label$")
-def span_without_a_label(folder: Path) -> tuple[Path, Columns]:
-    return with_spans(folder, [{"start": 0, "end": 3}])
-
-
-@bad(r"a\.jsonl row 5 column spans: a span has no start$")
-def span_that_is_null(folder: Path) -> tuple[Path, Columns]:
-    return with_spans(folder, [None])
-
-
-@bad(r"a\.jsonl column spans: expected a list of \(start: int32, end: int32, label: string\), got list, or a number")
-def span_beyond_32_bits(folder: Path) -> tuple[Path, Columns]:
-    return with_spans(folder, [{"start": 0, "end": 1 << 40, "label": "A"}])
-
-
-@bad(r"a\.csv column spans: expected a list of \(start: int32, end: int32, label: string\), got large_string")
-def spans_of_text(folder: Path) -> tuple[Path, Columns]:
-    return write_csv(folder / "a.csv", [{**r, "spans": SENTINEL} for r in GOOD]), Columns(spans="spans")
-
-
 def read_all(source: Path, columns: Columns) -> None:
     corpus = open_corpus(source, columns=columns)
     corpus.scan()
     documents(corpus, columns=("doc_id", "individual_id", "text", "household_id", "spans"))
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_bad_input_is_refused_with_file_row_and_column_and_without_text(tmp_path: Path, name: str) -> None:
-    message, make = BAD[name]
-    source, columns = make(tmp_path)
-    with pytest.raises(CorpusError, match=message) as caught:
-        read_all(source, columns)
-    assert SENTINEL not in "".join(traceback.format_exception(caught.value))  # nor in what led to it
-
-
-@pytest.fixture(scope="module")
-def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run folder with good results."""
-    folder = tmp_path_factory.mktemp("earlier")
-    write_csv(folder / "good.csv", GOOD)
-    assert command("index", folder / "good.csv", "--out", folder / "run", "--quiet") == 0
-    return folder / "run"
-
-
 def results(run: Path) -> dict[str, bytes]:
     files = [path for path in run.rglob("*") if path.is_file() and VERIFIED not in path.name]  # of settled files
     return {str(path.relative_to(run)): path.read_bytes() for path in files}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_bad_input_ends_the_command_with_1_without_text_and_with_the_earlier_results_as_they_were(
-    tmp_path: Path, earlier: Path, capfd: pytest.CaptureFixture[str], name: str
-) -> None:
-    message, make = BAD[name]
-    (tmp_path / "documents").mkdir()
-    source, columns = make(tmp_path / "documents")
-    run = tmp_path / "run"
-    shutil.copytree(earlier, run)
-    before = results(run)
-    assert {"index/words.parquet", "split/individuals.parquet", "spans/spans.parquet"} < set(before)
-    mapped = {field: getattr(columns, field) for field in ("doc_id", "individual_id", "text", "household_id", "spans")}
-    options = [f"--{field.replace('_', '-')}={column}" for field, column in mapped.items() if column]
-    assert command("index", source, "--out", run, *options) == 1
-    shown = capfd.readouterr()
-    last = shown.err.rstrip("\n").rpartition("\n")[2]
-    assert last.startswith("reticent: ")
-    assert re.search(message, last)
-    assert "Traceback" not in shown.err
-    assert SENTINEL not in shown.err + shown.out
-    assert results(run) == before
 
 
 def test_a_file_that_may_not_be_read_is_refused_by_name() -> None:
@@ -878,13 +467,3 @@ def test_fingerprint_is_of_contents_and_columns_and_not_of_places(tmp_path: Path
     write_csv(tmp_path / "a" / "1.csv", changed(4, text="another"))
     seen.add(open_corpus(tmp_path / "a").fingerprint())
     assert len(seen) == 4
-
-
-@pytest.mark.parametrize("kind", [pa.int64(), pa.uint8(), pa.decimal128(38, 0), pa.decimal256(60, 0)])
-def test_ids_may_be_whole_numbers_of_any_type(tmp_path: Path, kind: pa.DataType) -> None:
-    numbers = pa.array([7, 7, 12], pa.int64()).cast(kind)
-    table = pa.table({"doc_id": pa.array([1, 2, 3]).cast(kind), "individual_id": numbers, "text": ["a", "b", "c"]})
-    pq.write_table(table, tmp_path / "d.parquet")
-    scan = open_corpus(tmp_path / "d.parquet").scan()
-    assert scan.column("individual_id").to_pylist() == ["7", "7", "12"]
-    assert scan.column("doc_id").to_pylist() == ["1", "2", "3"]

@@ -16,7 +16,7 @@ from reticent.engine.sources.columns import require_columns
 from reticent.engine.sources.config import Columns, Markup
 from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.sources.formats import FORMATS, Format, document_suffix, format_names, format_of
-from reticent.engine.sources.source import Request
+from reticent.engine.sources.protocol import Request
 
 ROWS = [("d0", "anna", "seen today"), ("d1", "ben", "a letter, and more")]
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from reticent.core.errors import CorpusError, PolicyError
+from reticent.core.errors import PolicyError
 from reticent.engine.convert import write_documents
 from reticent.engine.corpus import BATCH_ROWS, Columns, CsvDialect, Markup, as_corpus, open_corpus
 from reticent.engine.detect import detect_spans, make_detectors
@@ -165,29 +168,6 @@ def test_stages_take_a_frame_where_they_take_a_corpus(tmp_path: Path) -> None:
     assert as_corpus(corpus) is corpus
 
 
-@pytest.mark.parametrize(
-    ("documents", "message"),
-    [
-        (pl.DataFrame({"id": ["a"], "note": ["b"]}), "polars.DataFrame: column doc_id is missing; it has id, note"),
-        (TABLE.drop_columns(["text"]), "pyarrow.Table: column text is missing; it has doc_id, individual_id, ward"),
-        ({**DATA, "text": [SECRET, None] * (NUM // 2)}, "dict row 2 column text: is null; null: 150 of column text"),
-        ({**DATA, "doc_id": ["d0", "d0", *DATA["doc_id"][2:]]}, "id stands at dict row 1 and dict row 2"),
-        ({**DATA, "text": [1.5] * NUM}, "dict column text: expected text, got double"),
-        ({"text": [SECRET, 1]}, "dict column text: expected a Series, an array or a list of values of one type"),
-        ({"text": SECRET}, "dict column text: expected a Series"),
-        (pl.Series([SECRET]), "polars.Series: one column; documents are a frame"),
-        (pa.chunked_array([[SECRET]]), "pyarrow.ChunkedArray: one column; documents are a frame"),
-        (TABLE.slice(0, 0), "pyarrow.Table: no documents"),
-    ],
-)
-def test_unreadable_values_are_named_by_frame_and_column_and_not_by_value(documents: Any, message: str) -> None:
-    with pytest.raises(CorpusError) as caught:
-        open_corpus(documents).check()
-    assert message in str(caught.value)
-    assert SECRET not in str(caught.value)
-    assert caught.value.__cause__ is None
-
-
 def test_an_option_of_files_is_refused_for_a_frame() -> None:
     for options in ({"format": "csv"}, {"csv": CsvDialect(delimiter=";")}, {"markup": Markup(individual="(.*)")}):
         with pytest.raises(PolicyError, match="means nothing for"):
@@ -198,3 +178,38 @@ def test_a_document_without_a_text_is_left_out_where_that_is_asked() -> None:
     corpus = open_corpus({**DATA, "text": [None, *DATA["text"][1:]]}, on_null="skip")
     assert (corpus.num_documents, corpus.reading.num_skipped) == (NUM - 1, 1)
     assert BATCH_ROWS < NUM  # more than one batch was read
+
+
+def test_a_lazy_frame_is_run_once_and_never_collected_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, from_file: list[dict[str, Any]]
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(pl.LazyFrame, "collect", None)
+    runs = []
+    frame = pl.LazyFrame(DATA).map_batches(lambda batch: runs.append(1) or batch)
+    corpus = open_corpus(frame)
+    corpus.check(num_threads=2)
+    assert [row for batch in corpus.batches() for row in batch.to_pylist()] == from_file
+    assert len(runs) == 1
+    assert list(tmp_path.iterdir()) == []  # the file has no name, so it ends with the process
+
+
+MEMORY_OF_A_LAZY_FRAME = """
+import resource, sys
+import polars as pl
+from reticent.engine.corpus import open_corpus
+frames = [pl.scan_parquet("notes.parquet").with_columns(doc_id=f"{part} " + pl.col("doc_id")) for part in range(16)]
+assert open_corpus(pl.concat(frames)).num_documents == 640_000
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+"""
+
+
+@pytest.mark.heavy
+def test_a_lazy_frame_larger_than_the_memory_it_takes_is_read(tmp_path: Path) -> None:
+    ids = [f"d{i}" for i in range(40_000)]
+    notes = pl.DataFrame({"doc_id": ids, "individual_id": ids, "text": ["x" * 2000] * len(ids)})
+    notes.write_parquet(tmp_path / "notes.parquet", row_group_size=4000)
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "POLARS_MAX_THREADS": "2"}
+    program = [sys.executable, "-c", MEMORY_OF_A_LAZY_FRAME]
+    done = subprocess.run(program, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 800  # MiB; its texts are 1.28 GB

@@ -13,7 +13,7 @@ import pytest
 from reticent.core.memory import resident_bytes
 from reticent.engine import index
 from reticent.engine.corpus import open_corpus
-from reticent.engine.owned import owned, owned_batch
+from reticent.engine.schema import owned, owned_batch
 
 TEXT, DOCUMENTS = 20_000, 3000
 

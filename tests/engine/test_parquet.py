@@ -21,7 +21,7 @@ from reticent.engine.index import build_index
 from reticent.engine.schema import DOCUMENTS
 from reticent.engine.sources.formats import read_batches
 from reticent.engine.sources.parquet import document_writer, row_groups
-from reticent.engine.sources.source import Request
+from reticent.engine.sources.protocol import Request
 from reticent.engine.split import split_individuals
 
 NAMES = ["doc_id", "individual_id", "text", "ward"]

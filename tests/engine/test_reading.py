@@ -31,7 +31,7 @@ from reticent import _rust
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.convert import write_documents
-from reticent.engine.corpus import Columns, Corpus, open_corpus
+from reticent.engine.corpus import Corpus, open_corpus
 from reticent.engine.sources import compressed, formats
 from reticent.engine.sources.config import CsvDialect
 from reticent.engine.sources.parquet import _read_any_parquet
@@ -124,28 +124,6 @@ def test_a_linked_file_is_read_and_a_linked_folder_that_is_named_too(tmp_path: P
         assert corpus.reading.notices() == []
 
 
-@pytest.mark.parametrize("target", ["nothing", "a.csv"])  # the second: in a circle
-def test_a_link_to_no_document_stops_the_run(tmp_path: Path, target: str) -> None:
-    write(tmp_path / "b.csv", as_csv(ROWS))
-    (tmp_path / "a.csv").symlink_to(target)
-    for source in (tmp_path, tmp_path / "a.csv", tmp_path / "*.csv"):
-        refused(r"a\.csv: a link to nothing; repair the link", lambda source=source: open_corpus(source))
-
-
-def test_an_empty_source_is_not_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pq.write_table(pa.table({"doc_id": ["1"], "individual_id": ["a"], "text": ["x"]}), tmp_path / "a.parquet")
-    monkeypatch.chdir(tmp_path)
-    assert open_corpus(".").files
-    for sources in ("", [".", ""]):
-        with pytest.raises(CorpusError, match="a source is empty"):
-            open_corpus(sources)
-
-
-def test_a_path_that_is_no_file_is_refused(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "a.csv")
-    refused(r"a\.csv: neither a file nor a folder", lambda: open_corpus(tmp_path / "a.csv"))
-
-
 def test_folders_and_files_that_may_not_be_looked_at_stop_the_run() -> None:
     with unprivileged() as folder:
         write(folder / "a.csv", as_csv(ROWS))
@@ -184,12 +162,6 @@ def test_folders_that_a_glob_of_files_matches_are_said(tmp_path: Path) -> None:
     assert open_corpus(tmp_path / "*").reading.found.passed_over == {"folders where files are asked for": 1}
     corpus = open_corpus(tmp_path / "**")
     assert (len(corpus.files), corpus.reading.notices()) == (2, [])
-
-
-def test_compressed_documents_beside_others_are_files_of_two_formats(tmp_path: Path) -> None:
-    pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "a.parquet")
-    write(tmp_path / "b.csv.gz", gzip.compress(as_csv(ROWS).encode()))
-    refused("files of one format expected", lambda: open_corpus(tmp_path))
 
 
 def test_the_command_says_once_what_is_passed_over_and_keeps_the_count(
@@ -251,18 +223,10 @@ def test_a_compressed_file_that_was_cut_is_never_a_short_read(tmp_path: Path, su
         refused(what, lambda path=path: open_corpus(path).scan())
 
 
-@pytest.mark.parametrize("packed", PACKERS)
-def test_a_file_that_is_not_compressed_as_its_name_says_is_refused(tmp_path: Path, packed: str) -> None:
-    path = write(tmp_path / f"a.csv{packed}", as_csv(ROWS))
-    refused("cannot be unpacked as .*damaged, or of another kind", open_corpus(path).scan)
-    path = write(tmp_path / f"a.csv{packed}", PACKERS[packed](as_csv(ROWS).encode()) + b"SENTINEL")
-    refused("cannot be unpacked as", open_corpus(path).scan)
-
-
 def test_a_line_without_end_is_refused_before_it_fills_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reticent.engine.sources.json_lines.MAX_LINE", 1 << 20)
+    monkeypatch.setattr("reticent.engine.sources.formats.MAX_LINE", 1 << 20)
     monkeypatch.setattr(compressed, "NUM_BYTES_PER_BLOCK", 1 << 18)
     path = write(tmp_path / "a.jsonl.gz", gzip.compress(b'{"text": "' + b"a" * (1 << 24)))
     refused(r"a\.jsonl\.gz: a line is longer than 1 MiB", open_corpus(path).scan)
@@ -293,12 +257,6 @@ def test_dialects_are_found_out_and_said(tmp_path: Path, delimiter: str, quote: 
     parts += [said] if said else []
     expected = [f"{tmp_path / 'a.csv'}: read {', '.join(parts)}; set corpus."] if parts else []
     assert [notice.partition("corpus.")[0] + "corpus." for notice in corpus.reading.notices()] == expected
-
-
-def test_a_french_export_is_read(tmp_path: Path) -> None:
-    content = 'doc_id;individual_id;text\r\nd1;p1;Bien, reçu à 5 h\r\nd2;p2;"dit «É»; l\'été\nfroid"\r\n'
-    corpus = open_corpus(write(tmp_path / "a.csv", content.encode("cp1252")))
-    assert [row["text"] for row in documents(corpus)] == ["Bien, reçu à 5 h", "dit «É»; l'été\nfroid"]
 
 
 def test_many_files_read_alike_are_one_notice(tmp_path: Path) -> None:
@@ -357,13 +315,6 @@ def test_fingerprint_tells_how_csv_is_read_where_that_is_set(tmp_path: Path) -> 
     assert len(found) == 2
 
 
-def test_a_header_that_fits_two_delimiters_is_not_guessed(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    same = Columns(doc_id="t", individual_id="t", text="t")
-    write(path, "t,a;t;b,t\n")
-    refused("names the columns under , and ; as delimiter; set corpus.delimiter", open_corpus(path, columns=same).scan)
-
-
 def test_bytes_that_are_not_of_the_encoding_are_named_by_row_and_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -382,27 +333,7 @@ def test_bytes_that_are_not_of_the_encoding_are_named_by_row_and_place(
             refused(rf"row 8: byte {at + 1} of the file is not {encoding}; set corpus.encoding", corpus.scan)
 
 
-def test_utf_16_that_ends_inside_a_character_is_refused(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", as_csv(ROWS).encode("utf-16")[:-1])
-    refused(r"a\.csv row 1?\d: byte [\d,]+ of the file is not utf-16-le", open_corpus(path).scan)
-
-
 # -------------------------------------------------------------------------------------------------------- rows of CSV
-
-
-@pytest.mark.parametrize("packed", ["", ".gz"])
-def test_an_even_number_of_quotes_that_are_not_closed_swallows_no_row(tmp_path: Path, packed: str) -> None:
-    lines = [f"d{i},p{i},SENTINEL" for i in range(8)]
-    lines[2], lines[5] = 'd2,p2,"SENTINEL', 'd5,p5,"SENTINEL'
-    content = "\n".join(["doc_id,individual_id,text", *lines]).encode()
-    path = write(tmp_path / f"a.csv{packed}", gzip.compress(content) if packed else content)
-    refused(r"row 3: text follows the quote that closes a value", lambda: documents(open_corpus(path)))
-    refused(r"row 3: text follows the quote that closes a value", lambda: open_corpus(path).scan())
-
-
-def test_a_quote_inside_a_value_says_what_to_do(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", 'doc_id,individual_id,text\n1,a,5" SENTINEL\n2,b,x\n')
-    refused(r"a\.csv row 1: a quote stands inside .*set corpus\.quote to none", open_corpus(path).scan)
 
 
 def test_rows_inside_a_value_are_suspected_where_the_grammar_is_kept(
@@ -473,29 +404,6 @@ def test_a_stream_cut_between_two_batches_is_refused(tmp_path: Path, legacy: boo
         refused(r"a\.arrow: ", lambda path=path: documents(open_corpus(path)))
     path = write(tmp_path / "a.arrow", whole + whole)
     refused(r"bytes follow the end marker of its Arrow stream, unread", lambda: documents(open_corpus(path)))
-
-
-DEEP = 100_000
-DEEP_LINES = {
-    "arrays": ('{"doc_id": "x", "more": ' + "[" * DEEP + "]" * DEEP + "}", 3),
-    "objects": ('{"a": ' * DEEP + "1" + "}" * DEEP, 3),
-    "over lines": ('{"a":\n' * DEEP + "1" + "}" * DEEP, 3),
-    "never closed": ("[" * DEEP, 3),
-    "one too many": ('{"more": ' + "[" * 64 + "]" * 64 + "}", 3),
-}
-
-
-@pytest.mark.parametrize("name", DEEP_LINES)
-def test_json_nested_too_deep_is_refused_and_the_process_lives(tmp_path: Path, name: str) -> None:
-    line, number = DEEP_LINES[name]
-    path = write(tmp_path / "a.jsonl", as_jsonl(ROWS[:2]) + "\n" + line + "\n" + as_jsonl(ROWS[2:]))
-    refused(rf"a\.jsonl row {number}: (values are nested more than 64 deep|not valid JSON)", open_corpus(path).scan)
-
-
-def test_json_that_only_looks_deep_is_read(tmp_path: Path) -> None:
-    rows = [{**row, "text": '[{"' * DEEP + "\\" * 7, "more": json.loads("[" * 62 + "]" * 62)} for row in ROWS]
-    path = write(tmp_path / "a.jsonl", as_jsonl(rows))
-    assert documents(open_corpus(path)) == [{name: row[name] for name in COLUMNS} for row in rows]
 
 
 @pytest.mark.parametrize("reader", ["core", "pyarrow"])

@@ -13,9 +13,8 @@ import pytest
 
 from reticent.core.errors import CorpusError
 from reticent.engine.sources.corpus_config import CorpusConfig
-from reticent.engine.sources.postgres import _any_of
-from reticent.engine.sources.refreshed import Earlier, Refreshed
-from reticent.engine.sources.staged import stage
+from reticent.engine.sources.staged import Earlier, Refreshed, stage
+from reticent.ext.warehouse.postgres import _any_of
 
 
 class InMemory:

@@ -110,51 +110,6 @@ def test_the_known_broken_line_of_i2b2_2006_is_repaired_and_counted_once_in_many
     assert corpus.repaired == {"PHI tags closed by an opening tag": 1, "empty PHI tags left out": 1}
 
 
-@pytest.mark.parametrize(
-    ("body", "what"),
-    [
-        ('<PHI TYPE="DATE">SENTINELTEXT<PHI TYPE="DOCTOR">', r"a\.xml line 2: not XML \(mismatched tag\)"),
-        ('<PHI TYPE="DATE">26th of July<PHI TYPE="DOCTOR">', "line 2: not XML"),
-        ('<PHI TYPE="DATE">SENTINELTEXT<PHI TYPE="DOCTOR"/></PHI>', "line 2: an element inside a PHI"),
-        ("<PHI>SENTINELTEXT</PHI>", "line 2: attribute TYPE is missing or blank"),
-        ("SENTINELTEXT &nbsp; x", r"line 2: not XML \(undefined entity\)"),
-        ("SENTINELTEXT & x", r"line 2: not XML \(not well-formed \(invalid token\)\)"),
-        ("SENTINELTEXT </PHI>", r"line 2: not XML \(mismatched tag\)"),
-        ("<B>SENTINELTEXT</B>", "line 2: an element inside a TEXT"),
-        ("</TEXT><TEXT>SENTINELTEXT", "line 2: a TEXT that is not the only one"),
-        ("</TEXT>\n<SMOKING STATUS='SENTINELTEXT'/><TEXT>", "line 3: attribute STATUS of a SMOKING is none of PAST"),
-        ("</TEXT><SMOKING/>\n<SMOKING/><TEXT>", r"a\.xml line 3: a SMOKING that is not the only one of its RECORD"),
-        ("</TEXT></RECORD>\n<SMOKING/><RECORD ID='2'><TEXT>", "line 3: a SMOKING that is not the only one"),
-        ("<SMOKING STATUS='SMOKER'/>", "line 2: an element inside a TEXT"),
-    ],
-)
-def test_i2b2_2006_that_is_not_as_it_should_be_is_refused_with_file_and_line(
-    tmp_path: Path, body: str, what: str
-) -> None:
-    file = write(tmp_path / "a.xml", f'<ROOT><RECORD ID="1"><TEXT>SENTINELTEXT\n{body}</TEXT></RECORD></ROOT>')
-    refused(what, lambda: documents(open_corpus(file, format="i2b2-2006")))
-
-
-@pytest.mark.parametrize("format", ["i2b2-2006", "i2b2-2014", "meddocan"])
-@pytest.mark.parametrize(
-    "head",
-    [
-        '<!DOCTYPE a [<!ENTITY x "SENTINELTEXT"><!ENTITY y "&x;&x;">]>',
-        '<!DOCTYPE a SYSTEM "file:///etc/hostname">',
-        '<!DOCTYPE a [<!ENTITY x SYSTEM "http://127.0.0.1:9/SENTINELTEXT">]>',
-    ],
-)
-def test_a_document_type_is_refused_so_no_entity_is_expanded_or_fetched(tmp_path: Path, format: Any, head: str) -> None:
-    file = write(tmp_path / "1-1.xml", f"<?xml version='1.0'?>\n{head}<a><TEXT>&x;</TEXT><TAGS/></a>")
-    refused(r"1-1\.xml line 2: a document type", lambda: documents(open_corpus(file, format=format)))
-
-
-@pytest.mark.parametrize("content", [b"", b"\x00\x01", b"<a>", b"<?xml version='1.0' encoding='zebra'?><a/>", b"<a/>"])
-@pytest.mark.parametrize("format", ["i2b2-2006", "i2b2-2014"])
-def test_files_that_are_not_such_xml_are_refused(tmp_path: Path, format: Any, content: bytes) -> None:
-    refused(r"1-1\.xml", lambda: documents(open_corpus(write(tmp_path / "1-1.xml", content), format=format)))
-
-
 # ----------------------------------------------------------------------------------------------------------- i2b2 2014
 
 
@@ -203,23 +158,6 @@ def test_offsets_that_counted_cr_lf_are_repaired_where_the_quoted_texts_prove_it
     unproved = [*crlf, ("ID", "IDNUM", 0, 1, None)]
     write(tmp_path / "1-1.xml", xml_2014(text, unproved))
     refused(r"1-1\.xml: span 1, 3\.\.6 in characters, is not the text", lambda: documents(corpus))
-
-
-@pytest.mark.parametrize(
-    ("tag", "what"),
-    [
-        (("NAME", "PATIENT", 4, 16, "nobody"), r"span 2, 4\.\.16 in characters, is not the text that its mark quotes"),
-        (("NAME", "PATIENT", 4, 99, "x"), r"span 2, 4\.\.99 in characters, does not fit its text of 16"),
-        (("NAME", "PATIENT", 4, 99, None), "does not fit"),
-        (("NAME", "PATIENT", 5, 4, "x"), r"span 2, 5\.\.4 in characters, does not fit"),
-        (("NAME", "PATIENT", 4, 4, ""), "does not fit"),
-        (("NAME", "PATIENT", -1, 4, "x"), r"line 6 span 2 start: expected a whole number"),
-        (("NAME", " ", 4, 5, "x"), r"line 6 span 2: attribute TYPE is missing or blank"),
-    ],
-)
-def test_marks_that_do_not_fit_are_refused_with_file_and_number(tmp_path: Path, tag: Any, what: str) -> None:
-    file = write(tmp_path / "1-1.xml", xml_2014("Ann SENTINELTEXT", [("NAME", "PATIENT", 0, 3, "Ann"), tag]))
-    refused(what, lambda: documents(open_corpus(file, format="i2b2-2014")))
 
 
 @pytest.mark.parametrize("unit", ["bytes", "utf-16"])
@@ -280,25 +218,6 @@ def test_brat_relations_notes_and_attributes_mark_no_text(tmp_path: Path) -> Non
     assert marks(read) == [("NAME", "Ann"), ("DISEASE", "left"), ("DISEASE", "ankle")]
 
 
-@pytest.mark.parametrize(
-    ("files", "what"),
-    [
-        ({"a.txt": "SENTINELTEXT"}, r"a\.txt: a\.ann does not stand beside it"),
-        ({"a.ann": "T1\tNAME 0 1\tS"}, r"a\.ann: a\.txt does not stand beside it"),
-        ({"a.txt": "SENTINELTEXT", "a.ann": "\nT1 NAME 0 1 S"}, r"a\.ann line 2: not an annotation of BRAT"),
-        ({"a.txt": "SENTINELTEXT", "a.ann": "T1\tNAME 0 5\tSENTI\nT2\tNAME 1 5\tSENT"}, r"a\.ann: span 2, 1\.\.5"),
-        ({"a.txt": "SENTINELTEXT", "a.ann": "T1\tNAME 9 13\tEXT"}, r"a\.ann: span 1, 9\.\.13 .* of 12"),
-        ({"a.txt": b"SENTINELTEXT\n\xff", "a.ann": ""}, r"a\.txt line 2: not valid UTF-8"),
-        ({"a.txt": "SENTINELTEXT", "a.ann": b"\xff"}, r"a\.ann line 1: not valid UTF-8"),
-        ({"a.txt": "éSENTINELTEXT", "a.ann": "T1\tNAME 2 14\tSENTINELTEXT"}, r"a\.ann: offsets look like bytes"),
-    ],
-)
-def test_bad_brat_is_refused_with_file_and_line_or_span(tmp_path: Path, files: dict[str, Any], what: str) -> None:
-    for name, content in files.items():
-        write(tmp_path / name, content)
-    refused(what, lambda: documents(open_corpus(tmp_path, format="brat")))
-
-
 # ----------------------------------------------------------------------------------------------------------------- TAB
 
 
@@ -357,39 +276,6 @@ def test_tab_takes_one_annotator_or_other_types_when_asked(tmp_path: Path) -> No
         r"row 1: not marked by the annotator",
         lambda: documents(open_corpus(file, format="tab", markup=Markup(annotator="annotator7"))),
     )
-
-
-@pytest.mark.parametrize(
-    ("content", "what"),
-    [
-        (
-            json.dumps({"doc_id": "1", "text": SENTINEL, "entities": [{**NAME, "end_offset": 10**30}]}),
-            r"row 1: span 1, 0\.\.10{30} in characters, does not fit its text of 12",
-        ),
-        (
-            json.dumps({"doc_id": "1", "text": SENTINEL, "entities": [{**NAME, "start_offset": -(10**30)}]}),
-            "does not fit its text of 12",
-        ),
-        ('{"doc_id": 1' + "0" * 5000 + "}", "line 1: not valid JSON"),
-        ("[" * 100_000, "line 1: not valid JSON"),
-        ('{"doc_id": "1"\n', "line 1: not valid JSON"),
-        ('\n{"doc_id": "1", "text": "SENTINELTEXT", "entities": [], }', "line 2: not valid JSON"),
-        ('{"doc_id": "1", "text": 5, "entities": []}', "row 1: field text is missing or not str"),
-        ('["SENTINELTEXT"]', "row 1: field doc_id is missing"),
-        ('{"doc_id": "1", "text": "\\ud800 SENTINELTEXT", "entities": []}', "half a surrogate pair"),
-        (
-            '{"doc_id": "1", "text": "SENTINELTEXT", "entities": [{"start_offset": true}]}',
-            "row 1 span 1: field start_offset is missing or not int",
-        ),
-        (
-            json.dumps({"doc_id": "1", "text": SENTINEL, "entities": [{**NAME, "start_offset": 0, "end_offset": 3}]}),
-            r"row 1: span 1, 0\.\.3 in characters, is not the text",
-        ),
-    ],
-)
-def test_bad_tab_is_refused_with_file_and_row(tmp_path: Path, content: str, what: str) -> None:
-    file = write(tmp_path / "t.jsonl", content)
-    refused(what, lambda: documents(open_corpus(file, format="tab")))
 
 
 # --------------------------------------------------------------------------------------------------------- as corpora

@@ -19,7 +19,7 @@ from reticent.core.errors import PolicyError
 from reticent.engine.corpus import Columns, Corpus, open_corpus
 from reticent.engine.index import IndexConfig, build_index
 from reticent.engine.ngrams import NgramIndex
-from reticent.engine.sources.source import Request
+from reticent.engine.sources.protocol import Request
 from reticent.engine.split import Individuals, SplitConfig, split_individuals
 from reticent.engine.update import Update, update_index
 

@@ -19,7 +19,7 @@ from reticent.engine.corpus import open_corpus
 from reticent.ext.annotate.command import sample_documents
 from reticent.ext.scrub.command import scrub_documents
 from reticent.ext.scrub.scrub import ScrubConfig
-from reticent.job import export
+from reticent.ext.warehouse import export
 from reticent.job.config import Job, parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run

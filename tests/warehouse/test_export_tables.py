@@ -19,12 +19,11 @@ from fixtures.notes import NOTE_WORD, fill, job
 from fixtures.postgres import PASSWORD, Database, programs
 
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
-from reticent.engine.sinks.partitioned import partitions
-from reticent.engine.sinks.postgres import parse_name
-from reticent.engine.sinks.tables import TOKENS_PER_BATCH, _stretches
 from reticent.engine.store import open_tokens
+from reticent.ext.warehouse.export import export_files, export_tables, partitions
+from reticent.ext.warehouse.postgres_tables import parse_name
+from reticent.ext.warehouse.tables import TOKENS_PER_BATCH, _stretches
 from reticent.job.config import parse_job
-from reticent.job.export import export_files, export_tables
 from reticent.job.run import Run
 
 pytestmark = pytest.mark.heavy
@@ -227,7 +226,7 @@ def test_a_writing_that_is_killed_leaves_what_was_there(
     export_tables(protected, address, {"spans": "spans"})
     before = counted(database, "spans")
     if kill == "session":
-        from reticent.engine.sinks import postgres
+        from reticent.ext.warehouse import postgres_tables as postgres
 
         def ended(result: Any, name: str) -> Any:
             rows = result.rows
@@ -247,7 +246,7 @@ def test_a_writing_that_is_killed_leaves_what_was_there(
         assert "cannot be written; nothing was" in str(failed.value)
     else:
         code = (
-            "import os, signal; from reticent.engine.sinks import postgres; "
+            "import os, signal; from reticent.ext.warehouse import postgres_tables as postgres; "
             "execute = postgres._Transaction.execute; "
             "postgres._Transaction.execute = lambda self, s: "
             "(execute(self, s), 'COMMENT' in s and os.kill(os.getpid(), signal.SIGKILL))[0]; "

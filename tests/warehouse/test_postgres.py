@@ -16,8 +16,7 @@ from fixtures.postgres import Database, needs_postgres
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.engine.sources.corpus_config import CorpusConfig
-from reticent.engine.sources.remote import open_remote
-from reticent.engine.sources.staged import stage, staged_files
+from reticent.engine.sources.staged import open_remote, stage, staged_files
 from reticent.job.config import parse_job
 from reticent.job.run import Run
 

@@ -24,8 +24,7 @@ from reticent.core.artifact import read_manifest
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.sources.batches import read_ahead
 from reticent.engine.sources.corpus_config import CorpusConfig
-from reticent.engine.sources.remote import open_remote
-from reticent.engine.sources.staged import stage, staged_files
+from reticent.engine.sources.staged import open_remote, stage, staged_files
 from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
@@ -281,7 +280,7 @@ def test_staging_takes_less_than_200_megabytes(database: Database, tmp_path: Pat
         "import sys, json, re; from pathlib import Path; "
         "from reticent.core.without_pandas import keep_pandas_out; keep_pandas_out(); "  # as `reticent` does
         "from reticent.engine.sources.corpus_config import CorpusConfig; "
-        "from reticent.engine.sources.remote import open_remote; from reticent.engine.sources.staged import stage; "
+        "from reticent.engine.sources.staged import open_remote; from reticent.engine.sources.staged import stage; "
         "config = CorpusConfig(**json.loads(sys.argv[1])); folder = Path(sys.argv[2])\n"
         "with open_remote(config, folder) as source: counts = stage(source, config, folder)\n"
         "peak = re.search(r'VmHWM:\\s+(\\d+) kB', Path('/proc/self/status').read_text())[1]\n"

@@ -16,9 +16,7 @@ from fixtures.postgres import PASSWORD, BeforeStatement, Database, needs_postgre
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import CorpusError
 from reticent.engine.sources.corpus_config import CorpusConfig
-from reticent.engine.sources.refreshed import Earlier, Refreshed
-from reticent.engine.sources.remote import open_remote
-from reticent.engine.sources.staged import stage, staged_files
+from reticent.engine.sources.staged import Earlier, Refreshed, open_remote, stage, staged_files
 
 needs_postgres()
 pytestmark = pytest.mark.heavy
@@ -266,7 +264,7 @@ def test_a_refresh_that_is_killed_leaves_nothing_that_is_taken_for_whole_and_say
 ) -> None:
     database.execute(f"UPDATE note SET note_text = 'changed {NOTE_WORD}' WHERE note_id IN (17, 18)")
     code = (
-        "import sys, os, signal; from reticent.engine.sources import refreshed; "
+        "import sys, os, signal; from reticent.engine.sources import staged as refreshed; "
         "refreshed._Fetched.end = lambda _: os.kill(os.getpid(), signal.SIGKILL); from reticent.cli import main; main()"
     )
     given = ["update", str(updatable), "--refresh", "--out", str(tmp_path / "tuesday")]

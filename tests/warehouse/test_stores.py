@@ -15,9 +15,8 @@ from fixtures.jobs import Recorder, content
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.sources.corpus_config import CorpusConfig
-from reticent.engine.sources.objects import Objects
-from reticent.engine.sources.remote import open_remote
-from reticent.engine.sources.staged import stage, staged_files
+from reticent.engine.sources.staged import open_remote, stage, staged_files
+from reticent.ext.warehouse.objects import Objects
 from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
@@ -208,19 +207,13 @@ def test_files_of_a_delta_version_that_are_gone_are_an_error(tmp_path: Path) -> 
         staged(tmp_path / "s", source=f"delta://{table}", version="0")
 
 
-def test_an_iceberg_table_is_read_at_a_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_iceberg_table_is_read_at_a_snapshot(tmp_path: Path) -> None:
     pytest.importorskip("sqlalchemy", reason="not installed: make test-warehouse")
+    catalog = pytest.importorskip("pyiceberg.catalog", reason="not installed: make test-warehouse")
     (tmp_path / "warehouse").mkdir()
-    for name, value in (
-        ("TYPE", "sql"),
-        ("URI", f"sqlite:///{tmp_path}/catalogue.db"),
-        ("WAREHOUSE", f"file://{tmp_path}/warehouse"),
-    ):
-        monkeypatch.setenv(f"PYICEBERG_CATALOG__HOSPITAL__{name}", value)
-    catalog = pytest.importorskip("pyiceberg.catalog", reason="not installed: make test-warehouse")  # reads these now
-    opened = catalog.load_catalog(
-        "hospital", type="sql", uri=f"sqlite:///{tmp_path}/catalogue.db", warehouse=f"file://{tmp_path}/warehouse"
-    )
+    settings = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/warehouse"}
+    catalog._ENV_CONFIG.config = {"catalog": {"hospital": settings}}
+    opened = catalog.load_catalog("hospital")
     opened.create_namespace("records")
     rows = notes().with_columns(number=pl.int_range(60, dtype=pl.Int64)).to_arrow()
     rows = rows.cast(pa.schema([pa.field(f.name, pa.string() if f.name != "number" else f.type) for f in rows.schema]))

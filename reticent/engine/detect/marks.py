@@ -22,8 +22,7 @@ from reticent.core.errors import ArtifactError, CorpusError
 from reticent.engine.detect.alignment import utf8_bytes
 from reticent.engine.detect.labels import category
 from reticent.engine.kernels import hash_slices
-from reticent.engine.owned import owned
-from reticent.engine.schema import SPANS
+from reticent.engine.schema import SPANS, owned
 
 if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus

@@ -31,10 +31,9 @@ from reticent.engine.schema import type_name
 from reticent.engine.sources.columns import SOURCE_COLUMN
 from reticent.engine.sources.compressed import COMPRESSIONS
 from reticent.engine.sources.config import CsvDialect
-from reticent.engine.sources.csv_dialect import find_form
-from reticent.engine.sources.csv_rows import CsvSource, read_csv
+from reticent.engine.sources.csv import CsvSource, find_form, read_csv
+from reticent.engine.sources.protocol import Request
 from reticent.engine.sources.reading import Reading
-from reticent.engine.sources.source import Request
 
 if TYPE_CHECKING:
     from reticent import _rust
@@ -205,7 +204,7 @@ def _compiled(values: pa.Table, units: pa.Array) -> Records:
 #
 # The file that holds a table of records: Parquet, or CSV in any dialect in which documents may be.
 #
-# CSV is read as documents are (`reticent.engine.sources.csv_rows`), every value as it stands: a number that is read as
+# CSV is read as documents are (`reticent.engine.sources.csv`), every value as it stands: a number that is read as
 # one loses its zeros. An error never shows the columns of a CSV file: a file without a header has data there.
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from reticent.core.errors import CorpusError
 
 if TYPE_CHECKING:
-    from reticent.engine.sources.source import Fragment
+    from reticent.engine.sources.protocol import Fragment
 
 __all__ = ["as_scanned", "changed", "kept_rows", "memory_from", "merged", "read_ahead", "reading_pool", "stretches"]
 

@@ -5,7 +5,10 @@ An error names file, row (the first is 1) and column. It never names the text or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -15,17 +18,22 @@ import pyarrow as pa
 from reticent.core.errors import CorpusError
 from reticent.engine.identity import FOLDED, fold_ids
 from reticent.engine.schema import DOCUMENTS, type_name
+from reticent.engine.sources.config import Columns
+from reticent.engine.sources.protocol import Fragment, LocalSource, Request
+from reticent.engine.sources.reading import count_nulls
 
 __all__ = [
     "REQUIRED",
     "SOURCE_COLUMN",
     "NullError",
+    "Reader",
     "canonical",
     "is_whole",
     "require_columns",
     "sorted_codes",
     "sound",
 ]
+
 
 REQUIRED: Final = ("doc_id", "individual_id", "text")
 #: Prefix by which a detector asks for a column of the source under its name there: ``source:pat_last``, as text.
@@ -186,3 +194,63 @@ def _as_bytes(array: pa.Array) -> pa.Array:
     """Return text as bytes without a copy: the later check of UTF-8 can name the row."""
     views = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary(), pa.string_view(): pa.binary_view()}
     return array.view(views[array.type]) if array.type in views else array
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How documents are read from a source.
+
+    Parameters
+    ----------
+    fold : read ids of individuals and households in their folded form
+    null_texts : a text may be null; else it is an error, which counts all nulls of the source
+    """
+
+    source: LocalSource
+    columns: Columns
+    fold: bool
+    null_texts: bool
+
+    def read(
+        self,
+        fragment: Fragment,
+        columns: Sequence[str],
+        batch_rows: int,
+        row_groups: Sequence[int] | None = None,
+        row: int = 0,
+        repaired: Counter[str] | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield these columns of a fragment; one that is not mapped is skipped.
+
+        Parameters
+        ----------
+        row_groups, row : those to read, and the number of the first row in them, for errors
+        repaired : counts repairs, by kind
+        """
+        mapped = {name: self.column_of(name) for name in columns}
+        wanted = {name: column for name, column in mapped.items() if column is not None}
+        request = Request(
+            columns=list(dict.fromkeys(wanted.values())),
+            batch_rows=batch_rows,
+            row_groups=row_groups,
+            large=[wanted["text"]] if "text" in wanted else [],
+            repaired=Counter() if repaired is None else repaired,
+        )
+        for batch in fragment.read(request):
+            try:
+                checked = canonical(batch, wanted, fragment.place, row, fold=self.fold, null_texts=self.null_texts)
+            except NullError as error:
+                raise CorpusError(f"{error}{self._all_nulls}") from None
+            yield checked
+            row += batch.num_rows
+
+    def column_of(self, name: str) -> str | None:
+        """Return the source's name of a column; None where it has none."""
+        is_of_source = name.startswith(SOURCE_COLUMN)
+        return name.removeprefix(SOURCE_COLUMN) if is_of_source else getattr(self.columns, name)
+
+    @cached_property
+    def _all_nulls(self) -> str:
+        columns = list(dict.fromkeys(getattr(self.columns, name) for name in REQUIRED))
+        batches = ((fragment.place, fragment.read(Request(columns=columns))) for fragment in self.source.fragments)
+        return count_nulls(batches, columns, self.columns.text)

@@ -2,22 +2,87 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from reticent.core.section import PUBLISHED
+from reticent.core.errors import PolicyError
+from reticent.core.section import PUBLISHED, Section
 from reticent.engine.identity import Ids
 from reticent.engine.sources.config import Columns, CsvDialect, Markup, OnNull
-from reticent.engine.sources.remote_config import STORES, Warehouse, is_remote, scheme_of
+from reticent.engine.sources.files import format_options
+from reticent.engine.sources.formats import FORMATS
+from reticent.engine.sources.table import check_address, is_remote, row_of
 
-__all__ = ["CorpusConfig"]
+__all__ = ["CorpusConfig", "Warehouse"]
+
+
+class Warehouse(Section):
+    """How documents are chosen and read that are no local files."""
+
+    section: ClassVar[str] = "corpus"
+
+    table: str | None = Field(
+        default=None, description="databases: the table or view of the notes, SCHEMA.TABLE, with the columns above"
+    )
+    query: str | None = Field(default=None, description="databases: a SELECT with the columns above")
+    preset: Literal["omop", "i2b2"] | None = Field(
+        default=None, description="databases: tables and columns of a model of clinical data; table names its notes"
+    )
+    opt_out: str | None = Field(
+        default=None,
+        description="databases: a table of individuals who withdrew, SCHEMA.TABLE, none of whose notes is read; its "
+        "column of their ids is called as that of the notes",
+    )
+    version: str | None = Field(
+        default=None, description="Delta: number of the version; Iceberg: id of the snapshot (default: the newest)"
+    )
+    connections: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="stretches that are read at the same time, each by a connection of its own; of one snapshot",
+    )
+
+    def check_remote(self, sources: Sequence[str]) -> None:
+        """Refuse settings that contradict the source, or each other, and an address with a secret in it.
+
+        Raises
+        ------
+        PolicyError
+            No value is quoted: it may be the secret.
+        """
+        remote = [source for source in sources if is_remote(source)]
+        choices = ("table", "query", "preset", "opt_out", "version")
+        given = [name for name in choices if getattr(self, name) is not None]
+        if not remote:
+            if given or self.connections != 1:
+                names = ", ".join(f"corpus.{name}" for name in given or ["connections"])
+                raise PolicyError(f"{names}: means nothing for local files")
+            return
+        for source in remote:
+            check_address(source)
+        if len(sources) > 1:
+            raise PolicyError("corpus.source: a database, an object store or a lake is the only source of a job")
+        self._check_choice(row_of(remote[0]).kind, given)
+
+    def _check_choice(self, kind: str, given: Sequence[str]) -> None:
+        chosen = [name for name in given if name not in ("version", "opt_out")]
+        if kind != "database":
+            if chosen := [name for name in given if name != "version"]:
+                raise PolicyError(f"corpus.{chosen[0]}: means something for a database alone")
+            if "version" in given and kind != "lake":
+                raise PolicyError("corpus.version: means something for Delta and Iceberg alone")
+            return
+        if "version" in given:
+            raise PolicyError("corpus.version: a database has none; its snapshot is taken when it is read")
+        if ("query" in chosen and len(chosen) > 1) or not chosen:
+            raise PolicyError("corpus: a database needs table, query or preset (table and preset go together)")
 
 
 def _known_format(name: str) -> str:
     if name != "auto":
-        from reticent.engine.sources.files import format_options  # with the readers of all formats
-
         format_options(name)
     return name
 
@@ -49,7 +114,7 @@ class CorpusConfig(Columns, CsvDialect, Markup, Warehouse):
         if self.remote is not None:
             named = {"format", *CsvDialect.model_fields, *Markup.model_fields}
             given = [name for name in sorted(named) if getattr(self, name) != type(self).model_fields[name].default]
-            if given and (scheme_of(self.remote) not in STORES or self.marked):
+            if given and (row_of(self.remote).kind != "store" or self.marked):
                 raise ValueError(f"corpus.{given[0]}: means nothing for this source")
         return self
 
@@ -68,6 +133,4 @@ class CorpusConfig(Columns, CsvDialect, Markup, Warehouse):
         """Whether the format has annotated spans."""
         if self.format == "auto":
             return False
-        from reticent.engine.sources.formats import FORMATS
-
         return self.format in FORMATS and FORMATS[self.format].is_marked

@@ -2,27 +2,28 @@
 
 Whatever speaks the Arrow PyCapsule interface is taken without a copy where its own memory is Arrow; strings that Arrow
 holds otherwise (views, dictionaries) are cast batch by batch, as they are read. A frame must not be changed in place
-while a corpus reads it.
+while a corpus reads it. A lazy frame is streamed once into a private file of Parquet and never collected: memory is
+bounded by a row group.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard
+from pathlib import Path
+from typing import IO, Any, Protocol, TypeAlias, TypeGuard
 
 import pyarrow as pa
 
 from reticent.core.errors import CorpusError
 from reticent.engine.sources.columns import require_columns
-from reticent.engine.sources.source import Request, batches_of_part
+from reticent.engine.sources.parquet import read_parquet, row_groups
+from reticent.engine.sources.protocol import Request, batches_of_part
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-__all__ = ["ArrowStream", "Frame", "FrameSource", "LazyFrame", "is_frame", "open_frame"]
+__all__ = ["ArrowStream", "Frame", "FrameSource", "LazyFrame", "LazySource", "is_frame", "open_frame"]
 
 #: Rows of a stretch that one thread reads.
 ROWS_PER_GROUP = 8192
@@ -35,9 +36,9 @@ class ArrowStream(Protocol):
 
 
 class LazyFrame(Protocol):
-    """A query that becomes a frame: `polars.LazyFrame`. It is collected once, when it is opened."""
+    """A query that becomes a frame: `polars.LazyFrame`. It is run once, when it is opened."""
 
-    def collect(self) -> ArrowStream: ...
+    def sink_parquet(self, path: Any, **options: Any) -> Any: ...
 
 
 Frame: TypeAlias = ArrowStream | LazyFrame | Mapping[str, Any]
@@ -45,11 +46,11 @@ Frame: TypeAlias = ArrowStream | LazyFrame | Mapping[str, Any]
 
 def is_frame(documents: object) -> TypeGuard[Frame]:
     """Whether documents are columns in memory."""
-    names = ("__arrow_c_stream__", "__arrow_c_array__", "collect")
+    names = ("__arrow_c_stream__", "__arrow_c_array__", "sink_parquet")
     return isinstance(documents, Mapping) or any(hasattr(type(documents), name) for name in names)
 
 
-def open_frame(frame: Frame) -> FrameSource:
+def open_frame(frame: Frame) -> FrameSource | LazySource:
     """Return a source of the rows of a frame, or of a dict of columns (Series, arrays, lists).
 
     Raises
@@ -62,16 +63,15 @@ def open_frame(frame: Frame) -> FrameSource:
     if isinstance(frame, Mapping):
         table = pa.table({str(key): _column(values, f"{name} column {key}") for key, values in frame.items()})
         return FrameSource(name, table)
-    lazy: Any = frame
-    is_lazy = hasattr(kind, "collect") and not hasattr(kind, "__arrow_c_stream__")
-    collected = lazy.collect() if is_lazy else frame
+    if hasattr(kind, "sink_parquet") and not hasattr(kind, "__arrow_c_stream__"):
+        return _streamed(frame, name)
     try:
-        if hasattr(collected, "__arrow_c_stream__"):
-            table = pa.RecordBatchReader.from_stream(collected).read_all()
+        if hasattr(frame, "__arrow_c_stream__"):
+            table = pa.RecordBatchReader.from_stream(frame).read_all()
         else:
-            table = pa.Table.from_batches([pa.record_batch(collected)])
+            table = pa.Table.from_batches([pa.record_batch(frame)])
     except (pa.ArrowException, TypeError, ValueError) as error:  # its message may quote a value
-        if len(getattr(collected, "shape", ())) == 1 or isinstance(collected, pa.Array | pa.ChunkedArray):
+        if len(getattr(frame, "shape", ())) == 1 or isinstance(frame, pa.Array | pa.ChunkedArray):
             reason = "one column; documents are a frame, or a dict of columns, with ids, individuals and texts"
         else:
             reason = f"cannot be taken as Arrow ({type(error).__name__}); give each column values of one type"
@@ -146,15 +146,91 @@ class FrameSource:
 
     @cached_property
     def _version(self) -> bytes:
-        digest = hashlib.sha256()
-        for name, column in sorted(self._columns.items()):
-            digest.update(_digest_of(name, column))
-        return digest.digest()
+        return _digest({name: column.chunks for name, column in self._columns.items()})
 
 
-def _digest_of(name: str, column: pa.ChunkedArray) -> bytes:
+def _streamed(frame: Any, name: str) -> LazySource:
+    """Run a query of Polars into a file that has no name, so that nothing is left of it however the process ends."""
+    import polars as pl  # by who has such a frame alone
+
+    file = tempfile.TemporaryFile(prefix="reticent-frame-")  # noqa: SIM115 - as long as the source
+    try:
+        named = frame.with_columns(pl.selectors.by_dtype(pl.Categorical, pl.Enum).cast(pl.String))
+        named.sink_parquet(file, row_group_size=ROWS_PER_GROUP, statistics=False)
+        names = tuple(named.collect_schema().names())
+    except Exception as error:  # its message may quote a value
+        file.close()
+        if isinstance(error, OSError) and error.errno:
+            raise
+        raise CorpusError(f"{name}: the query fails ({type(error).__name__}); run it by itself to see why") from None
+    file.flush()
+    return LazySource(name, names, file)
+
+
+@dataclass(frozen=True)
+class LazySource:
+    """The rows of a query, in a private file that ends with it; a `LocalSource` of one fragment."""
+
+    name: str
+    names: tuple[str, ...]
+    file: IO[bytes] = field(compare=False)
+    kind = "memory"
+    has_small_batches = False
+
+    @property
+    def place(self) -> Path | str:
+        return self.name
+
+    @property
+    def fragments(self) -> tuple[LazySource]:
+        return (self,)
+
+    def settings(self) -> list[Any]:
+        return []
+
+    @property
+    def _path(self) -> Path:
+        """Each reader opens the file anew, and has a place in it of its own."""
+        return Path(f"/dev/fd/{self.file.fileno()}")
+
+    def row_groups(self) -> list[int]:
+        return row_groups(self._path)
+
+    def read(self, request: Request) -> Iterator[pa.RecordBatch]:
+        require_columns(self.names, request.columns, self.name)
+        try:
+            yield from read_parquet(self._path, request)
+        except (OSError, pa.ArrowException):
+            raise CorpusError(f"{self.name}: what the query gave can no longer be read") from None
+
+    def batches(
+        self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
+    ) -> Iterator[pa.RecordBatch]:
+        return batches_of_part(self.fragments, Request(columns=columns, batch_rows=batch_rows), part, parts)
+
+    def version(self) -> bytes:
+        """The same as of a `FrameSource` of these rows."""
+        return self._version
+
+    @cached_property
+    def _version(self) -> bytes:
+        def chunks(name: str) -> Iterator[pa.Array]:
+            request = Request(columns=[name], batch_rows=ROWS_PER_GROUP)
+            return (batch.column(0) for batch in read_parquet(self._path, request))
+
+        return _digest({name: chunks(name) for name in self.names})
+
+
+def _digest(columns: Mapping[str, Iterable[pa.Array]]) -> bytes:
+    digest = hashlib.sha256()
+    for name, chunks in sorted(columns.items()):
+        digest.update(_digest_of(name, chunks))
+    return digest.digest()
+
+
+def _digest_of(name: str, chunks: Iterable[pa.Array]) -> bytes:
     parts: dict[str, Any] = {}
-    for chunk in column.chunks:
+    for chunk in chunks:
         for start in range(0, len(chunk), ROWS_PER_GROUP):
             try:
                 _feed(chunk.slice(start, ROWS_PER_GROUP), name, parts)

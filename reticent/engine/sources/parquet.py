@@ -16,7 +16,7 @@ import pyarrow as pa
 from reticent.core.errors import CorpusError
 from reticent.engine.sources.columns import require_columns, sound
 from reticent.engine.sources.config import Columns
-from reticent.engine.sources.source import Request
+from reticent.engine.sources.protocol import Request
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq

@@ -1,19 +1,62 @@
 """Findings of reading a corpus beside its documents: as sentences for users, as counts for records.
 
-It is known once the corpus was scanned; which files were passed over is known once it was opened.
+They are known once the corpus was scanned; which files were passed over is known once it was opened. Nulls that must
+not be are counted once one was found, so that all can be repaired at once.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePath
+from typing import Any, Final
 
-from reticent.engine.sources.found import Found
+import numpy as np
+import pyarrow as pa
 
-__all__ = ["Reading"]
+from reticent.core.errors import CorpusError
+
+__all__ = ["Found", "Reading", "count_nulls"]
+
+
+HIDDEN: Final = "hidden"
+RESULTS: Final = "run folders and artefacts"
+LINKS: Final = "linked folders"
+OTHERS: Final = "files of another format"
+SPECIAL: Final = "neither files nor folders"
+NOTHING: Final = "links to nothing"
+FOLDERS: Final = "folders where files are asked for"
+#: Where users put nothing that should be read; of the rest they are warned.
+EXPECTED: Final = (HIDDEN, RESULTS)
+
+
+@dataclass(slots=True)
+class Found:
+    """Files of documents (in the order of their names), and how much was passed over for which reason."""
+
+    files: tuple[Path, ...] = ()
+    passed_over: Counter[str] = field(default_factory=Counter)
+    #: Suffixes of files of another format that are short enough to be one.
+    other_suffixes: set[str] = field(default_factory=set)
+
+    def notice(self) -> str | None:
+        """The files read and those passed over, as a sentence; None where there are none."""
+        if not self.passed_over:
+            return None
+        shown = {LINKS: "name them to read them"}
+        if self.other_suffixes:
+            shown[OTHERS] = ", ".join(sorted(self.other_suffixes)[:8])
+        parts = [
+            f"{reason} {count:,}" + (f" ({shown[reason]})" if reason in shown else "")
+            for reason, count in sorted(self.passed_over.items())
+        ]
+        return f"documents: files read {len(self.files):,}; passed over: {', '.join(parts)}"
+
+    @property
+    def surprising(self) -> bool:
+        """Whether something was passed over that may have been meant."""
+        return any(reason not in EXPECTED for reason in self.passed_over)
 
 
 @dataclass(slots=True)
@@ -77,3 +120,44 @@ class Reading:
             "suspect_rows": sum(rows for rows, _ in self.suspects.values()),
             "skipped": self.num_skipped,
         }
+
+
+#: Rows that are named of each column.
+NUM_NAMED = 4
+
+
+def count_nulls(
+    files: Iterable[tuple[Path | str, Iterator[pa.RecordBatch]]], columns: Sequence[str], text_column: str
+) -> str:
+    """Return the rest of the error of one null: how many there are of each column, where, and the settings that help.
+
+    Cost: a pass over these columns.
+    """
+    counts, places = dict.fromkeys(columns, 0), {column: list[str]() for column in columns}
+    num_rows, is_whole = 0, True
+    try:
+        for file, batches in files:
+            row, name = 0, PurePath(file).name
+            for batch in batches:
+                for column in columns:
+                    array = batch.column(batch.schema.get_field_index(column))
+                    if array.null_count:
+                        counts[column] += array.null_count
+                        wanted = NUM_NAMED - len(places[column])
+                        nulls = np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[:wanted]
+                        places[column] += [f"{name} row {row + int(at) + 1}" for at in nulls]
+                row += batch.num_rows
+            num_rows += row
+    except CorpusError:
+        is_whole = False  # something else is wrong after this
+    parts = []
+    if sum(counts.values()) > 1:
+        for column, count in counts.items():
+            if count:
+                more = ", …" if count > len(places[column]) else ""
+                parts.append(f"{count:,} of column {column} ({', '.join(places[column])}{more})")
+        least = "" if is_whole else " at least"
+        parts = [f"; null{least}: {' and '.join(parts)}, of {num_rows:,} rows"]
+    if counts.get(text_column):
+        parts.append('; corpus.on_null = "skip" leaves documents without a text out')
+    return "".join(parts)

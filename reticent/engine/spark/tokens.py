@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from reticent.core.errors import CorpusError
-from reticent.engine.document_errors import no_token
 from reticent.engine.protect import Policy
+from reticent.engine.schema import no_token
 from reticent.engine.spark.exchange import Answers, decoded, encoded, kept, one_each
 from reticent.engine.spark.ordered import in_order
 from reticent.engine.spark.protection import NONE, Protection, _second, count_flags, protected_parts, summed

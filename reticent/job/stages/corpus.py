@@ -14,15 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reticent.core.artifact import delete_artifact, read_manifest
-from reticent.engine.sources.remote import open_remote
-from reticent.engine.sources.staged import stage, staged_files
+from reticent.engine.sources.staged import open_remote, stage, staged_files
 from reticent.job.artefact import Step
 from reticent.job.staged import NAME, corpus_artefact, more_columns
 
 if TYPE_CHECKING:
     from reticent.engine.sources.corpus_config import CorpusConfig
-    from reticent.engine.sources.remote import RemoteSource
-    from reticent.engine.sources.source import Source
+    from reticent.engine.sources.protocol import RemoteSource, Source
     from reticent.job.run import Run
 
 __all__ = ["Refresh", "copied_steps", "corpus_steps", "refreshed_steps"]
@@ -79,7 +77,7 @@ def _delete_other(before: Run, run: Run) -> None:
 
 
 def _build(run: Run, folder: Path, counts: dict[str, Any], *, refresh: Refresh | None = None) -> None:
-    from reticent.engine.sources.refreshed import Refreshed
+    from reticent.engine.sources.staged import Refreshed
 
     settings = run.job.corpus
     with (
@@ -100,7 +98,7 @@ def _build(run: Run, folder: Path, counts: dict[str, Any], *, refresh: Refresh |
 
 def _refreshed(refresh: Refresh, source: RemoteSource, settings: CorpusConfig) -> Source:
     """The source, or what it makes digests for: the earlier documents and the differences to them."""
-    from reticent.engine.sources.refreshed import Digesting, Earlier, Refreshed
+    from reticent.engine.sources.staged import Digesting, Earlier, Refreshed, staged_files
 
     if not isinstance(source, Digesting):
         return source

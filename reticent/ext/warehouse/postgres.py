@@ -17,11 +17,11 @@ import pyarrow as pa
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.sources.columns import REQUIRED
 from reticent.engine.sources.corpus_config import CorpusConfig
-from reticent.engine.sources.database import Connection, Selection
-from reticent.engine.sources.presets import PRESETS
-from reticent.engine.sources.remote_config import shown
+from reticent.engine.sources.table import shown
+from reticent.ext.warehouse.database import PRESETS, Connection, Selection
 
 __all__ = ["Postgres"]
+
 
 #: Bytes of a batch: with the driver's own default a reader takes six times the memory and is no faster.
 NUM_BYTES_PER_BATCH: Final = 1 << 20

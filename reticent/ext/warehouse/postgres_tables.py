@@ -16,11 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reticent.core.errors import CorpusError, PolicyError, ReticentError
-from reticent.engine.sinks.tables import ResultTable
-from reticent.engine.sources.database import CONNECTING, failure, quoted
-from reticent.engine.sources.remote_config import check_address, scheme_of, shown
+from reticent.engine.sources.table import check_address, shown
+from reticent.ext.warehouse.database import CONNECTING, failure, quoted
+from reticent.ext.warehouse.tables import ResultTable
 
 __all__ = ["parse_name", "write_tables"]
+
 
 #: Begins the comment of a table that this file wrote.
 OURS: Final = "reticent export"
@@ -81,7 +82,7 @@ def write_tables(
         The database refuses, with its SQLSTATE alone; or an id of a document is no whole number, which note_nlp needs.
         Nothing is written then.
     """
-    if scheme_of(address) not in ("postgresql", "postgres"):
+    if not address.lower().startswith(("postgresql://", "postgres://")):
         raise PolicyError("--into: expected an address of PostgreSQL, postgresql://HOST/DATABASE")
     check_address(address)
     names = [parse_name(name) for _, name in tables]

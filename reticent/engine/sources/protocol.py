@@ -1,4 +1,4 @@
-"""Source: where documents are, and how they are read as record batches.
+"""What a source of documents and a format of files are: where documents are, and how they are read as record batches.
 
 A source names its columns as it has them; `reticent.engine.corpus.Corpus` maps and checks them. The engine reads text
 several times, so it reads what is at hand (files, tables in memory) where it stands, fragment by fragment; any other
@@ -8,18 +8,27 @@ source, such as a database, is read once, into files.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
-if TYPE_CHECKING:
-    from reticent.engine.sources.config import Markup
-    from reticent.engine.sources.csv_rows import CsvSource
+from reticent.engine.sources.config import CsvDialect, Markup
+from reticent.engine.sources.reading import Reading
 
-__all__ = ["Fragment", "LocalSource", "Request", "Source", "batches_of_part"]
+__all__ = ["CsvSource", "Format", "Fragment", "LocalSource", "RemoteSource", "Request", "Source", "batches_of_part"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CsvSource:
+    """Settings of CSV files beside a dialect: all mapped columns, the columns of ids, and the record of findings."""
+
+    dialect: CsvDialect = field(default_factory=CsvDialect)
+    columns: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
+    reading: Reading | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +88,17 @@ class Source(Protocol):
         """
 
 
+class RemoteSource(Source, Protocol):
+    """A source that may hold something open."""
+
+    @property
+    def passed_over(self) -> int:
+        """How many objects beside the documents were not read; known once it has a version."""
+
+    def close(self) -> None:
+        """Let go of it: a snapshot, a connection."""
+
+
 class Fragment(Protocol):
     """A stretch of a source that is read from its first row to its last: a file, a table."""
 
@@ -121,3 +141,42 @@ def batches_of_part(fragments: Sequence[Fragment], request: Request, part: int, 
     first, end = part * len(shares) // parts, (part + 1) * len(shares) // parts
     for fragment, group in shares[first:end]:
         yield from fragment.read(request if group is None else replace(request, row_groups=[group]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """A format of files of documents: all that is known of it.
+
+    Parameters
+    ----------
+    name : str
+        As in ``corpus.format`` and ``--format``.
+    title : str
+        As in messages.
+    suffixes : tuple of str
+        Of its files, with the dot, in small letters.
+    read : callable
+        ``read(file, request)`` yields the columns that are asked for, in order, in batches of any size. It raises
+        `CorpusError`, `OSError` or an error of Arrow's, of which none quotes a value. Memory is bounded by a batch.
+    row_groups : callable, optional
+        The rows of each stretch of a file that can be read by itself (``request.row_groups``).
+    is_marked : bool
+        Its documents bring spans that humans marked, under the names of `DOCUMENTS`. Its suffixes are too common to
+        tell it: it must be named.
+    is_compressible : bool
+        Its files may be compressed (.gz, .zst, .bz2): it reads through ``compressed.open_bytes``.
+    names_individuals : bool
+        Whether a document says whose it is, without ``corpus.individual``.
+    options : frozenset of str
+        Options of `Markup` that mean something for it.
+    """
+
+    name: str
+    title: str
+    suffixes: tuple[str, ...]
+    read: Callable[[Path, Request], Iterator[pa.RecordBatch]]
+    row_groups: Callable[[Path], list[int]] | None = None
+    is_marked: bool = False
+    is_compressible: bool = False
+    names_individuals: bool = True
+    options: frozenset[str] = frozenset()

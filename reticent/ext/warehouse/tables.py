@@ -1,7 +1,7 @@
 """Results as tables for a warehouse: protected tokens and spans, a row each of its documents' own ids.
 
-A table is a stream of record batches in the order of the corpus, each with the numbers of its documents, so that a sink
-can put a row beside its document. Types are those of every engine: none is unsigned. No row holds text.
+A table is a stream of record batches in the order of the corpus, each with the numbers of its documents, so that a row
+can be put beside its document. Types are those of every engine: none is unsigned. No row holds text.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -17,11 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from reticent.core.errors import ArtifactError
+from reticent.engine.corpus import Corpus
 from reticent.engine.schema import SPANS
-
-if TYPE_CHECKING:
-    from reticent.engine.corpus import Corpus
-    from reticent.engine.store import TokenStore
+from reticent.engine.store import TokenStore
 
 __all__ = ["SPAN_ROWS", "TOKEN_ROWS", "ResultTable", "Rows", "span_table", "token_table"]
 

@@ -20,16 +20,17 @@ from reticent.core.errors import CorpusError
 from reticent.engine.sources.columns import REQUIRED
 from reticent.engine.sources.config import Columns, CsvDialect
 from reticent.engine.sources.corpus_config import CorpusConfig
-from reticent.engine.sources.csv_rows import CsvSource
+from reticent.engine.sources.csv import CsvSource
 from reticent.engine.sources.files import Files
 from reticent.engine.sources.formats import FORMATS, format_of
 from reticent.engine.sources.reading import Reading
-from reticent.engine.sources.remote_config import shown
+from reticent.engine.sources.table import shown
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo, FileSystem
 
 __all__ = ["Objects"]
+
 
 NUM_BYTES_PER_BLOCK: Final = 4 << 20
 

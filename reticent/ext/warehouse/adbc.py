@@ -16,8 +16,8 @@ import pyarrow as pa
 from reticent.core.errors import PolicyError
 from reticent.engine.sources.columns import require_columns
 from reticent.engine.sources.corpus_config import CorpusConfig
-from reticent.engine.sources.database import Connection, Selection
-from reticent.engine.sources.remote_config import shown
+from reticent.engine.sources.table import shown
+from reticent.ext.warehouse.database import Connection, Selection
 
 __all__ = ["AdbcDatabase"]
 

@@ -1,0 +1,128 @@
+"""The table of sources that are no local files, by the scheme of their address.
+
+To add one, write its opener in a file of its own and its row here.
+
+An address may name a user and never a password: credentials come from the places that the driver looks at itself. What
+is shown of an address in manifests and messages is its scheme, host and path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final, Literal
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from reticent.core.errors import PolicyError
+
+__all__ = ["SOURCES", "SourceRow", "check_address", "is_remote", "row_of", "shown"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRow:
+    """A source that a job can name: all that is known of it.
+
+    Parameters
+    ----------
+    scheme : str
+        Of its addresses, in small letters.
+    kind : {"database", "store", "lake"}
+        Tells which settings mean something: a database needs ``corpus.table``, ``query`` or ``preset``; the objects of
+        a store are files, of a format; a lake has ``corpus.version``.
+    opener : str
+        ``package.module:name`` of a function of the settings (`CorpusConfig`) and a private folder for what must be a
+        file. It returns a `RemoteSource`.
+    parameters : tuple of str
+        Parameters that an address may have; any other may be a secret.
+    names_user : bool
+        Whether an address may name a user.
+    """
+
+    scheme: str
+    kind: Literal["database", "store", "lake"]
+    opener: str
+    parameters: tuple[str, ...] = ()
+    names_user: bool = False
+
+
+_OBJECTS: Final = "reticent.ext.warehouse.objects:Objects"
+_DELTA: Final = "reticent.ext.warehouse.lakes:DeltaSource"
+_POSTGRES: Final = SourceRow(
+    scheme="postgresql",
+    kind="database",
+    opener="reticent.ext.warehouse.postgres:Postgres",
+    parameters=(
+        *("host", "hostaddr", "port", "dbname", "user", "service", "passfile", "connect_timeout", "application_name"),
+        *("sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "target_session_attrs", "channel_binding"),
+        *("gssencmode", "krbsrvname", "require_auth", "keepalives", "keepalives_idle", "tcp_user_timeout"),
+    ),
+    names_user=True,
+)
+_STORES: Final = (
+    SourceRow(scheme="s3", kind="store", opener=_OBJECTS, parameters=("region", "scheme", "endpoint_override")),
+    SourceRow(scheme="gs", kind="store", opener=_OBJECTS, parameters=("scheme", "endpoint_override")),
+    SourceRow(scheme="abfs", kind="store", opener=_OBJECTS, parameters=("enable_tls",), names_user=True),
+    SourceRow(scheme="hdfs", kind="store", opener=_OBJECTS, parameters=("replication", "buffer_size"), names_user=True),
+)
+_ROWS: Final = (
+    SourceRow(scheme="adbc", kind="database", opener="reticent.ext.warehouse.adbc:AdbcDatabase"),
+    SourceRow(scheme="delta", kind="lake", opener=_DELTA),
+    SourceRow(scheme="iceberg", kind="lake", opener="reticent.ext.warehouse.lakes:IcebergSource"),
+    _POSTGRES,
+    replace(_POSTGRES, scheme="postgres"),
+    *_STORES,
+    *(replace(store, scheme=f"delta+{store.scheme}", kind="lake", opener=_DELTA) for store in _STORES),
+)
+#: Scheme -> source.
+SOURCES: Final[Mapping[str, SourceRow]] = MappingProxyType({row.scheme: row for row in _ROWS})
+
+
+def is_remote(source: str) -> bool:
+    """Whether a source is an address, and no path of a local file."""
+    return "://" in source
+
+
+def row_of(address: str) -> SourceRow:
+    """Return the row of the scheme of an address that `check_address` has passed."""
+    return SOURCES[_scheme_of(address)]
+
+
+def _scheme_of(source: str) -> str:
+    return source.partition("://")[0].lower()
+
+
+def check_address(source: str) -> None:
+    """Refuse an address of an unknown scheme, and one that holds a password, a key or anything that may be one.
+
+    Raises
+    ------
+    PolicyError
+        Nothing of the address is quoted, but for a known scheme.
+    """
+    row = SOURCES.get(_scheme_of(source))
+    if row is None:
+        known = ", ".join(f"{name}://" for name in SOURCES)
+        raise PolicyError(f"corpus.source: expected a path or an address that begins with one of {known}")
+    if not source.isprintable() or (row.kind == "database" and " " in source):
+        raise PolicyError("corpus.source: the address holds a blank or a character that cannot be printed")
+    try:
+        parts = urlsplit(source)
+        user, at, _ = parts.netloc.rpartition("@")
+        given = [unquote(name).lower() for name, _ in parse_qsl(parts.query, keep_blank_values=True)]
+    except ValueError:
+        raise PolicyError("corpus.source: not a valid address") from None
+    said = "credentials come from the environment and the files of the driver (PGPASSFILE, PGSERVICE, the cloud's own)"
+    if at and (":" in unquote(user) or "@" in unquote(user) or not row.names_user):
+        raise PolicyError(f"corpus.source: the address holds a password or a key, which no job keeps; {said}")
+    if any(name not in row.parameters for name in given) or parts.fragment:
+        allowed = ", ".join(row.parameters) or "none"
+        raise PolicyError(f"corpus.source: the address has a parameter that it may not have (allowed: {allowed})")
+
+
+def shown(source: str) -> str:
+    """Return what messages and manifests show of an address: neither the user nor its parameters."""
+    parts = urlsplit(source)
+    if _scheme_of(source).endswith("abfs"):  # its container stands where others have a user
+        return f"{parts.scheme}://{parts.netloc}{parts.path}"
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -1,0 +1,958 @@
+"""One table of refused and odd inputs: what is made, and what today comes of it.
+
+A row is a small function that makes the input, and either the rows that are read of it, or the class of the error, the
+file, the row, the column and the reason. A row with a number in ``wrong`` is a fault that is known under this number,
+and stands here as it is: who mends it changes the row. No refusal holds a word of a document.
+"""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import datetime as dt
+import gzip
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import traceback
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fixtures.command import command
+from fixtures.postgres import postgres_server, programs
+from fixtures.spark import missing as missing_of_spark
+
+from reticent.core.artifact import VERIFIED
+from reticent.core.errors import CorpusError
+from reticent.engine.corpus import Columns, CsvDialect, open_corpus
+from reticent.engine.sources.corpus_config import CorpusConfig
+from reticent.engine.sources.staged import open_remote, stage, staged_files
+
+SENTINEL = "SENTINELTEXT"
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Raised:
+    """An error that is none of ours: it escapes to the caller."""
+
+    error: type[Exception]
+    message: str
+
+
+#: The rows that are read; or, of a `CorpusError`, file, row (of XML and BRAT: line) and column as in its message, a
+#: colon, and a pattern that the reason begins with: ``a.csv row 3 column text: is null``.
+Outcome = list[Any] | str | Raised
+
+
+@dataclass(frozen=True)
+class Input:
+    """A row of the table; ``make`` puts the input into a folder and returns the source, ``read`` reads it."""
+
+    name: str
+    make: Callable[[Path], Any]
+    outcome: Outcome
+    wrong: str = ""
+    columns: Columns = field(default_factory=Columns)
+    options: dict[str, Any] = field(default_factory=dict)
+    read: Callable[[Any, Input, Path], list[Any]] | None = None
+    needs: tuple[str, ...] = ()
+
+
+TABLE: list[Input] = []
+
+
+def add(name: str, make: Callable[[Path], Any], outcome: Outcome, wrong: str = "", **more: Any) -> None:
+    TABLE.append(Input(name, make, outcome, wrong, **more))
+
+
+# fmt: off
+# ruff: noqa: E501
+# -------------------------------------------------------------------------------------------------------------- makers
+
+
+def row(doc_id: object, individual_id: object, text: object = SENTINEL, **more: object) -> Row:
+    return {"doc_id": doc_id, "individual_id": individual_id, "text": text, **more}
+
+
+GOOD = [row(f"d{i}", f"p{i}", f"{SENTINEL} number {i}") for i in range(8)]
+TWO = [("1", "a", "x"), ("2", "b", "y")]
+
+
+def changed(at: int, **values: object) -> list[Row]:
+    """`GOOD` with other values in one row."""
+    return [{**r, **values} if i == at else r for i, r in enumerate(GOOD)]
+
+
+def every(**values: object) -> list[Row]:
+    return [{**r, **values} for r in GOOD]
+
+
+def put(path: Path, content: str | bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def file(name: str, content: str | bytes) -> Callable[[Path], Path]:
+    return lambda folder: put(folder / name, content)
+
+
+def folder_of(**files: Callable[[Path], Any]) -> Callable[[Path], Path]:
+    """A folder with files, each made by its function; the names of the arguments say nothing."""
+
+    def make(folder: Path) -> Path:
+        for each in files.values():
+            each(folder)
+        return folder
+
+    return make
+
+
+def damaged(make: Callable[[Path], Path], old: bytes, new: bytes) -> Callable[[Path], Path]:
+    def damage(folder: Path) -> Path:
+        path = make(folder)
+        content = path.read_bytes()
+        assert content.count(old) == 1
+        return put(path, content.replace(old, new))
+
+    return damage
+
+
+def cut(make: Callable[[Path], Path], num_bytes: int) -> Callable[[Path], Path]:
+    """The file without its last bytes."""
+    return lambda folder: put(path := make(folder), path.read_bytes()[:-num_bytes])
+
+
+def table(rows: list[Row] | pa.Table) -> pa.Table:
+    return rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(rows)
+
+
+def parquet(rows: list[Row] | pa.Table, name: str = "a.parquet", **options: Any) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table(rows), folder / name, **{"row_group_size": 2} | options)
+        return folder / name
+
+    return make
+
+
+def plain_parquet(rows: list[Row] | pa.Table) -> Callable[[Path], Path]:
+    """Its bytes are those of the values."""
+    return parquet(rows, compression="none", use_dictionary=False, write_statistics=False, row_group_size=100)
+
+
+def arrow(rows: list[Row] | pa.Table, new: Callable[..., Any] = pa.ipc.new_file) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        content = table(rows)
+        with pa.OSFile(str(folder / "a.arrow"), "wb") as sink, new(sink, content.schema) as writer:
+            writer.write_table(content, max_chunksize=2)
+        return folder / "a.arrow"
+
+    return make
+
+
+def as_csv(rows: list[Row], quoting: Any = csv.QUOTE_ALL) -> str:
+    buffer = io.StringIO(newline="")
+    writer = csv.DictWriter(buffer, list(rows[0]), quoting=quoting)
+    writer.writeheader()
+    writer.writerows(rows)
+    return buffer.getvalue()
+
+
+def csv_of(rows: list[Row], name: str = "a.csv") -> Callable[[Path], Path]:
+    return file(name, as_csv(rows))
+
+
+def csv_lines(*lines: str, name: str = "a.csv") -> Callable[[Path], Path]:
+    return file(name, "\n".join(["doc_id,individual_id,text", *lines, ""]))
+
+
+def jsonl(rows: list[Row]) -> Callable[[Path], Path]:
+    return file("a.jsonl", "".join(json.dumps(r) + "\n" for r in rows))
+
+
+# ------------------------------------------------------------------------------------------------------- files, folders
+
+
+
+def linked(target: str, source: str) -> Callable[[Path], Any]:
+    def make(folder: Path) -> Any:
+        csv_of(GOOD, "b.csv")(folder)
+        (folder / "a.csv").symlink_to(target)
+        return folder / source if source else folder
+
+    return make
+
+
+def fifo(folder: Path) -> Path:
+    os.mkfifo(folder / "a.csv")
+    return folder / "a.csv"
+
+
+for target, source in [(t, s) for t in ("nothing", "a.csv") for s in ("", "a.csv", "*.csv")]:
+    add(f"a link to {target} in the place of a document, {source or 'folder'}", linked(target, source),
+        "a.csv: a link to nothing; repair the link")
+add("an empty source", lambda folder: "", "a source is empty; name a file, a folder (. is the current one) or a glob")
+add("an empty source among others", lambda folder: [folder, ""],
+    "a source is empty; name a file, a folder (. is the current one) or a glob")
+add("a pipe", fifo, "a.csv: neither a file nor a folder")
+add("no file", lambda folder: folder / "nothing.parquet",
+    r"nothing.parquet: no file found \(Parquet, Arrow, CSV or JSONL\)$")
+add("files of two formats", folder_of(a=csv_of(GOOD), b=parquet(GOOD)),
+    r"FOLDER: files of one format expected, found \.csv, \.parquet; choose with a glob, such as \*\.csv$")
+add("compressed documents beside others",
+    folder_of(a=parquet(GOOD), b=file("b.csv.gz", gzip.compress(as_csv(GOOD).encode()))),
+    r"FOLDER: files of one format expected, found \.gz, \.parquet")
+add("a suffix of no format", file("a.txt", SENTINEL),
+    r"a.txt: \.txt does not tell the format; set corpus\.format \(--format\) to parquet, arrow, csv, jsonl, i2b2-2006")
+add("no bytes: CSV", file("a.csv", ""), r"a.csv: cannot be read as csv \(an empty file\)$")
+add("no bytes: Arrow", file("a.arrow", ""), r"a.arrow: cannot be read as arrow \(an empty file\)$")
+add("a header and nothing else", csv_lines(), "a.csv: no documents$")
+add("empty tables", folder_of(a=parquet(table(GOOD).slice(0, 0)), b=parquet(table(GOOD).slice(0, 0), "b.parquet")),
+    "FOLDER (2 files): no documents$")
+add("blank lines", file("a.jsonl", "\n \n"), "a.jsonl: no documents$")
+for suffix, kind, pack in (
+    (".gz", "gzip", gzip.compress),
+    (".zst", "zstd", lambda data: pa.compress(data, codec="zstd", asbytes=True)),
+    (".bz2", "bz2", bz2.compress),
+):
+    add(f"not compressed as its name says: {kind}", csv_of(GOOD[:4], f"a.csv{suffix}"),
+        rf"a.csv{suffix}: cannot be unpacked as {kind} \(damaged, or of another kind\)")
+    add(f"bytes behind what is compressed: {kind}",
+        file(f"a.csv{suffix}", pack(as_csv(GOOD).encode()) + SENTINEL.encode()), f"a.csv{suffix}: cannot be unpacked as {kind}")
+
+# ------------------------------------------------------------------------------------------------------------- columns
+
+add("column missing: Parquet", parquet(table(GOOD).rename_columns(["doc_id", "individual_id", "body"])),
+    "a.parquet: column text is missing; it has doc_id, individual_id, body$")
+add("column missing: the second file",
+    folder_of(a=csv_of(GOOD[:4]), b=csv_of([{"doc_id": "x", "individual_id": "y", "note": SENTINEL}], "b.csv")),
+    "b.csv: column text is missing")
+add("column missing: mapped", jsonl(GOOD), "a.jsonl: column patient is missing; it has doc_id, individual_id, text$",
+    columns=Columns(individual_id="patient"))
+add("CSV without a header", file("a.csv", as_csv(GOOD).partition("\n")[2]),
+    r"a.csv: column doc_id is missing; the first line must name it, and names 3 other column\(s\)$")
+add("CSV with a column in capitals", file("a.csv", as_csv(GOOD).replace("text", "TEXT ", 1)),
+    r"a.csv: column text is missing; .* names 3 other column\(s\), one of which differs in capitals or spaces only$")
+add("CSV with a delimiter that is not looked for", file("a.csv", f"doc_id#individual_id#text\nd1#p1#{SENTINEL}\n"),
+    r"a.csv: column doc_id is missing; .* names 1 other column\(s\); set corpus.delimiter to what stands between them$")
+add("CSV with a header that fits two delimiters", file("a.csv", "t,a;t;b,t\n"),
+    "a.csv: the header names the columns under , and ; as delimiter; set corpus.delimiter",
+    columns=Columns(doc_id="t", individual_id="t", text="t"))
+add("column twice: Arrow", arrow(table(GOOD).append_column("text", pa.array(["x"] * 8))),
+    "a.arrow: column text stands there 2 times$")
+add("column twice: Parquet", parquet(table(GOOD).append_column("doc_id", pa.array(list("abcdefgh")))),
+    "a.parquet: column doc_id stands there 2 times$")
+add("column twice: CSV", file("a.csv", f"doc_id,individual_id,text,individual_id\n1,a,{SENTINEL},b\n2,b,x,c\n"),
+    "a.csv: column individual_id stands there 2 times$")
+add("name twice in an object",
+    damaged(jsonl(GOOD), b'number 2"', f'number 2", "{SENTINEL}": 1, "{SENTINEL}": 2'.encode()),
+    "a.jsonl row 3 another column: stands twice in this object$")
+
+# ------------------------------------------------------------------------------------------------- ids, nulls, encodings
+
+add("null individual", parquet(changed(5, individual_id=None)), "a.parquet row 6 column individual_id: is null$")
+add("null document id", jsonl(changed(2, doc_id=None)), "a.jsonl row 3 column doc_id: is null$")
+add("null text", arrow(changed(7, text=None)),
+    r'a.arrow row 8 column text: is null; corpus\.on_null = "skip" leaves documents without a text out$')
+add("unquoted nothing in CSV", csv_lines(f"d0,p0,{SENTINEL}", *(f"d{i},p{i}," for i in range(1, 8))),
+    r"a.csv row 2 column text: is null; null: 7 of column text \(a\.csv row 2, a\.csv row 3, a\.csv row 4, a\.csv row 5, …\), of 8 rows; corpus\.on_null")
+add("blank individual", csv_of(changed(3, individual_id=" \t\u00a0\u3000")),
+    "a.csv row 4 column individual_id: is blank$")
+add("blank document id", jsonl(changed(0, doc_id="")), "a.jsonl row 1 column doc_id: is blank$")
+add("blank household", parquet([{**r, "family": " " if i == 4 else "f"} for i, r in enumerate(GOOD)]),
+    "a.parquet row 5 column family: is blank$", columns=Columns(household_id="family"))
+add("document twice in a file", parquet(changed(7, doc_id="d1")),
+    r"column doc_id: the same document id stands at .*a\.parquet row 2 and .*a\.parquet row 8$")
+add("document twice in two files", folder_of(a=csv_of(GOOD[:4]), b=csv_of([GOOD[4], GOOD[2], GOOD[4]], "b.csv")),
+    r"column doc_id: the same document id stands at .*a\.csv row 3 and .*b\.csv row 2$")
+add("one individual", csv_of(every(individual_id="p")),
+    "a.csv: column individual_id names one individual only; support among individuals needs at least two$")
+add("text not UTF-8: Arrow", damaged(arrow(GOOD), b"number 5", b"number \xff"),
+    "a.arrow row 6 column text: not valid UTF-8$")
+add("text not UTF-8: Parquet", damaged(plain_parquet(GOOD), b"number 5", b"number \xff"),
+    "a.parquet row 6 column text: not valid UTF-8$")
+add("text not UTF-8: CSV", damaged(csv_of(changed(2, text="é")), b"number 5", b"number \xff"),
+    "a.csv row 6 column text: not valid UTF-8$")
+add("text not UTF-8: JSONL", damaged(jsonl(GOOD), b"number 5", b"number \xff"), "a.jsonl row 6: not valid UTF-8$")
+add("id not UTF-8",
+    parquet(table(GOOD).set_column(1, "individual_id", pa.array([b"p\xc3x" if i == 2 else b"p" for i in range(8)], pa.binary()).view(pa.string()))),
+    "a.parquet row 3 column individual_id: not valid UTF-8$")
+add("half a surrogate pair", jsonl(changed(1, text=f"\ud83d {SENTINEL}")),
+    "a.jsonl row 2: not valid JSON, or not valid Unicode$")
+add("UTF-16 that ends inside a character", file("a.csv", as_csv(GOOD).encode("utf-16")[:-1]),
+    r"a.csv row 9: byte [\d,]+ of the file is not utf-16-le")
+
+# --------------------------------------------------------------------------------------------------------------- types
+
+add("text of bytes", parquet([{**r, "text": r["text"].encode()} for r in GOOD]),
+    "a.parquet column text: expected text, got binary$")
+add("individuals of floats", parquet([{**r, "individual_id": i / 2} for i, r in enumerate(GOOD)]),
+    "a.parquet column individual_id: expected text or integers, got double; cast it in the source, where every digit is known$")
+add("text of objects", jsonl(every(text={SENTINEL: 1})), "a.jsonl column text: expected text, got struct$")
+add("types that change", jsonl(changed(4, doc_id=7)),
+    "a.jsonl row 5 column doc_id: expected str as in the rows before, got int$")
+for kind in (pa.int64(), pa.uint8(), pa.decimal128(38, 0), pa.decimal256(60, 0)):
+    numbers = pa.table(
+        {
+            "doc_id": pa.array([1, 2, 3]).cast(kind),
+            "individual_id": pa.array([7, 7, 12]).cast(kind),
+            "text": list("abc"),
+        }
+    )
+    add(f"ids of {kind}", parquet(numbers), [("1", "7", "a"), ("2", "7", "b"), ("3", "12", "c")])
+for make in (parquet, arrow, jsonl):
+    add(f"whole numbers are ids: {make.__name__}", make([row(2**53 + 1, 7, "x"), row(2, 8, "y")]),
+        [("9007199254740993", "7", "x"), ("2", "8", "y")])
+
+
+def with_spans(spans: list[Any]) -> Callable[[Path], Path]:
+    rows = [{**r, "text": f"{SENTINEL} é", "spans": [{"start": 0, "end": 1, "label": "A"}]} for r in GOOD]
+    rows[4]["spans"] = spans
+    return jsonl(rows)
+
+
+for name, spans, reason in (
+    ("beyond the text", [{"start": 13, "end": 14, "label": "A"}, {"start": 13, "end": 16, "label": SENTINEL}], r"span 13\.\.16 does not fit its text of 14 characters$"),
+    ("in bytes", [{"start": 13, "end": 15, "label": "A"}], r"span 13\.\.15 does not fit its text of 14 characters; it would if offsets counted bytes, but they count char"),
+    ("before the text", [{"start": -1, "end": 3, "label": "A"}], r"span -1\.\.3 does not fit its text"),
+    ("of nothing", [{"start": 3, "end": 3, "label": "A"}], r"span 3\.\.3 does not fit its text"),
+    ("without a label", [{"start": 0, "end": 3}], "a span has no label$"),
+    ("that is null", [None], "a span has no start$"),
+):
+    add(f"span {name}", with_spans(spans), f"a.jsonl row 5 column spans: {reason}", columns=Columns(spans="spans"))
+add("span beyond 32 bits", with_spans([{"start": 0, "end": 1 << 40, "label": "A"}]),
+    r"a.jsonl column spans: expected a list of \(start: int32, end: int32, label: string\), got list, or a number",
+    columns=Columns(spans="spans"))
+add("spans of text", csv_of(every(spans=SENTINEL)),
+    r"a.csv column spans: expected a list of \(start: int32, end: int32, label: string\), got large_string",
+    columns=Columns(spans="spans"))
+
+# ----------------------------------------------------------------------------------------------------------------- CSV
+
+for name, content, texts in (
+    ("quoted newlines", '1,a,"x\ny"\n2,b,"x\r\n\r\ny"\n', ["x\ny", "x\r\n\r\ny"]),
+    ("doubled quotes", '1,a,"say ""x"", he"\n2,b,""""\n', ['say "x", he', '"']),
+    ("CRLF and no newline at the end", "1,a,x\r\n2,b,y", ["x", "y"]),
+    ("empty documents", '1,a,""\n2,b," "\n', ["", " "]),
+    ("words that other readers take for nothing", "1,a,NA\n2,b,null\n", ["NA", "null"]),
+    ("numbers and dates stay text", "1,a,007\n2,b,2021-03-04\n", ["007", "2021-03-04"]),
+    ("NUL", "1,a,x\0y\n2,b,\0\n", ["x\0y", "\0"]),
+    ("blank lines", "\n1,a,x\n\n2,b,y\n\n", ["x", "y"]),
+):
+    for start in ("", "\ufeff"):
+        add(f"CSV: {name}{' behind a mark' * bool(start)}",
+            file("a.csv", f"{start}doc_id,individual_id,text\n{content}"),
+            [("1", "a", texts[0]), ("2", "b", texts[1])])
+add("CSV: an export from France",
+    file("a.csv", 'doc_id;individual_id;text\r\nd1;p1;Bien, reçu à 5 h\r\nd2;p2;"dit «É»; l\'été\nfroid"\r\n'.encode("cp1252")),
+    [("d1", "p1", "Bien, reçu à 5 h"), ("d2", "p2", "dit «É»; l'été\nfroid")])
+add("CSV: quotes that are text", file("a.csv", 'doc_id\tindividual_id\ttext\n1\ta\t5" pipe\n2\tb\t"x\n'),
+    [("1", "a", '5" pipe'), ("2", "b", '"x')], options={"csv": CsvDialect(delimiter="tab", quote="none")})
+add("CSV: a value too many", damaged(csv_of(GOOD), b"number 6", f'x","{SENTINEL}'.encode()),
+    "a.csv row 7: expected 3 columns, got 4$")
+add("CSV: a quote that is never closed",
+    csv_lines(f"d0,p0,{SENTINEL}", 'd1,p1,"x ""y\n"" z"', f"d2,p2,{SENTINEL}", f'd3,p3,"{SENTINEL}', f"d4,p4,{SENTINEL}"),
+    "a.csv row 4: a quoted value is not closed by the end of the file$")
+TWO_OPEN = [f"d{i},p{i}," + '"' * (i in (2, 5)) + SENTINEL for i in range(8)]
+add("CSV: two quotes that are not closed", csv_lines(*TWO_OPEN),
+    "a.csv row 3: text follows the quote that closes a value")
+add("CSV: two quotes that are not closed, compressed",
+    file("a.csv.gz", gzip.compress("\n".join(["doc_id,individual_id,text", *TWO_OPEN]).encode())),
+    "a.csv.gz row 3: text follows the quote that closes a value")
+add("CSV: a quote inside a value", csv_lines(f'1,a,5" {SENTINEL}', "2,b,x"),
+    r"a.csv row 1: a quote stands inside .*set corpus\.quote to none")
+
+# --------------------------------------------------------------------------------------------------------------- JSONL
+
+add("JSONL: half a line", cut(jsonl(GOOD), 10), "a.jsonl row 8: not valid JSON, or not valid Unicode$")
+add("JSONL: no object", file("a.jsonl", json.dumps([SENTINEL]) + "\n"), "a.jsonl row 1: not a JSON object$")
+add("JSONL: dates are text, and a mark, blank lines and NUL",
+    file("a.jsonl", b"\xef\xbb\xbf" + b'{"doc_id": "2021-03-04", "individual_id": "2021-03-04T10:00:00", "text": "2021-03-05"}\n\n  {"text": "x\\u0000y", "more": [1], "individual_id": "b", "doc_id": "2021-03-06"}  '),
+    [("2021-03-04", "2021-03-04T10:00:00", "2021-03-05"), ("2021-03-06", "b", "x\0y")])
+DEEP = 100_000
+for name, line in (
+    ("arrays", '{"doc_id": "x", "more": ' + "[" * DEEP + "]" * DEEP + "}"),
+    ("objects", '{"a": ' * DEEP + "1" + "}" * DEEP),
+    ("over lines", '{"a":\n' * DEEP + "1" + "}" * DEEP),
+    ("never closed", "[" * DEEP),
+    ("one too many", '{"more": ' + "[" * 64 + "]" * 64 + "}"),
+):
+    lines = [json.dumps(r) for r in GOOD]
+    add(f"JSONL: nested too deep, {name}", file("a.jsonl", "\n".join([*lines[:2], "", line, *lines[2:]])),
+        "a.jsonl row 3: values are nested more than 64 deep|not valid JSON")
+add("JSONL: only looks deep",
+    jsonl([row("1", "a", '[{"' * 3, more=json.loads("[" * 62 + "]" * 62)), row("2", "b", "[" * 99 + "\\" * 7)]),
+    [("1", "a", '[{"' * 3), ("2", "b", "[" * 99 + "\\" * 7)])
+add("JSONL: another column of objects or text",
+    jsonl([{**r, "more": SENTINEL if i == 4 else {"a": 1}} for i, r in enumerate(GOOD)]),
+    "a.jsonl row 5 another column: expected object as in the rows before, got str$", wrong="F6")
+for name, first, second, outcome in (
+    ("labels of doccano and spaCy", {"label": [[0, 3, "NAME"]]}, {"label": []}, r"a.jsonl: cannot be read as jsonl \(not valid jsonl\)$"),
+    ("a nested value of two types", {"meta": {"v": 1}}, {"meta": {"v": "high"}}, r"a.jsonl: cannot be read as jsonl \(not valid jsonl\)$"),
+    ("a value or an object", {"code": "A"}, {"code": {"c": 1}}, "a.jsonl row 2 another column: expected str as in the rows before, got object$"),
+    ("yes or no, or 0 or 1", {"s": True}, {"s": 1}, "a.jsonl row 2 another column: expected bool as in the rows before, got int$"),
+    ("a number or a text", {"s": 1}, {"s": "high"}, "a.jsonl row 2 another column: expected int as in the rows before, got str$"),
+):
+    add(f"JSONL: another column, {name}", jsonl([row("1", "a", **first), row("2", "b", **second)]), outcome,
+        wrong="F6")
+
+# ------------------------------------------------------------------------------------------------------ Parquet, Arrow
+
+
+def polars_ipc(how: str, kind: Any) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        frame = pl.DataFrame(
+            {"doc_id": ["1", "2"], "individual_id": pl.Series(["a", "b"], dtype=kind), "text": ["x", "y"]}
+        )
+        getattr(frame, how)(folder / "a.arrow")
+        return folder / "a.arrow"
+
+    return make
+
+
+def of_duckdb(columns: str) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        with duckdb.connect() as connection:
+            connection.execute(f"copy (select {columns} from range(2)) to '{folder / 'a.parquet'}'")
+        return folder / "a.parquet"
+
+    return make
+
+
+def streams(number: int) -> Callable[[Path], Path]:
+    """An Arrow stream, so many times."""
+    return lambda folder: put(path := arrow(GOOD, pa.ipc.new_stream)(folder), path.read_bytes() * number)
+
+
+add("Parquet: cut", cut(parquet(GOOD), 9), r"a.parquet: cannot be read as parquet \(not valid parquet\)$")
+add("Arrow stream: cut inside a batch", cut(streams(1), 200),
+    r"a.arrow: cannot be read as arrow \(not valid arrow\)$")
+add("Arrow stream: cut behind a batch", cut(streams(1), 8), "a.arrow: an Arrow stream without its end marker")
+add("Arrow stream: another behind it", streams(2),
+    r"a.arrow: [\d,]+ bytes follow the end marker of its Arrow stream, unread$")
+for how, kind in [
+    (how, kind) for kind in (pl.Categorical, pl.Enum(["a", "b"])) for how in ("write_ipc", "write_ipc_stream")
+]:
+    add(f"Arrow of Polars: {kind}, {how}", polars_ipc(how, kind),
+        Raised(pa.ArrowNotImplementedError, "Function 'array_take' has no kernel"), wrong="F7")
+add("Parquet: ids of UUID", of_duckdb("uuid() doc_id, uuid() individual_id, 'fever' as text"),
+    "a.parquet column doc_id: expected text or integers, got extension$", wrong="F13")
+add("Parquet: text of DuckDB's JSON",
+    of_duckdb("range::varchar doc_id, range::varchar individual_id, '{\"a\":1}'::json as text"),
+    "a.parquet column text: expected text, got extension$", wrong="F13")
+add("Parquet: text as bytes", of_duckdb("range::varchar doc_id, range::varchar individual_id, 'fever'::blob as text"),
+    "a.parquet column text: expected text, got binary$", wrong="F13")
+
+# ---------------------------------------------------------------------------------------------------- faults of reading
+
+LIVE, GONE = [row("1", "a", "x"), row("2", "b", "y")], [row("9", "withdrawn", "z")]
+ADD = '{{"add":{{"path":"{}","size":1,"partitionValues":{{}},"modificationTime":1,"dataChange":true}}}}\n'
+LOG = "_delta_log/0000000000000000000"
+ALL_THREE = [*TWO, ("9", "withdrawn", "z")]
+add("folder of a Delta table: a file that was removed",
+    folder_of(a=parquet(LIVE, "part-0.parquet"), b=parquet(GONE, "part-1.parquet"), c=file(f"{LOG}0.json", ADD.format("part-0.parquet") + ADD.format("part-1.parquet")), d=file(f"{LOG}1.json", '{"remove":{"path":"part-1.parquet","deletionTimestamp":1,"dataChange":true}}\n')),
+    ALL_THREE, wrong="F3")
+add("folder of a Delta table: a deletion vector",
+    folder_of(a=parquet(LIVE + GONE, "part-0.parquet"), b=file("deletion_vector_1.bin", b"\1"), c=file(f"{LOG}1.json", '{"add":{"path":"part-0.parquet","deletionVector":{"cardinality":1}}}\n')),
+    ALL_THREE, wrong="F3")
+add("folder of an Iceberg table: a file of an older snapshot",
+    folder_of(a=parquet(LIVE, "data/0.parquet"), b=parquet(GONE, "data/1.parquet"), c=file("metadata/v2.metadata.json", "{}")),
+    ALL_THREE, wrong="F3")
+add("folder of Spark: a task that was given up",
+    folder_of(a=parquet(LIVE, "part-0.parquet"), b=parquet(GONE, "_temporary/0/task/part-1.parquet")),
+    [("9", "withdrawn", "z"), *TWO], wrong="F3")
+for word in ("nan", "NaN", "NULL", "null", "None", "<NA>", "\\N", "N/A", "#N/A", "NaT", "-"):
+    add(f"an individual called {word}", csv_lines("1,a,x", f"2,{word},y", f"3,{word},z", "4,b,w"),
+        [("1", "a", "x"), ("2", word, "y"), ("3", word, "z"), ("4", "b", "w")], wrong="F4")
+HEADER = b"doc_id,individual_id,text\n"
+add("CSV: the header again", file("a.csv", HEADER + b"1,a,x\n" + HEADER + b"2,b,y\n"),
+    [TWO[0], ("doc_id", "individual_id", "text"), TWO[1]], wrong="F14")
+add("CSV: the header again, gzip members",
+    file("a.csv.gz", gzip.compress(HEADER + b"1,a,x\n") + gzip.compress(HEADER + b"2,b,y\n")),
+    [TWO[0], ("doc_id", "individual_id", "text"), TWO[1]], wrong="F14")
+add("CSV: Excel's line sep=;", file("a.csv", "sep=;\r\ndoc_id;individual_id;text\r\n1;a;x\r\n2;b;y\r\n"),
+    r"a.csv: column doc_id is missing; the first line must name it, and names 2 other column\(s\)$", wrong="F14")
+add("CSV: UTF-16 without a mark", file("a.csv", (HEADER + b"1,a,x\n2,b,y\n").decode().encode("utf-16-le")),
+    r"a.csv: column doc_id is missing; the first line must name it, and names 3 other column\(s\)", wrong="F14")
+for encoding, text in (
+    ("cp850", "fièvre é ç"),
+    ("cp1250", "Łódź żółć"),
+    ("shift-jis", "田中 発熱"),
+    ("gbk", "发热 患者"),
+):
+    add(f"CSV: {encoding}, guessed as cp1252",
+        file("a.csv", f"{HEADER.decode()}1,a,{text}\n2,b,y\n".encode(encoding)),
+        [("1", "a", text.encode(encoding).decode("cp1252")), TWO[1]], wrong="F14")
+
+# -------------------------------------------------------------------------------------------------------------- frames
+
+COLUMNS = {name: [r[name] for r in GOOD] for name in GOOD[0]}
+for name, frame, outcome in (
+    ("columns missing: Polars", pl.DataFrame({"id": ["a"], "note": ["b"]}), "polars.DataFrame: column doc_id is missing; it has id, note$"),
+    ("column missing: Arrow", pa.table(COLUMNS).drop_columns(["text"]), "pyarrow.Table: column text is missing; it has doc_id, individual_id$"),
+    ("null texts", {**COLUMNS, "text": [SENTINEL, None] * 4}, "dict row 2 column text: is null; null: 4 of column text"),
+    ("document twice", {**COLUMNS, "doc_id": ["d0", "d0", *COLUMNS["doc_id"][2:]]}, "column doc_id: the same document id stands at dict row 1 and dict row 2$"),
+    ("text of floats", {**COLUMNS, "text": [1.5] * 8}, "dict column text: expected text, got double"),
+    ("values of two types", {"text": [SENTINEL, 1]}, "dict column text: expected a Series, an array or a list of values of one type"),
+    ("one text for a column", {"text": SENTINEL}, "dict column text: expected a Series, an array or a list of values of one type"),
+    ("a series", pl.Series([SENTINEL]), "polars.Series: one column; documents are a frame"),
+    ("a chunked array", pa.chunked_array([[SENTINEL]]), "pyarrow.ChunkedArray: one column; documents are a frame"),
+    ("no rows", pa.table(COLUMNS).slice(0, 0), "pyarrow.Table: no documents$"),
+):
+    add(f"frame: {name}", lambda folder, frame=frame: frame, outcome)
+add("frame: a lazy one whose query fails", lambda folder: pl.LazyFrame({"text": [SENTINEL]}).select(pl.col("text").cast(pl.Int64)),
+    r"polars.LazyFrame: the query fails \(InvalidOperationError\)")
+add("frame: columns of unequal length", lambda folder: {**COLUMNS, "individual_id": ["a"]},
+    Raised(pa.ArrowInvalid, "Column 1 named individual_id expected length 8 but got length 1"), wrong="F15")
+
+# ------------------------------------------------------------------------------------------------------ marked formats
+
+
+def marked(name: str, format: str, make: Callable[[Path], Any], outcome: Outcome) -> None:
+    add(f"{format}: {name}", make, outcome, options={"format": format})
+
+
+for number, (body, where, reason) in enumerate((
+    ('<PHI TYPE="DATE">SENTINELTEXT<PHI TYPE="DOCTOR">', 2, r"not XML \(mismatched tag\)"),
+    ('<PHI TYPE="DATE">26th of July<PHI TYPE="DOCTOR">', 2, "not XML"),
+    ('<PHI TYPE="DATE">SENTINELTEXT<PHI TYPE="DOCTOR"/></PHI>', 2, "an element inside a PHI"),
+    ("<PHI>SENTINELTEXT</PHI>", 2, "attribute TYPE is missing or blank"),
+    ("SENTINELTEXT &nbsp; x", 2, r"not XML \(undefined entity\)"),
+    ("SENTINELTEXT & x", 2, r"not XML \(not well-formed \(invalid token\)\)"),
+    ("SENTINELTEXT </PHI>", 2, r"not XML \(mismatched tag\)"),
+    ("<B>SENTINELTEXT</B>", 2, "an element inside a TEXT"),
+    ("</TEXT><TEXT>SENTINELTEXT", 2, "a TEXT that is not the only one"),
+    ("</TEXT>\n<SMOKING STATUS='SENTINELTEXT'/><TEXT>", 3, "attribute STATUS of a SMOKING is none of PAST"),
+    ("</TEXT><SMOKING/>\n<SMOKING/><TEXT>", 3, "a SMOKING that is not the only one of its RECORD"),
+    ("</TEXT></RECORD>\n<SMOKING/><RECORD ID='2'><TEXT>", 3, "a SMOKING that is not the only one"),
+    ("<SMOKING STATUS='SMOKER'/>", 2, "an element inside a TEXT"),
+)):
+    record = f'<ROOT><RECORD ID="1"><TEXT>SENTINELTEXT\n{body}</TEXT></RECORD></ROOT>'
+    marked(f"body {number}, {reason}", "i2b2-2006", file("a.xml", record), f"a.xml line {where}: {reason}")
+for format in ("i2b2-2006", "i2b2-2014", "meddocan"):
+    for head in (
+        '<!DOCTYPE a [<!ENTITY x "SENTINELTEXT"><!ENTITY y "&x;&x;">]>',
+        '<!DOCTYPE a SYSTEM "file:///etc/hostname">',
+        '<!DOCTYPE a [<!ENTITY x SYSTEM "http://127.0.0.1:9/SENTINELTEXT">]>',
+    ):
+        xml = f"<?xml version='1.0'?>\n{head}<a><TEXT>&x;</TEXT><TAGS/></a>"
+        marked(f"no entity is expanded or fetched, {head[12:48]}", format, file("1-1.xml", xml),
+            "1-1.xml line 2: a document type")
+for content in (b"", b"\x00\x01", b"<a>"):
+    for format in ("i2b2-2006", "i2b2-2014"):
+        marked(f"no such XML, {content!r}", format, file("1-1.xml", content), "1-1.xml line 1: not XML")
+for format, reason in (
+    ("i2b2-2006", "no RECORD, so not i2b2 2006"),
+    ("i2b2-2014", "expected one TEXT and one TAGS, got 0 and 0"),
+):
+    marked("another XML", format, file("1-1.xml", "<a/>"), f"1-1.xml: {reason}")
+    marked("an unknown encoding", format, file("1-1.xml", "<?xml version='1.0' encoding='zebra'?><a/>"),
+        "1-1.xml: its XML is in an unknown encoding")
+
+
+def xml_2014(text: str, tags: list[tuple[str, str, int, int, str | None]]) -> str:
+    lines = []
+    for number, (element, label, start, end, quoted) in enumerate(tags):
+        said = "" if quoted is None else f' text="{quoted}"'
+        lines.append(f'<{element} id="P{number}" start="{start}" end="{end}"{said} TYPE="{label}" comment="" />')
+    body = "\n".join(lines)
+    return f'<?xml version="1.0" encoding="UTF-8" ?>\n<a>\n<TEXT><![CDATA[{text}]]></TEXT>\n<TAGS>\n{body}\n</TAGS>\n</a>\n'
+
+
+for tag, where, reason in (
+    (("NAME", "PATIENT", 4, 16, "nobody"), "1-1.xml", r"span 2, 4\.\.16 in characters, is not the text that its mark quotes"),
+    (("NAME", "PATIENT", 4, 99, "x"), "1-1.xml", r"span 2, 4\.\.99 in characters, does not fit its text of 16"),
+    (("NAME", "PATIENT", 4, 99, None), "1-1.xml", r"span 2, 4\.\.99 in characters, does not fit"),
+    (("NAME", "PATIENT", 5, 4, "x"), "1-1.xml", r"span 2, 5\.\.4 in characters, does not fit"),
+    (("NAME", "PATIENT", 4, 4, ""), "1-1.xml", r"span 2, 4\.\.4 in characters, does not fit"),
+    (("NAME", "PATIENT", -1, 4, "x"), "1-1.xml line 6 span 2 start", "expected a whole number"),
+    (("NAME", " ", 4, 5, "x"), "1-1.xml line 6 span 2", "attribute TYPE is missing or blank"),
+):
+    marked(f"a mark that does not fit, {tag[2:]}", "i2b2-2014",
+        file("1-1.xml", xml_2014("Ann SENTINELTEXT", [("NAME", "PATIENT", 0, 3, "Ann"), tag])), f"{where}: {reason}")
+marked("offsets that counted CR LF, not all proved", "i2b2-2014",
+    file("1-1.xml", xml_2014("a\r\nAnn\r\n\r\nBob", [("NAME", "PATIENT", 3, 6, "Ann"), ("NAME", "DOCTOR", 10, 13, "Bob"), ("ID", "IDNUM", 0, 1, None)])),
+    r"1-1.xml: span 1, 3\.\.6 in characters, is not the text")
+marked("an id that names no individual", "i2b2-2014", file("p1_a.xml", xml_2014("x", [])),
+    "p1_a.xml: its id names no individual")
+for files, where, reason in (
+    ({"a.txt": SENTINEL}, "a.txt", r"a\.ann does not stand beside it"),
+    ({"a.ann": "T1\tNAME 0 1\tS"}, "a.ann", r"a\.txt does not stand beside it"),
+    ({"a.txt": SENTINEL, "a.ann": "\nT1 NAME 0 1 S"}, "a.ann line 2", "not an annotation of BRAT"),
+    ({"a.txt": SENTINEL, "a.ann": "T1\tNAME 0 5\tSENTI\nT2\tNAME 1 5\tSENT"}, "a.ann", r"span 2, 1\.\.5"),
+    ({"a.txt": SENTINEL, "a.ann": "T1\tNAME 9 13\tEXT"}, "a.ann", r"span 1, 9\.\.13 .* of 12"),
+    ({"a.txt": b"SENTINELTEXT\n\xff", "a.ann": ""}, "a.txt line 2", "not valid UTF-8"),
+    ({"a.txt": SENTINEL, "a.ann": b"\xff"}, "a.ann line 1", "not valid UTF-8"),
+    ({"a.txt": "éSENTINELTEXT", "a.ann": "T1\tNAME 2 14\tSENTINELTEXT"}, "a.ann", "offsets look like bytes, not characters"),
+):
+    marked(f"{where}, {reason}", "brat",
+        folder_of(**{name: file(name, content) for name, content in files.items()}), f"{where}: {reason}")
+ENTITY = {
+    "span_text": "Mr Łukasz",
+    "entity_type": "PERSON",
+    "start_offset": 0,
+    "end_offset": 9,
+    "entity_id": "e1",
+    "identifier_type": "DIRECT",
+}
+
+
+def of_tab(**entity: Any) -> str:
+    return json.dumps({"doc_id": "1", "text": SENTINEL, "entities": [{**ENTITY, **entity}]})
+
+
+for number, (content, where, reason) in enumerate((
+    (of_tab(end_offset=10**30), "t.jsonl row 1", r"span 1, 0\.\.10{30} in characters, does not fit its text of 12"),
+    (of_tab(start_offset=-(10**30)), "t.jsonl row 1", r"span 1, -10{30}\.\.9 in characters, does not fit its text of 12"),
+    ('{"doc_id": 1' + "0" * 5000 + "}", "t.jsonl line 1", "not valid JSON"),
+    ("[" * 100_000, "t.jsonl line 1", "not valid JSON"),
+    ('{"doc_id": "1"\n', "t.jsonl line 1", "not valid JSON"),
+    ('\n{"doc_id": "1", "text": "SENTINELTEXT", "entities": [], }', "t.jsonl line 2", "not valid JSON"),
+    ('{"doc_id": "1", "text": 5, "entities": []}', "t.jsonl row 1", "field text is missing or not str"),
+    ('["SENTINELTEXT"]', "t.jsonl row 1", "field doc_id is missing"),
+    ('{"doc_id": "1", "text": "\\ud800 SENTINELTEXT", "entities": []}', "t.jsonl", "a text or an id holds half a surrogate pair"),
+    ('{"doc_id": "1", "text": "SENTINELTEXT", "entities": [{"start_offset": true}]}', "t.jsonl row 1 span 1", "field start_offset is missing or not int"),
+    (of_tab(start_offset=0, end_offset=3), "t.jsonl row 1", r"span 1, 0\.\.3 in characters, is not the text"),
+)):
+    marked(f"record {number}, {reason}", "tab", file("t.jsonl", content), f"{where}: {reason}")
+
+# ---------------------------------------------------------------------------------------------- lakes, databases, Spark
+
+NOTES = Columns(doc_id="note_id", individual_id="person_id", text="note_text")
+
+
+def read_once(source: Any, given: Input, folder: Path) -> list[Any]:
+    """The rows of a source that is no local file."""
+    settings = CorpusConfig(source=source, **given.columns.model_dump(exclude_none=True))
+    (folder / "staged").mkdir()
+    with open_remote(settings, folder / "staged") as opened:
+        stage(opened, settings, folder / "staged")
+    names = [given.columns.doc_id, given.columns.individual_id, given.columns.text]
+    return pl.read_parquet(list(staged_files(folder / "staged"))).select(names).rows()
+
+
+def notes(number: int = 6, **more: Any) -> pa.Table:
+    columns = {"note_id": [f"d{i}" for i in range(number)], "person_id": [f"P{i // 3}" for i in range(number)]}
+    return pa.table(columns | {"mrn": [f"M{i // 2}" for i in range(number)], "note_text": ["x"] * number} | more)
+
+
+def changed_delta(change: Callable[[dict[str, Any]], None]) -> Callable[[Path], str]:
+    """A Delta table whose first entry of the log was changed by hand."""
+
+    def make(folder: Path) -> str:
+        import deltalake
+
+        deltalake.write_deltalake(str(folder / "t"), notes())
+        log = folder / "t" / "_delta_log" / "00000000000000000000.json"
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        for line in lines:
+            change(line)
+        log.write_text("\n".join(map(json.dumps, lines)) + "\n")
+        return f"delta://{folder}/t"
+
+    return make
+
+
+def renamed_by_mapping(line: dict[str, Any]) -> None:
+    """As ALTER TABLE … columnMapping.mode = name, then RENAME person_id TO old_id and mrn TO person_id leave it."""
+    if "protocol" in line:
+        line["protocol"] = {"minReaderVersion": 2, "minWriterVersion": 5}
+    if "metaData" in line:
+        line["metaData"]["configuration"] |= {
+            "delta.columnMapping.mode": "name",
+            "delta.columnMapping.maxColumnId": "4",
+        }
+        schema = json.loads(line["metaData"]["schemaString"])
+        for number, column in enumerate(schema["fields"], 1):
+            column["metadata"] = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": column["name"]}
+            column["name"] = {"person_id": "old_id", "mrn": "person_id"}.get(column["name"], column["name"])
+        line["metaData"]["schemaString"] = json.dumps(schema)
+
+
+def with_deletion_vectors(line: dict[str, Any]) -> None:
+    features = ["deletionVectors"]
+    if "protocol" in line:
+        line["protocol"] = {
+            "minReaderVersion": 3,
+            "minWriterVersion": 7,
+            "readerFeatures": features,
+            "writerFeatures": features,
+        }
+    if "metaData" in line:
+        line["metaData"]["configuration"] |= {"delta.enableDeletionVectors": "true"}
+
+
+def catalogue(folder: Path) -> Any:
+    """A catalogue of Iceberg in a folder, which pyiceberg's own settings name hospital."""
+    from pyiceberg import catalog
+
+    (folder / "warehouse").mkdir()
+    settings = {"type": "sql", "uri": f"sqlite:///{folder}/c.db", "warehouse": f"file://{folder}/warehouse"}
+    catalog._ENV_CONFIG.config = {"catalog": {"hospital": settings}}
+    opened = catalog.load_catalog("hospital")
+    opened.create_namespace("r")
+    return opened
+
+
+def renamed_iceberg(folder: Path) -> str:
+    opened = catalogue(folder)
+    opened.create_table("r.notes", schema=notes().schema).append(notes())
+    for old, new in (("person_id", "encounter_id"), ("mrn", "person_id"), ("note_text", "body")):
+        with opened.load_table("r.notes").update_schema() as update:
+            update.rename_column(old, new)
+    return "iceberg://hospital/r.notes"
+
+
+def uuid_iceberg(folder: Path) -> str:
+    from pyiceberg.schema import Schema
+    from pyiceberg.types import LongType, NestedField, StringType, UUIDType
+
+    kinds = ((1, "note_id", LongType()), (2, "person_id", UUIDType()), (3, "note_text", StringType()))
+    made = catalogue(folder).create_table("r.u", schema=Schema(*(NestedField(*kind) for kind in kinds)))
+    ids = pa.array([uuid.UUID(int=i).bytes for i in range(2)], pa.uuid())
+    made.append(pa.table({"note_id": [0, 1], "person_id": ids, "note_text": ["x", "y"]}))
+    return "iceberg://hospital/r.u"
+
+
+def partitioned(folder: Path) -> Path:
+    for number, name in enumerate(["007", "7", "0008", "9", "1000"]):
+        rows = [{"note_id": f"{number}-{i}", "note_text": "x"} for i in range(3)]
+        parquet(rows, f"notes/person_id={name}/part-0.parquet")(folder)
+    return folder / "notes"
+
+
+def run_command(*arguments: object, **environment: str) -> None:
+    """A command of its own process; `CorpusError` with its last line where it ends otherwise than well."""
+    done = subprocess.run(
+        [sys.executable, "-m", "reticent", *map(str, arguments)],
+        env=os.environ | environment, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    if done.returncode:
+        raise CorpusError(done.stderr.strip().rpartition("\n")[2].removeprefix("reticent: "))
+
+
+def settings_of(given: Input) -> list[str]:
+    return [
+        part
+        for name, column in given.columns.model_dump(exclude_none=True).items()
+        for part in ("--set", f"corpus.{name}={column}")
+    ]
+
+
+def individuals_by_spark(source: Any, given: Input, folder: Path) -> list[Any]:
+    run_command("spark", "index", source, "--out", folder / "run", "-q", "--master", "local[1]", *settings_of(given))
+    return pl.read_parquet(folder / "run" / "split" / "individuals.parquet")["individual_id"].to_list()
+
+
+BORN = [dt.datetime(1950 + i, 3, 1 + i) for i in range(6)]
+BIRTHS = notes(
+    note_text=[f"x born {day:%Y-%m-%d} seen with fever" for day in BORN],
+    birth=pa.array(BORN, pa.timestamp("us", "UTC")),
+)
+
+
+def born(folder: Path) -> Path:
+    parquet(BIRTHS, "notes.parquet")(folder)
+    return folder / "notes.parquet"
+
+
+def birth_dates(*program: str, zone: str = "UTC") -> Callable[[Any, Input, Path], list[Any]]:
+    """A reader that detects birth dates of records; the rows are the spans' texts, or rather how many there are."""
+
+    def read(source: Any, given: Input, folder: Path) -> list[Any]:
+        more = ["--set", "corpus.table=note"] if str(source).startswith("postgresql") else []
+        put(folder / "words.txt", "born\nseen\nwith\nfever\n")
+        records = [
+            "--set",
+            'detect.records.columns={birth_date="birth"}',
+            "--set",
+            f'detect.records.common="{folder}/words.txt"',
+        ]
+        run_command(
+            *program,
+            "detect",
+            source,
+            "--out",
+            folder / "run",
+            "-q",
+            "--detector",
+            "records",
+            *settings_of(given),
+            *more,
+            *records,
+            TZ=zone,
+            PGTZ=zone,
+        )
+        return pl.read_parquet(folder / "run" / "spans" / "*.parquet")["label"].to_list()
+
+    return read
+
+
+def individuals_by_spark_of(kind: pa.DataType) -> Callable[[Path], Path]:
+    """Ids of more digits than a float holds, and of one."""
+    ids = pa.array([100000001, 100000002, 3, 4]).cast(kind, safe=False)
+    return lambda folder: parquet(notes(4).set_column(1, "person_id", ids), "notes.parquet")(folder)
+
+
+SPARK = ("pyspark",)
+LAKE = {"columns": NOTES, "read": read_once}
+add("Delta: columns renamed by mapping", changed_delta(renamed_by_mapping),
+    [(f"d{i}", f"P{i // 3}", "x") for i in range(6)], wrong="W05", needs=("deltalake",), **LAKE)
+add("Delta: a column of that name by mapping", changed_delta(renamed_by_mapping),
+    "delta://t row 1 column old_id: is null", wrong="W05", needs=("deltalake",),
+    columns=NOTES.replace(individual_id="old_id"), read=read_once)
+add("Delta: deletion vectors", changed_delta(with_deletion_vectors),
+    "delta://t: cannot be read; it may use a feature of Delta that the library lacks", wrong="W21",
+    needs=("deltalake",), **LAKE)
+add("Iceberg: renamed columns", renamed_iceberg, [(f"d{i}", f"P{i // 3}", "x") for i in range(6)], wrong="W08",
+    needs=("pyiceberg", "sqlalchemy"), **LAKE)
+add("Iceberg: a renamed column by its name", renamed_iceberg,
+    "iceberg://hospital/r.notes: column body is missing; it has note_id, person_id, mrn, note_text$", wrong="W08",
+    needs=("pyiceberg", "sqlalchemy"), columns=NOTES.replace(text="body"), read=read_once)
+add("Iceberg: ids of UUID", uuid_iceberg,
+    r"iceberg://hospital/r.u column person_id: expected text or integers, got fixed_size_binary\[16\]$", wrong="W21",
+    needs=("pyiceberg", "sqlalchemy"), **LAKE)
+add("folders of partitions", partitioned, "part-0.parquet: column person_id is missing; it has note_id, note_text$",
+    columns=NOTES)
+add("Spark: folders of partitions", partitioned, ["1000", "7", "8", "9"], wrong="W06", needs=SPARK, columns=NOTES,
+    read=individuals_by_spark)
+add("individuals of float32", individuals_by_spark_of(pa.float32()),
+    "notes.parquet column person_id: expected text or integers, got float; cast it", columns=NOTES)
+add("Spark: individuals of float32", individuals_by_spark_of(pa.float32()), ["1.0E8", "3.0", "4.0"], wrong="W07",
+    needs=SPARK, columns=NOTES, read=individuals_by_spark)
+add("birth dates with a time", born, ["DATE"] * 6, columns=NOTES, read=birth_dates())
+add("Spark: birth dates, in UTC", born, ["DATE"] * 6, needs=SPARK, columns=NOTES, read=birth_dates("spark"))
+add("Spark: birth dates, in New York", born, [], wrong="W14", needs=SPARK, columns=NOTES,
+    read=birth_dates("spark", zone="America/New_York"))
+
+
+def in_postgres(*statements: str, zone: str) -> Callable[[Any, Input, Path], list[Any]]:
+    """A reader of birth dates in a table of a server that it starts."""
+
+    def read(source: Any, given: Input, folder: Path) -> list[Any]:
+        with postgres_server() as server, server.database() as made, pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PGPASSFILE", str(server.passfile))
+            made.execute(*statements)
+            return birth_dates(zone=zone)(made.address(), given, folder)
+
+    return read
+
+
+OF_PARIS = (
+    "CREATE TABLE note (note_id bigint, person_id bigint, note_text text, birth timestamptz)",
+    "INSERT INTO note SELECT i, i / 3, 'x born ' || to_char(date '1950-03-01' + i, 'YYYY-MM-DD') || ' seen with fever', "
+    "((date '1950-03-01' + i)::text || ' 00:00 Europe/Paris')::timestamptz FROM generate_series(0, 5) i",
+)
+for zone, found, wrong in (("Europe/Paris", ["DATE"] * 6, ""), ("UTC", [], "W19")):
+    add(f"PostgreSQL: birth dates of Paris, read in {zone}", lambda folder: None, found, wrong=wrong,
+        needs=("postgres",), columns=NOTES, read=in_postgres(*OF_PARIS, zone=zone))
+
+
+# --------------------------------------------------------------------------------------------------------------- tests
+
+
+def read_all(source: Any, given: Input, folder: Path) -> list[Any]:
+    """The documents of files or of a frame, all columns checked."""
+    corpus = open_corpus(source, columns=given.columns, **given.options)
+    corpus.scan()
+    documents: list[Any] = []
+    for batch in corpus.batches(columns=("doc_id", "individual_id", "text", "household_id", "spans")):
+        documents += zip(*(batch.column(name).to_pylist() for name in ("doc_id", "individual_id", "text")), strict=True)
+    return documents
+
+
+def missing(given: Input) -> str | None:
+    """What a row needs and is not installed here."""
+    for name in given.needs:
+        if name == "pyspark":
+            if said := missing_of_spark():
+                return said
+        elif name == "postgres":
+            if programs() is None or missing(Input("", given.make, [], needs=("adbc_driver_postgresql",))):
+                return "PostgreSQL or its driver is not installed"
+        elif find_spec(name) is None:
+            return f"{name} is not installed"
+    return None
+
+
+def check(expected: str, message: str, folder: Path) -> None:
+    """The message names this file, row and column, and no other, and begins with the reason."""
+    message = message.replace(f"{folder}/", "").replace(str(folder), "FOLDER")
+    place, colon, reason = expected.partition(": ")
+    assert re.match(f"(?:[^ :]*/)?{re.escape(place)}{colon}(?:{reason})", message), message
+
+
+def test_the_table_has_a_row_for_each_known_fault_and_one_name_a_row() -> None:
+    wrong = {each.wrong for each in TABLE}
+    assert {"F3", "F4", "F6", "F7", "F13", "F14", "F15", "W05", "W06", "W07", "W08", "W14", "W19", "W21"} <= wrong
+    assert len({each.name for each in TABLE}) == len(TABLE) > 200
+
+
+@pytest.mark.parametrize("given", TABLE, ids=lambda given: given.name)
+def test_an_input_gives_the_rows_or_the_refusal_of_the_table(tmp_path: Path, given: Input) -> None:
+    if said := missing(given):
+        pytest.skip(f"{said}: make test-warehouse")
+    source, read = given.make(tmp_path), given.read or read_all
+    if isinstance(given.outcome, list):
+        assert read(source, given, tmp_path) == given.outcome
+        return
+    if isinstance(given.outcome, Raised):
+        with pytest.raises(given.outcome.error, match=given.outcome.message):
+            read(source, given, tmp_path)
+        return
+    with pytest.raises(CorpusError) as caught:
+        read(source, given, tmp_path)
+    check(given.outcome, str(caught.value), tmp_path)
+    assert SENTINEL not in "".join(traceback.format_exception(caught.value))  # nor in what led to it
+
+
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run folder with good results."""
+    folder = tmp_path_factory.mktemp("earlier")
+    assert command("index", csv_of(GOOD)(folder), "--out", folder / "run", "--quiet") == 0
+    return folder / "run"
+
+
+def results(run: Path) -> dict[str, bytes]:
+    files = [path for path in run.rglob("*") if path.is_file() and VERIFIED not in path.name]  # of settled files
+    return {str(path.relative_to(run)): path.read_bytes() for path in files}
+
+
+FILES = [each for each in TABLE if isinstance(each.outcome, str) and each.read is None and not each.options]
+FILES = [each for each in FILES if not each.name.startswith(("frame", "an empty source"))]
+
+
+@pytest.mark.parametrize("given", FILES, ids=lambda given: given.name)
+def test_a_refused_file_ends_the_command_with_1_without_text_and_with_the_earlier_results_as_they_were(
+    tmp_path: Path, earlier: Path, capfd: pytest.CaptureFixture[str], given: Input
+) -> None:
+    assert isinstance(given.outcome, str)
+    (tmp_path / "documents").mkdir()
+    source, run = given.make(tmp_path / "documents"), tmp_path / "run"
+    shutil.copytree(earlier, run)
+    before = results(run)
+    assert {"index/words.parquet", "split/individuals.parquet", "spans/spans.parquet"} < set(before)
+    assert command("index", source, "--out", run, *settings_of(given)) == 1
+    shown = capfd.readouterr()
+    last = shown.err.rstrip("\n").rpartition("\n")[2]
+    assert last.startswith("reticent: ")
+    check(given.outcome, last.removeprefix("reticent: "), tmp_path / "documents")
+    assert "Traceback" not in shown.err
+    assert SENTINEL not in shown.err + shown.out
+    assert results(run) == before
