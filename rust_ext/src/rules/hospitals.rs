@@ -4,13 +4,16 @@
 use std::sync::LazyLock;
 
 use super::{Hit, Rank, Rule, rule};
-use crate::word_lists::{WordSet, Words};
+use crate::word_lists::{WordSet, Words, alternatives, words};
+
+/// `%HOSPITAL%`: the heads of the word lists.
+pub fn head() -> String {
+    let [heads, beginnings, ends] =
+        ["hospital heads", "beginnings of hospitals", "ends of hospitals"].map(|list| alternatives(words(list)));
+    format!("(?:CH[RU]{{0,2}} d[eu]|{heads}|(?:{beginnings})(?:{ends}))")
+}
 
 pub const PARTS: &[(&str, &str)] = &[
-    (
-        "%HOSPITAL%",
-        r"(?:(?:Complejo |Complexo )?Hospital(?:ario|ari)?|HOSPITAL|Clinica|CLINICA|Sanatorio|SANATORIO|Centro de Salud|Policlinic[oa]|(?:(?:Grand |Groupe )?Centre |CENTRE |Groupe )(?:Hospitalier|HOSPITALIER)|CH[RU]{0,2} d[eu]|CHR?U|Hopital|HOPITAL|Hopitaux|Clinique|CLINIQUE|Polyclinique|EHPAD|Klinikum|(?:Universitats|Uni|Kreis|Landes|Bezirks|Stadt|Zentral|Kantons|Regional|Bundeswehr|Kinder|Frauen|Herz|Fach|Reha|Akut|Diakonie|Diakonissen|Marien|Josefs|Elisabethen|Ordens|Privat|Sankt)(?:klinikum|klinik|krankenhaus|spital))",
-    ),
     (
         "%OF%",
         r"(?:(?i:universitari[oa]|universitaire|prive|regional|de la|de las|de los|de l'|des|del|du|de|d'|la|las|los|le|les|el|y|et|i|e|am|an der|im|in|der) ?)",

@@ -166,7 +166,9 @@ static PARTS: LazyLock<Vec<(&'static str, String)>> = LazyLock::new(|| {
         values::PARTS,
     ];
     let mut parts = dates::listed_parts();
-    parts.extend([("%KEY%", columns::key()), ("%COUNTRY%", places::country())]);
+    parts.extend(places::listed_parts());
+    parts.extend(people::listed_parts());
+    parts.extend([("%KEY%", columns::key()), ("%HOSPITAL%", hospitals::head())]);
     parts.extend(written.into_iter().flatten().map(|&(name, part)| (name, part.to_owned())));
     parts
 });

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use super::{Hit, Rank, Rule, always, behind_last, rule};
-use crate::word_lists::{WordSet, Words, alternatives, marked, words};
+use crate::word_lists::{Language, WordSet, Words, alternatives, entries, marked, words};
 
 pub const PARTS: &[(&str, &str)] = &[
     (
@@ -30,9 +30,20 @@ pub const PARTS: &[(&str, &str)] = &[
     ),
 ];
 
-/// `%COUNTRY%`: the countries of the word lists, and those that are cut short.
-pub fn country() -> String {
-    format!(r"(?:{}|EE\.? ?UU\.?|U\.?S\.?A\.?)", alternatives(words("countries")))
+/// Countries and kinds of street, from the word lists; countries that are cut short too.
+pub fn listed_parts() -> Vec<(&'static str, String)> {
+    let before = |language| {
+        alternatives(
+            entries("streets before").iter().filter(move |kind| kind.language == Some(language)).map(|kind| kind.word),
+        )
+    };
+    vec![
+        ("%COUNTRY%", format!(r"(?:{}|EE\.? ?UU\.?|U\.?S\.?A\.?)", alternatives(words("countries")))),
+        ("%STREET_EN%", alternatives(words("streets behind"))),
+        ("%STREET_FR%", before(Language::French)),
+        ("%STREET_SMALL%", alternatives(marked("streets before", "small"))),
+        ("%STREET_ES%", before(Language::Spanish)),
+    ]
 }
 
 pub const RULES: &[Rule] = &[
@@ -129,7 +140,7 @@ pub const RULES: &[Rule] = &[
         "STREET",
         Rank::Form,
         "number, name and kind of street: 123 Main St, Apt 4",
-        r"\d{1,5}[A-Z]?,? (?:[NSEW]{1,2}\.? |(?:North|South|East|West) )?(?:(?:\d{1,3}(?:st|nd|rd|th)|%CAPITAL%) ){1,3}(?:Street|St|Avenue|Ave|Av|Road|Rd|Boulevard|Blvd|Lane|Ln|Drive|Dr|Court|Ct|Place|Pl|Square|Sq|Terrace|Ter|Way|Highway|Hwy|Parkway|Pkwy|Circle|Cir|Close|Crescent|Gardens|Grove|Mews|Row|Trail|Route)\b\.?(?:,? (?i:apt|apartment|suite|ste|unit|#)\.? ?#?[A-Za-z0-9-]{1,6})?",
+        r"\d{1,5}[A-Z]?,? (?:[NSEW]{1,2}\.? |(?:North|South|East|West) )?(?:(?:\d{1,3}(?:st|nd|rd|th)|%CAPITAL%) ){1,3}(?:%STREET_EN%)\b\.?(?:,? (?i:apt|apartment|suite|ste|unit|#)\.? ?#?[A-Za-z0-9-]{1,6})?",
         is_no_form_text,
     ),
     rule(
@@ -137,7 +148,7 @@ pub const RULES: &[Rule] = &[
         "STREET",
         Rank::Form,
         "number, kind and name of street in French: 12 bis, rue des Lilas",
-        r"(?:\d{1,4}(?: ?(?:bis|ter|quater|[A-D]))?,? ?)(?i:rue|avenue|av\.?|boulevard|bd\.?|blvd|place|pl\.|impasse|imp\.|allees?|chemin|ch\.|quai|route|rte|square|cours|passage|villa|faubourg|fbg|residence|lotissement|cite|esplanade|sentier|promenade|hameau|lieu-dit|mail) (?:(?i:de la|de l'|du|des|de|la|le|les|l'|d'|aux?|et|sur|en) ?){0,3}%CAPITAL%(?:[ -](?:(?i:de la|de l'|du|des|de|la|le|les|et|sur|en) )?%CAPITAL%){0,4}|(?:\d{1,4}(?: ?(?:bis|ter))?,? ?)(?i:rue|avenue|boulevard|impasse|allee|chemin|quai) (?:(?i:de la|de l'|du|des|de|la|le|les|l'|d') ?){1,2}[a-z]{3,}",
+        r"(?:\d{1,4}(?: ?(?:bis|ter|quater|[A-D]))?,? ?)(?i:%STREET_FR%) (?:(?i:de la|de l'|du|des|de|la|le|les|l'|d'|aux?|et|sur|en) ?){0,3}%CAPITAL%(?:[ -](?:(?i:de la|de l'|du|des|de|la|le|les|et|sur|en) )?%CAPITAL%){0,4}|(?:\d{1,4}(?: ?(?:bis|ter))?,? ?)(?i:%STREET_SMALL%) (?:(?i:de la|de l'|du|des|de|la|le|les|l'|d') ?){1,2}[a-z]{3,}",
         always,
     ),
     rule(
@@ -145,7 +156,7 @@ pub const RULES: &[Rule] = &[
         "STREET",
         Rank::Form,
         "kind, name and number of street in Spanish: Calle Mayor 3, 2º B",
-        r"(?:[cC] ?[/\\]\.? ?(?i:calle )?|(?:P\.?[o*]|Avd?a?/|(?i:calle|avda?|avenida|av|paseo|plaza|plza|pza|pl|ctra|carretera|camino|ronda|travesia|glorieta|urbanizacion|urb|rambla|alameda|poligono|pol|barrio|barriada|cuesta|pasaje|partida|callejon|(?:gran )?via))(?:\.? |\.)) ?(?:(?i:de las?|de los|del?|las?|los|el|y|i|d') ?){0,3}(?:%CAPITAL%|\d{1,2} de [A-Z][a-z]+)(?:,? (?:(?i:de las?|de los|del?|las?|los|el|y|i|en) ){0,2}%CAPITAL%){0,6}(?:,? {0,2}(?i:n[o*.]{1,2} ?|num\.? ?|numero |km\.? ?)?(?:[1-9]\d{0,3}(?:[.,-]\d{1,4})?(?: ?[A-Za-z])?\b|s/n)%FLOOR%)?",
+        r"(?:[cC] ?[/\\]\.? ?(?i:calle )?|(?:P\.?[o*]|Avd?a?/|(?i:%STREET_ES%))(?:\.? |\.)) ?(?:(?i:de las?|de los|del?|las?|los|el|y|i|d') ?){0,3}(?:%CAPITAL%|\d{1,2} de [A-Z][a-z]+)(?:,? (?:(?i:de las?|de los|del?|las?|los|el|y|i|en) ){0,2}%CAPITAL%){0,6}(?:,? {0,2}(?i:n[o*.]{1,2} ?|num\.? ?|numero |km\.? ?)?(?:[1-9]\d{0,3}(?:[.,-]\d{1,4})?(?: ?[A-Za-z])?\b|s/n)%FLOOR%)?",
         has_number_or_kind,
     ),
     Rule {
