@@ -223,8 +223,8 @@ def _published_parts(section: Any, field: FieldInfo, value: Any) -> tuple[Any, i
         return shown, count
     if PUBLISHED not in field.metadata:
         return {}, len(value)
-    parts = {name: section.published(part) for name, part in value.items()}
-    return {name: shown for name, (shown, _) in parts.items()}, sum(count for _, count in parts.values())
+    named = {name: section.published(part) for name, part in value.items()}
+    return {name: shown for name, (shown, _) in named.items()}, sum(count for _, count in named.values())
 
 
 def _is_published(name: str, field: FieldInfo) -> bool:

@@ -49,7 +49,7 @@ def from_json(cls: type[Evidence], value: Json, where: str = "evidence") -> Evid
     if value is None:
         raise ArtifactError(f"{where}: expected an object, got null")
     try:
-        found: Evidence = _adapter(cls).validate_json(json.dumps(value), strict=True)
+        found: Evidence = _adapter(cls).validate_json(json.dumps(value), strict=True)  # type: ignore[arg-type]
     except ValidationError as error:
         raise ArtifactError(_message(error, where)) from None
     return found

@@ -10,10 +10,10 @@ Invariant: `publish` of published evidence changes nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
-from typing import Annotated, Any, Protocol, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from reticent.core.section import Section
 
@@ -44,72 +44,57 @@ FORBIDDEN = ("anonymous", "anonymised", "anonymized", "gdpr compliant", "gdpr-co
 Evidence = TypeVar("Evidence")
 
 
-class Rule(Protocol):
-    """The published form of the value of one field; ``cell`` is the smallest published count."""
-
-    def published(self, value: Any, cell: int) -> Any:
-        """Return the publishable form of the value; None to withhold it."""
-
-
 @dataclass(frozen=True, slots=True)
-class Count:
-    """A count of individuals, documents or identifiers: withheld (None) from 1 to the small cell - 1."""
+class Rule:
+    """How the value of a field is published: (value, smallest published count) -> its published form, or None."""
 
-    def published(self, value: Any, cell: int) -> Any:
-        if isinstance(value, Mapping):
-            return {without_claims(key): self.published(part, cell) for key, part in value.items()}
-        return None if value is not None and 0 < value < cell else value
+    name: str
+    published: Callable[[Any, int], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """Nested evidence, or a list or mapping of it: its own fields have rules."""
-
-    def published(self, value: Any, cell: int) -> Any:
-        if isinstance(value, Mapping):
-            return {without_claims(key): self.published(part, cell) for key, part in value.items()}
-        if isinstance(value, list | tuple):
-            return type(value)(self.published(part, cell) for part in value)
-        # A value that is not evidence has no rule of its own, so it is not published.
-        return publish(value, cell) if is_dataclass(value) and not isinstance(value, type) else None
+def _count(value: Any, cell: int) -> Any:
+    if isinstance(value, Mapping):
+        return {without_claims(key): _count(part, cell) for key, part in value.items()}
+    return None if value is not None and 0 < value < cell else value
 
 
-class OverIndividuals(Parts):
-    """An estimate (or a mapping of estimates): withheld if it is over fewer individuals than the small cell."""
-
-    __slots__ = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Total:
-    """A number over all tokens or words of a corpus, a training or a test, which reveals no individual."""
-
-    def published(self, value: Any, cell: int) -> Any:
-        return value
+def _parts(value: Any, cell: int) -> Any:
+    if isinstance(value, Mapping):
+        return {without_claims(key): _parts(part, cell) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_parts(part, cell) for part in value)
+    # A value that is not evidence has no rule of its own, so it is not published.
+    return publish(value, cell) if is_dataclass(value) and not isinstance(value, type) else None
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """A number or a word that was chosen before the measurement, or that describes its method."""
-
-    def published(self, value: Any, cell: int) -> Any:
-        return without_claims(value)
-
-
-@dataclass(frozen=True, slots=True)
-class Name:
-    """A text that is not from a document: a name of the job, a label, a fixed sentence. It is cleared of claims."""
-
-    def published(self, value: Any, cell: int) -> Any:
-        return without_claims(value)
+def _emptied(value: Any, cell: int) -> Any:
+    if value is None or isinstance(value, list):
+        return None if value is None else []
+    if isinstance(value, Mapping):
+        return {key: _emptied(part, cell) for key, part in value.items()}
+    return replace(value, **{field.name: [] for field in fields(value)})
 
 
-@dataclass(frozen=True, slots=True)
-class Path:
-    """A name that may be a path. Only its last part is kept, because folders can be named after individuals."""
-
-    def published(self, value: Any, cell: int) -> Any:
-        return without_folders(without_claims(value))
+#: A count of individuals, documents or identifiers: withheld (None) from 1 to the small cell - 1.
+COUNT = Rule("count", _count)
+#: Nested evidence, or a list or mapping of it: its own fields have rules.
+PARTS = Rule("parts", _parts)
+#: An estimate (or a mapping of estimates): withheld if it is over fewer individuals than the small cell.
+OVER_INDIVIDUALS = Rule("over individuals", _parts)
+#: A number over all tokens or words of a corpus, a training or a test, which reveals no individual.
+TOTAL = Rule("total", lambda value, _: value)
+#: A number or a word that was chosen before the measurement, or that describes its method.
+SETTING = Rule("setting", lambda value, _: without_claims(value))
+#: A text that is not from a document: a name of the job, a label, a fixed sentence. It is cleared of claims.
+NAME = Rule("name", lambda value, _: without_claims(value))
+#: A name that may be a path. Only its last part is kept, because folders can be named after individuals.
+PATH = Rule("path", lambda value, _: without_folders(without_claims(value)))
+#: A value that never leaves.
+PRIVATE = Rule("private", lambda *_: None)
+#: Points of a distribution over individuals. All are removed, until ``closed`` of the class restores safe ones.
+CURVE = Rule("curve", _emptied)
+#: A field that other fields could reveal. It is withheld, until ``closed`` of the class restores it.
+TOGETHER = Rule("together", lambda *_: None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,47 +104,18 @@ class Settings:
     kind: type[Section]
 
     def published(self, value: Any, cell: int) -> Any:
-        kept, _ = self.kind.published(value)
-        return Path().published(kept, cell)
-
-
-@dataclass(frozen=True, slots=True)
-class Private:
-    """A value that never leaves."""
-
-    def published(self, value: Any, cell: int) -> None:
-        return None
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """Points of a distribution over individuals. All are removed, until ``closed`` of the class restores safe ones."""
-
-    def published(self, value: Any, cell: int) -> Any:
-        return None if value is None else _emptied(value)
-
-
-@dataclass(frozen=True, slots=True)
-class Together:
-    """A field that other fields could reveal. It is withheld, until ``closed`` of the class restores it."""
-
-    def published(self, value: Any, cell: int) -> None:
-        return None
-
-
-COUNT, OVER_INDIVIDUALS, PARTS, TOTAL, SETTING = Count(), OverIndividuals(), Parts(), Total(), Setting()
-NAME, PATH, PRIVATE, CURVE, TOGETHER = Name(), Path(), Private(), Curve(), Together()
+        return PATH.published(self.kind.published(value)[0], cell)
 
 
 @cache
-def rules_of(cls: type) -> dict[str, Rule | None]:
+def rules_of(cls: type) -> dict[str, Rule | Settings | None]:
     """Return the rule of each field of an evidence class; None if its annotation has none."""
-    found: dict[str, Rule | None] = {}
+    found: dict[str, Rule | Settings | None] = {}
     hints = get_type_hints(cls, include_extras=True)
     for field in fields(cls):
         hint = hints[field.name]
         marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
-        found[field.name] = next((mark for mark in marks if hasattr(mark, "published")), None)
+        found[field.name] = next((mark for mark in marks if isinstance(mark, Rule | Settings)), None)
     return found
 
 
@@ -186,7 +142,8 @@ def publish(evidence: Evidence, cell: int) -> Evidence:
 
 def settings_withheld(evidence: Any) -> int:
     """Return how many settings of evidence have a value and are not published; not those of evidence within it."""
-    rules = ((name, rule) for name, rule in rules_of(type(evidence)).items() if isinstance(rule, Settings))
+    cls: Any = type(evidence)
+    rules = ((name, rule) for name, rule in rules_of(cls).items() if isinstance(rule, Settings))
     return sum(rule.kind.published(getattr(evidence, name))[1] for name, rule in rules)
 
 
@@ -217,11 +174,3 @@ def without_folders(value: Any) -> Any:
     if isinstance(value, str) and re.search(r"[\\/]|^~|^[A-Za-z]:", value):
         return "…/" + re.split(r"[\\/:]", value.rstrip("\\/"))[-1]
     return value
-
-
-def _emptied(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _emptied(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return []
-    return replace(value, **{field.name: [] for field in fields(value)})
