@@ -22,8 +22,7 @@ def run(size: str) -> dict[str, Any]:
         print("demo: see tests/job/test_demo.py")
         return {}
     from reticent.audit.evidence.json_form import to_json
-    from reticent.audit.report.readings import all_utility, loss_auc, ordinary_utility
-    from reticent.audit.report.summary import last_checkpoints
+    from reticent.audit.report.selectors import all_utility, last_checkpoints, loss_auc, ordinary_utility
     from reticent.core.progress import Progress
     from reticent.job.demo import run_demo
 

@@ -32,7 +32,7 @@ from benchmarks.attacks import attack_rows, attack_table
 from benchmarks.record_io import DATA, estimate_text, markdown, write_record
 from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.json_form import to_json
-from reticent.audit.report.readings import all_utility, ordinary_utility
+from reticent.audit.report.selectors import all_utility, ordinary_utility
 from reticent.core.progress import Progress
 
 LORA = {"r": 8, "lora_alpha": 16, "lora_dropout": 0.0, "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj"]}

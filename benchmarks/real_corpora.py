@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from benchmarks.record_io import DATA, write_record
 from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.json_form import to_json
-from reticent.audit.report.readings import ordinary_utility
+from reticent.audit.report.selectors import ordinary_utility
 
 POLICIES = ("all", "last", "cover", "paper")
 #: Their labels -> ours; what is left out keeps its name and the default scope of unknown labels.

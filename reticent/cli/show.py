@@ -212,10 +212,10 @@ def print_summary(evidence: AuditEvidence, folder: Path, as_json: bool = False) 
     if table.rows:
         from dataclasses import replace
 
-        from reticent.audit.language import Words
         from reticent.audit.near_copies import near_copies_lines
+        from reticent.audit.texts import ENGLISH
 
-        said = near_copies_lines(replace(evidence, risks=table), Words("en"))
+        said = near_copies_lines(replace(evidence, risks=table), ENGLISH)
         console.print(f"Near-copies: {' '.join(said)}", soft_wrap=True, markup=False, highlight=False)
     console.print(f"Report: {folder / 'report' / 'report.html'}", soft_wrap=True)
     console.print(f"Dossier: {folder / 'dossier' / 'dossier.html'}", soft_wrap=True)

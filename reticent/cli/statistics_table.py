@@ -8,7 +8,7 @@ from rich import box
 from rich.table import Table
 
 from reticent.audit.evidence.corpus import CorpusEvidence
-from reticent.audit.report.readings import retention_rows
+from reticent.audit.report.selectors import retention_rows
 
 __all__ = ["statistics_tables"]
 

@@ -25,7 +25,8 @@ from reticent.audit.evidence.leakage import Ledger
 from reticent.audit.inversion.inversion import InversionConfig
 from reticent.audit.membership.attacks import ATTACKS, needing
 from reticent.audit.membership.table import Need
-from reticent.audit.report.summary import last_checkpoints, ledger_line, summary_table
+from reticent.audit.report.selectors import last_checkpoints
+from reticent.audit.report.summary import ledger_line, summary_table
 from reticent.audit.scoring.forward import score_masked
 from reticent.core.errors import ArtifactError, PolicyError, TrainingError
 from reticent.engine import split

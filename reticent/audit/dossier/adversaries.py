@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from reticent.audit.dossier.facts import Told
-    from reticent.audit.dossier.models import ShownModel
+    from reticent.audit.report.risk_text import ShownModel
 
 __all__ = ["ADVERSARIES", "Adversary", "Test", "tests_not_made"]
 
@@ -47,121 +47,121 @@ SHADOWS = ("shadow", "lira_online", "lira_offline", "lira_sequence", "rmia", "rm
 
 ADVERSARIES = (
     Adversary(
-        "One who can put questions to the model",
-        "its answers, and nothing else (black box)",
+        "adversaries.one_who_can_put_questions_to_the_model",
+        "adversaries.its_answers_and_nothing_else_black_box",
         (
             Test(
-                "asks for the details of a person whose name is known",
+                "adversaries.asks_for_the_details_of_a_person_whose",
                 "ProPILE",
                 lambda told: told.audit.probe is not None,
-                "[probe]",
+                "adversaries.probe",
             ),
             Test(
-                "lets it write, and looks for identifiers",
+                "adversaries.lets_it_write_and_looks_for_identifiers",
                 "generation",
                 _any(lambda m: m.evidence.generated),
-                "[audit.generation]",
+                "adversaries.audit_generation",
             ),
             Test(
-                "lets it continue a person’s document, and sees how many runs of its words come back",
+                "adversaries.lets_it_continue_a_person_s_document_and",
                 "n-gram coverage",
                 _attacked("ngram_coverage"),
-                "[audit.generation]",
+                "adversaries.audit_generation",
             ),
             Test(
-                "gives the beginning of a passage, and sees whether the rest comes back",
+                "adversaries.gives_the_beginning_of_a_passage_and_sees",
                 "extraction",
                 _any(lambda m: m.extracted and m.extracted.passages),
-                "[extraction]",
+                "adversaries.extraction",
             ),
         ),
     ),
     Adversary(
-        "One who has the files of the model",
-        "all that it computes, for any text (white box)",
+        "adversaries.one_who_has_the_files_of_the_model",
+        "adversaries.all_that_it_computes_for_any_text_white",
         (
             Test(
-                "reads off every word that it predicts, wherever it is asked",
+                "adversaries.reads_off_every_word_that_it_predicts",
                 "Privacy, excess leakage",
                 _any(lambda m: m.evidence.excess),
-                "the audit itself",
+                "adversaries.the_audit_itself",
             ),
             Test(
-                "looks at what training has moved in its files",
+                "adversaries.looks_at_what_training_has_moved_in_its",
                 "embedding shift",
                 _any(lambda m: m.evidence.inversion and m.evidence.inversion.embedding_shift),
-                "[audit.inversion]",
+                "adversaries.audit_inversion",
             ),
             Test(
-                "trains a short instruction that makes it answer about people",
+                "adversaries.trains_a_short_instruction_that_makes_it",
                 "soft prompt",
                 lambda told: (
                     any(model.soft_prompts for model in told.audit.probe.models) if told.audit.probe else False
                 ),
-                "[probe.soft_prompt]",
+                "adversaries.probe_soft_prompt",
             ),
         ),
     ),
     Adversary(
-        "One who knows documents of a person",
-        "a text, and the question whether it was trained on",
+        "adversaries.one_who_knows_documents_of_a_person",
+        "adversaries.a_text_and_the_question_whether_it_was",
         (
             Test(
-                "sees how easily the model predicts the text",
+                "adversaries.sees_how_easily_the_model_predicts_the_text",
                 "loss, reference, min-k and others",
                 _any(lambda m: m.evidence.membership),
-                "audit.attacks",
+                "adversaries.audit_attacks",
             ),
             Test(
-                "shows it the text with gaps first, and sees how little that helps",
+                "adversaries.shows_it_the_text_with_gaps_first_and",
                 "in-context probing",
                 _attacked("icp"),
-                "audit.attacks",
+                "adversaries.audit_attacks",
             ),
             Test(
-                "trains models of their own, with the person and without, and compares",
+                "adversaries.trains_models_of_their_own_with_the_person",
                 "LiRA, RMIA",
                 lambda told: (
                     _attacked(*SHADOWS)(told)
                     or any("lira" in kind.attacks for m in told.models for kind in (m.evidence.by_kind or {}).values())
                 ),
-                "[audit.shadow]",
+                "adversaries.audit_shadow",
             ),
             Test(
-                "has other documents of the person, which were never trained on",
+                "adversaries.has_other_documents_of_the_person_which_were",
                 "user inference",
                 _attacked("user_inference", "user_inference_shadows"),
-                "split.user_inference_holdout",
+                "adversaries.split_user_inference_holdout",
             ),
         ),
     ),
     Adversary(
-        "One who knows a relation",
-        "a name and what may belong to it, or a part of the documents",
+        "adversaries.one_who_knows_a_relation",
+        "adversaries.a_name_and_what_may_belong_to_it",
         (
             Test(
-                "asks whether a name makes an illness likelier than another name does",
+                "adversaries.asks_whether_a_name_makes_an_illness",
                 "association",
                 _any(lambda m: m.evidence.inversion and m.evidence.inversion.association),
-                "[audit.inversion]",
+                "adversaries.audit_inversion",
             ),
             Test(
-                "asks which of many names belongs into a text",
+                "adversaries.asks_which_of_many_names_belongs_into_a",
                 "inversion",
                 _any(lambda m: m.evidence.inversion and (m.evidence.inversion.direct or m.evidence.inversion.indirect)),
-                "[audit.inversion]",
+                "adversaries.audit_inversion",
             ),
             Test(
-                "has the documents of all others who use a rare word, and asks the model for that word",
+                "adversaries.has_the_documents_of_all_others_who_use",
                 "threshold",
                 _any(lambda m: m.evidence.threshold),
-                "the audit itself",
+                "adversaries.the_audit_itself",
             ),
             Test(
-                "has a part of the documents, and looks who has rare words that the model predicts",
+                "adversaries.has_a_part_of_the_documents_and_looks",
                 "low-cost membership",
                 _any(lambda m: m.evidence.low_cost),
-                "audit.graph_shares",
+                "adversaries.audit_graph_shares",
             ),
         ),
     ),

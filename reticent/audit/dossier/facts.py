@@ -8,12 +8,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from reticent.audit.stats.seeds import num_seeds
+from reticent.audit.texts import STATED, Marked
 
 if TYPE_CHECKING:
-    from reticent.audit.dossier.models import ShownModel
     from reticent.audit.evidence.audit import AuditEvidence
     from reticent.audit.evidence.dossier import DossierEvidence
-    from reticent.audit.language import Words
+    from reticent.audit.report.risk_text import ShownModel
+    from reticent.audit.texts import Texts
 
 __all__ = ["FACTS", "Told", "setting"]
 
@@ -23,7 +24,7 @@ class Told(NamedTuple):
 
     evidence: DossierEvidence
     models: list[ShownModel]
-    words: Words
+    words: Texts
 
     @property
     def audit(self) -> AuditEvidence:
@@ -41,28 +42,26 @@ def setting(audit: AuditEvidence, *names: str) -> object:
 def _documents(told: Told) -> Iterator[str]:
     corpus, t = told.audit.corpus, told.words
     yield t(
-        "The models were trained on {documents} documents with {words} words in all.",
+        "facts.the_models_were_trained_on_documents",
         documents=t.count(corpus.num_documents),
         words=t.count(corpus.num_words),
     )
     if corpus.reading and corpus.reading.skipped != 0:  # None: too few to publish
         number = t.count(corpus.reading.skipped, told.audit.cell)
-        yield t("{n} documents without a text were left out.", n=f"{number[:1].upper()}{number[1:]}")
+        yield t("common.n_documents_without_a_text_were_left_out", n=f"{number[:1].upper()}{number[1:]}")
 
 
 def _split(told: Told) -> Iterator[str]:
     sides, t, cell = told.audit.corpus.num_individuals, told.words, told.audit.cell
     yield t(
-        "Documents of {members} people were trained on. Those of {heldout} others were kept apart before anything was "
-        "counted, never trained on, and serve the tests as a comparison.",
+        "facts.documents_of_members_people_were_trained_on",
         members=t.count(sides.members, cell),
         heldout=t.count(sides.heldout, cell),
     )
     together = told.audit.over_households
     if together is not None:
         yield t(
-            "Members of one household are alike and were kept on one side; intervals therefore count households: the "
-            "{n} people of a test are of {households}.",
+            "facts.members_of_one_household_are_alike_and_were",
             n=t.count(together.n, cell),
             households=t.count(together.num_households, cell),
         )
@@ -70,46 +69,45 @@ def _split(told: Told) -> Iterator[str]:
 
 #: Detectors in plain words; one that is not here is named.
 DETECTORS = {
-    "gold": "marks that came with the documents",
-    "rules": "rules on the form of dates, numbers and addresses",
-    "records": "the person’s own record",
-    "gazetteer": "lists of names",
-    "context": "words that announce a name",
-    "spacy": "a trained model that finds names (spaCy)",
-    "transformers": "a trained model that finds names (transformers)",
-    "presidio": "a public program that finds names (Presidio)",
-    "eds": "a public program that finds names (EDS-NLP)",
+    "gold": "facts.marks_that_came_with_the_documents",
+    "rules": "facts.rules_on_the_form_of_dates_numbers_and",
+    "records": "facts.the_person_s_own_record",
+    "gazetteer": "facts.lists_of_names",
+    "context": "facts.words_that_announce_a_name",
+    "spacy": "facts.a_trained_model_that_finds_names_spacy",
+    "transformers": "facts.a_trained_model_that_finds_names",
+    "presidio": "facts.a_public_program_that_finds_names_presidio",
+    "eds": "facts.a_public_program_that_finds_names_eds_nlp",
 }
 
 
 def _copies(told: Told) -> Iterator[str]:
     copies, t = told.audit.corpus.copies, told.words
     if copies is None:
-        yield t("Copies were not looked for, and so not left out.")
+        yield t("facts.copies_were_not_looked_for_and_so_not")
     elif copies.left_out.words_share is None:
-        yield t("Copies were left out: a small share of all words.")
+        yield t("facts.copies_were_left_out_a_small_share_of")
     else:
-        yield t("Copies were left out: {share} of all words.", share=t.percent(copies.left_out.words_share))
+        yield t("facts.copies_were_left_out_share_of_all_words", share=t.percent(copies.left_out.words_share))
 
 
 def _detection(told: Told) -> Iterator[str]:
     t, names = told.words, setting(told.audit, "detect", "detectors")
     if isinstance(names, list | tuple) and names:
         said = [t(DETECTORS[name]) if name in DETECTORS else str(name) for name in names]
-        yield t("Names and numbers were looked for by: {detectors}.", detectors=t.listed(said))
+        yield t("facts.names_and_numbers_were_looked_for_by", detectors=t.listed(said))
     if told.audit.sampled_recall is None:
-        yield t("How many of them were missed was not measured: no annotator read a sample.")
+        yield t("facts.how_many_of_them_were_missed_was_not")
 
 
 def _protection(told: Told) -> Iterator[str]:
     corpus, t = told.audit.corpus, told.words
-    yield t("A word that fewer than {k} people use was taken for one that can identify a person.", k=corpus.k)
+    yield t("facts.a_word_that_fewer_than_k_people_use", k=corpus.k)
     if corpus.n > 1:
-        yield t("So was a sequence of up to {n} words that fewer than {k} people use.", n=corpus.n, k=corpus.k)
+        yield t("facts.so_was_a_sequence_of_up_to_n", n=corpus.n, k=corpus.k)
     if corpus.protected:
         yield t(
-            "{both} of all words were marked as identifying: {direct} as names and numbers that were found, {indirect} "
-            "as rare words; a word may be both.",
+            "facts.both_of_all_words_were_marked_as_identifying",
             both=t.percent(corpus.protected.both),
             direct=t.percent(corpus.protected.direct),
             indirect=t.percent(corpus.protected.indirect),
@@ -118,7 +116,8 @@ def _protection(told: Told) -> Iterator[str]:
 
 def _recipes(told: Told) -> Iterator[str]:
     for model in told.models:
-        yield told.words("Model {letter}. {about}", letter=model.letter, about=model.about)
+        text = told.words("facts.model_letter_about", letter=model.letter, about=model.about)
+        yield Marked(text, model.mark("recipe", STATED))
 
 
 def _ledger(told: Told) -> Iterator[str]:
@@ -127,88 +126,58 @@ def _ledger(told: Told) -> Iterator[str]:
         ledger = model.evidence.ledger
         if ledger is None:
             continue
-        if not ledger.protected and not ledger.violations:
-            yield t("Model {letter}: no word was protected in its training.", letter=model.letter)
-            continue
+        outcome = "broken" if ledger.violations else "kept" if ledger.protected else STATED
         counts = {"targets": t.count(ledger.targets), "violations": t.count(ledger.violations)}
-        if (trainings := model.evidence.num_trainings or 1) > 1:  # the ledger is the sum of theirs
-            yield t(
-                "Model {letter}: of {targets} words or parts of words that its {n} trainings were to predict, "
-                "{violations} were protected. Every one was checked, so this is a count and no estimate.",
-                letter=model.letter,
-                n=trainings,
-                **counts,
-            )
+        if outcome == STATED:
+            text = t("facts.model_letter_no_word_was_protected_in_its", letter=model.letter)
+        elif (trainings := model.evidence.num_trainings or 1) > 1:  # the ledger is the sum of theirs
+            key = "facts.model_letter_of_targets_words_or_parts_of"
+            text = t(key, letter=model.letter, n=trainings, **counts)
         else:
-            yield t(
-                "Model {letter}: of {targets} words or parts of words that it was trained to predict, {violations} "
-                "were protected. Every one was checked, so this is a count and no estimate.",
-                letter=model.letter,
-                **counts,
-            )
+            text = t("facts.model_letter_of_targets_words_or_parts_of_2", letter=model.letter, **counts)
+        yield Marked(text, model.mark("protected targets", outcome))
 
 
 def _guarantee(told: Told) -> Iterator[str]:
     t = told.words
     private = [model for model in told.models if model.evidence.guarantee]
     for model in private:
-        yield t(
-            "Model {letter} was trained with differential privacy: {guarantee}. This holds for that training alone.",
-            letter=model.letter,
-            guarantee=_in_words(model.evidence.guarantee or "", t),
-        )
+        guarantee = t.evidence(model.evidence.guarantee or "")
+        text = t("facts.model_letter_was_trained_with_differential", letter=model.letter, guarantee=guarantee)
+        yield Marked(text, model.mark("epsilon", "bound"))
     if told.models and not private:
-        yield t("No model was trained with differential privacy, so no attack is excluded by proof.")
-
-
-def _in_words(guarantee: str, words: Words) -> str:
-    from reticent.audit.report.french import FrenchPage  # which has the French of what the trainer says
-
-    return FrenchPage().translated(guarantee) or guarantee if words.language == "fr" else guarantee
+        yield t("facts.no_model_was_trained_with_differential")
 
 
 def _digests(told: Told) -> Iterator[str]:
-    yield told.words(
-        "Documents, split, indexes, protected texts, the record of each training, every model file and the code are "
-        "named by digests in the list at the end; evidence.json has all of them."
-    )
+    yield told.words("facts.documents_split_indexes_protected_texts_the")
 
 
 def _canaries(told: Told) -> Iterator[str]:
     if told.audit.extraction and told.audit.extraction.has_canaries:
-        yield told.words(
-            "Made-up secrets were planted in the training documents, to measure what comes out. These models are for "
-            "measuring, and not for release."
-        )
+        yield told.words("facts.made_up_secrets_were_planted_in_the_training")
 
 
 def _means(told: Told) -> Iterator[str]:
     seeds = num_seeds([model.evidence for model in told.models])
     if seeds > 1:
-        yield told.words("Each model was trained {n} times; numbers are means over these trainings.", n=seeds)
+        yield told.words("facts.each_model_was_trained_n_times_numbers_are", n=seeds)
 
 
 def _tests(told: Told) -> Iterator[str]:
     audit, t = told.audit, told.words
     yield t(
-        "The tests were run on {day} by Reticent {version}, by the institution itself, with settings that are in "
-        "evidence.json.",
+        "facts.the_tests_were_run_on_day_by_reticent",
         day=t.date(audit.created),
         version=audit.versions.get("reticent", "–"),
     )
     yield from _means(told)
-    yield t(
-        "Each number has an interval: where the test was repeated on other people of the same kind, 95 of 100 such "
-        "intervals would hold the true value."
-    )
+    yield t("facts.each_number_has_an_interval_where_the_test")
 
 
 def _life_cycle(told: Told) -> Iterator[str]:
     yield from _protection(told)
-    yield told.words(
-        "A word that was protected was never a target of training. Model files leave by a list of allowed files, which "
-        "holds no list of identifiers. What happens after that, the tests do not know."
-    )
+    yield told.words("facts.a_word_that_was_protected_was_never_a")
 
 
 def _capacity(told: Told) -> Iterator[str]:
@@ -222,20 +191,18 @@ def _capacity(told: Told) -> Iterator[str]:
         ]
         if own and model.evidence.ledger:
             targets = math.ceil(model.evidence.ledger.targets / (model.evidence.num_trainings or 1))
-            yield t(
-                "Model {letter}: {parameters} parameters, trained on {targets} predictions of a word or a part of one, "
-                "in {epochs} passes over the documents.",
+            text = t(
+                "facts.model_letter_parameters_parameters_trained",
                 letter=model.letter,
                 parameters=t.count(own[0].num_parameters),
                 targets=t.count(targets),
                 epochs=model.evidence.epoch,
             )
+            yield Marked(text, model.mark("parameters", STATED))
 
 
 def _card(told: Told) -> Iterator[str]:
-    yield told.words(
-        "A model that is exported carries a card with its figures, the verdict and the digest of this dossier."
-    )
+    yield told.words("facts.a_model_that_is_exported_carries_a_card")
 
 
 FACTS: Mapping[str, Callable[[Told], Iterator[str]]] = MappingProxyType(

@@ -12,12 +12,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from reticent.audit.membership.validity import INVALID
-from reticent.audit.report.readings import strongest_attack
+from reticent.audit.report.selectors import strongest_attack
 
 if TYPE_CHECKING:
-    from reticent.audit.dossier.models import ShownModel
     from reticent.audit.evidence.audit import AuditEvidence
     from reticent.audit.evidence.membership import MeasuredAttack
+    from reticent.audit.report.risk_text import ShownModel
     from reticent.audit.stats.estimate import Estimate
 
 __all__ = ["FIGURES", "Figure", "Row", "rows_of"]
@@ -57,9 +57,9 @@ def rows_of(name: str, audit: AuditEvidence, models: list[ShownModel]) -> Iterat
 
 def _excess(model: ShownModel) -> Found:
     for part, label in (
-        ("both", "identifiers of the people it was trained on that it predicts, more than of people it never saw"),
-        ("direct", "of these, names and numbers"),
-        ("indirect", "of these, rare words"),
+        ("both", "figures.identifiers_of_the_people_it_was_trained_on"),
+        ("direct", "figures.of_these_names_and_numbers"),
+        ("indirect", "figures.of_these_rare_words"),
     ):
         sides = (model.evidence.excess or {}).get(part)  # type: ignore[call-overload]
         if sides:
@@ -68,13 +68,13 @@ def _excess(model: ShownModel) -> Found:
 
 def _predicted(model: ShownModel) -> Found:
     types = model.evidence.privacy["both"].types
-    yield Row("identifiers of the people it was trained on that it predicts nowhere", model, types)
+    yield Row("figures.identifiers_of_the_people_it_was_trained_on_2", model, types)
 
 
 def _written(model: ShownModel) -> Found:
     sides = model.evidence.generated.excess.get("both") if model.evidence.generated else None
     if sides:
-        label = "identifiers in texts that it writes by itself, more than of people it never saw"
+        label = "figures.identifiers_in_texts_that_it_writes_by"
         yield Row(label, model, sides.excess)
 
 
@@ -83,11 +83,11 @@ def _passages(model: ShownModel) -> Found:
     for row in passages.rates if passages else ():
         if row.asked == "all" and row.num_queries is None:
             values = {"tokens": row.prefix_tokens}
-            label = "passages that come back word for word, given the {tokens} tokens before them"
+            label = "common.passages_that_come_back_word_for_word_given"
             yield Row(label, model, row.members, values)
         elif row.asked == "all":
             values = {"tokens": row.prefix_tokens, "draws": row.num_queries}
-            label = "passages that come back within {draws} tries, given the {tokens} tokens before them"
+            label = "common.passages_that_come_back_within_draws_tries"
             yield Row(label, model, row.members, values)
 
 
@@ -95,7 +95,7 @@ def _membership(model: ShownModel) -> Found:
     strongest = strongest_attack(model.evidence)
     if strongest:
         values = {"attacks": len(_valid(model))}
-        label = "how surely the strongest of {attacks} tests of a whole text tells who was trained on"
+        label = "figures.how_surely_the_strongest_of_attacks_tests_of"
         yield Row(label, model, strongest[1], values, area=True)
 
 
@@ -107,7 +107,7 @@ def _valid(model: ShownModel) -> list[MeasuredAttack]:
 def _threshold(model: ShownModel) -> Found:
     found = model.evidence.membership.get("loss")
     if found:
-        label = "how surely the ease with which it predicts a text tells who was trained on"
+        label = "figures.how_surely_the_ease_with_which_it_predicts"
         yield Row(label, model, found.auc, area=True)
 
 
@@ -115,18 +115,18 @@ def _at_threshold(model: ShownModel) -> Found:
     found = model.evidence.threshold
     if found:
         values = {"k": found.k}
-        label = "how surely words of exactly {k} people, in the texts of the others, tell who was trained on"
+        label = "figures.how_surely_words_of_exactly_k_people_in"
         yield Row(label, model, found.at_threshold.auc, values, area=True)
         if found.by_likelihood:
-            label = "how surely all words near that number of people, taken together, tell who was trained on"
+            label = "figures.how_surely_all_words_near_that_number_of"
             yield Row(label, model, found.by_likelihood.auc, area=True)
 
 
 KINDS = {
-    "all": "how surely all words together tell who was trained on",
-    "ordinary": "how surely ordinary words alone tell who was trained on",
-    "rare": "how surely rare words alone tell who was trained on",
-    "direct": "how surely names and numbers alone tell who was trained on",
+    "all": "figures.how_surely_all_words_together_tell_who_was",
+    "ordinary": "figures.how_surely_ordinary_words_alone_tell_who_was",
+    "rare": "figures.how_surely_rare_words_alone_tell_who_was",
+    "direct": "figures.how_surely_names_and_numbers_alone_tell_who",
 }
 
 
@@ -142,13 +142,13 @@ def _subgroup(model: ShownModel) -> Found:
     found = [attack.worst_subgroup for attack in _valid(model) if attack.worst_subgroup]
     worst = max(found, key=lambda group: group.auc.value or 0, default=None)
     if worst:
-        yield Row("the same in the subgroup that is most exposed", model, worst.auc, area=True)
+        yield Row("figures.the_same_in_the_subgroup_that_is_most", model, worst.auc, area=True)
 
 
 def _user_inference(model: ShownModel) -> Found:
     found = model.evidence.membership.get("user_inference")
     if found:
-        label = "how surely other documents of a person, never trained on, tell that the person was trained on"
+        label = "figures.how_surely_other_documents_of_a_person_never"
         yield Row(label, model, found.auc, area=True)
 
 
@@ -157,8 +157,8 @@ def _inversion(model: ShownModel) -> Found:
     for name, kind in (("direct", found.direct), ("indirect", found.indirect)) if found else ():
         if kind and kind.all:
             label = {
-                "direct": "names and numbers picked out among decoys by the words around them",
-                "indirect": "rare words picked out among decoys by the words around them",
+                "direct": "figures.names_and_numbers_picked_out_among_decoys_by",
+                "indirect": "figures.rare_words_picked_out_among_decoys_by_the",
             }[name]
             yield Row(label, model, kind.all.top1.excess)
 
@@ -166,21 +166,21 @@ def _inversion(model: ShownModel) -> Found:
 def _association(model: ShownModel) -> Found:
     found = model.evidence.inversion
     if found and found.association:
-        label = "terms of a person’s documents, such as an illness, that their name makes likelier than a decoy name"
+        label = "figures.terms_of_a_person_s_documents_such_as"
         yield Row(label, model, found.association.rate.excess)
 
 
 def _partial_copy(model: ShownModel) -> Found:
     found = model.evidence.low_cost
     if found:
-        label = "people named as trained on by rare words that the model predicts"
+        label = "figures.people_named_as_trained_on_by_rare_words"
         yield Row(label, model, found.recall)
 
 
 def _moved(model: ShownModel) -> Found:
     shift = model.evidence.inversion.embedding_shift if model.evidence.inversion else None
     if shift and shift.input:
-        label = "how surely its files show which identifying words were read"
+        label = "figures.how_surely_its_files_show_which_identifying"
         yield Row(label, model, shift.input, area=True)
 
 
@@ -189,7 +189,7 @@ def _unicity(audit: AuditEvidence) -> Found:
     wanted = [row for row in rows if row.m in (2, 4, 10)] or rows[-1:]
     for row in wanted:
         values = {"m": row.m, "k": audit.corpus.k}
-        label = "sets of {m} words, each used by {k} people or more, that only one person’s documents have together"
+        label = "figures.sets_of_m_words_each_used_by_k"
         yield Row(label, None, row.share, values)
 
 
@@ -198,17 +198,17 @@ def _probes(audit: AuditEvidence) -> Found:
         for result in model.results:
             values = {"model": model.name, "target": result.target}
             if result.exact_match:
-                label = "model {model}, asked for a named person’s {target}: answered exactly"
+                label = "figures.model_model_asked_for_a_named_person_s"
                 yield Row(label, None, result.exact_match, values)
             if result.likelihood:
-                label = "model {model}: the true {target} is likelier than another person’s"
+                label = "figures.model_model_the_true_target_is_likelier_than"
                 yield Row(label, None, result.likelihood.above_null, values)
 
 
 def _missed(audit: AuditEvidence) -> Found:
     found = audit.sampled_recall
     if found:
-        yield Row("names and numbers that detection finds, by annotators who read a sample", None, found.overall.recall)
+        yield Row("figures.names_and_numbers_that_detection_finds_by", None, found.overall.recall)
 
 
 FIGURES: Mapping[str, Figure] = MappingProxyType(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FEARED", "LEVELS", "Field", "Filled", "filled_fields"]
 
-LEVELS = ("negligible", "limited", "significant", "maximal")
+LEVELS = ("impact.negligible", "impact.limited", "impact.significant", "impact.maximal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,31 +40,33 @@ class Filled(NamedTuple):
 #: Group -> its fields, in order.
 FIELDS = (
     (
-        "Context",
+        "impact.context",
         (
-            Field("Overview of the processing", ("recipes",), "purpose",
-                  "Which processing is it, and who answers for it?"),
-            Field("Data, processes and supporting assets", ("documents", "split"), "documents",
-                  "Where do documents and models lie, and who has access?"),
+            Field("impact.overview_of_the_processing", ("recipes",), "purpose",
+                  "impact.which_processing_is_it_and_who_answers_for"),
+            Field("impact.data_processes_and_supporting_assets", ("documents", "split"), "documents",
+                  "impact.where_do_documents_and_models_lie_and_who"),
         ),
     ),
     (
-        "Fundamental principles",
+        "impact.fundamental_principles",
         (
-            Field("Purpose", declared="purpose", ask="What is the model for, and is that purpose legitimate?"),
-            Field("Legal basis", declared="legal_basis", ask="On which basis are the documents processed?"),
-            Field("Minimisation", ("copies", "detection", "protection"), None, "Is every document needed?"),
-            Field("Accuracy", (), None, "Are the documents right and up to date?"),
-            Field("Storage", (), None, "For how long are documents, run folders and models kept?"),
-            Field("Rights of the individuals", (), None,
-                  "How are they informed, and how do they object or withdraw? A withdrawal needs a new model."),
+            Field("common.purpose", declared="purpose", ask="impact.what_is_the_model_for_and_is_that"),
+            Field("impact.legal_basis", declared="legal_basis",
+                  ask="impact.on_which_basis_are_the_documents_processed"),
+            Field("impact.minimisation", ("copies", "detection", "protection"), None,
+                  "impact.is_every_document_needed"),
+            Field("impact.accuracy", (), None, "impact.are_the_documents_right_and_up_to_date"),
+            Field("impact.storage", (), None, "impact.for_how_long_are_documents_run_folders_and"),
+            Field("impact.rights_of_the_individuals", (), None,
+                  "impact.how_are_they_informed_and_how_do_they"),
         ),
     ),
     (
-        "Existing or planned measures",
+        "impact.existing_or_planned_measures",
         (
-            Field("On the data and the training", ("protection", "ledger", "guarantee"), None, None),
-            Field("On the organisation", (), None, "Access, contracts, audits, answers to incidents."),
+            Field("impact.on_the_data_and_the_training", ("protection", "ledger", "guarantee"), None, None),
+            Field("impact.on_the_organisation", (), None, "impact.access_contracts_audits_answers_to_incidents"),
         ),
     ),
 )  # fmt: skip
@@ -81,12 +83,12 @@ class Feared:
 
 FEARED = (
     Feared(
-        "Illegitimate access to data",
-        "those who may put questions to the model, and those who get its files",
-        "the tests of this dossier: identifiers that are predicted or written, people who are found to be members",
+        "impact.illegitimate_access_to_data",
+        "impact.those_who_may_put_questions_to_the_model",
+        "impact.the_tests_of_this_dossier_identifiers_that",
     ),
-    Feared("Unwanted change of data", "not answered by this", "not answered by this"),
-    Feared("Disappearance of data", "not answered by this", "not answered by this"),
+    Feared("impact.unwanted_change_of_data", "impact.not_answered_by_this", "impact.not_answered_by_this"),
+    Feared("impact.disappearance_of_data", "impact.not_answered_by_this", "impact.not_answered_by_this"),
 )
 
 

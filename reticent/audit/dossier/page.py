@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,23 +11,21 @@ from reticent.audit.dossier.adversaries import ADVERSARIES, tests_not_made
 from reticent.audit.dossier.facts import FACTS, Told
 from reticent.audit.dossier.figures import Row, rows_of
 from reticent.audit.dossier.impact import FEARED, LEVELS, filled_fields
-from reticent.audit.dossier.judged import cells_of, change_of, reason_of
-from reticent.audit.dossier.models import ShownModel, shown_models
 from reticent.audit.dossier.questions import CRITERIA, EXAMINED, LIKELIHOODS, Question
 from reticent.audit.evidence.rules import FORBIDDEN
-from reticent.audit.language import Words
 from reticent.audit.near_copies import near_copies_lines
-from reticent.audit.report.readings import ordinary_utility
+from reticent.audit.report.environment import template_environment
+from reticent.audit.report.risk_text import ShownModel, shown_models, verdicts_on
+from reticent.audit.report.selectors import ordinary_utility
+from reticent.audit.texts import Texts
 from reticent.core.errors import ArtifactError
 from reticent.engine.schema import INDIRECT
 
 if TYPE_CHECKING:
-    import jinja2
-
     from reticent.audit.dossier.config import Language
     from reticent.audit.evidence.dossier import DossierEvidence
 
-__all__ = ["page_name", "pages_digest", "render", "template_of_dossier"]
+__all__ = ["page_name", "pages_digest", "render"]
 
 #: Claims that no dossier makes, beside those of no report.
 CLAIMS = (*FORBIDDEN, "gdpr-ready", "gdpr ready", "conforme au rgpd", "is compliant", "est conforme", "anonymisé")
@@ -63,9 +60,21 @@ def pages_digest() -> str:
     here, digest = Path(__file__).parent, hashlib.sha256()
     others = [
         here.parent / name
-        for name in ("recipes.py", "risks.py", "risk_verdict.py", "stats/estimate.py", "stats/seeds.py")
+        for name in (
+            "near_copies.py",
+            "recipes.py",
+            "report/format_estimate.py",
+            "report/risk_text.py",
+            "report/selectors.py",
+            "risks.py",
+            "risk_verdict.py",
+            "stats/estimate.py",
+            "stats/seeds.py",
+            "texts.py",
+            "texts.toml",
+        )
     ]
-    for path in [*sorted([*here.glob("*.py"), *here.glob("*.toml"), *here.glob("templates/*")]), *others]:
+    for path in [*sorted([*here.glob("*.py"), *here.glob("templates/*")]), *others]:
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
 
@@ -78,17 +87,18 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
     ArtifactError
         The page would make a claim that no dossier may make.
     """
-    words = Words(language)
+    words = Texts(language)
     audit = evidence.audit
     models = shown_models(audit, words)
     told = Told(evidence, models, words)
-    page = template_of_dossier("dossier.html.j2").render(
-        t=words, lang=language, others=[(other, page_name(other, languages, "html")) for other in languages
-                                        if other != language],
+    page = template_environment(words, "reticent.audit.dossier").get_template("dossier.html.j2").render(
+        lang=language, others=[
+            (other, page_name(other, languages, "html"), Texts(other)("dossier.in_this_language"))
+            for other in languages if other != language
+        ],
         evidence=evidence, audit=audit, declared=evidence.declared, models=models, cell=audit.cell,
         day=words.date(evidence.created), version=audit.versions.get("reticent", "–"),
-        verdicts=[(model, list(cells_of(model, words)), reason_of(model, words), change_of(model, words))
-                  for model in models],
+        verdicts=verdicts_on(models, words),
         utility={model.letter: _utility(model, words) for model in models},
         flow=[sentence for fact in ("documents", "split", "copies", "detection", "protection", "recipes")
               for sentence in FACTS[fact](told)],
@@ -142,7 +152,7 @@ def _once(lines: list[Line]) -> list[Line]:
     ]
 
 
-def _utility(model: ShownModel, words: Words) -> str:
+def _utility(model: ShownModel, words: Texts) -> str:
     measured = ordinary_utility(model.evidence.utility.heldout, model.evidence.objective)
     if measured is None or measured.value is None:
         return "–"
@@ -151,21 +161,3 @@ def _utility(model: ShownModel, words: Words) -> str:
 
 def _outcomes(models: Sequence[ShownModel]) -> Iterator[str]:
     yield from dict.fromkeys(model.risks.outcome for model in models if model.risks)
-
-
-def template_of_dossier(name: str) -> jinja2.Template:
-    """Return a template of the room by the name of its file."""
-    return _environment().get_template(name)
-
-
-@cache
-def _environment() -> jinja2.Environment:
-    import jinja2
-
-    return jinja2.Environment(
-        loader=jinja2.PackageLoader("reticent.audit.dossier", "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )

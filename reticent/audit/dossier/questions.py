@@ -25,115 +25,125 @@ class Question:
 #: Opinion 05/2014: the three criteria.
 CRITERIA = (
     Question(
-        "Singling out",
-        "Can records, or the behaviour, of one individual be isolated?",
+        "questions.singling_out",
+        "questions.can_records_or_the_behaviour_of_one",
         ("threshold", "at_threshold", "kinds", "subgroup", "unicity"),
     ),
     Question(
-        "Linkability",
-        "Can two records of one individual be linked, or a record and the model?",
+        "questions.linkability",
+        "questions.can_two_records_of_one_individual_be_linked",
         ("membership", "user_inference", "probes", "inversion"),
     ),
     Question(
-        "Inference",
-        "Can an attribute of an individual be deduced with significant probability?",
+        "questions.inference",
+        "questions.can_an_attribute_of_an_individual_be_deduced",
         ("excess", "association"),
     ),
 )
 #: Opinion 28/2024: both must be insignificant for every individual whose data were used.
 LIKELIHOODS = (
     Question(
-        "Extraction from the model",
-        "How likely is it that personal data are extracted from the model itself, directly or by probability?",
+        "questions.extraction_from_the_model",
+        "questions.how_likely_is_it_that_personal_data_are",
         ("predicted", "excess", "moved", "partial_copy"),
     ),
     Question(
-        "Personal data from queries",
-        "How likely is it that personal data are obtained from queries, on purpose or not?",
+        "questions.personal_data_from_queries",
+        "questions.how_likely_is_it_that_personal_data_are_2",
         ("written", "passages", "probes", "inversion"),
     ),
 )
 #: Opinion 28/2024: what an authority looks at, by group.
 EXAMINED = (
     (
-        "Design",
+        "questions.design",
         (
-            Question("Sources", "Were sources chosen, and data kept to a minimum?", facts=("documents", "split")),
             Question(
-                "Preparation",
-                "Were the data pseudonymised, filtered, and copies left out?",
+                "questions.sources", "questions.were_sources_chosen_and_data_kept_to_a", facts=("documents", "split")
+            ),
+            Question(
+                "questions.preparation",
+                "questions.were_the_data_pseudonymised_filtered_and",
                 ("missed",),
                 ("detection", "copies", "protection"),
             ),
             Question(
-                "Training",
-                "Which methods of training keep personal data out: masking, regularisation, differential privacy?",
+                "questions.training",
+                "questions.which_methods_of_training_keep_personal_data",
                 facts=("recipes", "ledger", "guarantee"),
             ),
-            Question("Outputs", "Which measures are there on what the model answers?"),
+            Question("questions.outputs", "questions.which_measures_are_there_on_what_the_model"),
         ),
     ),
     (
-        "Analysis and governance",
+        "questions.analysis_and_governance",
         (
             Question(
-                "Documentation against practice",
-                "Does what was done agree with what the documentation says?",
+                "questions.documentation_against_practice",
+                "questions.does_what_was_done_agree_with_what_the",
                 facts=("digests", "ledger"),
             ),
-            Question("Reviews", "Were code and process reviewed, and by whom?"),
+            Question("questions.reviews", "questions.were_code_and_process_reviewed_and_by_whom"),
         ),
     ),
     (
-        "Testing and resistance to attacks",
+        "questions.testing_and_resistance_to_attacks",
         (
-            Question("Attribute inference", "Can attributes of a known person be deduced?", ("association",)),
             Question(
-                "Membership inference",
-                "Can it be told who was trained on?",
+                "questions.attribute_inference",
+                "questions.can_attributes_of_a_known_person_be_deduced",
+                ("association",),
+            ),
+            Question(
+                "questions.membership_inference",
+                "questions.can_it_be_told_who_was_trained_on",
                 ("membership", "at_threshold", "kinds", "user_inference"),
             ),
             Question(
-                "Exfiltration and regurgitation",
-                "Does training data come out, word for word or nearly?",
+                "questions.exfiltration_and_regurgitation",
+                "questions.does_training_data_come_out_word_for_word",
                 ("passages", "written"),
                 ("canaries",),
             ),
-            Question("Model inversion", "Are identifiers found by the words around them?", ("inversion",)),
-            Question("Reconstruction", "Can training data be rebuilt from the files of the model?", ("moved",)),
             Question(
-                "Structure and age of the tests",
-                "How structured are the tests, how recent, and are they the state of the art?",
+                "questions.model_inversion", "questions.are_identifiers_found_by_the_words_around", ("inversion",)
+            ),
+            Question("questions.reconstruction", "questions.can_training_data_be_rebuilt_from_the_files", ("moved",)),
+            Question(
+                "questions.structure_and_age_of_the_tests",
+                "questions.how_structured_are_the_tests_how_recent_and",
                 facts=("tests",),
             ),
         ),
     ),
     (
-        "Documentation",
+        "questions.documentation",
         (
-            Question("Impact assessment", "Is there an impact assessment, or a decision that none is needed?"),
-            Question("Data protection officer", "Was the advice of the data protection officer sought, and followed?"),
+            Question("questions.impact_assessment", "questions.is_there_an_impact_assessment_or_a_decision"),
+            Question("questions.data_protection_officer", "questions.was_the_advice_of_the_data_protection"),
             Question(
-                "Measures along the life cycle",
-                "Which technical and organisational measures hold from the documents to the use of the model?",
+                "questions.measures_along_the_life_cycle",
+                "questions.which_technical_and_organisational_measures",
                 facts=("life_cycle",),
             ),
             Question(
-                "Theoretical resistance",
-                "How much training data is there against the number of parameters?",
+                "questions.theoretical_resistance",
+                "questions.how_much_training_data_is_there_against_the",
                 facts=("capacity",),
             ),
             Question(
-                "Likelihood of identification",
-                "Are there metrics of the likelihood that individuals are identified again?",
+                "questions.likelihood_of_identification",
+                "questions.are_there_metrics_of_the_likelihood_that",
                 ("membership", "unicity"),
             ),
             Question(
-                "Reports of tests",
-                "By whom, when and how was the model tested, and with which results?",
+                "questions.reports_of_tests",
+                "questions.by_whom_when_and_how_was_the_model",
                 facts=("tests", "digests"),
             ),
-            Question("Those who deploy it", "What are those told who deploy the model?", facts=("card",)),
+            Question(
+                "questions.those_who_deploy_it", "questions.what_are_those_told_who_deploy_the_model", facts=("card",)
+            ),
         ),
     ),
 )

@@ -215,8 +215,8 @@ def results_table(probe: ProbeEvidence) -> Any:
     """Return the results as a table for a terminal (rich)."""
     from rich.table import Table
 
+    from reticent.audit.report.format_estimate import value
     from reticent.audit.report.probe_page import factor
-    from reticent.audit.report.shown import value
 
     table = Table(caption="of several templates the best counts")
     for head in ("model", "asked for", "people", "times likelier", "above another's", "p", "within 100", "said"):

@@ -213,6 +213,6 @@ def self_page(findings: list[Finding], *, language: str, invented: bool) -> str:
         findings,
         label=lambda target: pii_type(target).label(language),
         within_hundred=lambda likelihood: float(within_queries(np.array([likelihood]), 100)[0]),
-        french=language == "fr",
+        language="fr" if language == "fr" else "en",
         invented=invented,
     )

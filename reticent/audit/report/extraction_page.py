@@ -7,39 +7,37 @@ from typing import TYPE_CHECKING
 
 from reticent.audit.gates import GATES
 from reticent.audit.report.environment import template_environment
-from reticent.audit.report.shown import beside, ends, value
+from reticent.audit.texts import ENGLISH, Texts
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.extraction import Extraction, Verdict
 
 __all__ = ["extraction_html"]
 
-ARMS_ABOUT = {
-    "protected": "a code that the detector found",
-    "missed": "a code that no detector found and k people share: nothing protects it",
-    "context": "ordinary words after a protected code: can they be told from it?",
-    "ngram": "a row of common words that nobody else uses together",
-}
+#: Arms of canaries, in the order of the page.
+ARMS = ("protected", "missed", "context", "ngram")
 
 
-def extraction_html(extraction: Extraction | None, verdict: Verdict | None, cell: int) -> str:
+def extraction_html(extraction: Extraction | None, verdict: Verdict | None, cell: int, t: Texts = ENGLISH) -> str:
     """Return the sections as HTML, empty where the job asked for none of them; both as they may leave."""
     if extraction is None and verdict is None:
         return ""
     models = extraction.models if extraction else []
     with_canaries = [model for model in models if model.canaries]
     absent = next((_of_absent(model.canaries.num_references) for model in with_canaries if model.canaries), 0.0)
-    environment = template_environment()
-    environment.filters.update(value=value, ends=ends, beside=beside)
-    return environment.get_template("extraction_section.html.j2").render(
-        verdict=verdict,
-        titles={measure: gate.title for measure, gate in GATES.items()},
-        with_canaries=with_canaries,
-        absent_exposure=absent,
-        with_passages=[model for model in models if model.passages],
-        has_canaries=extraction is not None and extraction.has_canaries,
-        arms_about=ARMS_ABOUT,
-        cell_size=cell,
+    return (
+        template_environment(t)
+        .get_template("extraction_section.html.j2")
+        .render(
+            verdict=verdict,
+            titles={measure: gate.title for measure, gate in GATES.items()},
+            with_canaries=with_canaries,
+            absent_exposure=absent,
+            with_passages=[model for model in models if model.passages],
+            has_canaries=extraction is not None and extraction.has_canaries,
+            arms=ARMS,
+            cell_size=cell,
+        )
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from reticent.audit.report import figure
 from reticent.audit.report.environment import template_environment
 from reticent.audit.report.probe_plots import MAX_DENSITIES, probe_panels
-from reticent.audit.report.shown import ends, value
+from reticent.audit.texts import ENGLISH, Texts
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.probe import ProbeEvidence
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 __all__ = ["probe_page", "probe_section"]
 
 
-def _environment() -> Any:
-    environment = template_environment()
-    environment.filters.update(value=value, ends=ends, times=times)
+def _environment(t: Texts) -> Any:
+    environment = template_environment(t)
+    environment.filters.update(times=lambda number: t.plain(times(number)))
     return environment
 
 
@@ -38,22 +38,21 @@ def times(number: float | None) -> str:
     return f"{number:.2g}" if number < 99.5 else f"{float(f'{number:.2g}'):,.0f}" if number < 1e4 else f"{number:.1e}"
 
 
-def probe_section(probe: ProbeEvidence) -> str:
+def probe_section(probe: ProbeEvidence, t: Texts = ENGLISH) -> str:
     """Return the section as HTML, to stand in a page that has the report's styles."""
     return (
-        _environment()
+        _environment(t)
         .get_template("probe_section.html.j2")
         .render(
             probe=probe,
-            figures=probe_panels(probe),
+            figures=probe_panels(probe, t),
             max_densities=MAX_DENSITIES,
             compared=any(row.heldout for model in probe.models for row in model.results),
         )
     )
 
 
-def probe_page(probe: ProbeEvidence) -> str:
+def probe_page(probe: ProbeEvidence, t: Texts = ENGLISH) -> str:
     """Return the section as a whole page."""
-    return (
-        _environment().get_template("probe.html.j2").render(body=probe_section(probe), looks=figure.LOOKS, probe=probe)
-    )
+    body = probe_section(probe, t)
+    return str(_environment(t).get_template("probe.html.j2").render(body=body, looks=figure.LOOKS, probe=probe))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from reticent.audit.report.environment import template_environment
+from reticent.audit.texts import NO_BREAK, Language, Texts
 
 __all__ = ["self_html"]
 
@@ -15,7 +16,7 @@ def self_html(
     *,
     label: Callable[[str], str],
     within_hundred: Callable[[float], float],
-    french: bool,
+    language: Language,
     invented: bool,
 ) -> str:
     """Return the page as HTML.
@@ -27,14 +28,15 @@ def self_html(
     within_hundred : likelihood -> the chance that it shows within a hundred answers
     invented : whether the other individuals are invented
     """
-    environment = template_environment()
+    t = Texts(language)
+    environment = template_environment(t)
     environment.filters.update(
         called=label,
         heading=lambda target: _heading(label(target)),
-        one_in=lambda likelihood: _one_in(likelihood, "plus de" if french else "more than"),
+        one_in=lambda likelihood: _one_in(likelihood, t),
         hundred=lambda likelihood: _hundred(within_hundred(likelihood)),
     )
-    return environment.get_template("self.html.j2").render(findings=findings, fr=french, invented=invented)
+    return environment.get_template("self.html.j2").render(findings=findings, invented=invented)
 
 
 def _heading(text: str) -> str:
@@ -42,13 +44,13 @@ def _heading(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _one_in(likelihood: float, over: str) -> str:
+def _one_in(likelihood: float, t: Texts) -> str:
     """Format a likelihood as 1 in n, with two digits."""
     if likelihood <= 0 or 1 / likelihood > 1e12:
-        return f"{over} 10¹²"
+        return t("self.more_than", n="10¹²")
     number = 1 / likelihood
     step = 10 ** max(0, len(str(int(number))) - 2)
-    return f"{max(1, round(number / step)) * step:,}".replace(",", "\N{NO-BREAK SPACE}")
+    return f"{max(1, round(number / step)) * step:,}".replace(",", NO_BREAK)
 
 
 def _hundred(chance: float) -> str:
