@@ -152,7 +152,7 @@ def measure(name: str, size_name: str, pages: Path | None = None) -> dict[str, A
     from reticent.audit.propile.measure import probe_models, with_heldout
     from reticent.audit.propile.prompts import ProbeConfig, ProbeModel, SoftPromptConfig, SoftPromptStudy
     from reticent.audit.propile.subjects import subjects_from_rows
-    from reticent.audit.report.probe_page import probe_page
+    from reticent.audit.report.page import probe_page
     from reticent.core.artifact import read_manifest
     from reticent.core.progress import Progress
     from reticent.engine.schema import HELDOUT, MEMBERS

@@ -294,8 +294,8 @@ def _positions(run: Run, model: ModelSection) -> int | None:
 
 def _require_dossier(job: Job) -> None:
     """Raise `ArtifactError` for a key that cannot sign, and `PolicyError` for PDF that cannot be written."""
-    from reticent.audit.dossier.pdf import writes_pdf
     from reticent.audit.dossier.seal import fingerprint_of_key
+    from reticent.audit.dossier.write import writes_pdf
 
     writes_pdf(job.dossier.pdf)
     if job.dossier.key is not None:

@@ -64,7 +64,7 @@ def test_no_text_makes_a_claim() -> None:
 
 #: Keys that are made where they are used: the beginning of each, and what may follow.
 MADE = re.compile(
-    r"(objectives|recipes|policies|canaries|plots|identifiers|card\.figures|self\.(levels|origins|rank|means|means_not)"
+    r"(objectives|recipes|policies|canaries|plots|identifiers|questions|adversaries|card\.figures|self\.(levels|origins|rank|means|means_not)"
     r"|terminal|evidence|probe\.(axis|density|soft)_|findings\.gets_)"
 )
 
@@ -72,9 +72,11 @@ MADE = re.compile(
 def uses_in_python(path: Path) -> Iterator[tuple[str, set[str] | None]]:
     """Keys that a module names, with the values that are put in where that can be seen."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Call) and node.args and (
-            getattr(node.func, "id", None) or getattr(node.func, "attr", None)
-        ) in ("t", "words"):
+        if (
+            isinstance(node, ast.Call)
+            and node.args
+            and (getattr(node.func, "id", None) or getattr(node.func, "attr", None)) in ("t", "words")
+        ):
             given = {word.arg for word in node.keywords}
             for arg in ast.walk(node.args[0]) if isinstance(node.args[0], ast.IfExp) else [node.args[0]]:
                 if isinstance(arg, ast.Constant) and isinstance(arg.value, str) and arg.value in catalogue():

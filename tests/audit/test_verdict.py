@@ -15,7 +15,7 @@ from reticent.audit.gates import GATES
 from reticent.audit.membership.left_out import WITHOUT_COPIES
 from reticent.audit.membership.validity import INVALID, NO_POWER
 from reticent.audit.outcomes import FAIL, PASS
-from reticent.audit.report.extraction_page import extraction_html
+from reticent.audit.report.page import extraction_html
 from reticent.audit.stats.statistics import clopper_pearson
 from reticent.audit.verdict import judge, verdict, verdict_lines
 

@@ -576,7 +576,7 @@ def test_the_page_depends_on_its_template_and_on_every_module_that_makes_it(
 ) -> None:
     copied = Path(shutil.copytree(Path(report.__file__).parents[1], tmp_path / "audit"))
     monkeypatch.setattr(report, "__file__", str(copied / "report" / "page.py"))
-    code = "import sys, reticent.audit.report.page, reticent.audit.report.probe_page; "
+    code = "import sys, reticent.audit.report.page, reticent.audit.report.page; "
     code += (
         "print([n for n, m in sys.modules.items() if n.startswith('reticent.audit.') and '__init__' not in m.__file__])"
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from reticent.audit.dossier.facts import FACTS, Told
+from reticent.audit.dossier.fact_sentences import FACTS, Told
 from reticent.audit.outcomes import NOT_SHOWN
 from reticent.audit.report.risk_text import ShownModel, shown_models, verdicts_on
 from reticent.audit.report.selectors import ordinary_utility, strongest_attack

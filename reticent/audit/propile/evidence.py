@@ -216,7 +216,7 @@ def results_table(probe: ProbeEvidence) -> Any:
     from rich.table import Table
 
     from reticent.audit.report.format_estimate import value
-    from reticent.audit.report.probe_page import factor
+    from reticent.audit.report.page import factor
 
     table = Table(caption="of several templates the best counts")
     for head in ("model", "asked for", "people", "times likelier", "above another's", "p", "within 100", "said"):

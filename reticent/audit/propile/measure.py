@@ -260,7 +260,7 @@ def write_probe(
 ) -> Path:
     """Write ``probe.json``, ``probe.html`` (both may be published) and the private ``answers.parquet``; soft prompts
     are artefacts of their own beside them. Returns the page's path."""
-    from reticent.audit.report.probe_page import probe_page
+    from reticent.audit.report.page import probe_page
     from reticent.core.artifact import write_artifact
 
     folder = Path(folder)

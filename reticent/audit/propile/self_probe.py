@@ -22,7 +22,7 @@ from reticent.audit.propile.scores import encode_pairs, generate_texts, score_ca
 from reticent.audit.propile.string_metrics import contains
 from reticent.audit.propile.subjects import NAME_PARTS, Subjects, subjects_from_rows
 from reticent.audit.propile.templates import LEVELS, builtin_templates, pii_type, templates_for
-from reticent.audit.report.self_page import self_html
+from reticent.audit.report.page import self_html
 from reticent.core.errors import CorpusError, PolicyError
 
 if TYPE_CHECKING:

@@ -9,24 +9,25 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reticent.audit.evidence.audit import FORMAT, AuditEvidence, publish_audit
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.rules import FORBIDDEN
+from reticent.audit.gates import GATES
 from reticent.audit.membership.names import DEFAULT_ATTACKS
 from reticent.audit.membership.validity import INVALID, NO_POWER, judged
 from reticent.audit.near_copies import near_copies_lines
 from reticent.audit.report import figure
 from reticent.audit.report.environment import mark_attributes, template_environment
-from reticent.audit.report.extraction_page import extraction_html
 from reticent.audit.report.findings import plain_findings
 from reticent.audit.report.format_estimate import leaks, spread_of_trainings, whole
-from reticent.audit.report.probe_page import probe_section
+from reticent.audit.report.probe_plots import MAX_DENSITIES, probe_panels
 from reticent.audit.report.risk_text import deciding_marks, risk_mark, shown_models, verdicts_on
 from reticent.audit.report.selectors import (
     PARTS,
@@ -44,15 +45,18 @@ from reticent.audit.report.utility_plots import LIKENESS
 from reticent.audit.risk_verdict import judge_risks, with_published_numbers
 from reticent.audit.risks import RISKS
 from reticent.audit.stats.seeds import classification_over_seeds, num_seeds, over_seeds
-from reticent.audit.texts import Language, Texts, digits_beside
+from reticent.audit.texts import ENGLISH, NO_BREAK, Language, Texts, digits_beside
 from reticent.core.errors import ArtifactError
 from reticent.engine.protect import POLICIES
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import ModelEvidence
     from reticent.audit.evidence.corpus import CorpusEvidence, Detected, UnicityRow
+    from reticent.audit.evidence.extraction import Extraction, Verdict
+    from reticent.audit.evidence.probe import ProbeEvidence
+    from reticent.audit.stats.estimate import Estimate
 
-__all__ = ["page_digest", "write_report"]
+__all__ = ["extraction_html", "page_digest", "probe_page", "probe_section", "self_html", "write_report"]
 
 #: Files of the audit that make the page.
 MADE_BY = (
@@ -256,3 +260,133 @@ def _flat(settings: object, name: str = "") -> Iterator[tuple[str, str]]:
 
 def _attack_order(name: str) -> tuple[int, str]:
     return (DEFAULT_ATTACKS.index(name) if name in DEFAULT_ATTACKS else len(DEFAULT_ATTACKS), name)
+
+
+# ------------------------------------------- gates, canaries, extraction
+
+#: Arms of canaries, in the order of the page.
+ARMS = ("protected", "missed", "context", "ngram")
+
+
+def extraction_html(extraction: Extraction | None, verdict: Verdict | None, cell: int, t: Texts = ENGLISH) -> str:
+    """Return the sections as HTML, empty where the job asked for none of them; both as they may leave."""
+    if extraction is None and verdict is None:
+        return ""
+    models = extraction.models if extraction else []
+    with_canaries = [model for model in models if model.canaries]
+    absent = next((_of_absent(model.canaries.num_references) for model in with_canaries if model.canaries), 0.0)
+    return (
+        template_environment(t)
+        .get_template("extraction_section.html.j2")
+        .render(
+            verdict=verdict,
+            titles={measure: gate.title for measure, gate in GATES.items()},
+            with_canaries=with_canaries,
+            absent_exposure=absent,
+            with_passages=[model for model in models if model.passages],
+            has_canaries=extraction is not None and extraction.has_canaries,
+            arms=ARMS,
+            cell_size=cell,
+        )
+    )
+
+
+def _of_absent(num_references: int) -> float:
+    """Return the mean exposure of a secret that was never written: every rank among the references is as likely."""
+    log_ranks = math.lgamma(num_references + 2) / math.log(2)
+    return math.log2(num_references) - log_ranks / (num_references + 1)
+
+
+# ---------------------------------------------------------------- probes
+
+
+def _environment(t: Texts) -> Any:
+    environment = template_environment(t)
+    environment.filters.update(times=lambda number: t.plain(times(number)))
+    return environment
+
+
+def factor(estimate: Estimate | None) -> str:
+    """Format a ratio of likelihoods: two digits, and powers of ten if it is large."""
+    return times(None if estimate is None else estimate.value)
+
+
+def times(number: float | None) -> str:
+    """Format one number of that kind.
+
+    >>> times(0.5), times(99.7), times(1234.0), times(99999.0)
+    ('0.5', '100', '1,200', '1.0e+05')
+    """
+    if number is None:
+        return "–"
+    return f"{number:.2g}" if number < 99.5 else f"{float(f'{number:.2g}'):,.0f}" if number < 1e4 else f"{number:.1e}"
+
+
+def probe_section(probe: ProbeEvidence, t: Texts = ENGLISH) -> str:
+    """Return the section as HTML, to stand in a page that has the report's styles."""
+    return (
+        _environment(t)
+        .get_template("probe_section.html.j2")
+        .render(
+            probe=probe,
+            figures=probe_panels(probe, t),
+            max_densities=MAX_DENSITIES,
+            compared=any(row.heldout for model in probe.models for row in model.results),
+        )
+    )
+
+
+def probe_page(probe: ProbeEvidence, t: Texts = ENGLISH) -> str:
+    """Return the section as a whole page."""
+    body = probe_section(probe, t)
+    return str(_environment(t).get_template("probe.html.j2").render(body=body, looks=figure.LOOKS, probe=probe))
+
+
+# ------------------------------------------------------- one's own probe
+
+
+def self_html(
+    findings: Sequence[Any],
+    *,
+    label: Callable[[str], str],
+    within_hundred: Callable[[float], float],
+    language: Language,
+    invented: bool,
+) -> str:
+    """Return the page as HTML.
+
+    Parameters
+    ----------
+    findings : of `reticent.audit.propile.self_probe.Finding`
+    label : name of a type of item, in the language of the page
+    within_hundred : likelihood -> the chance that it shows within a hundred answers
+    invented : whether the other individuals are invented
+    """
+    t = Texts(language)
+    environment = template_environment(t)
+    environment.filters.update(
+        called=label,
+        heading=lambda target: _heading(label(target)),
+        one_in=lambda likelihood: _one_in(likelihood, t),
+        hundred=lambda likelihood: _hundred(within_hundred(likelihood)),
+    )
+    return environment.get_template("self.html.j2").render(findings=findings, invented=invented)
+
+
+def _heading(text: str) -> str:
+    """Return the text with a capital first letter; other capitals stay, as in ZIP code."""
+    return text[:1].upper() + text[1:]
+
+
+def _one_in(likelihood: float, t: Texts) -> str:
+    """Format a likelihood as 1 in n, with two digits."""
+    if likelihood <= 0 or 1 / likelihood > 1e12:
+        return t("self.more_than", n="10¹²")
+    number = 1 / likelihood
+    step = 10 ** max(0, len(str(int(number))) - 2)
+    return f"{max(1, round(number / step)) * step:,}".replace(",", NO_BREAK)
+
+
+def _hundred(chance: float) -> str:
+    share = 100 * chance
+    return "< 0.1" if share < 0.1 else f"{share:.1f}"

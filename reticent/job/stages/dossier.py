@@ -27,8 +27,8 @@ DOSSIER, REPLACED = "dossier", "replaced-dossiers"
 def dossier_steps(run: Run) -> Iterator[Step]:
     """Yield the step of the artefact ``dossier``. The inputs in its manifest, which leaves with it, are keyed."""
     from reticent.audit.dossier.page import pages_digest
-    from reticent.audit.dossier.pdf import writes_pdf
     from reticent.audit.dossier.seal import fingerprint_of_key
+    from reticent.audit.dossier.write import writes_pdf
 
     own = run.job.dossier
     config: dict[str, Any] = own.model_dump(mode="json", exclude={"key", "pdf"})

@@ -15,13 +15,20 @@ from fixtures.dossiers import dossier_evidence, published_audit
 
 import reticent.audit.dossier as room
 from reticent.audit import risk_verdict
-from reticent.audit.dossier.adversaries import ADVERSARIES
 from reticent.audit.dossier.card import card_of
-from reticent.audit.dossier.facts import FACTS
-from reticent.audit.dossier.figures import FIGURES, rows_of
-from reticent.audit.dossier.impact import FIELDS
-from reticent.audit.dossier.page import CLAIMS, page_name, render
-from reticent.audit.dossier.questions import CRITERIA, EXAMINED, LIKELIHOODS
+from reticent.audit.dossier.fact_sentences import FACTS
+from reticent.audit.dossier.page import (
+    ADVERSARIES,
+    CLAIMS,
+    CRITERIA,
+    EXAMINED,
+    FIELDS,
+    FIGURES,
+    LIKELIHOODS,
+    page_name,
+    render,
+    rows_of,
+)
 from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.dossier import Declared
 from reticent.audit.evidence.json_form import from_json
@@ -216,8 +223,8 @@ def test_the_most_exposed_subgroup_is_not_that_of_an_invalid_attack() -> None:
 
 def test_every_string_of_the_tables_is_in_the_catalogue() -> None:
     questions = [*CRITERIA, *LIKELIHOODS, *(q for _, group in EXAMINED for q in group)]
-    wanted = [text for q in questions for text in (q.title, q.text)]
-    wanted += [who.title for who in ADVERSARIES] + [who.has for who in ADVERSARIES]
+    wanted = [f"questions.{q.name}.{part}" for q in questions for part in ("title", "text")]
+    wanted += [f"adversaries.{who.name}.{part}" for who in ADVERSARIES for part in ("title", "has")]
     wanted += [text for who in ADVERSARIES for test in who.tests for text in (test.meaning, test.by)]
     wanted += [text for group, fields in FIELDS for text in (group, *(f.title for f in fields))]
     wanted += [field.ask for _, fields in FIELDS for field in fields if field.ask]

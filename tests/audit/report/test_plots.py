@@ -67,7 +67,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Every matplotlib figure that is drawn from now on, by the name of its panel."""
     figures: dict[str, Any] = {}
 
-    def keep(drawn_figure: Any, name: str, label: str) -> str:
+    def keep(drawn_figure: Any, name: str, label: str, *_: Any) -> str:
         drawn_figure.draw_without_rendering()
         figures[name] = drawn_figure
         return f"<svg>{name}</svg>"
@@ -366,7 +366,7 @@ def test_an_alternative_text_says_that_a_number_is_a_bound(
 ) -> None:
     labels: dict[str, str] = {}
     for module in (epoch_plots, plots, membership_plots):
-        monkeypatch.setattr(module, "to_svg", lambda _, name, label: labels.setdefault(name, label))
+        monkeypatch.setattr(module, "to_svg", lambda _, name, label, *__: labels.setdefault(name, label))
     audit = tiny_audit()
     for entry in audit["models"]:
         entry["privacy"]["both"]["types"] |= {"bound": "above"}

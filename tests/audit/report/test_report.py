@@ -982,7 +982,7 @@ def test_an_unprotected_recipe_of_the_job_is_no_control_and_is_not_said_to_be_mi
     )
     assert sentence in said
     french = findings(*models, recipes={"long": {"base": "clm"}}, t=Texts("fr"))["sure"]
-    assert "Aucun modèle de la recette clm n’a été entraîné" in french
+    assert "Aucun modèle de la méthode d’entraînement clm n’a été entraîné" in french
 
 
 def test_learning_of_one_kind_of_identifier_is_not_averaged_away() -> None:
