@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from reticent.audit.dossier.fact_sentences import FACTS, Told
+from reticent.audit.dossier.fact_sentences import FACTS, Context
 from reticent.audit.outcomes import NOT_SHOWN
 from reticent.audit.report.risk_text import ShownModel, shown_models, verdicts_on
 from reticent.audit.report.selectors import ordinary_utility, strongest_attack
@@ -114,12 +114,12 @@ def _lines(
     yield t("card.purpose", value=declared.purpose or none)
     yield t("card.institution", value=declared.institution or none)
     yield t("card.documents_heading")
-    told = Told(evidence, [shown] if shown else [], t)
+    context = Context(evidence, [shown] if shown else [], t)
     if declared.documents:
         yield f"{declared.documents}\n"
     for fact in ("documents", "split", "copies", "detection", "protection", "ledger", "guarantee"):
         named = t("common.model_letter", letter=shown.letter) if shown else t("card.model")
-        for sentence in FACTS[fact](told):
+        for sentence in FACTS[fact](context):
             yield Marked(f"- {sentence.replace(named, t('card.this_model'), 1)}", *marks_of(sentence))
     if measures:
         yield t("card.figures_heading")
@@ -128,7 +128,7 @@ def _lines(
             count = t.count(measure.estimate.n, evidence.audit.cell)
             title, value = t(f"card.figures.{measure.name}"), t.value(measure.estimate, area=measure.area)
             yield f"| {title} | {value} | {interval} | {count} |"
-        yield from (f"\n{sentence}" for sentence in FACTS["means"](told))
+        yield from (f"\n{sentence}" for sentence in FACTS["means"](context))
     yield t("card.dossier_heading")
     yield t("card.digest", digest=digest)
     yield t("card.tested", day=t.date(evidence.created))

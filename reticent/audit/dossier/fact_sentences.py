@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from reticent.audit.report.risk_text import ShownModel
     from reticent.audit.texts import Texts
 
-__all__ = ["FACTS", "Told", "setting"]
+__all__ = ["FACTS", "Context", "setting"]
 
 
-class Told(NamedTuple):
+class Context(NamedTuple):
     """Evidence, models and language: all that a sentence is made from."""
 
     evidence: DossierEvidence
@@ -39,26 +39,26 @@ def setting(audit: AuditEvidence, *names: str) -> object:
     return found
 
 
-def _documents(told: Told) -> Iterator[str]:
-    corpus, t = told.audit.corpus, told.words
+def _documents(context: Context) -> Iterator[str]:
+    corpus, t = context.audit.corpus, context.words
     yield t(
         "facts.the_models_were_trained_on_documents",
         documents=t.count(corpus.num_documents),
         words=t.count(corpus.num_words),
     )
     if corpus.reading and corpus.reading.skipped != 0:  # None: too few to publish
-        number = t.count(corpus.reading.skipped, told.audit.cell)
+        number = t.count(corpus.reading.skipped, context.audit.cell)
         yield t("common.n_documents_without_a_text_were_left_out", n=f"{number[:1].upper()}{number[1:]}")
 
 
-def _split(told: Told) -> Iterator[str]:
-    sides, t, cell = told.audit.corpus.num_individuals, told.words, told.audit.cell
+def _split(context: Context) -> Iterator[str]:
+    sides, t, cell = context.audit.corpus.num_individuals, context.words, context.audit.cell
     yield t(
         "facts.documents_of_members_people_were_trained_on",
         members=t.count(sides.members, cell),
         heldout=t.count(sides.heldout, cell),
     )
-    together = told.audit.over_households
+    together = context.audit.over_households
     if together is not None:
         yield t(
             "facts.members_of_one_household_are_alike_and_were",
@@ -81,8 +81,8 @@ DETECTORS = {
 }
 
 
-def _copies(told: Told) -> Iterator[str]:
-    copies, t = told.audit.corpus.copies, told.words
+def _copies(context: Context) -> Iterator[str]:
+    copies, t = context.audit.corpus.copies, context.words
     if copies is None:
         yield t("facts.copies_were_not_looked_for_and_so_not")
     elif copies.left_out.words_share is None:
@@ -91,17 +91,17 @@ def _copies(told: Told) -> Iterator[str]:
         yield t("facts.copies_were_left_out_share_of_all_words", share=t.percent(copies.left_out.words_share))
 
 
-def _detection(told: Told) -> Iterator[str]:
-    t, names = told.words, setting(told.audit, "detect", "detectors")
+def _detection(context: Context) -> Iterator[str]:
+    t, names = context.words, setting(context.audit, "detect", "detectors")
     if isinstance(names, list | tuple) and names:
         said = [t(DETECTORS[name]) if name in DETECTORS else str(name) for name in names]
         yield t("facts.names_and_numbers_were_looked_for_by", detectors=t.listed(said))
-    if told.audit.sampled_recall is None:
+    if context.audit.sampled_recall is None:
         yield t("facts.how_many_of_them_were_missed_was_not")
 
 
-def _protection(told: Told) -> Iterator[str]:
-    corpus, t = told.audit.corpus, told.words
+def _protection(context: Context) -> Iterator[str]:
+    corpus, t = context.audit.corpus, context.words
     yield t("facts.a_word_that_fewer_than_k_people_use", k=corpus.k)
     if corpus.n > 1:
         yield t("facts.so_was_a_sequence_of_up_to_n", n=corpus.n, k=corpus.k)
@@ -114,15 +114,15 @@ def _protection(told: Told) -> Iterator[str]:
         )
 
 
-def _recipes(told: Told) -> Iterator[str]:
-    for model in told.models:
-        text = told.words("facts.model_letter_about", letter=model.letter, about=model.about)
+def _recipes(context: Context) -> Iterator[str]:
+    for model in context.models:
+        text = context.words("facts.model_letter_about", letter=model.letter, about=model.about)
         yield Marked(text, model.mark("recipe", STATED))
 
 
-def _ledger(told: Told) -> Iterator[str]:
-    t = told.words
-    for model in told.models:
+def _ledger(context: Context) -> Iterator[str]:
+    t = context.words
+    for model in context.models:
         ledger = model.evidence.ledger
         if ledger is None:
             continue
@@ -138,54 +138,54 @@ def _ledger(told: Told) -> Iterator[str]:
         yield Marked(text, model.mark("protected targets", outcome))
 
 
-def _guarantee(told: Told) -> Iterator[str]:
-    t = told.words
-    private = [model for model in told.models if model.evidence.guarantee]
+def _guarantee(context: Context) -> Iterator[str]:
+    t = context.words
+    private = [model for model in context.models if model.evidence.guarantee]
     for model in private:
         guarantee = t.evidence(model.evidence.guarantee or "")
         text = t("facts.model_letter_was_trained_with_differential", letter=model.letter, guarantee=guarantee)
         yield Marked(text, model.mark("epsilon", "bound"))
-    if told.models and not private:
+    if context.models and not private:
         yield t("facts.no_model_was_trained_with_differential")
 
 
-def _digests(told: Told) -> Iterator[str]:
-    yield told.words("facts.documents_split_indexes_protected_texts_the")
+def _digests(context: Context) -> Iterator[str]:
+    yield context.words("facts.documents_split_indexes_protected_texts_the")
 
 
-def _canaries(told: Told) -> Iterator[str]:
-    if told.audit.extraction and told.audit.extraction.has_canaries:
-        yield told.words("facts.made_up_secrets_were_planted_in_the_training")
+def _canaries(context: Context) -> Iterator[str]:
+    if context.audit.extraction and context.audit.extraction.has_canaries:
+        yield context.words("facts.made_up_secrets_were_planted_in_the_training")
 
 
-def _means(told: Told) -> Iterator[str]:
-    seeds = num_seeds([model.evidence for model in told.models])
+def _means(context: Context) -> Iterator[str]:
+    seeds = num_seeds([model.evidence for model in context.models])
     if seeds > 1:
-        yield told.words("facts.each_model_was_trained_n_times_numbers_are", n=seeds)
+        yield context.words("facts.each_model_was_trained_n_times_numbers_are", n=seeds)
 
 
-def _tests(told: Told) -> Iterator[str]:
-    audit, t = told.audit, told.words
+def _tests(context: Context) -> Iterator[str]:
+    audit, t = context.audit, context.words
     yield t(
         "facts.the_tests_were_run_on_day_by_reticent",
         day=t.date(audit.created),
         version=audit.versions.get("reticent", "–"),
     )
-    yield from _means(told)
+    yield from _means(context)
     yield t("facts.each_number_has_an_interval_where_the_test")
 
 
-def _life_cycle(told: Told) -> Iterator[str]:
-    yield from _protection(told)
-    yield told.words("facts.a_word_that_was_protected_was_never_a")
+def _life_cycle(context: Context) -> Iterator[str]:
+    yield from _protection(context)
+    yield context.words("facts.a_word_that_was_protected_was_never_a")
 
 
-def _capacity(told: Told) -> Iterator[str]:
-    t = told.words
-    for model in told.models:
+def _capacity(context: Context) -> Iterator[str]:
+    t = context.words
+    for model in context.models:
         own = [
             tested
-            for tested in told.evidence.models
+            for tested in context.evidence.models
             if (tested.model, tested.recipe, tested.epoch)
             == (model.evidence.model, model.evidence.recipe, model.evidence.epoch)
         ]
@@ -201,11 +201,11 @@ def _capacity(told: Told) -> Iterator[str]:
             yield Marked(text, model.mark("parameters", STATED))
 
 
-def _card(told: Told) -> Iterator[str]:
-    yield told.words("facts.a_model_that_is_exported_carries_a_card")
+def _card(context: Context) -> Iterator[str]:
+    yield context.words("facts.a_model_that_is_exported_carries_a_card")
 
 
-FACTS: Mapping[str, Callable[[Told], Iterator[str]]] = MappingProxyType(
+FACTS: Mapping[str, Callable[[Context], Iterator[str]]] = MappingProxyType(
     {
         "documents": _documents,
         "split": _split,

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from reticent.audit.dossier.fact_sentences import FACTS, Told
+from reticent.audit.dossier.fact_sentences import FACTS, Context
 from reticent.audit.evidence.rules import FORBIDDEN
 from reticent.audit.membership.validity import INVALID
 from reticent.audit.near_copies import near_copies_lines
@@ -112,7 +112,7 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
     words = Texts(language)
     audit = evidence.audit
     models = shown_models(audit, words)
-    told = Told(evidence, models, words)
+    context = Context(evidence, models, words)
     page = template_environment(words, "reticent.audit.dossier").get_template("dossier.html.j2").render(
         lang=language, others=[
             (other, page_name(other, languages, "html"), Texts(other)("dossier.in_this_language"))
@@ -123,14 +123,14 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
         verdicts=verdicts_on(models, words),
         utility={model.letter: _utility(model, words) for model in models},
         flow=[sentence for fact in ("documents", "split", "copies", "detection", "protection", "recipes")
-              for sentence in FACTS[fact](told)],
-        adversaries=[(who, [(test, test.made(told)) for test in who.tests]) for who in ADVERSARIES],
-        criteria=[_answer(question, told) for question in CRITERIA],
-        likelihoods=[_answer(question, told) for question in LIKELIHOODS],
-        examined=[(words(group), [_answer(question, told) for question in questions]) for group, questions in EXAMINED],
-        not_made=list(tests_not_made(told)), near_copies=list(near_copies_lines(audit, words)),
-        facts=lambda name: list(FACTS[name](told)),
-        impact=list(filled_fields(told)), feared=FEARED, levels=LEVELS, outcomes=_outcomes(models),
+              for sentence in FACTS[fact](context)],
+        adversaries=[(who, [(test, test.made(context)) for test in who.tests]) for who in ADVERSARIES],
+        criteria=[_answer(question, context) for question in CRITERIA],
+        likelihoods=[_answer(question, context) for question in LIKELIHOODS],
+        examined=[(words(group), [_answer(question, context) for question in questions]) for group, questions in EXAMINED],
+        not_made=list(tests_not_made(context)), near_copies=list(near_copies_lines(audit, words)),
+        facts=lambda name: list(FACTS[name](context)),
+        impact=list(filled_fields(context)), feared=FEARED, levels=LEVELS, outcomes=_outcomes(models),
         reads_identifiers=any(
             model.recipe is None or not model.recipe.replaces_identifiers
             for model in models if not model.is_unprotected
@@ -143,16 +143,16 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
     return page
 
 
-def _answer(question: Question, told: Told) -> Answer:
-    t = told.words
-    lines = [_line(row, told) for name in question.figures for row in rows_of(name, told.audit, told.models)]
-    sentences = [sentence for name in question.facts for sentence in FACTS[name](told)]
+def _answer(question: Question, context: Context) -> Answer:
+    t = context.words
+    lines = [_line(row, context) for name in question.figures for row in rows_of(name, context.audit, context.models)]
+    sentences = [sentence for name in question.facts for sentence in FACTS[name](context)]
     key = f"questions.{question.name}"
     return Answer(t(f"{key}.title"), t(f"{key}.text"), _once(lines), sentences)
 
 
-def _line(row: Row, told: Told) -> Line:
-    t = told.words
+def _line(row: Row, context: Context) -> Line:
+    t = context.words
     values: dict[str, object] = {
         name: t.count(value) if isinstance(value, int) else value for name, value in row.values.items()
     }
@@ -161,7 +161,7 @@ def _line(row: Row, told: Told) -> Line:
         whose="" if row.model is None else row.model.letter,
         value=t.value(row.estimate, area=row.area),
         interval=t.interval(row.estimate, area=row.area),
-        n=t.count(row.estimate.n, told.audit.cell),
+        n=t.count(row.estimate.n, context.audit.cell),
     )
 
 
@@ -481,7 +481,7 @@ class Test:
 
     meaning: str
     name: str
-    made: Callable[[Told], bool]
+    made: Callable[[Context], bool]
     #: Section or setting of the job that makes it.
     by: str
 
@@ -494,11 +494,11 @@ class Adversary:
     tests: tuple[Test, ...]
 
 
-def _any(test: Callable[[ShownModel], object]) -> Callable[[Told], bool]:
-    return lambda told: any(bool(test(model)) for model in told.models)
+def _any(test: Callable[[ShownModel], object]) -> Callable[[Context], bool]:
+    return lambda context: any(bool(test(model)) for model in context.models)
 
 
-def _attacked(*names: str) -> Callable[[Told], bool]:
+def _attacked(*names: str) -> Callable[[Context], bool]:
     return _any(lambda model: any(name in model.evidence.membership for name in names))
 
 
@@ -511,7 +511,7 @@ ADVERSARIES = (
             Test(
                 "adversaries.asks_for_the_details_of_a_person_whose",
                 "ProPILE",
-                lambda told: told.audit.probe is not None,
+                lambda context: context.audit.probe is not None,
                 "adversaries.probe",
             ),
             Test(
@@ -552,8 +552,8 @@ ADVERSARIES = (
             Test(
                 "adversaries.trains_a_short_instruction_that_makes_it",
                 "soft prompt",
-                lambda told: (
-                    any(model.soft_prompts for model in told.audit.probe.models) if told.audit.probe else False
+                lambda context: (
+                    any(model.soft_prompts for model in context.audit.probe.models) if context.audit.probe else False
                 ),
                 "adversaries.probe_soft_prompt",
             ),
@@ -577,9 +577,11 @@ ADVERSARIES = (
             Test(
                 "adversaries.trains_models_of_their_own_with_the_person",
                 "LiRA, RMIA",
-                lambda told: (
-                    _attacked(*SHADOWS)(told)
-                    or any("lira" in kind.attacks for m in told.models for kind in (m.evidence.by_kind or {}).values())
+                lambda context: (
+                    _attacked(*SHADOWS)(context)
+                    or any(
+                        "lira" in kind.attacks for m in context.models for kind in (m.evidence.by_kind or {}).values()
+                    )
                 ),
                 "adversaries.audit_shadow",
             ),
@@ -623,11 +625,11 @@ ADVERSARIES = (
 )
 
 
-def tests_not_made(told: Told) -> Iterator[tuple[Adversary, Test]]:
+def tests_not_made(context: Context) -> Iterator[tuple[Adversary, Test]]:
     """Yield the tests that the run did not make."""
     for adversary in ADVERSARIES:
         for test in adversary.tests:
-            if not test.made(told):
+            if not test.made(context):
                 yield adversary, test
 
 
@@ -709,14 +711,14 @@ FEARED = (
 )
 
 
-def filled_fields(told: Told) -> Iterator[tuple[str, list[Filled]]]:
+def filled_fields(context: Context) -> Iterator[tuple[str, list[Filled]]]:
     """Yield each group with its fields, filled in as far as the run knows them."""
-    t = told.words
+    t = context.words
     for group, fields in FIELDS:
         rows = []
         for each in fields:
-            own = getattr(told.evidence.declared, each.declared) if each.declared else None
+            own = getattr(context.evidence.declared, each.declared) if each.declared else None
             known = [own] if own else []
-            known += [sentence for fact in each.facts for sentence in FACTS[fact](told)]
+            known += [sentence for fact in each.facts for sentence in FACTS[fact](context)]
             rows.append(Filled(t(each.title), known, None if own or not each.ask else t(each.ask)))
         yield t(group), rows
