@@ -131,10 +131,10 @@ def _ledger(context: Context) -> Iterator[str]:
         if outcome == STATED:
             text = t("facts.model_letter_no_word_was_protected_in_its", letter=model.letter)
         elif (trainings := model.evidence.num_trainings or 1) > 1:  # the ledger is the sum of theirs
-            key = "facts.model_letter_of_targets_words_or_parts_of"
+            key = "facts.ledger_of_trainings"
             text = t(key, letter=model.letter, n=trainings, **counts)
         else:
-            text = t("facts.model_letter_of_targets_words_or_parts_of_2", letter=model.letter, **counts)
+            text = t("facts.ledger_of_one_training", letter=model.letter, **counts)
         yield Marked(text, model.mark("protected targets", outcome))
 
 

@@ -127,7 +127,9 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
         adversaries=[(who, [(test, test.made(context)) for test in who.tests]) for who in ADVERSARIES],
         criteria=[_answer(question, context) for question in CRITERIA],
         likelihoods=[_answer(question, context) for question in LIKELIHOODS],
-        examined=[(words(group), [_answer(question, context) for question in questions]) for group, questions in EXAMINED],
+        examined=[
+            (words(group), [_answer(question, context) for question in questions]) for group, questions in EXAMINED
+        ],
         not_made=list(tests_not_made(context)), near_copies=list(near_copies_lines(audit, words)),
         facts=lambda name: list(FACTS[name](context)),
         impact=list(filled_fields(context)), feared=FEARED, levels=LEVELS, outcomes=_outcomes(models),
@@ -301,7 +303,7 @@ def _excess(model: ShownModel) -> Found:
 
 def _predicted(model: ShownModel) -> Found:
     types = model.evidence.privacy["both"].types
-    yield Row("figures.identifiers_of_the_people_it_was_trained_on_2", model, types)
+    yield Row("figures.identifiers_predicted_nowhere", model, types)
 
 
 def _written(model: ShownModel) -> Found:

@@ -248,7 +248,7 @@ def _predicts(model: ModelEvidence, t: Texts) -> str:
     if leaked == 0:
         bound = at_most(part, t)
         if bound is None:
-            return t("findings.predicts_none_of_its_members_total_2", **known)
+            return t("findings.predicts_none_without_bound", **known)
         return t(
             "findings.predicts_none_of_its_members_total",
             bound=bound,
@@ -290,11 +290,11 @@ def _against_heldout(model: ModelEvidence, t: Texts) -> Iterable[str]:
     }
     if leaks_more(model):
         yield t(
-            "findings.it_predicts_held_out_people_s_identifiers", **values,
+            "findings.predicts_heldout_less_often", **values,
         )  # fmt: skip
     else:
         yield t(
-            "findings.it_predicts_held_out_people_s_identifiers_2",
+            "findings.predicts_heldout_not_measurably_less",
             **values,
         )
 

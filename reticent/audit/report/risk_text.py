@@ -49,8 +49,8 @@ NEVER_TARGET = {
 }
 OBJECTIVES = {"mlm": "verdict.it_fills_in_masked_words_bert_like", "clm": "verdict.it_continues_a_text_gpt_like"}
 CONTEXTS = {
-    "tag": "verdict.names_and_numbers_that_were_found_stand_in",
-    "surrogate": "verdict.names_and_numbers_that_were_found_stand_in_2",
+    "tag": "verdict.names_and_numbers_stand_as_a_tag",
+    "surrogate": "verdict.names_and_numbers_stand_as_surrogates",
 }
 CONTEXTS_INDIRECT = {
     "tag": "verdict.blanks_stand_in_its_texts_for_rare_words",
@@ -254,7 +254,7 @@ def cells_of(model: ShownModel, words: Texts) -> Iterator[Cell]:
             what=number_in_words(result.what, words) if result.what else "",
             value=words.value(result.estimate, area=area, threshold=result.at_most) if result.estimate else "",
             interval=words.interval(result.estimate, area=area, threshold=result.at_most),
-            threshold=words("verdict.at_most_value", value=threshold),
+            threshold=words("common.at_most", value=threshold),
             reason=_reason(result, words),
             mark=risk_mark(model.risks, result),
         )

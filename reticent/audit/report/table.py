@@ -113,7 +113,7 @@ def _by_n_caption(shown: Shown, _: int) -> str:
         protected = t("plots.protected_are_those_of_up_to_n_words", n=corpus.n)
     else:
         protected = t(
-            "plots.protected_are_those_of_up_to_n_words_2",
+            "plots.protected_are_those_without_common_words",
             n=corpus.n,
             share=percent(share, t),
         )
