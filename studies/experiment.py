@@ -56,7 +56,7 @@ def _reticent(work: Path, *arguments: str, stdout: int | None = None) -> str:
 def found_in(evidence: AuditEvidence) -> dict[str, Any]:
     """Return the headline measures of every recipe and epoch: means over the seeds, intervals over individuals."""
     from reticent.audit.evidence.json_form import to_json
-    from reticent.audit.report.readings import loss_auc, ordinary_utility
+    from reticent.audit.report.selectors import loss_auc, ordinary_utility
     from reticent.audit.stats.seeds import over_seeds
 
     rows = [

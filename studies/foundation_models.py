@@ -31,7 +31,7 @@ from benchmarks.attacks import attack_rows, attack_table, first_words
 from benchmarks.record_io import DATA, STUDIES, estimate_text, markdown, write_record
 from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.json_form import to_json
-from reticent.audit.report.readings import all_utility, ordinary_utility
+from reticent.audit.report.selectors import all_utility, ordinary_utility
 from reticent.core.progress import Progress
 from reticent.job.pipeline import execute
 

@@ -150,7 +150,7 @@ def meddocan(folder: Path, size: dict[str, int]) -> tuple[dict[str, Any], dict[s
 def measure(name: str, size_name: str, pages: Path | None = None) -> dict[str, Any]:
     """Train the recipes on one corpus, probe them, and return the numbers that may be kept."""
     from reticent.audit.evidence.json_form import to_json
-    from reticent.audit.report.probe_page import probe_page
+    from reticent.audit.report.page import probe_page
     from reticent.core.artifact import read_manifest
     from reticent.core.progress import Progress
     from reticent.engine.schema import HELDOUT, MEMBERS

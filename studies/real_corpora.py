@@ -28,7 +28,7 @@ from fixtures.corpora import read_documents
 from benchmarks.record_io import DATA, STUDIES, write_record
 from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.json_form import to_json
-from reticent.audit.report.readings import ordinary_utility
+from reticent.audit.report.selectors import ordinary_utility
 from reticent.job.pipeline import execute
 
 POLICIES = ("all", "last", "cover", "paper")

@@ -7,51 +7,55 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from reticent.audit.membership.validity import CHANCE, INVALID, WITHOUT_COPIES
+from reticent.audit.membership.validity import CHANCE, INVALID, WITHOUT_COPIES, is_over_chance
 from reticent.audit.stats.seeds import over_seeds
+from reticent.audit.texts import FOUND, NOT_FOUND, Mark, Marked, model_name
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
     from reticent.audit.evidence.membership import MeasuredAttack
-    from reticent.audit.language import Words
+    from reticent.audit.texts import Texts
 
 __all__ = ["near_copies_lines"]
 
 
-def near_copies_lines(audit: AuditEvidence, t: Words) -> Iterator[str]:
+def near_copies_lines(audit: AuditEvidence, t: Texts) -> Iterator[str]:
     """Yield the sentences; those on areas are of the last checkpoint of each trained model."""
     found, cell = audit.corpus.near_copies, audit.cell
     if found is None:
-        yield t("Whether held-out people hold near-copies of members’ documents was not looked for.")
+        yield t("near_copies.whether_held_out_people_hold_near_copies_of")
         return
     if found.num_copied == 0:
-        yield t("No held-out person holds a near-copy of a member’s document.")
+        yield t("near_copies.no_held_out_person_holds_a_near_copy")
         return
     yield t(
-        "Held-out people who hold a near-copy of a member’s document: {n} of {heldout}. A model that knows the text "
-        "takes them for members, so a test over all of them finds too little.",
+        "near_copies.held_out_people_who_hold_a_near_copy",
         n=t.count(found.num_copied, cell),
         heldout=t.count(found.num_heldout, cell),
     )
     attacked = [(model, attack) for model in _last(audit.models) if (attack := _strongest(model))]
     if not attacked:
-        yield t("They are so few that no number leaves them out, or so many that none can be printed.")
+        yield t("near_copies.they_are_so_few_that_no_number_leaves")
     for model, attack in attacked:
-        without = attack.auc_without_copies
-        yield t(
-            "{model}: without them members are ranked above others with {without} ({interval}), with them {over_all}.",
-            model=f"{model.recipe} / {model.model}" if model.model else model.recipe,
+        without, name = attack.auc_without_copies, model_name(model.recipe, model.model)
+        text = t(
+            "near_copies.model_without_them_members_are_ranked_above",
+            model=name,
             without=t.value(without, area=True),
             interval=t.interval(without, area=True),
             over_all=t.value(attack.auc, area=True),
         )
-    rows = audit.risks.rows if audit.risks else []
-    follow = [row.recipe for row in rows if any(WITHOUT_COPIES in (result.what or "") for result in row.results)]
+        yield Marked(text, Mark(name, "individual", WITHOUT_COPIES, FOUND if is_over_chance(without) else NOT_FOUND))
+    follow = [
+        (row.recipe, Mark(model_name(row.recipe, row.model), result.risk, result.what, result.outcome))
+        for row in (audit.risks.rows if audit.risks else ())
+        for result in row.results
+        if result.what and WITHOUT_COPIES in result.what
+    ]
     if follow:
-        yield t(
-            "The verdict takes the worse of the two; it follows the number without them for: {models}.",
-            models=t.listed(list(dict.fromkeys(follow))),
-        )
+        names = t.listed(list(dict.fromkeys(recipe for recipe, _ in follow)))
+        text = t("near_copies.the_verdict_takes_the_worse_of_the_two", models=names)
+        yield Marked(text, *(mark for _, mark in follow))
 
 
 def _last(models: Sequence[ModelEvidence]) -> list[ModelEvidence]:

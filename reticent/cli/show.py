@@ -21,13 +21,13 @@ from reticent.audit.evidence.detection import DetectionEvidence
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.sampled import FEW_INDIVIDUALS, SampledRecall
 from reticent.audit.judgement.verdict import judge_risks, risk_lines, verdict_lines
-from reticent.audit.language import Words
 from reticent.audit.near_copies import near_copies_lines
 from reticent.audit.report.corpus_plots import write_corpus_plots
-from reticent.audit.report.readings import retention_rows
+from reticent.audit.report.selectors import retention_rows
 from reticent.audit.report.summary import _shown as _shown_mean
 from reticent.audit.report.summary import copies_line, copies_table, guarantee_lines, ledger_line, summary_table
 from reticent.audit.stats.estimate import Estimate
+from reticent.audit.texts import ENGLISH
 from reticent.core.artifact import read_manifest, writing_to
 from reticent.core.eta import clock_time, span_of
 from reticent.engine.detect.rules import list_rules
@@ -206,7 +206,7 @@ def print_summary(evidence: AuditEvidence, folder: Path, as_json: bool = False) 
     for line in risk_lines(table):
         console.print(f"Verdict: {line}", soft_wrap=True, markup=False, highlight=False)
     if table.rows:
-        said = near_copies_lines(replace(evidence, risks=table), Words("en"))
+        said = near_copies_lines(replace(evidence, risks=table), ENGLISH)
         console.print(f"Near-copies: {' '.join(said)}", soft_wrap=True, markup=False, highlight=False)
     console.print(f"Report: {folder / 'report' / 'report.html'}", soft_wrap=True)
     console.print(f"Dossier: {folder / 'dossier' / 'dossier.html'}", soft_wrap=True)

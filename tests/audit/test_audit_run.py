@@ -25,7 +25,8 @@ from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.leakage import Ledger
 from reticent.audit.membership.attacks import ATTACKS, needing
 from reticent.audit.membership.table import Need
-from reticent.audit.report.summary import last_checkpoints, ledger_line, summary_table
+from reticent.audit.report.selectors import last_checkpoints
+from reticent.audit.report.summary import ledger_line, summary_table
 from reticent.audit.scoring.scores import score_masked
 from reticent.core.errors import ArtifactError, PolicyError, TrainingError
 from reticent.engine import split

@@ -25,11 +25,12 @@ from reticent.audit.membership.validity import (
     is_over_chance,
     judged,
 )
-from reticent.audit.report import findings, readings
-from reticent.audit.report.next_steps import LOW_RETENTION, WANTED_NONMEMBERS, better_audit
-from reticent.audit.report.readings import LITTLE
-from reticent.audit.report.shown import percent
+from reticent.audit.report import findings, selectors
+from reticent.audit.report.findings import LOW_RETENTION, WANTED_NONMEMBERS, better_audit
+from reticent.audit.report.format_estimate import percent
+from reticent.audit.report.selectors import LITTLE
 from reticent.audit.stats.intervals import tpr_at_fpr
+from reticent.audit.texts import ENGLISH
 
 STEP = 1e-9
 
@@ -51,7 +52,7 @@ def test_an_interval_lies_over_chance_only_beyond_a_half(low: float, over: bool)
     assert is_over_chance(auc) is over
     assert not is_over_chance(replace(auc, low=None))
     assert not is_over_chance(None)
-    assert readings.is_distinguishable(filled(ModelEvidence, entry("clm", low))) is over
+    assert selectors.is_distinguishable(filled(ModelEvidence, entry("clm", low))) is over
 
 
 @pytest.mark.parametrize(
@@ -200,8 +201,8 @@ def test_exposure_is_controlled_by_more_than_nothing(low: float, outcome: str) -
 def test_a_model_has_learned_identifiers_where_its_excess_lies_beyond_nothing(low: float, leaks: bool) -> None:
     excess = {"excess": {"both": {"excess": estimate(0.1, low, 0.2)}}}
     model = filled(ModelEvidence, {**excess, "privacy": {"both": {"num_leaked": 9}}})
-    assert readings.leaks_more(model) is leaks
-    assert ("has learned about its members" in findings._against_heldout(model)) is leaks
+    assert selectors.leaks_more(model) is leaks
+    assert ("has learned about its members" in next(iter(findings._against_heldout(model, ENGLISH)), "")) is leaks
 
 
 @pytest.mark.parametrize(
@@ -215,14 +216,14 @@ def test_two_models_differ_where_their_intervals_do_not_touch(own: tuple[float, 
         return filled(ModelEvidence, {"recipe": "clm", "privacy": {"both": {"types": types}}})
 
     other = with_privacy(0.5, 0.7 if own[0] != 0.8 else 0.8)
-    assert findings._compared(with_privacy(*own), other).startswith(said)
+    assert findings._compared(with_privacy(*own), other, ENGLISH).startswith(said)
 
 
 @pytest.mark.parametrize(("value", "little"), [(LITTLE - STEP, True), (LITTLE, False), (LITTLE + STEP, False)])
 def test_a_model_learned_little_under_a_tenth_of_ordinary_words(value: float, little: bool) -> None:
     heldout = {"ordinary_token_accuracy": estimate(value, 0.0, 1.0)}
     assert (
-        readings.learned_little({"clm": filled(ModelEvidence, {"objective": "clm", "utility": {"heldout": heldout}})})
+        selectors.learned_little({"clm": filled(ModelEvidence, {"objective": "clm", "utility": {"heldout": heldout}})})
         is little
     )
 

@@ -13,7 +13,7 @@ from reticent.audit.evidence.extraction import Extraction, Verdict
 from reticent.audit.judgement.rows import FAIL, GATES, PASS, GateConfig
 from reticent.audit.judgement.verdict import judge, verdict, verdict_lines
 from reticent.audit.membership.validity import INVALID, NO_POWER, WITHOUT_COPIES
-from reticent.audit.report.extraction_page import extraction_html
+from reticent.audit.report.page import extraction_html
 from reticent.audit.stats.intervals import clopper_pearson
 
 

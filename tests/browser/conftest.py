@@ -14,7 +14,6 @@ from fixtures.audits import evidence, tiny_audit, write
 from fixtures.dossiers import dossier_evidence
 
 from reticent.audit.dossier.config import DossierConfig
-from reticent.audit.dossier.first_screen import first_screen
 from reticent.audit.dossier.write import write_dossier
 from reticent.audit.evidence.dossier import Declared
 from reticent.audit.report.page import write_report
@@ -81,7 +80,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pages")
     write(folder, tiny_audit())
     (folder / "french").mkdir()
-    made = write_report(folder / "french", evidence(tiny_audit()), first_screen=lambda audit: first_screen(audit, "fr"))
+    made = write_report(folder / "french", evidence(tiny_audit()), language="fr")
     made.rename(folder / "report.fr.html")
     said = Declared(institution="Hospital of X", purpose="To find adverse events in letters.")
     write_dossier(folder, dossier_evidence(declared=said), DossierConfig(pdf="on"))

@@ -104,10 +104,12 @@ def test_a_french_report_has_no_english_and_its_figures_have_room(opened: Callab
 
 def test_the_first_screen_of_a_french_report_is_in_french(opened: Callable[..., Any], pages: Path) -> None:
     page = opened(pages / "report.fr.html").page
+    assert page.evaluate("document.documentElement.lang") == "fr"
     seen = page.evaluate(
-        "[...document.body.querySelectorAll('[lang=fr]')].map((part) => part.getBoundingClientRect().top)"
+        "[...document.querySelectorAll('h1, .lead, #first-screen')].map((part) => part.getBoundingClientRect().top)"
     )
     assert len(seen) == 3  # title, subtitle, verdict
+    assert page.evaluate("document.querySelector('#first-screen h2').textContent") == "Le verdict"
     assert seen == sorted(seen)
     assert seen[-1] < 900  # before the end of the screen, above everything but the contents
     assert page.evaluate("document.querySelector('#findings').getBoundingClientRect().top") > seen[-1]

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from reticent.audit.dossier.facts import FACTS, Told
-from reticent.audit.dossier.judged import change_of, reason_of
-from reticent.audit.dossier.models import ShownModel, shown_models
+from reticent.audit.dossier.fact_sentences import FACTS, Context
 from reticent.audit.judgement.rows import NOT_SHOWN
-from reticent.audit.language import Words
-from reticent.audit.report.readings import ordinary_utility, strongest_attack
+from reticent.audit.report.risk_text import ShownModel, shown_models, verdicts_on
+from reticent.audit.report.selectors import ordinary_utility, strongest_attack
+from reticent.audit.texts import Marked, Texts, marks_of
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.dossier import DossierEvidence, ModelUnderTest
@@ -32,16 +31,11 @@ class Card(NamedTuple):
 
 
 class Measure(NamedTuple):
-    """One figure of a card: its name for machines, a sentence, the estimate, and whether it is an area."""
+    """One figure of a card: its name for machines, the estimate, and whether it is an area."""
 
     name: str
-    title: str
     estimate: Estimate
     area: bool = False
-
-
-#: A base model that a run made itself.
-MADE = "a small one, pre-trained in the same run"
 
 
 def verdict_of(evidence: DossierEvidence, model: ModelUnderTest) -> str:
@@ -63,7 +57,7 @@ def card_of(
     """
     from huggingface_hub import EvalResult
 
-    shown, words = _shown(evidence, model), Words("en")
+    shown, words = _shown(evidence, model), Texts("en")
     measures = list(_measures(shown)) if shown else []
     name = f"{model.recipe}-{model.model}"
     results = [
@@ -72,7 +66,7 @@ def card_of(
             dataset_type="private",
             dataset_name="documents of the run",
             metric_type=measure.name,
-            metric_name=measure.title,
+            metric_name=words(f"card.figures.{measure.name}"),
             metric_value=measure.estimate.value,
             metric_args=_interval(measure.estimate),
         )
@@ -83,12 +77,14 @@ def card_of(
     data |= {"eval_results": results} if results else {}
     data |= {"base_model": base} if base else {}
     data |= {"license": evidence.declared.licence} if evidence.declared.licence else {}
-    return Card("\n".join(_lines(evidence, model, shown, measures, digest, base or f"{MADE}{made_from}", words)), data)
+    lines = list(_lines(evidence, model, shown, measures, digest, base or f"{words('card.made')}{made_from}", words))
+    marks = [mark for line in lines if isinstance(line, Marked) for mark in line.marks]
+    return Card(Marked("\n".join(lines), *marks), data)
 
 
 def _shown(evidence: DossierEvidence, model: ModelUnderTest) -> ShownModel | None:
     key = (model.model, model.objective, model.recipe, model.epoch)
-    found = shown_models(evidence.audit, Words("en"))
+    found = shown_models(evidence.audit, Texts("en"))
     return next(
         (m for m in found if (m.evidence.model, m.evidence.objective, m.evidence.recipe, m.evidence.epoch) == key), None
     )
@@ -96,72 +92,62 @@ def _shown(evidence: DossierEvidence, model: ModelUnderTest) -> ShownModel | Non
 
 def _lines(
     evidence: DossierEvidence, model: ModelUnderTest, shown: ShownModel | None, measures: list[Measure],
-    digest: str, base: str, words: Words,
+    digest: str, base: str, words: Texts,
 ) -> Iterator[str]:  # fmt: skip
     t, declared = words, evidence.declared
-    yield f"# {model.recipe} of {model.model}, after {model.epoch} epochs\n"
+    yield t("card.title", recipe=model.recipe, model=model.model, epochs=model.epoch)
     if shown is None:
-        yield "This checkpoint is not the last of its training, so the dossier has no verdict on it.\n"
+        yield t("card.not_last")
     else:
         yield f"{shown.about}\n"
-        yield f"**Verdict: {shown.risks.outcome if shown.risks else NOT_SHOWN}.** " \
-              f"{' '.join(filter(None, (*reason_of(shown, t), change_of(shown, t))))}\n"  # fmt: skip
-    yield "This is evidence from attacks on the model, no promise: it may hold personal data all the same.\n"
-    yield "## Base, licence and use\n"
-    yield f"- Base model: {base}"
-    yield f"- Licence: {declared.licence or 'none was given'}"
-    yield f"- Purpose: {declared.purpose or 'none was given'}"
-    yield f"- Institution: {declared.institution or 'none was given'}\n"
-    yield "## Documents\n"
-    told = Told(evidence, [shown] if shown else [], t)
+        (verdict,) = verdicts_on([shown], t)
+        outcome = t.evidence(shown.risks.outcome if shown.risks else NOT_SHOWN)
+        yield Marked(
+            t("card.verdict", outcome=outcome, reason=" ".join(filter(None, (*verdict.reason, verdict.change)))),
+            *(mark for sentence in verdict.reason for mark in marks_of(sentence)),
+        )
+    yield t("card.evidence")
+    yield t("card.base_heading")
+    none = t("card.none_given")
+    yield t("card.base", base=base)
+    yield t("card.licence", value=declared.licence or none)
+    yield t("card.purpose", value=declared.purpose or none)
+    yield t("card.institution", value=declared.institution or none)
+    yield t("card.documents_heading")
+    context = Context(evidence, [shown] if shown else [], t)
     if declared.documents:
         yield f"{declared.documents}\n"
     for fact in ("documents", "split", "copies", "detection", "protection", "ledger", "guarantee"):
-        named = f"Model {shown.letter}" if shown else "Model"
-        yield from (f"- {sentence.replace(named, 'This model', 1)}" for sentence in FACTS[fact](told))
+        named = t("common.model_letter", letter=shown.letter) if shown else t("card.model")
+        for sentence in FACTS[fact](context):
+            yield Marked(f"- {sentence.replace(named, t('card.this_model'), 1)}", *marks_of(sentence))
     if measures:
-        yield "\n## Figures\n\n| measure | value | 95 % interval | people |\n|---|---|---|---|"
+        yield t("card.figures_heading")
         for measure in measures:
             interval = t.interval(measure.estimate, area=measure.area)
             count = t.count(measure.estimate.n, evidence.audit.cell)
-            yield f"| {measure.title} | {t.value(measure.estimate, area=measure.area)} | {interval} | {count} |"
-        yield from (f"\n{sentence}" for sentence in FACTS["means"](told))
-    yield "\n## Dossier\n"
-    yield f"Digest of the dossier, the SHA-256 of its `SHA256SUMS`: `{digest}`"
-    yield f"\nTested on {t.date(evidence.created)}. Test again where the model is trained further, where a person "
-    yield "withdraws, or where a new attack becomes known. `reticent dossier verify DOSSIER --model FOLDER` checks that"
-    yield "these are the files that were tested.\n"
+            title, value = t(f"card.figures.{measure.name}"), t.value(measure.estimate, area=measure.area)
+            yield f"| {title} | {value} | {interval} | {count} |"
+        yield from (f"\n{sentence}" for sentence in FACTS["means"](context))
+    yield t("card.dossier_heading")
+    yield t("card.digest", digest=digest)
+    yield t("card.tested", day=t.date(evidence.created))
 
 
 def _measures(model: ShownModel) -> Iterator[Measure]:
     """Return the figures of a card that have a value and an interval."""
     evidence = model.evidence
-    found = [
-        (
-            "accuracy",
-            "ordinary words of people it never saw that it gets right",
-            ordinary_utility(evidence.utility.heldout, evidence.objective),
-            False,
-        ),
-        (
-            "identifiers_not_predicted",
-            "identifiers of members that it predicts nowhere",
-            evidence.privacy["both"].types,
-            False,
-        ),
-        (
-            "excess_leakage",
-            "identifiers of members that it predicts, less those of people it never saw",
-            evidence.excess["both"].excess if evidence.excess and "both" in evidence.excess else None,
-            False,
-        ),
-    ]
+    excess = evidence.excess["both"].excess if evidence.excess and "both" in evidence.excess else None
     strongest = strongest_attack(evidence)
-    if strongest:
-        found.append(("membership_auc", "membership, area under the curve of the strongest attack", strongest[1], True))
-    for name, title, estimate, area in found:
+    found = (
+        ("accuracy", ordinary_utility(evidence.utility.heldout, evidence.objective), False),
+        ("identifiers_not_predicted", evidence.privacy["both"].types, False),
+        ("excess_leakage", excess, False),
+        ("membership_auc", strongest and strongest[1], True),
+    )
+    for name, estimate, area in found:
         if estimate is not None and estimate.value is not None and estimate.high is not None:
-            yield Measure(name, title, estimate, area)
+            yield Measure(name, estimate, area)
 
 
 def _interval(estimate: Estimate) -> dict[str, object]:

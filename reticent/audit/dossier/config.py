@@ -6,12 +6,10 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from reticent.audit.texts import LANGUAGES, Language
 from reticent.core.section import Section
 
-__all__ = ["LANGUAGES", "DossierConfig", "Language"]
-
-Language = Literal["en", "fr"]
-LANGUAGES: tuple[Language, ...] = ("en", "fr")
+__all__ = ["DossierConfig"]
 
 
 class DossierConfig(Section):

@@ -3,32 +3,51 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from reticent.audit.dossier.adversaries import ADVERSARIES, tests_not_made
-from reticent.audit.dossier.facts import FACTS, Told
-from reticent.audit.dossier.figures import Row, rows_of
-from reticent.audit.dossier.impact import FEARED, LEVELS, filled_fields
-from reticent.audit.dossier.judged import cells_of, change_of, reason_of
-from reticent.audit.dossier.models import ShownModel, shown_models
-from reticent.audit.dossier.questions import CRITERIA, EXAMINED, LIKELIHOODS, Question
+from reticent.audit.dossier.fact_sentences import FACTS, Context
 from reticent.audit.evidence.rules import FORBIDDEN
-from reticent.audit.language import Words
+from reticent.audit.membership.validity import INVALID
 from reticent.audit.near_copies import near_copies_lines
-from reticent.audit.report.readings import ordinary_utility
+from reticent.audit.report.environment import template_environment
+from reticent.audit.report.risk_text import ShownModel, shown_models, verdicts_on
+from reticent.audit.report.selectors import ordinary_utility, strongest_attack
+from reticent.audit.texts import Language, Texts
 from reticent.core.errors import ArtifactError
 from reticent.engine.schema import INDIRECT
 
 if TYPE_CHECKING:
-    import jinja2
-
-    from reticent.audit.dossier.config import Language
+    from reticent.audit.evidence.audit import AuditEvidence
     from reticent.audit.evidence.dossier import DossierEvidence
+    from reticent.audit.evidence.membership import MeasuredAttack
+    from reticent.audit.stats.estimate import Estimate
 
-__all__ = ["page_name", "pages_digest", "render", "template_of_dossier"]
+__all__ = [
+    "ADVERSARIES",
+    "CRITERIA",
+    "EXAMINED",
+    "FEARED",
+    "FIGURES",
+    "LEVELS",
+    "LIKELIHOODS",
+    "Adversary",
+    "Field",
+    "Figure",
+    "Filled",
+    "Question",
+    "Row",
+    "Test",
+    "filled_fields",
+    "page_name",
+    "pages_digest",
+    "render",
+    "rows_of",
+    "tests_not_made",
+]
 
 #: Claims that no dossier makes, beside those of no report.
 CLAIMS = (*FORBIDDEN, "gdpr-ready", "gdpr ready", "conforme au rgpd", "is compliant", "est conforme", "anonymisé")
@@ -63,9 +82,21 @@ def pages_digest() -> str:
     here, digest = Path(__file__).parent, hashlib.sha256()
     others = [
         here.parent / name
-        for name in ("recipes.py", "judgement/rows.py", "judgement/verdict.py", "stats/estimate.py", "stats/seeds.py")
+        for name in (
+            "judgement/rows.py",
+            "judgement/verdict.py",
+            "near_copies.py",
+            "recipes.py",
+            "report/format_estimate.py",
+            "report/risk_text.py",
+            "report/selectors.py",
+            "stats/estimate.py",
+            "stats/seeds.py",
+            "texts.py",
+            "texts.toml",
+        )
     ]
-    for path in [*sorted([*here.glob("*.py"), *here.glob("*.toml"), *here.glob("templates/*")]), *others]:
+    for path in [*sorted([*here.glob("*.py"), *here.glob("templates/*")]), *others]:
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
 
@@ -78,27 +109,30 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
     ArtifactError
         The page would make a claim that no dossier may make.
     """
-    words = Words(language)
+    words = Texts(language)
     audit = evidence.audit
     models = shown_models(audit, words)
-    told = Told(evidence, models, words)
-    page = template_of_dossier("dossier.html.j2").render(
-        t=words, lang=language, others=[(other, page_name(other, languages, "html")) for other in languages
-                                        if other != language],
+    context = Context(evidence, models, words)
+    page = template_environment(words, "reticent.audit.dossier").get_template("dossier.html.j2").render(
+        lang=language, others=[
+            (other, page_name(other, languages, "html"), Texts(other)("dossier.in_this_language"))
+            for other in languages if other != language
+        ],
         evidence=evidence, audit=audit, declared=evidence.declared, models=models, cell=audit.cell,
         day=words.date(evidence.created), version=audit.versions.get("reticent", "–"),
-        verdicts=[(model, list(cells_of(model, words)), reason_of(model, words), change_of(model, words))
-                  for model in models],
+        verdicts=verdicts_on(models, words),
         utility={model.letter: _utility(model, words) for model in models},
         flow=[sentence for fact in ("documents", "split", "copies", "detection", "protection", "recipes")
-              for sentence in FACTS[fact](told)],
-        adversaries=[(who, [(test, test.made(told)) for test in who.tests]) for who in ADVERSARIES],
-        criteria=[_answer(question, told) for question in CRITERIA],
-        likelihoods=[_answer(question, told) for question in LIKELIHOODS],
-        examined=[(words(group), [_answer(question, told) for question in questions]) for group, questions in EXAMINED],
-        not_made=list(tests_not_made(told)), near_copies=list(near_copies_lines(audit, words)),
-        facts=lambda name: list(FACTS[name](told)),
-        impact=list(filled_fields(told)), feared=FEARED, levels=LEVELS, outcomes=_outcomes(models),
+              for sentence in FACTS[fact](context)],
+        adversaries=[(who, [(test, test.made(context)) for test in who.tests]) for who in ADVERSARIES],
+        criteria=[_answer(question, context) for question in CRITERIA],
+        likelihoods=[_answer(question, context) for question in LIKELIHOODS],
+        examined=[
+            (words(group), [_answer(question, context) for question in questions]) for group, questions in EXAMINED
+        ],
+        not_made=list(tests_not_made(context)), near_copies=list(near_copies_lines(audit, words)),
+        facts=lambda name: list(FACTS[name](context)),
+        impact=list(filled_fields(context)), feared=FEARED, levels=LEVELS, outcomes=_outcomes(models),
         reads_identifiers=any(
             model.recipe is None or not model.recipe.replaces_identifiers
             for model in models if not model.is_unprotected
@@ -111,15 +145,16 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
     return page
 
 
-def _answer(question: Question, told: Told) -> Answer:
-    t = told.words
-    lines = [_line(row, told) for name in question.figures for row in rows_of(name, told.audit, told.models)]
-    sentences = [sentence for name in question.facts for sentence in FACTS[name](told)]
-    return Answer(t(question.title), t(question.text), _once(lines), sentences)
+def _answer(question: Question, context: Context) -> Answer:
+    t = context.words
+    lines = [_line(row, context) for name in question.figures for row in rows_of(name, context.audit, context.models)]
+    sentences = [sentence for name in question.facts for sentence in FACTS[name](context)]
+    key = f"questions.{question.name}"
+    return Answer(t(f"{key}.title"), t(f"{key}.text"), _once(lines), sentences)
 
 
-def _line(row: Row, told: Told) -> Line:
-    t = told.words
+def _line(row: Row, context: Context) -> Line:
+    t = context.words
     values: dict[str, object] = {
         name: t.count(value) if isinstance(value, int) else value for name, value in row.values.items()
     }
@@ -128,7 +163,7 @@ def _line(row: Row, told: Told) -> Line:
         whose="" if row.model is None else row.model.letter,
         value=t.value(row.estimate, area=row.area),
         interval=t.interval(row.estimate, area=row.area),
-        n=t.count(row.estimate.n, told.audit.cell),
+        n=t.count(row.estimate.n, context.audit.cell),
     )
 
 
@@ -142,7 +177,7 @@ def _once(lines: list[Line]) -> list[Line]:
     ]
 
 
-def _utility(model: ShownModel, words: Words) -> str:
+def _utility(model: ShownModel, words: Texts) -> str:
     measured = ordinary_utility(model.evidence.utility.heldout, model.evidence.objective)
     if measured is None or measured.value is None:
         return "–"
@@ -153,19 +188,539 @@ def _outcomes(models: Sequence[ShownModel]) -> Iterator[str]:
     yield from dict.fromkeys(model.risks.outcome for model in models if model.risks)
 
 
-def template_of_dossier(name: str) -> jinja2.Template:
-    """Return a template of the room by the name of its file."""
-    return _environment().get_template(name)
+# ------------------------------------------------------------- questions
 
 
-@cache
-def _environment() -> jinja2.Environment:
-    import jinja2
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question: its name in the catalogue of texts, and the names of the figures and facts that answer it."""
 
-    return jinja2.Environment(
-        loader=jinja2.PackageLoader("reticent.audit.dossier", "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    name: str
+    figures: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
+
+
+#: Opinion 05/2014: the three criteria.
+CRITERIA = (
+    Question("singling_out", ("threshold", "at_threshold", "kinds", "subgroup", "unicity")),
+    Question("linkability", ("membership", "user_inference", "probes", "inversion")),
+    Question("inference", ("excess", "association")),
+)
+#: Opinion 28/2024: both must be insignificant for every individual whose data were used.
+LIKELIHOODS = (
+    Question("extraction_from_the_model", ("predicted", "excess", "moved", "partial_copy")),
+    Question("personal_data_from_queries", ("written", "passages", "probes", "inversion")),
+)
+#: Opinion 28/2024: what an authority looks at, by group.
+EXAMINED = (
+    (
+        "questions.design",
+        (
+            Question("sources", facts=("documents", "split")),
+            Question("preparation", ("missed",), ("detection", "copies", "protection")),
+            Question("training", facts=("recipes", "ledger", "guarantee")),
+            Question("outputs"),
+        ),
+    ),
+    (
+        "questions.analysis_and_governance",
+        (
+            Question("documentation_against_practice", facts=("digests", "ledger")),
+            Question("reviews"),
+        ),
+    ),
+    (
+        "questions.testing_and_resistance_to_attacks",
+        (
+            Question("attribute_inference", ("association",)),
+            Question("membership_inference", ("membership", "at_threshold", "kinds", "user_inference")),
+            Question("exfiltration_and_regurgitation", ("passages", "written"), ("canaries",)),
+            Question("model_inversion", ("inversion",)),
+            Question("reconstruction", ("moved",)),
+            Question("structure_and_age_of_the_tests", facts=("tests",)),
+        ),
+    ),
+    (
+        "questions.documentation",
+        (
+            Question("impact_assessment"),
+            Question("data_protection_officer"),
+            Question("measures_along_the_life_cycle", facts=("life_cycle",)),
+            Question("theoretical_resistance", facts=("capacity",)),
+            Question("likelihood_of_identification", ("membership", "unicity")),
+            Question("reports_of_tests", facts=("tests", "digests")),
+            Question("those_who_deploy_it", facts=("card",)),
+        ),
+    ),
+)
+
+
+# --------------------------------------------------------------- figures
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One number: its label with inserted values, its model (None: the documents), and the estimate."""
+
+    label: str
+    model: ShownModel | None
+    estimate: Estimate
+    values: Mapping[str, object] = field(default_factory=dict)
+    #: An area under the curve (0.5 is chance); else a share or a difference of shares.
+    area: bool = False
+
+
+Found = Iterator[Row]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A family of numbers, and the function that finds them in the evidence."""
+
+    name: str
+    of_model: Callable[[ShownModel], Found] | None = None
+    of_audit: Callable[[AuditEvidence], Found] | None = None
+
+
+def rows_of(name: str, audit: AuditEvidence, models: list[ShownModel]) -> Iterator[Row]:
+    """Yield the numbers of a figure that have a value."""
+    figure = FIGURES[name]
+    found = [row for model in models for row in (figure.of_model(model) if figure.of_model else ())]
+    found += figure.of_audit(audit) if figure.of_audit else ()
+    yield from (row for row in found if row.estimate.value is not None)
+
+
+def _excess(model: ShownModel) -> Found:
+    for part, label in (
+        ("both", "figures.identifiers_of_the_people_it_was_trained_on"),
+        ("direct", "figures.of_these_names_and_numbers"),
+        ("indirect", "figures.of_these_rare_words"),
+    ):
+        sides = (model.evidence.excess or {}).get(part)  # type: ignore[call-overload]
+        if sides:
+            yield Row(label, model, sides.excess)
+
+
+def _predicted(model: ShownModel) -> Found:
+    types = model.evidence.privacy["both"].types
+    yield Row("figures.identifiers_predicted_nowhere", model, types)
+
+
+def _written(model: ShownModel) -> Found:
+    sides = model.evidence.generated.excess.get("both") if model.evidence.generated else None
+    if sides:
+        label = "figures.identifiers_in_texts_that_it_writes_by"
+        yield Row(label, model, sides.excess)
+
+
+def _passages(model: ShownModel) -> Found:
+    passages = model.extracted.passages if model.extracted else None
+    for row in passages.rates if passages else ():
+        if row.asked == "all" and row.num_queries is None:
+            values = {"tokens": row.prefix_tokens}
+            label = "common.passages_that_come_back_word_for_word_given"
+            yield Row(label, model, row.members, values)
+        elif row.asked == "all":
+            values = {"tokens": row.prefix_tokens, "draws": row.num_queries}
+            label = "common.passages_that_come_back_within_draws_tries"
+            yield Row(label, model, row.members, values)
+
+
+def _membership(model: ShownModel) -> Found:
+    strongest = strongest_attack(model.evidence)
+    if strongest:
+        values = {"attacks": len(_valid(model))}
+        label = "figures.how_surely_the_strongest_of_attacks_tests_of"
+        yield Row(label, model, strongest[1], values, area=True)
+
+
+def _valid(model: ShownModel) -> list[MeasuredAttack]:
+    """Return the attacks whose controls do not invalidate them: those of which the strongest is one."""
+    return [attack for attack in model.evidence.membership.values() if attack.verdict != INVALID]
+
+
+def _threshold(model: ShownModel) -> Found:
+    found = model.evidence.membership.get("loss")
+    if found:
+        label = "figures.how_surely_the_ease_with_which_it_predicts"
+        yield Row(label, model, found.auc, area=True)
+
+
+def _at_threshold(model: ShownModel) -> Found:
+    found = model.evidence.threshold
+    if found:
+        values = {"k": found.k}
+        label = "figures.how_surely_words_of_exactly_k_people_in"
+        yield Row(label, model, found.at_threshold.auc, values, area=True)
+        if found.by_likelihood:
+            label = "figures.how_surely_all_words_near_that_number_of"
+            yield Row(label, model, found.by_likelihood.auc, area=True)
+
+
+KINDS = {
+    "all": "figures.how_surely_all_words_together_tell_who_was",
+    "ordinary": "figures.how_surely_ordinary_words_alone_tell_who_was",
+    "rare": "figures.how_surely_rare_words_alone_tell_who_was",
+    "direct": "figures.how_surely_names_and_numbers_alone_tell_who",
+}
+
+
+def _kinds(model: ShownModel) -> Found:
+    for kind, label in KINDS.items():
+        found = (model.evidence.by_kind or {}).get(kind)
+        attack = found and next((found.attacks[a] for a in ("lira", "reference", "loss") if a in found.attacks), None)
+        if attack:
+            yield Row(label, model, attack.auc, area=True)
+
+
+def _subgroup(model: ShownModel) -> Found:
+    found = [attack.worst_subgroup for attack in _valid(model) if attack.worst_subgroup]
+    worst = max(found, key=lambda group: group.auc.value or 0, default=None)
+    if worst:
+        yield Row("figures.the_same_in_the_subgroup_that_is_most", model, worst.auc, area=True)
+
+
+def _user_inference(model: ShownModel) -> Found:
+    found = model.evidence.membership.get("user_inference")
+    if found:
+        label = "figures.how_surely_other_documents_of_a_person_never"
+        yield Row(label, model, found.auc, area=True)
+
+
+def _inversion(model: ShownModel) -> Found:
+    found = model.evidence.inversion
+    for name, kind in (("direct", found.direct), ("indirect", found.indirect)) if found else ():
+        if kind and kind.all:
+            label = {
+                "direct": "figures.names_and_numbers_picked_out_among_decoys_by",
+                "indirect": "figures.rare_words_picked_out_among_decoys_by_the",
+            }[name]
+            yield Row(label, model, kind.all.top1.excess)
+
+
+def _association(model: ShownModel) -> Found:
+    found = model.evidence.inversion
+    if found and found.association:
+        label = "figures.terms_of_a_person_s_documents_such_as"
+        yield Row(label, model, found.association.rate.excess)
+
+
+def _partial_copy(model: ShownModel) -> Found:
+    found = model.evidence.low_cost
+    if found:
+        label = "figures.people_named_as_trained_on_by_rare_words"
+        yield Row(label, model, found.recall)
+
+
+def _moved(model: ShownModel) -> Found:
+    shift = model.evidence.inversion.embedding_shift if model.evidence.inversion else None
+    if shift and shift.input:
+        label = "figures.how_surely_its_files_show_which_identifying"
+        yield Row(label, model, shift.input, area=True)
+
+
+def _unicity(audit: AuditEvidence) -> Found:
+    rows = [row for row in audit.corpus.unicity or () if row.share.value is not None]
+    wanted = [row for row in rows if row.m in (2, 4, 10)] or rows[-1:]
+    for row in wanted:
+        values = {"m": row.m, "k": audit.corpus.k}
+        label = "figures.sets_of_m_words_each_used_by_k"
+        yield Row(label, None, row.share, values)
+
+
+def _probes(audit: AuditEvidence) -> Found:
+    for model in audit.probe.models if audit.probe else ():
+        for result in model.results:
+            values = {"model": model.name, "target": result.target}
+            if result.exact_match:
+                label = "figures.model_model_asked_for_a_named_person_s"
+                yield Row(label, None, result.exact_match, values)
+            if result.likelihood:
+                label = "figures.model_model_the_true_target_is_likelier_than"
+                yield Row(label, None, result.likelihood.above_null, values)
+
+
+def _missed(audit: AuditEvidence) -> Found:
+    found = audit.sampled_recall
+    if found:
+        yield Row("figures.names_and_numbers_that_detection_finds_by", None, found.overall.recall)
+
+
+FIGURES: Mapping[str, Figure] = MappingProxyType(
+    {
+        figure.name: figure
+        for figure in (
+            Figure(name="excess", of_model=_excess),
+            Figure(name="predicted", of_model=_predicted),
+            Figure(name="written", of_model=_written),
+            Figure(name="passages", of_model=_passages),
+            Figure(name="membership", of_model=_membership),
+            Figure(name="threshold", of_model=_threshold),
+            Figure(name="at_threshold", of_model=_at_threshold),
+            Figure(name="kinds", of_model=_kinds),
+            Figure(name="subgroup", of_model=_subgroup),
+            Figure(name="user_inference", of_model=_user_inference),
+            Figure(name="inversion", of_model=_inversion),
+            Figure(name="association", of_model=_association),
+            Figure(name="partial_copy", of_model=_partial_copy),
+            Figure(name="moved", of_model=_moved),
+            Figure(name="unicity", of_audit=_unicity),
+            Figure(name="probes", of_audit=_probes),
+            Figure(name="missed", of_audit=_missed),
+        )
+    }
+)
+
+
+# ----------------------------------------------------------- adversaries
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """One attack: its meaning in plain words, its name in the evidence, and whether the run made it."""
+
+    __test__ = False  # no test of pytest
+
+    meaning: str
+    name: str
+    made: Callable[[Context], bool]
+    #: Section or setting of the job that makes it.
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Adversary:
+    """An adversary, by the name in the catalogue of texts, and the tests that represent it."""
+
+    name: str
+    tests: tuple[Test, ...]
+
+
+def _any(test: Callable[[ShownModel], object]) -> Callable[[Context], bool]:
+    return lambda context: any(bool(test(model)) for model in context.models)
+
+
+def _attacked(*names: str) -> Callable[[Context], bool]:
+    return _any(lambda model: any(name in model.evidence.membership for name in names))
+
+
+SHADOWS = ("shadow", "lira_online", "lira_offline", "lira_sequence", "rmia", "rmia_online")
+
+ADVERSARIES = (
+    Adversary(
+        "asker",
+        (
+            Test(
+                "adversaries.asks_for_the_details_of_a_person_whose",
+                "ProPILE",
+                lambda context: context.audit.probe is not None,
+                "adversaries.probe",
+            ),
+            Test(
+                "adversaries.lets_it_write_and_looks_for_identifiers",
+                "generation",
+                _any(lambda m: m.evidence.generated),
+                "adversaries.audit_generation",
+            ),
+            Test(
+                "adversaries.lets_it_continue_a_person_s_document_and",
+                "n-gram coverage",
+                _attacked("ngram_coverage"),
+                "adversaries.audit_generation",
+            ),
+            Test(
+                "adversaries.gives_the_beginning_of_a_passage_and_sees",
+                "extraction",
+                _any(lambda m: m.extracted and m.extracted.passages),
+                "adversaries.extraction",
+            ),
+        ),
+    ),
+    Adversary(
+        "holder",
+        (
+            Test(
+                "adversaries.reads_off_every_word_that_it_predicts",
+                "Privacy, excess leakage",
+                _any(lambda m: m.evidence.excess),
+                "adversaries.the_audit_itself",
+            ),
+            Test(
+                "adversaries.looks_at_what_training_has_moved_in_its",
+                "embedding shift",
+                _any(lambda m: m.evidence.inversion and m.evidence.inversion.embedding_shift),
+                "adversaries.audit_inversion",
+            ),
+            Test(
+                "adversaries.trains_a_short_instruction_that_makes_it",
+                "soft prompt",
+                lambda context: (
+                    any(model.soft_prompts for model in context.audit.probe.models) if context.audit.probe else False
+                ),
+                "adversaries.probe_soft_prompt",
+            ),
+        ),
+    ),
+    Adversary(
+        "knows_documents",
+        (
+            Test(
+                "adversaries.sees_how_easily_the_model_predicts_the_text",
+                "loss, reference, min-k and others",
+                _any(lambda m: m.evidence.membership),
+                "adversaries.audit_attacks",
+            ),
+            Test(
+                "adversaries.shows_it_the_text_with_gaps_first_and",
+                "in-context probing",
+                _attacked("icp"),
+                "adversaries.audit_attacks",
+            ),
+            Test(
+                "adversaries.trains_models_of_their_own_with_the_person",
+                "LiRA, RMIA",
+                lambda context: (
+                    _attacked(*SHADOWS)(context)
+                    or any(
+                        "lira" in kind.attacks for m in context.models for kind in (m.evidence.by_kind or {}).values()
+                    )
+                ),
+                "adversaries.audit_shadow",
+            ),
+            Test(
+                "adversaries.has_other_documents_of_the_person_which_were",
+                "user inference",
+                _attacked("user_inference", "user_inference_shadows"),
+                "adversaries.split_user_inference_holdout",
+            ),
+        ),
+    ),
+    Adversary(
+        "knows_relation",
+        (
+            Test(
+                "adversaries.asks_whether_a_name_makes_an_illness",
+                "association",
+                _any(lambda m: m.evidence.inversion and m.evidence.inversion.association),
+                "adversaries.audit_inversion",
+            ),
+            Test(
+                "adversaries.asks_which_of_many_names_belongs_into_a",
+                "inversion",
+                _any(lambda m: m.evidence.inversion and (m.evidence.inversion.direct or m.evidence.inversion.indirect)),
+                "adversaries.audit_inversion",
+            ),
+            Test(
+                "adversaries.has_the_documents_of_all_others_who_use",
+                "threshold",
+                _any(lambda m: m.evidence.threshold),
+                "adversaries.the_audit_itself",
+            ),
+            Test(
+                "adversaries.has_a_part_of_the_documents_and_looks",
+                "low-cost membership",
+                _any(lambda m: m.evidence.low_cost),
+                "adversaries.audit_graph_shares",
+            ),
+        ),
+    ),
+)
+
+
+def tests_not_made(context: Context) -> Iterator[tuple[Adversary, Test]]:
+    """Yield the tests that the run did not make."""
+    for adversary in ADVERSARIES:
+        for test in adversary.tests:
+            if not test.made(context):
+                yield adversary, test
+
+
+# ----------------------------------------------------- impact assessment
+
+LEVELS = ("impact.negligible", "impact.limited", "impact.significant", "impact.maximal")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field: its title, the facts that the run knows, a declaration of the institution, or a question to it."""
+
+    title: str
+    facts: tuple[str, ...] = ()
+    declared: str | None = None
+    ask: str | None = None
+
+
+class Filled(NamedTuple):
+    """One field in the language: the known sentences, and the questions that are left to the person."""
+
+    title: str
+    known: list[str]
+    ask: str | None
+
+
+#: Group -> its fields, in order.
+FIELDS = (
+    (
+        "impact.context",
+        (
+            Field("impact.overview_of_the_processing", ("recipes",), "purpose",
+                  "impact.which_processing_is_it_and_who_answers_for"),
+            Field("impact.data_processes_and_supporting_assets", ("documents", "split"), "documents",
+                  "impact.where_do_documents_and_models_lie_and_who"),
+        ),
+    ),
+    (
+        "impact.fundamental_principles",
+        (
+            Field("common.purpose", declared="purpose", ask="impact.what_is_the_model_for_and_is_that"),
+            Field("impact.legal_basis", declared="legal_basis",
+                  ask="impact.on_which_basis_are_the_documents_processed"),
+            Field("impact.minimisation", ("copies", "detection", "protection"), None,
+                  "impact.is_every_document_needed"),
+            Field("impact.accuracy", (), None, "impact.are_the_documents_right_and_up_to_date"),
+            Field("impact.storage", (), None, "impact.for_how_long_are_documents_run_folders_and"),
+            Field("impact.rights_of_the_individuals", (), None,
+                  "impact.how_are_they_informed_and_how_do_they"),
+        ),
+    ),
+    (
+        "impact.existing_or_planned_measures",
+        (
+            Field("impact.on_the_data_and_the_training", ("protection", "ledger", "guarantee"), None, None),
+            Field("impact.on_the_organisation", (), None, "impact.access_contracts_audits_answers_to_incidents"),
+        ),
+    ),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Feared:
+    """One feared event: its sources and threats as the tests know them; the person describes its impacts."""
+
+    title: str
+    sources: str
+    threats: str
+
+
+FEARED = (
+    Feared(
+        "impact.illegitimate_access_to_data",
+        "impact.those_who_may_put_questions_to_the_model",
+        "impact.the_tests_of_this_dossier_identifiers_that",
+    ),
+    Feared("impact.unwanted_change_of_data", "impact.not_answered_by_this", "impact.not_answered_by_this"),
+    Feared("impact.disappearance_of_data", "impact.not_answered_by_this", "impact.not_answered_by_this"),
+)
+
+
+def filled_fields(context: Context) -> Iterator[tuple[str, list[Filled]]]:
+    """Yield each group with its fields, filled in as far as the run knows them."""
+    t = context.words
+    for group, fields in FIELDS:
+        rows = []
+        for each in fields:
+            own = getattr(context.evidence.declared, each.declared) if each.declared else None
+            known = [own] if own else []
+            known += [sentence for fact in each.facts for sentence in FACTS[fact](context)]
+            rows.append(Filled(t(each.title), known, None if own or not each.ask else t(each.ask)))
+        yield t(group), rows

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import logging
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from reticent.audit.dossier.page import page_name, render
-from reticent.audit.dossier.pdf import write_pdf, writes_pdf
 from reticent.audit.dossier.seal import EVIDENCE, seal
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.rules import publish
-from reticent.core.errors import ArtifactError
+from reticent.core.errors import ArtifactError, PolicyError
 
 if TYPE_CHECKING:
     from reticent.audit.dossier.config import DossierConfig
     from reticent.audit.evidence.dossier import DossierEvidence
 
-__all__ = ["write_dossier"]
+__all__ = ["write_dossier", "write_pdf", "writes_pdf"]
 
 
 def write_dossier(folder: Path, evidence: DossierEvidence, config: DossierConfig) -> None:
@@ -40,3 +41,33 @@ def write_dossier(folder: Path, evidence: DossierEvidence, config: DossierConfig
         if writes_pdf(config.pdf):
             write_pdf(page, folder / page_name(language, config.languages, "pdf"))
     seal(folder, config.key)
+
+
+# ------------------------------------------------------------------- PDF
+
+
+def writes_pdf(setting: Literal["auto", "on", "off"]) -> bool:
+    """Return whether PDF is written: ``auto`` means where WeasyPrint is installed.
+
+    Raises
+    ------
+    PolicyError
+        PDF is asked for, and WeasyPrint is not installed.
+    """
+    installed = importlib.util.find_spec("weasyprint") is not None
+    if setting == "on" and not installed:
+        raise PolicyError('dossier.pdf: WeasyPrint is not installed; pip install "reticent[dossier]"')
+    return installed and setting != "off"
+
+
+def write_pdf(page: str, file: Path) -> None:
+    """Write a page as PDF. Nothing is fetched, since the page holds no address."""
+    from weasyprint import HTML  # its messages concern CSS that has no meaning on paper
+
+    for name in ("weasyprint", "fontTools"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    HTML(string=page, url_fetcher=_fetch_nothing).write_pdf(file, pdf_variant="pdf/ua-1", identifier=b"reticent")
+
+
+def _fetch_nothing(url: str, *_: object, **__: object) -> dict[str, object]:
+    raise ValueError("a dossier fetches nothing")

@@ -2,27 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING
+
+from markupsafe import Markup, escape
+
+from reticent.audit.report.format_estimate import beside, ends, percent, value
+from reticent.audit.texts import Mark, Texts, marks_of
 
 if TYPE_CHECKING:
     import jinja2
 
-__all__ = ["template_environment"]
+__all__ = ["mark_attributes", "template_environment"]
 
 
-def template_environment() -> jinja2.Environment:
-    """Return the environment of ``report/templates``, to which a page adds its filters."""
+def template_environment(t: Texts, package: str = "reticent.audit.report") -> jinja2.Environment:
+    """Return the environment of a package's ``templates`` in a language, to which a page adds its filters."""
     import jinja2
 
-    return jinja2.Environment(
-        loader=jinja2.PackageLoader("reticent.audit.report", "templates"),
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader(package, "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         bytecode_cache=_compiled(),
     )
+    environment.globals["t"] = t
+    environment.filters.update(
+        value=lambda estimate, digits=3: value(estimate, digits, t),
+        ends=lambda estimate, digits=3: ends(estimate, digits, t),
+        beside=lambda number, threshold: beside(number, threshold, t),
+        percent=lambda share: percent(share, t),
+        num=t.count,
+        evidence=t.evidence,
+        marks=mark_attributes,
+        marked=_marked,
+    )
+    return environment
+
+
+def mark_attributes(*texts: str | Mark) -> Markup:
+    """Return the marks of texts as attributes of an element; what marks have in one field is set apart by bars."""
+    marks = list(dict.fromkeys(
+        mark for text in texts for mark in ((text,) if isinstance(text, Mark) else marks_of(text))
+    ))  # fmt: skip
+    fields = zip(Mark._fields, zip(*marks, strict=True), strict=True) if marks else ()
+    return Markup("").join(Markup(' data-{}="{}"').format(name, "|".join(values)) for name, values in fields)
+
+
+def _marked(sentences: Iterable[str]) -> Markup:
+    """Return sentences one after another, an element for each that has marks."""
+    span = Markup("<span{}>{}</span>")
+    parts = [span.format(mark_attributes(text), str(text)) if marks_of(text) else escape(text) for text in sentences]
+    return Markup(" ").join(parts)
 
 
 @cache

@@ -14,6 +14,7 @@ import numpy as np
 from reticent.audit.report.figure import (
     LOOKS,
     SOFT,
+    alt_text,
     curve,
     dodge,
     epoch_axis,
@@ -25,8 +26,8 @@ from reticent.audit.report.figure import (
     styled,
     to_svg,
 )
-from reticent.audit.report.groups import OBJECTIVES, Group, by_recipe, groups_of
-from reticent.audit.report.readings import loss_auc, ordinary_utility
+from reticent.audit.report.selectors import Group, by_recipe, groups_of, loss_auc, ordinary_utility
+from reticent.audit.texts import ENGLISH, Texts
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import ModelEvidence
@@ -35,19 +36,16 @@ if TYPE_CHECKING:
 __all__ = ["epoch_panels"]
 
 Measure = Callable[["ModelEvidence"], "Estimate | None"]
-#: Slug, title, label of the axis, where chance lies, and the estimate of an entry.
-MEASURES: tuple[tuple[str, str, str, float | None, Measure], ...] = (
-    (
-        "utility", "utility", "ordinary words right", None,
-        lambda m: ordinary_utility(m.utility.heldout, m.objective),
-    ),
-    ("privacy", "Privacy", "Privacy", None, lambda m: m.privacy["both"].types),
-    ("loss", "membership", "AUC of attack loss", 0.5, loss_auc),
-)  # fmt: skip
+#: Slug, where chance lies, and the estimate of an entry.
+MEASURES: tuple[tuple[str, float | None, Measure], ...] = (
+    ("utility", None, lambda m: ordinary_utility(m.utility.heldout, m.objective)),
+    ("privacy", None, lambda m: m.privacy["both"].types),
+    ("loss", 0.5, loss_auc),
+)
 
 
 @styled
-def epoch_panels(models: Sequence[ModelEvidence]) -> list[str]:
+def epoch_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[str]:
     """Utility, Privacy (Figs. 7 and 9, unfolded) and the loss attack against epochs; the dotted line is the base.
 
     Nothing where no recipe has two checkpoints.
@@ -56,9 +54,9 @@ def epoch_panels(models: Sequence[ModelEvidence]) -> list[str]:
     recipes = {group: by_recipe(models, group) for group in groups}
     if all(len(entries) < 2 for found in recipes.values() for entries in found.values()):
         return []
-    limits = {slug: _limits(models, measure, chance) for slug, _, _, chance, measure in MEASURES}
+    limits = {slug: _limits(models, measure, chance) for slug, chance, measure in MEASURES}
     return [
-        _panel(group, recipes[group], row, limits[row[0]])
+        _panel(group, recipes[group], row, limits[row[0]], t)
         for group in groups
         for row in MEASURES
         if limits[row[0]] is not None
@@ -87,33 +85,30 @@ def _limits(models: Sequence[ModelEvidence], measure: Measure, chance: float | N
 def _panel(
     group: Group,
     recipes: dict[str, list[ModelEvidence]],
-    row: tuple[str, str, str, float | None, Measure],
+    row: tuple[str, float | None, Measure],
     limits: tuple[float, float] | None,
+    t: Texts,
 ) -> str:
-    slug, title, label, chance, measure = row
-    where = OBJECTIVES[group.objective].split()[0]
-    name = f"{where}: {group.short_name}\n{title}" if group.number else f"{where}: {title}"
-    figure, axis = new_panel(name, width=3.7)
+    slug, chance, measure = row
+    title = t(f"plots.epochs.{slug}.title")
+    figure, axis = new_panel(group.short_title(t, title, lines=True), width=3.7)
     said = []
     if chance is not None:
         axis.axhline(chance, color=SOFT, linestyle="--", linewidth=1)
     trained = {r: found for r, entries in recipes.items() if (found := [m for m in entries if m.epoch])}
     for _, base in _measured(recipes.get("base", []), measure):
         axis.axhline(base.value, color=LOOKS["base"].light, linestyle=LOOKS["base"].line, linewidth=1.2)
-        said.append(f"base: {say_value(base)}")
+        said.append(t("common.name_what", name="base", what=say_value(base, t)))
     for number, (recipe, entries) in enumerate(trained.items()):
         estimates = _measured(entries, measure)
         if not estimates:
             continue
         curve(axis, estimates, recipe, factor=2 ** dodge(number, len(trained), 0.09))
-        said.append(f"{printable(recipe)}: " + ", ".join(f"{say_value(e)} after {epoch}" for epoch, e in estimates))
+        numbers = [t("plots.value_after_epochs", value=say_value(e, t), epochs=epoch) for epoch, e in estimates]
+        said.append(t("common.name_what", name=printable(recipe), what=", ".join(numbers)))
     epoch_axis(axis, [m.epoch for entries in trained.values() for m in entries])
-    if group.objective == "clm":
-        label = label.replace("words", "tokens")
-    axis.set(xlabel="epochs", ylabel=label, ylim=limits)
+    label = f"utility.{group.objective}" if slug == "utility" else slug
+    axis.set(xlabel=t("common.epochs"), ylabel=t(f"plots.epochs.{label}.axis"), ylim=limits)
     axis.set_yticks([t for t in axis.get_yticks() if limits and limits[0] <= np.round(t, 9) <= min(limits[1], 1.0001)])
-    return to_svg(
-        figure,
-        f"fig-epochs-{slug}-{group.slug}",
-        f"{title} against epochs, {group.title}. {'; '.join(said)}.",
-    )
+    about = t("plots.title_against_epochs_group", title=title, group=group.title(t))
+    return to_svg(figure, f"fig-epochs-{slug}-{group.slug}", alt_text(t, about, said), t)

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeGuard, TypeVar
 
 import numpy as np
 
+from reticent.audit.texts import ENGLISH, Texts
+
 if TYPE_CHECKING:
     from reticent.audit.stats.estimate import Estimate
 
@@ -28,6 +30,7 @@ __all__ = [
     "SOFT",
     "VARIABLES",
     "Look",
+    "alt_text",
     "curve",
     "dodge",
     "epoch_axis",
@@ -52,7 +55,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The look of a family of recipes in figures, and its meaning in plain words.
+    """The look of a family of recipes in figures.
 
     The colours keep a contrast of 3:1 or more with their background, and a CIELAB distance of 12 or more from each
     other in normal, protan, deutan and tritan vision.
@@ -64,43 +67,39 @@ class Look:
     marker: str
     line: Any
     glyph: str
-    about: str
 
 
 #: Family -> look. The glyph is the marker once more, as an SVG path around (17, 7), for keys in tables and text.
 LOOKS = {
-    "base": Look("base", "#52596a", "#c3c9d4", "s", (0, (1, 1.4)), "M13 3h8v8h-8z", "before fine-tuning"),
+    "base": Look("base", "#52596a", "#c3c9d4", "s", (0, (1, 1.4)), "M13 3h8v8h-8z"),
     "plain": Look(
-        "plain", "#b3320a", "#ec5d2a", "o", "-", "M21.5 7a4.5 4.5 0 1 1-9 0 4.5 4.5 0 0 1 9 0z", "no protection"
+        "plain", "#b3320a", "#ec5d2a", "o", "-", "M21.5 7a4.5 4.5 0 1 1-9 0 4.5 4.5 0 0 1 9 0z"
     ),
     "pseudonymised": Look(
-        "pseudo", "#c48a00", "#ffd24d", "^", (0, (5, 2)), "M17 2l5 9.5h-10z", "direct identifiers replaced by X"
+        "pseudo", "#c48a00", "#ffd24d", "^", (0, (5, 2)), "M17 2l5 9.5h-10z"
     ),
     "direct only": Look(
         "direct", "#3a9bdc", "#58c4fa", "D", (0, (6, 2, 1, 2)), "M17 1.5l5.5 5.5-5.5 5.5-5.5-5.5z",
-        "direct identifiers never a target",
     ),
     "indirect only": Look(
-        "indirect", "#c25fa8", "#e578c2", "v", (0, (2, 1.5)), "M17 12l5-9.5h-10z", "indirect identifiers never a target"
+        "indirect", "#c25fa8", "#e578c2", "v", (0, (2, 1.5)), "M17 12l5-9.5h-10z"
     ),
     "protected": Look(
         "protected", "#006b57", "#1fa884", "P", (0, (9, 2)),
-        "M15.2 2h3.6v3.2h3.2v3.6h-3.2v3.2h-3.6v-3.2h-3.2v-3.6h3.2z", "no identifier ever a target",
+        "M15.2 2h3.6v3.2h3.2v3.6h-3.2v3.2h-3.6v-3.2h-3.2v-3.6h3.2z",
     ),
     "indirect only, surrogates": Look(
         "indirect-surrogate", "#541800", "#a8483c", "<", (0, (1, 2.5)), "M12 7l9.5 -5v10z",
-        "indirect identifiers replaced, and never a target",
     ),
     "protected, surrogates": Look(
         "protected-surrogate", "#9000fc", "#9018fc", "*", (0, (4, 1.5, 1, 1.5)),
         "M17.0 1.6L18.4 5.5L22.5 5.6L19.3 8.1L20.4 12.1L17.0 9.8L13.6 12.1L14.7 8.1L11.5 5.6L15.6 5.5z",
-        "all identifiers replaced, and never a target",
     ),
     "differentially private": Look(
         "dp", "#3b3fa0", "#8686f0", "X", (0, (4, 1, 1, 1, 1, 1)),
-        "M17 9.3l-3 3-2.3-2.3 3-3-3-3 2.3-2.3 3 3 3-3 2.3 2.3-3 3 3 3-2.3 2.3z", "trained with differential privacy",
+        "M17 9.3l-3 3-2.3-2.3 3-3-3-3 2.3-2.3 3 3 3-3 2.3 2.3-3 3 3 3-2.3 2.3z",
     ),
-    "other": Look("other", "#1b1f27", "#ffffff", "h", (0, (3, 2, 1, 2)), "M17 2l4.4 2.5v5l-4.4 2.5-4.4-2.5v-5z", ""),
+    "other": Look("other", "#1b1f27", "#ffffff", "h", (0, (3, 2, 1, 2)), "M17 2l4.4 2.5v5l-4.4 2.5-4.4-2.5v-5z"),
 }  # fmt: skip
 INK, SOFT, GRID, PAPER = "#27303d", "#5f6875", "#e4e8ed", "#fefefe"
 #: Colour in the SVG -> CSS variable that a page may set.
@@ -207,9 +206,12 @@ def write_title(axis: Any, title: str, note: str = "") -> None:
         )
 
 
-def to_svg(figure: Any, name: str, label: str) -> str:
+def to_svg(figure: Any, name: str, label: str, t: Texts = ENGLISH) -> str:
     """Return a figure as an inline SVG: an image with alternative text, ids that no other has, and no address in it."""
     from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    if t.language != "en":
+        _localise_ticks(figure, t)
 
     buffer = io.StringIO()
     # What `savefig` draws once more before that, to lay the figure out, is laid out while it is drawn.
@@ -227,6 +229,30 @@ def to_svg(figure: Any, name: str, label: str) -> str:
     for colour, variable in VARIABLES.items():
         body = body.replace(colour, f"var(--{variable},{colour})")
     return f'<svg class="plot" role="img" aria-label="{html.escape(label)}" {box[0]}>{body}'
+
+
+def _localise_ticks(figure: Any, t: Texts) -> None:
+    """Write the numbers at the axes of a figure in the signs of a language."""
+    from matplotlib.ticker import Formatter
+
+    class Localised(Formatter):
+        def __init__(self, english: Any) -> None:
+            self.english = english
+
+        def format_ticks(self, values: Any) -> list[str]:
+            return [t.plain(text) for text in self.english.format_ticks(values)]
+
+        def __call__(self, value: float, at: int | None = None) -> str:
+            return t.plain(self.english(value, at))
+
+        def get_offset(self) -> str:
+            return str(self.english.get_offset())
+
+    for axis in figure.axes:
+        for side in (axis.xaxis, axis.yaxis):
+            if type(english := side.get_major_formatter()).__name__ != "FixedFormatter":
+                english.set_axis(side)
+                side.set_major_formatter(Localised(english))
 
 
 def _shorten_numbers(match: re.Match[str]) -> str:
@@ -255,17 +281,31 @@ def whiskers(value: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray
     return np.stack([value - low, high - value])
 
 
-def say(estimate: Estimate | None) -> str:
+def say(estimate: Estimate | None, t: Texts = ENGLISH) -> str:
     """An estimate in an alternative text."""
     if estimate is None or estimate.value is None:
-        return "not measured"
-    ends = "" if estimate.low is None else f" (95 % interval {estimate.low:.2f} to {estimate.high:.2f})"
-    return f"{say_value(estimate)}{ends}"
+        return t("common.not_measured")
+    if estimate.low is None or estimate.high is None:
+        return say_value(estimate, t)
+    ends = t.range(_two_digits(estimate.low, t), _two_digits(estimate.high, t))
+    return t("plots.value_95_interval_interval", value=say_value(estimate, t), interval=ends)
 
 
-def say_value(estimate: Estimate) -> str:
+def say_value(estimate: Estimate, t: Texts = ENGLISH) -> str:
     """The value of an estimate that has one, in an alternative text; of a bound, the side on which the number lies."""
-    return f"{estimate.bound} {estimate.value:.2f}" if estimate.bound else f"{estimate.value:.2f}"
+    shown = _two_digits(estimate.value or 0.0, t)
+    if estimate.bound == "above":
+        return t("common.above_value", value=shown)
+    return t("common.below_value", value=shown) if estimate.bound else shown
+
+
+def _two_digits(number: float, t: Texts) -> str:
+    return t.plain(f"{number:.2f}")
+
+
+def alt_text(t: Texts, title: str, parts: Iterable[str]) -> str:
+    """Return the alternative text of a panel: its title, and the numbers in it."""
+    return f"{title}. {t.apart(parts)}."
 
 
 def dodge(number: int, of: int, step: float) -> float:

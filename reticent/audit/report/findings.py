@@ -2,7 +2,9 @@
 
 The reader decides whether a model may be released and need not know the field. So a sentence names the count and the
 individuals behind it, a rate of 0 has its upper bound, and an attack that finds nothing counts as such only if the same
-attack succeeds on an unprotected model.
+attack succeeds on an unprotected model. No next step advises to share a model: that is for who answers for it.
+
+Each sentence about models is `Marked` with what it says of each of them.
 """
 
 from __future__ import annotations
@@ -10,28 +12,35 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from reticent.audit.judgement.rows import BEYOND, FAIL, PASS
+from reticent.audit.judgement.rows import BEYOND, FAIL, PASS, WITHIN
 from reticent.audit.judgement.verdict import judge_risks
 from reticent.audit.membership.validity import NO_POWER, holds_chance, is_over_chance
-from reticent.audit.report.figure import has_value, look_of
-from reticent.audit.report.groups import OBJECTIVES, Group, by_recipe, groups_of
-from reticent.audit.report.next_steps import better_audit, broken, decisions, protects, shown_emission
-from reticent.audit.report.readings import (
+from reticent.audit.recipes import is_unprotected, recipe_of
+from reticent.audit.report.figure import has_value
+from reticent.audit.report.format_estimate import at_most, interval_of, percent, points
+from reticent.audit.report.risk_text import risk_mark
+from reticent.audit.report.selectors import (
     LITTLE,
+    PARTS,
+    Group,
+    about_recipe,
     attack_below_chance,
     broken_rule,
+    by_recipe,
     excess_of,
+    groups_of,
+    is_anything_found,
     is_distinguishable,
     leaks_more,
     learned_little,
     only_invalid,
+    retention_rows,
     strongest_attack,
     utility_of,
     without_power,
 )
-from reticent.audit.report.sentences import interval_of, listed, signed
-from reticent.audit.report.shown import at_most, count, percent
 from reticent.audit.stats.seeds import num_seeds
+from reticent.audit.texts import ENGLISH, FOUND, NOT_FOUND, NOT_MEASURED, Mark, Marked, Texts, model_name
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
@@ -41,12 +50,24 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.risks import RiskTable
     from reticent.audit.stats.estimate import Estimate
 
-__all__ = ["Findings", "plain_findings"]
+__all__ = ["Findings", "better_audit", "plain_findings"]
 
 #: Risks that are about who took part: by the whole text, and by identifying words (the threshold attack among them).
 MEMBERSHIP = ("words", "individual")
+#: Non-members that one false positive in a hundred needs (definitions.md#intervals).
+WANTED_NONMEMBERS = 1000
+#: Under this share of words left as targets a run warns (definitions.md#identifiers).
+LOW_RETENTION = 0.4
+#: What a sentence is about, and by which number: for its marks.
+RULE = ("training", "protected targets")
+EMISSION = ("emission", "excess leakage")
+UTILITY = ("utility", "ordinary words")
+GUARANTEE = ("training", "epsilon")
 #: Recipe -> its checkpoints by epoch.
 Checkpoints = dict[str, list["ModelEvidence"]]
+#: A model with the name that a sentence gives it.
+Named = tuple[str, "ModelEvidence"]
+Ledgers = list[tuple[str, "ModelEvidence", "Ledger"]]
 
 
 class Findings(NamedTuple):
@@ -58,39 +79,39 @@ class Findings(NamedTuple):
     next: list[str]
 
 
-def plain_findings(audit: AuditEvidence) -> Findings:
+def plain_findings(audit: AuditEvidence, t: Texts = ENGLISH) -> Findings:
     """Return the findings of a published audit."""
     models = audit.models
     checkpoints = {group: by_recipe(models, group) for group in groups_of(models)}
     sides = {g: {r: entries[-1] for r, entries in recipes.items()} for g, recipes in checkpoints.items()}
-    found = [("The documents", [_corpus_sentence(audit.corpus)])]
-    found += [(g.called(f"{OBJECTIVES[g.objective]} models"), list(_found(g, last))) for g, last in sides.items()]
-    sure = [_individuals_sentence(audit), *_seeds_sentence(models)]
+    found = [(t("findings.the_documents"), [_corpus_sentence(audit.corpus, t)])]
+    found += [(g.models_title(t), list(_found(g, last, t))) for g, last in sides.items()]
+    sure = [_individuals_sentence(audit, t), *_seeds_sentence(models, t)]
     for group, last in sides.items():
-        sure += _controls(group, last, audit)
-    ledgers = _ledgers(checkpoints)
-    sure += [*_checked(ledgers), *_guaranteed(sides)]
+        sure += _controls(group, last, audit, t)
+    ledgers = _ledgers(checkpoints, t)
+    sure += [*_checked(ledgers, t), *_guaranteed(sides, t)]
     risks = audit.risks or judge_risks(audit)
-    then = [*broken(ledgers), *decisions(sides, checkpoints, risks, audit), *better_audit(audit)]
-    short = [*_gates(audit.verdict), *_canaries(audit), *_short(sides, _beyond(risks), shown_emission(risks))]
+    then = [*broken(ledgers, t), *decisions(sides, checkpoints, risks, audit, t), *better_audit(audit, t)]
+    short = [*_gates(audit.verdict, t), *_canaries(audit, t), *_short(sides, _beyond(risks), shown_emission(risks), t)]
     return Findings(short, found, sure, then)
 
 
 # ---------------------------------------------------------------- results
 
 
-def _gates(verdict: Verdict | None) -> Iterable[str]:
+def _gates(verdict: Verdict | None, t: Texts) -> Iterable[str]:
     """The thresholds of the job, which a reader looks for first."""
     outcomes = [row.outcome for row in verdict.results] if verdict else []
+    counts = {FAIL: "findings.gates_failed", NO_POWER: "findings.gates_undecided", PASS: "findings.gates_passed"}
     if outcomes:
-        counts = {"failed": FAIL, "could not be decided": NO_POWER, "passed": PASS}
-        said = [f"{outcomes.count(outcome)} {what}" for what, outcome in counts.items() if outcome in outcomes]
-        yield f"Of {len(outcomes)} {'gate' if len(outcomes) == 1 else 'gates'} {listed(said)}."
+        said = [t(text, n=outcomes.count(outcome)) for outcome, text in counts.items() if outcome in outcomes]
+        yield t("findings.gates", count=len(outcomes), outcomes=t.listed(said))
 
 
-def _canaries(audit: AuditEvidence) -> Iterable[str]:
+def _canaries(audit: AuditEvidence, t: Texts) -> Iterable[str]:
     if audit.extraction and audit.extraction.has_canaries:
-        yield "These models were trained on made-up secrets, to measure: they are not for release."
+        yield t("findings.these_models_were_trained_on_made_up_secrets")
 
 
 def _beyond(risks: RiskTable) -> set[tuple[str, str | None, str, str]]:
@@ -107,168 +128,223 @@ def _short(
     sides: dict[Group, dict[str, ModelEvidence]],
     beyond: set[tuple[str, str | None, str, str]],
     within: set[tuple[str | None, str, str]],
+    t: Texts,
 ) -> Iterable[str]:
     """The answer in short; it says nothing less than the verdict by risk does."""
-    trained = [(g.called(r), m) for g, last in sides.items() for r, m in last.items() if r != "base"]
-    broken = [r for r, m in trained if broken_rule(m)]
+    trained = [(g.called(r, t), m) for g, last in sides.items() for r, m in last.items() if r != "base"]
+    broken = [(r, m) for r, m in trained if broken_rule(m)]
     if broken:
-        yield f"Training broke its own rule for {listed(broken)}."
-    leaky = [r for r, m in trained if leaks_more(m) or ("emission", m.model, m.objective, m.recipe) in beyond]
-    silent = [g.kind for g, last in sides.items() if not _loud(g, last)]
+        yield Marked(
+            t("findings.training_broke_its_own_rule_for_names", names=_names(broken, t)),
+            *_marks(broken, *RULE, "broken"),
+        )
+    leaky = [(r, m) for r, m in trained if leaks_more(m) or ("emission", m.model, m.objective, m.recipe) in beyond]
+    silent = [g.kind(t) for g, last in sides.items() if not _loud(g, last)]
     if leaky:
-        some = [r for r, m in trained if r in leaky and (m.model, m.objective, m.recipe) in within]
-        but = f"; {listed(some)} no more than the threshold allows" if some else ""
-        yield f"{listed(leaky)} {_have(leaky)} learned identifiers of the people {_it(leaky)} trained on{but}."
+        some = [(r, m) for r, m in leaky if (m.model, m.objective, m.recipe) in within]
+        names, marks = _names(leaky, t), _marks(leaky, *EMISSION, FOUND)
+        if some:
+            text = t("findings.leaky_some", count=len(leaky), names=names, some=_names(some, t))
+            yield Marked(text, *marks, *_marks(some, *EMISSION, WITHIN))
+        else:
+            yield Marked(t("findings.leaky", count=len(leaky), names=names), *marks)
     if len(leaky) < len(trained):
-        none_found = "No model was found to have learned identifiers of the people it was trained on"
-        opening = "No such learning was found in the other models" if leaky else none_found
+        quiet = _marks([row for row in trained if row not in leaky], *EMISSION, NOT_FOUND)
         if silent:
-            opening += f"; of {listed(silent)} models this says little, as nothing shows that the audit would find it"
-        yield opening + "."
+            key = "findings.no_others_leaky_but" if leaky else "findings.none_leaky_but"
+            yield Marked(t(key, kinds=t.listed(silent)), *quiet)
+        else:
+            yield Marked(t("findings.no_others_leaky" if leaky else "findings.none_leaky"), *quiet)
     found = [
-        r
-        for r, m in trained
-        if is_distinguishable(m) or {(risk, m.model, m.objective, m.recipe) for risk in MEMBERSHIP} & beyond
+        (r, m, {risk for risk in MEMBERSHIP if (risk, m.model, m.objective, m.recipe) in beyond}) for r, m in trained
     ]
-    if found:
-        yield f"Who was in the data is distinguishable better than by chance in {listed(found)}."
-    elif any(strongest_attack(m) for _, m in trained):
+    told = [(r, m, risks) for r, m, risks in found if is_distinguishable(m) or risks]
+    if told:
+        marks = [mark for _, m, risks in told for risk in risks or {"individual"}
+                 for mark in _marks([("", m)], risk, _attack(m), FOUND)]  # fmt: skip
+        names = t.listed([r for r, *_ in told])
+        yield Marked(t("findings.who_was_in_the_data_is_distinguishable", names=names), *marks)
+    elif attacked := [(r, m) for r, m in trained if strongest_attack(m)]:
         weak = [r for r, m in trained if without_power(m)]
-        opening = "Who was in the data was not distinguishable better than by chance"
-        if weak:
-            opening += f"; of {listed(weak)} this says little, as no attack has shown that it would find anybody"
-        yield opening + "."
-    unsaid = [r for r, m in trained if only_invalid(m)]
+        key = "findings.nobody_distinguishable_but" if weak else "findings.nobody_distinguishable"
+        quiet = [mark for row in attacked for mark in _marks([row], "individual", _attack(row[1]), NOT_FOUND)]
+        yield Marked(t(key, names=t.listed(weak)) if weak else t(key), *quiet)
+    unsaid = [(r, m) for r, m in trained if only_invalid(m)]
     if unsaid:
-        yield f"Who was in the data of {listed(unsaid)} was not measured: the two sides differ without any model."
+        text = "findings.who_was_in_the_data_of_names_was"
+        yield Marked(t(text, names=_names(unsaid, t)), *_marks(unsaid, "individual", "every attack", NOT_MEASURED))
 
 
-def _have(names: Sequence[str]) -> str:
-    return "has" if len(names) == 1 else "have"
+def _names(rows: Iterable[tuple[str, ModelEvidence]], t: Texts) -> str:
+    return t.listed([name for name, _ in rows])
 
 
-def _it(names: Sequence[str]) -> str:
-    return "it was" if len(names) == 1 else "they were"
+def _attack(model: ModelEvidence) -> str:
+    attack = strongest_attack(model)
+    return f"attack {attack[0]}" if attack else "every attack"
 
 
-def _corpus_sentence(corpus: CorpusEvidence) -> str:
-    who = "only one person" if corpus.k == 2 else f"fewer than {corpus.k} people"
-    return (
-        f"{percent(corpus.share_types_identifying)} of the distinct words are used by {who} and so can point to "
-        f"somebody; they are {percent(corpus.share_occurrences_identifying)} of all words."
+def _corpus_sentence(corpus: CorpusEvidence, t: Texts) -> str:
+    return t(
+        "findings.identifying_words",
+        count=corpus.k - 1,
+        k=corpus.k,
+        words=percent(corpus.share_types_identifying, t),
+        occurrences=percent(corpus.share_occurrences_identifying, t),
     )
 
 
-def _found(group: Group, last: dict[str, ModelEvidence]) -> Iterable[str]:
+def _found(group: Group, last: dict[str, ModelEvidence], t: Texts) -> Iterable[str]:
     plain = last.get(group.objective)
     trained = {r: m for r, m in last.items() if r != "base"}
     for recipe, model in trained.items():
-        about = look_of(recipe).about
-        opening = f"{recipe} ({about}, {model.epoch} epochs)" if about else f"{recipe} ({model.epoch} epochs)"
+        about = about_recipe(recipe, t)
+        known = {"recipe": recipe, "epochs": model.epoch}
         twin = None if model is plain else plain
-        yield f"{opening} {_predicts(model)}{_compared(model, twin)}.{_against_heldout(model)}{_useful(model, twin)}"
-    for over, verdict in ((True, "Who took part is distinguishable, better than by chance (50 %)"),
-                          (False, "Who took part is not measurably distinguishable")):  # fmt: skip
+        predicts = f"{_predicts(model, t)}{_compared(model, twin, t)}"
+        text = (
+            t("findings.recipe_about_epochs_epochs_predicts", **known, about=about, predicts=predicts)
+            if about
+            else t("findings.recipe_epochs_epochs_predicts", **known, predicts=predicts)
+        )
+        sentences = [text, *_against_heldout(model, t), *_useful(model, twin, t)]
+        yield Marked(" ".join(sentences), *_marks([("", model)], *EMISSION, FOUND if leaks_more(model) else NOT_FOUND))
+    for over, verdict in ((True, "findings.who_took_part_is_distinguishable_better_than"),
+                          (False, "findings.who_took_part_is_not_measurably")):  # fmt: skip
         rows = [
-            f"{r} {_area(a)}{'' if over or not without_power(m) else ', without power'}"
+            (m, t("findings.recipe_area_without_power", recipe=r, area=_area(a, t))
+             if not over and without_power(m) else f"{r} {_area(a, t)}")
             for r, m in trained.items()
             if (a := strongest_attack(m)) and is_distinguishable(m) is over
-        ]
+        ]  # fmt: skip
         if rows:
-            yield f"{verdict}: {'; '.join(rows)}."
-    unsaid = [r for r, m in trained.items() if only_invalid(m)]
+            marks = [
+                mark
+                for m, _ in rows
+                for mark in _marks([("", m)], "individual", _attack(m), FOUND if over else NOT_FOUND)
+            ]
+            yield Marked(t(verdict, models=t.apart(said for _, said in rows)), *marks)
+    unsaid = [(r, m) for r, m in trained.items() if only_invalid(m)]
     if unsaid:
-        yield f"Who took part: nothing can be said of {listed(unsaid)}, as the two sides differ without a model."
+        text = "findings.who_took_part_nothing_can_be_said_of"
+        yield Marked(t(text, names=_names(unsaid, t)), *_marks(unsaid, "individual", "every attack", NOT_MEASURED))
 
 
-def _area(attack: tuple[str, Estimate]) -> str:
+def _area(attack: tuple[str, Estimate], t: Texts) -> str:
     name, auc = attack
-    return f"{percent(auc.value)} ({interval_of(auc)}, attack {name})"
+    return t(
+        "findings.value_interval_attack_attack", value=percent(auc.value, t), interval=interval_of(auc, t), attack=name
+    )
 
 
-def _predicts(model: ModelEvidence) -> str:
+def _predicts(model: ModelEvidence, t: Texts) -> str:
     part = model.privacy["both"]
     total, leaked = part.num_identifiers, part.num_leaked
     if not total or not has_value(part.types):
-        return "has too few identifiers to say"
+        return t("findings.has_too_few_identifiers_to_say")
+    known = {"total": t.count(total)}
     if leaked is None:
-        return f"predicts some of its members’ {total:,} identifiers, a number too small to print"
+        return t("findings.predicts_some_of_its_members_total", **known)
     if leaked == 0:
-        bound = at_most(part)
-        return f"predicts none of its members’ {total:,} identifiers, " + (
-            "with no bound on what may still be there" if bound is None else f"at most {bound} at 95 % confidence"
+        bound = at_most(part, t)
+        if bound is None:
+            return t("findings.predicts_none_without_bound", **known)
+        return t(
+            "findings.predicts_none_of_its_members_total",
+            bound=bound,
+            **known,
         )
-    return f"predicts {leaked:,} of its members’ {total:,} identifiers ({percent(leaked / total)})"
+    return t(
+        "findings.predicts_leaked_of_its_members_total",
+        leaked=t.count(leaked), share=percent(leaked / total, t), **known,
+    )  # fmt: skip
 
 
-def _compared(model: ModelEvidence, plain: ModelEvidence | None) -> str:
+def _compared(model: ModelEvidence, plain: ModelEvidence | None, t: Texts) -> str:
     if plain is None:
         return ""
     own, other = model.privacy["both"].types, plain.privacy["both"].types
     if not (has_value(own) and has_value(other)) or own.low is None or other.low is None:
         return ""
     if _lies_over(own, other):
-        return f", fewer than {plain.recipe}"
+        return t("findings.fewer_than_recipe", recipe=plain.recipe)
     if _lies_over(other, own):
-        return f", more than {plain.recipe}"
-    return f", not measurably fewer than {plain.recipe}"
+        return t("findings.more_than_recipe", recipe=plain.recipe)
+    return t("findings.not_measurably_fewer_than_recipe", recipe=plain.recipe)
 
 
 def _lies_over(one: Estimate, other: Estimate) -> bool:
     return one.low is not None and other.high is not None and one.low > other.high
 
 
-def _against_heldout(model: ModelEvidence) -> str:
+def _against_heldout(model: ModelEvidence, t: Texts) -> Iterable[str]:
     excess = excess_of(model)
     if excess is None or model.privacy["both"].num_leaked == 0:
-        return ""
-    what, estimate = excess
-    measured = f"{signed(estimate.value)} points, {interval_of(estimate)}"
+        return
+    part, over_base, estimate = excess
+    what = t(PARTS[part])
+    values = {
+        "identifiers": t("findings.identifiers_less_what_the_base_model", identifiers=what) if over_base else what,
+        "points": points(estimate.value, t),
+        "interval": interval_of(estimate, t),
+    }
     if leaks_more(model):
-        return f" It predicts held-out people’s {what} less often ({measured}): it has learned about its members."
-    return f" It predicts held-out people’s {what} not measurably less often ({measured})."
+        yield t(
+            "findings.predicts_heldout_less_often", **values,
+        )  # fmt: skip
+    else:
+        yield t(
+            "findings.predicts_heldout_not_measurably_less",
+            **values,
+        )
 
 
-def _useful(model: ModelEvidence, plain: ModelEvidence | None) -> str:
+def _useful(model: ModelEvidence, plain: ModelEvidence | None, t: Texts) -> Iterable[str]:
     own = utility_of(model)
     if own is None:
-        return ""
+        return
     other = None if plain is None else utility_of(plain)
-    against = "" if other is None or plain is None else f" ({plain.recipe}: {percent(other)})"
-    what = "words" if model.objective == "mlm" else "tokens"
-    return f" It gets {percent(own)} of the ordinary {what} of held-out people right{against}."
+    unit = "words" if model.objective == "mlm" else "tokens"
+    if other is None or plain is None:
+        yield t(f"findings.gets_{unit}_right", share=percent(own, t))
+    else:
+        yield t(
+            f"findings.gets_{unit}_right_beside", share=percent(own, t), recipe=plain.recipe, other=percent(other, t)
+        )
 
 
 # ------------------------------------------------------------------ certainty
 
 
-def _individuals_sentence(audit: AuditEvidence) -> str:
+def _individuals_sentence(audit: AuditEvidence, t: Texts) -> str:
     individuals = audit.corpus.num_individuals
-    members, heldout = (count(side, audit.cell) for side in (individuals.members, individuals.heldout))
-    return (
-        f"Asked about {members} people who were trained on (members) and {heldout} who never were (held out), dealt "
-        "to the two sides before anything was counted. Intervals in brackets are 95 %; their unit is the person."
+    return t(
+        "findings.asked_about_members_people_who_were_trained",
+        members=t.count(individuals.members, audit.cell),
+        heldout=t.count(individuals.heldout, audit.cell),
     )
 
 
-def _seeds_sentence(models: Sequence[ModelEvidence]) -> Iterable[str]:
+def _seeds_sentence(models: Sequence[ModelEvidence], t: Texts) -> Iterable[str]:
     """The differences between trainings of one recipe, at the last checkpoints: their largest range of Privacy."""
     seeds = num_seeds(models)
     if seeds == 1:
         return
-    yield (
-        f"Every recipe was trained {seeds} times, with other seeds, on the same people. Numbers are means over these "
-        "trainings; intervals are still over people."
+    yield t(
+        "findings.every_recipe_was_trained_n_times_with_other",
+        n=seeds,
     )
     last = {(g, r): entries[-1] for g in groups_of(models) for r, entries in by_recipe(models, g).items()}
-    spreads = {key: m.privacy["both"].types.seeds for key, m in last.items()}
-    known = {key: spread for key, spread in spreads.items() if spread}
+    known = {key: (m, spread) for key, m in last.items() if (spread := m.privacy["both"].types.seeds)}
     if known:
-        (group, recipe), widest = max(known.items(), key=lambda row: row[1].high - row[1].low)
-        yield (
-            f"Between trainings Privacy differed most for {group.called(recipe)}: {widest.low:.3f} to "
-            f"{widest.high:.3f} (standard deviation {widest.sd:.3f})."
+        (group, recipe), (model, widest) = max(known.items(), key=lambda row: row[1][1].high - row[1][1].low)
+        text = t(
+            "findings.between_trainings_privacy_differed_most_for",
+            name=group.called(recipe, t),
+            interval=t.range(t.number(widest.low, 3), t.number(widest.high, 3)),
+            sd=t.number(widest.sd, 3),
         )
+        yield Marked(text, *_marks([("", model)], "emission", "Privacy", FOUND if leaks_more(model) else NOT_FOUND))
 
 
 def _loud(group: Group, last: dict[str, ModelEvidence]) -> bool:
@@ -276,63 +352,231 @@ def _loud(group: Group, last: dict[str, ModelEvidence]) -> bool:
     return group.objective in last and leaks_more(last[group.objective])
 
 
-def _controls(group: Group, last: dict[str, ModelEvidence], audit: AuditEvidence) -> Iterable[str]:
+def _controls(group: Group, last: dict[str, ModelEvidence], audit: AuditEvidence, t: Texts) -> Iterable[str]:
     """The positive control (the unprotected twin) and the negative one (the base model)."""
-    kind, objective = group.kind, group.objective
+    kind, objective = group.kind(t), group.objective
     if objective not in last and not all(protects(m, audit) for m in last.values()):
-        yield (
-            f"No {kind} model of the recipe {objective} was trained, which alone is the control of the others, so a "
-            "quiet attack on them proves little."
+        yield t(
+            "findings.no_kind_model_of_the_recipe_recipe_was",
+            kind=kind,
+            recipe=objective,
         )
     elif objective not in last:
-        yield f"No unprotected {kind} model was trained beside the others, so a quiet attack on them proves little."
-    elif _loud(group, last):
-        yield f"For {kind} models the audit can find learned identifiers: it finds them in {objective}."
+        yield t(
+            "findings.no_unprotected_kind_model_was_trained_beside",
+            kind=kind,
+        )
     else:
-        yield (
-            f"Even in the unprotected {kind} model ({objective}) no learned identifier was found. So finding none in "
-            f"other {kind} models does not show that protection works."
-        )
+        loud = _loud(group, last)
+        text = "findings.for_kind_models_the_audit_can_find_learned" if loud else (
+            "findings.even_in_the_unprotected_kind_model_recipe_no"
+        )  # fmt: skip
+        marks = _marks([("", last[objective])], *EMISSION, FOUND if loud else NOT_FOUND)
+        yield Marked(t(text, kind=kind, recipe=objective), *marks)
     if learned_little(last):
-        yield f"No {kind} model gets {percent(LITTLE)} of ordinary words right: it has learned little to reveal."
-    attack = strongest_attack(last["base"], even_invalid=True) if "base" in last else None
-    blind = last["base"].blind if "base" in last else None
-    if blind and has_value(blind.auc) and not holds_chance(blind.auc):
-        yield (
-            f"Caution: words alone, without any model, tell members from held-out people ({percent(blind.auc.value)}, "
-            f"{interval_of(blind.auc)}), so membership results for {kind} models are not valid."
+        text = t("findings.no_kind_model_gets_share_of_ordinary_words", kind=kind,
+                 share=percent(LITTLE, t))  # fmt: skip
+        yield Marked(text, *_marks([("", m) for m in last.values()], *UTILITY, NOT_FOUND))
+    if base := last.get("base"):
+        yield from _negative_control(base, kind, t)
+
+
+def _negative_control(base: ModelEvidence, kind: str, t: Texts) -> Iterable[str]:
+    """Whether the two sides can be told without what was trained: by words alone, or by the base model."""
+    attack = strongest_attack(base, even_invalid=True)
+    if base.blind and has_value(base.blind.auc) and not holds_chance(base.blind.auc):
+        yield t(
+            "findings.caution_words_alone_without_any_model_tell",
+            value=percent(base.blind.auc.value, t),
+            interval=interval_of(base.blind.auc, t),
+            kind=kind,
         )
-    told = attack if attack and is_over_chance(attack[1]) else attack_below_chance(last["base"]) if attack else None
+    told = attack if attack and is_over_chance(attack[1]) else attack_below_chance(base) if attack else None
     if told is not None:
-        yield (
-            f"Caution: even the {kind} base model, which saw nobody, tells members from held-out people "
-            f"({_area(told)}). The two sides differ, so membership results for {kind} models are not valid."
+        text = t(
+            "findings.caution_even_the_kind_base_model_which_saw",
+            kind=kind,
+            area=_area(told, t),
         )
+        yield Marked(text, *_marks([("", base)], "individual", f"attack {told[0]}", FOUND))
     elif attack is not None:
-        found = interval_of(attack[1])
-        yield f"The {kind} base model, which saw nobody, finds nobody distinguishable ({found}), as it should be."
+        text = t(
+            "findings.the_kind_base_model_which_saw_nobody_finds",
+            kind=kind,
+            interval=interval_of(attack[1], t),
+        )
+        yield Marked(text, *_marks([("", base)], "individual", f"attack {attack[0]}", NOT_FOUND))
 
 
-def _ledgers(checkpoints: dict[Group, Checkpoints]) -> dict[str, Ledger]:
-    """Recipe, with the section's name where it is needed -> its count of targets."""
-    found = {g.called(r): entries[-1].ledger for g, recipes in checkpoints.items() for r, entries in recipes.items()}
-    return {name: ledger for name, ledger in found.items() if ledger}
+def _ledgers(checkpoints: dict[Group, Checkpoints], t: Texts) -> Ledgers:
+    """Models with a count of their targets: the name of each, with the section's where it is needed."""
+    last = [(g.called(r, t), entries[-1]) for g, recipes in checkpoints.items() for r, entries in recipes.items()]
+    return [(name, model, model.ledger) for name, model in last if model.ledger]
 
 
-def _checked(ledgers: dict[str, Ledger]) -> Iterable[str]:
+def _checked(ledgers: Ledgers, t: Texts) -> Iterable[str]:
     """The number of checked targets: a count of all of them, so there is no interval."""
-    kept = {name: ledger for name, ledger in ledgers.items() if ledger.protected and not ledger.violations}
+    kept = [row for row in ledgers if row[2].protected and not row[2].violations]
     if kept:
-        counts = listed([f"0 of {ledger.targets:,} ({name})" for name, ledger in kept.items()])
-        yield f"Training targets that were protected: {counts}. Every target was checked, so this is no estimate."
+        counts = [
+            t("findings.n_of_total_name", n=0, total=t.count(ledger.targets), name=name) for name, _, ledger in kept
+        ]
+        text = t("findings.training_targets_that_were_protected_counts",
+                 counts=t.listed(counts))  # fmt: skip
+        yield Marked(text, *_marks([("", m) for _, m, _ in kept], *RULE, "kept"))
 
 
-def _guaranteed(sides: dict[Group, dict[str, ModelEvidence]]) -> Iterable[str]:
+def _guaranteed(sides: dict[Group, dict[str, ModelEvidence]], t: Texts) -> Iterable[str]:
     """The bound of differential privacy, which holds for any attack; each epsilon has its unit."""
     for group, last in sides.items():
         for recipe, entry in last.items():
             if guarantee := entry.guarantee:
-                yield (
-                    f"{group.called(recipe)} was trained by DP-SGD: {guarantee}. It counts this training alone, not "
-                    "others on the same documents; see reticent budget."
+                text = t(
+                    "findings.name_was_trained_by_dp_sgd_guarantee_it",
+                    name=group.called(recipe, t),
+                    guarantee=t.evidence(guarantee),
                 )
+                yield Marked(text, *_marks([("", entry)], *GUARANTEE, "bound"))
+
+
+# ----------------------------------------------------------------- next steps
+
+
+def broken(ledgers: Ledgers, t: Texts) -> Iterable[str]:
+    for name, model, ledger in ledgers:
+        if ledger.violations:
+            text = t(
+                "findings.do_not_use_name_violations_of_its_targets",
+                name=name,
+                violations=t.count(ledger.violations),
+                targets=t.count(ledger.targets),
+            )
+            yield Marked(text, *_marks([(name, model)], *RULE, "broken"))
+
+
+def shown_emission(risks: RiskTable) -> set[tuple[str | None, str, str]]:
+    """Return the models of which it is shown that they emit no more identifiers than the threshold allows: (model,
+    objective, recipe).
+    """
+    return {
+        (row.model, row.objective, row.recipe)
+        for row in risks.rows
+        for result in row.results
+        if result.risk == "emission" and result.outcome == WITHIN
+    }
+
+
+def protects(model: ModelEvidence, audit: AuditEvidence) -> bool:
+    """Return whether anything in a model's training protects anyone."""
+    return not is_unprotected(recipe_of(model.recipe, audit), model)
+
+
+def _beaten(risks: RiskTable) -> set[tuple[str | None, str, str]]:
+    """Return the models that are beyond the threshold of a risk, whether or not it counts."""
+    beyond = ((row, any(result.outcome == BEYOND for result in row.results)) for row in risks.rows)
+    return {(row.model, row.objective, row.recipe) for row, is_beyond in beyond if is_beyond}
+
+
+def decisions(
+    sides: dict[Group, dict[str, ModelEvidence]],
+    checkpoints: dict[Group, Checkpoints],
+    risks: RiskTable,
+    audit: AuditEvidence,
+    t: Texts,
+) -> Iterable[str]:
+    """Say what not to share and why, what to change, and what to ask again."""
+    shown = shown_emission(risks)
+    little = [group for group, last in sides.items() if learned_little(last)]
+    trained = [
+        (g.called(r, t), m, checkpoints[g][r])
+        for g, last in sides.items()
+        for r, m in last.items()
+        if r != "base" and not broken_rule(m)
+    ]
+    leaky = [(r, m) for r, m, _ in trained if leaks_more(m) and (m.model, m.objective, m.recipe) not in shown]
+    if leaky:
+        text = t("findings.do_not_share", count=len(leaky), names=_names(leaky, t))
+        yield Marked(text, *_marks(leaky, *EMISSION, BEYOND))
+    named = {(m.model, m.objective, m.recipe): (r, m) for r, m, _ in trained if (r, m) not in leaky}
+    for row in risks.rows:
+        if row.outcome == BEYOND and (found := named.get((row.model, row.objective, row.recipe))):
+            beyond = [result for result in row.results if result.relevant and result.outcome == BEYOND]
+            yield Marked(
+                t("findings.do_not_share_name_reason", name=found[0], reason=t.evidence(row.reason)),
+                *(risk_mark(row, result) for result in beyond),
+            )
+    some = [(r, m) for r, m, _ in trained if leaks_more(m) and (m.model, m.objective, m.recipe) in shown]
+    if some:
+        text = "findings.weigh_what_names_learned_of_people_s"
+        yield Marked(t(text, names=_names(some, t)), *_marks(some, *EMISSION, WITHIN))
+    told = [(r, m, earlier) for r, m, earlier in trained if not leaks_more(m) and is_distinguishable(m)]
+    if told:
+        better = [s for r, _, own in told if protects(own[-1], audit) and (s := _earlier(r, own, t))]
+        text = t(
+            "findings.who_is_in_the_data_of_names_can",
+            names=t.listed([r for r, *_ in told]),
+        )
+        marks = [mark for _, m, _ in told for mark in _marks([("", m)], "individual", _attack(m), FOUND)]
+        yield Marked(" ".join([text, *better]), *marks)
+    for group in little:
+        text = t("findings.train_the_kind_models_further_or_on_more", kind=group.kind(t))
+        yield Marked(text, *_marks([("", m) for m in sides[group].values()], *UTILITY, NOT_FOUND))
+    judged = [(r, m) for r, m, _ in trained if not any(group.holds(m) for group in little)]
+    unsaid = [(r, m) for r, m, _ in trained if only_invalid(m)]
+    if unsaid:
+        text = t(
+            "findings.ask_again_who_was_in_the_data_of",
+            names=_names(unsaid, t),
+        )
+        yield Marked(text, *_marks(unsaid, "individual", "every attack", NOT_MEASURED))
+    unbeaten = shown - _beaten(risks)
+    heard = [(r, m) for r, m in judged if (m.model, m.objective, m.recipe) in unbeaten and protects(m, audit)]
+    silent = [(r, m) for r, m in heard if not leaks_more(m) and not is_distinguishable(m) and not only_invalid(m)]
+    found_some = [(r, m) for r, m in silent if is_anything_found(m, audit)]
+    if found_some:
+        text = "findings.some_attacks_found_something_in_names_weigh"
+        yield Marked(t(text, names=_names(found_some, t)), *_marks(found_some, "any", "every attack", FOUND))
+    quiet = [row for row in silent if row not in found_some]
+    if quiet:
+        text = t(
+            "findings.against_names_no_attack_of_this_audit",
+            names=_names(quiet, t),
+        )
+        yield Marked(text, *_marks(quiet, "any", "every attack", NOT_FOUND))
+
+
+def _earlier(recipe: str, entries: Sequence[ModelEvidence], t: Texts) -> str:
+    """The latest earlier checkpoint that has learned nothing measurable, and whose members are not distinguishable."""
+    for model in reversed(entries[:-1]):
+        attack, own, last = strongest_attack(model), utility_of(model), utility_of(entries[-1])
+        quiet = not is_distinguishable(model) and not leaks_more(model)
+        if quiet and attack is not None and own is not None and last is not None:
+            return t(
+                "findings.recipe_after_epochs_epochs_not_measurably",
+                recipe=recipe,
+                epochs=model.epoch,
+                interval=interval_of(attack[1], t),
+                share=percent(own, t),
+                last=percent(last, t),
+            )
+    return ""
+
+
+def better_audit(audit: AuditEvidence, t: Texts = ENGLISH) -> Iterable[str]:
+    corpus = audit.corpus
+    heldout = corpus.num_individuals.heldout
+    if any(m.membership for m in audit.models) and (heldout is None or heldout < WANTED_NONMEMBERS):
+        yield t(
+            "findings.to_learn_how_many_members_can_be_named",
+            wanted=t.count(WANTED_NONMEMBERS),
+            heldout=t.count(heldout, audit.cell),
+        )
+    chosen = (corpus.policy, corpus.n, corpus.k)
+    used = [row.retention for row in retention_rows(corpus) if (row.policy, row.n, row.k) == chosen]
+    if used and used[0] < LOW_RETENTION:
+        yield t("findings.only_share_of_the_words_are_left_to",
+                share=percent(used[0], t))  # fmt: skip
+
+
+def _marks(rows: Iterable[Named], risk: str, number: str, outcome: str) -> list[Mark]:
+    return [Mark(model_name(m.recipe, m.model), risk, number, outcome) for _, m in rows]

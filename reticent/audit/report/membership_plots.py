@@ -16,6 +16,7 @@ from reticent.audit.report.figure import (
     LOOKS,
     SOFT,
     Look,
+    alt_text,
     curve,
     dodge,
     epoch_axis,
@@ -31,7 +32,8 @@ from reticent.audit.report.figure import (
     to_svg,
     whiskers,
 )
-from reticent.audit.report.groups import OBJECTIVES, Group, by_recipe, groups_of, last_of
+from reticent.audit.report.selectors import Group, by_recipe, groups_of, last_of
+from reticent.audit.texts import ENGLISH, Texts
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import ModelEvidence
@@ -51,7 +53,7 @@ Recipes = dict[str, list[tuple[int, "LowCost"]]]
 
 
 @styled
-def low_cost_panels(models: Sequence[ModelEvidence], f1_of_all: float | None = None) -> list[str]:
+def low_cost_panels(models: Sequence[ModelEvidence], f1_of_all: float | None = None, t: Texts = ENGLISH) -> list[str]:
     """Low-cost membership: precision, recall and F1 (Fig. 12), F1 against epochs and against knowledge (Fig. 13).
 
     ``f1_of_all`` is the F1 of calling each individual a member, the trivial baseline.
@@ -64,25 +66,22 @@ def low_cost_panels(models: Sequence[ModelEvidence], f1_of_all: float | None = N
             for recipe, entries in by_recipe(chosen, group).items()
         }
         scores = [low_cost.f1.value for entries in recipes.values() for _, low_cost in entries]
-        note = "no member was recognised: every F1 is 0" if all(score == 0 for score in scores) else ""
-        panels.append(_low_cost_bars(recipes, group, "last checkpoint", note, f1_of_all))
+        note = t("plots.no_member_was_recognised_every_f1_is_0") if all(score == 0 for score in scores) else ""
+        panels.append(_low_cost_bars(recipes, group, note, f1_of_all, t))
         if any(epoch for entries in recipes.values() for epoch, _ in entries):
-            panels.append(_low_cost_epochs(recipes, group, "F1 against epochs", note, f1_of_all, all_epochs))
-        panels.append(_low_cost_shares(recipes, group, "F1 against knowledge", note, f1_of_all))
+            panels.append(_low_cost_epochs(recipes, group, note, f1_of_all, all_epochs, t))
+        panels.append(_low_cost_shares(recipes, group, note, f1_of_all, t))
     return panels
 
 
-def _panel_of(group: Group, title: str, note: str) -> tuple[Any, Any, str]:
+def _panel_of(group: Group, title: str, note: str, t: Texts) -> tuple[Any, Any, str]:
     """Return a narrow panel with its title in one line; a section's name takes another line."""
-    where = OBJECTIVES[group.objective].split()[0]
-    figure, axis = new_panel(
-        f"{where}: {group.short_name}\n{title}" if group.number else f"{where}: {title}", note, width=3.7
-    )
-    return figure, axis, f"{where} {group.model}: {title}" if group.number else f"{where}: {title}"
+    figure, axis = new_panel(group.short_title(t, title, lines=True), note, width=3.7)
+    return figure, axis, group.short_title(t, title)
 
 
-def _low_cost_bars(recipes: Recipes, group: Group, title: str, note: str, f1_of_all: float | None) -> str:
-    figure, axis, title = _panel_of(group, title, note)
+def _low_cost_bars(recipes: Recipes, group: Group, note: str, f1_of_all: float | None, t: Texts) -> str:
+    figure, axis, title = _panel_of(group, t("plots.last_checkpoint"), note, t)
     said = []
     if f1_of_all is not None:
         axis.axvline(f1_of_all, color=SOFT, linestyle="--", linewidth=1)
@@ -99,16 +98,17 @@ def _low_cost_bars(recipes: Recipes, group: Group, title: str, note: str, f1_of_
                 markersize=4.5, elinewidth=1,
                 markerfacecolor=faces_of([estimate], shade)[0],
             )  # fmt: skip
-        said.append(f"{printable(recipe)}: " + ", ".join(f"{name} {say(own)}" for name, own in measures.items()))
+        numbers = ", ".join(f"{t.evidence(name)} {say(own, t)}" for name, own in measures.items())
+        said.append(t("common.name_what", name=printable(recipe), what=numbers))
     axis.set_yticks(range(len(recipes)), [printable(r) for r in recipes])
-    axis.set(ylim=(len(recipes) - 0.45, -0.55), xlim=(-0.03, 1.05), xlabel="◆ precision   ● recall   ■ F1")
-    return to_svg(figure, f"fig-lowcost-{group.slug}", f"{title}. {'; '.join(said)}.")
+    axis.set(ylim=(len(recipes) - 0.45, -0.55), xlim=(-0.03, 1.05), xlabel=t("plots.precision_recall_f1"))
+    return to_svg(figure, f"fig-lowcost-{group.slug}", alt_text(t, title, said), t)
 
 
 def _low_cost_epochs(
-    recipes: Recipes, group: Group, title: str, note: str, f1_of_all: float | None, all_epochs: list[int]
+    recipes: Recipes, group: Group, note: str, f1_of_all: float | None, all_epochs: list[int], t: Texts
 ) -> str:
-    figure, axis, title = _panel_of(group, title, note)
+    figure, axis, title = _panel_of(group, t("plots.f1_against_epochs"), note, t)
     trained = {r: [row for row in entries if row[0]] for r, entries in recipes.items()}
     trained = {r: entries for r, entries in trained.items() if entries}
     said = []
@@ -121,30 +121,34 @@ def _low_cost_epochs(
     for number, (recipe, entries) in enumerate(trained.items()):
         rows = [(epoch, low_cost.f1) for epoch, low_cost in entries if has_value(low_cost.f1)]
         curve(axis, rows, recipe, factor=2 ** dodge(number, len(trained), 0.09))
-        said.append(f"{printable(recipe)}: " + ", ".join(f"{say_value(f1)} after {epoch}" for epoch, f1 in rows))
+        numbers = ", ".join(t("plots.value_after_epochs", value=say_value(f1, t), epochs=epoch) for epoch, f1 in rows)
+        said.append(t("common.name_what", name=printable(recipe), what=numbers))
     epoch_axis(axis, all_epochs)
-    axis.set(xlabel="epochs", ylabel="F1", ylim=(-0.03, 1.05))
-    return to_svg(figure, f"fig-epochs-{group.slug}", f"{title}. {'; '.join(said)}.")
+    axis.set(xlabel=t("common.epochs"), ylabel="F1", ylim=(-0.03, 1.05))
+    return to_svg(figure, f"fig-epochs-{group.slug}", alt_text(t, title, said), t)
 
 
-def _low_cost_shares(recipes: Recipes, group: Group, title: str, note: str, f1_of_all: float | None) -> str:
-    figure, axis, title = _panel_of(group, title, note)
+def _low_cost_shares(recipes: Recipes, group: Group, note: str, f1_of_all: float | None, t: Texts) -> str:
+    figure, axis, title = _panel_of(group, t("plots.f1_against_knowledge"), note, t)
     said = []
     if f1_of_all is not None:
         axis.axhline(f1_of_all, color=SOFT, linestyle="--", linewidth=1)
     for number, (recipe, entries) in enumerate(recipes.items()):
         rows = [(r.share, r.f1) for r in entries[-1][1].by_graph_share if has_value(r.f1)]
         curve(axis, rows, recipe, shift=dodge(number, len(recipes), 0.012))
-        said.append(
-            f"{printable(recipe)}: " + ", ".join(f"{say_value(f1)} at {100 * share:.0f} %" for share, f1 in rows)
+        numbers = ", ".join(
+            t("plots.value_at_share", value=say_value(f1, t), share=f"{100 * share:.0f}") for share, f1 in rows
         )
+        said.append(t("common.name_what", name=printable(recipe), what=numbers))
     axis.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
-    axis.set(xlabel="share of the documents the adversary has", ylabel="F1", xlim=(0, 1.05), ylim=(-0.03, 1.05))
-    return to_svg(figure, f"fig-shares-{group.slug}", f"{title}. {'; '.join(said)}.")
+    axis.set(
+        xlabel=t("plots.share_of_the_documents_the_adversary_has"), ylabel="F1", xlim=(0, 1.05), ylim=(-0.03, 1.05)
+    )
+    return to_svg(figure, f"fig-shares-{group.slug}", alt_text(t, title, said), t)
 
 
 @styled
-def roc_panels(models: Sequence[ModelEvidence], attack: str, small_cell: int = 5) -> list[str]:
+def roc_panels(models: Sequence[ModelEvidence], attack: str, small_cell: int = 5, t: Texts = ENGLISH) -> list[str]:
     """Log-log ROC of one attack at the last checkpoints (Fig. 11), with pointwise exact binomial bands.
 
     Rates that fewer than 10 non-members resolve lie in the grey part: none is reported (definitions.md#intervals).
@@ -160,27 +164,27 @@ def roc_panels(models: Sequence[ModelEvidence], attack: str, small_cell: int = 5
     floor = min(small_cell / max(max(side) for side in sides), 0.5)
     panels = []
     for group, entries in last.items():
-        figure, axis = new_panel(group.panel_title, f"attack {printable(attack)}, bands 95 %", height=3.5)
+        figure, axis = new_panel(
+            group.panel_title(t), t("plots.attack_attack_bands_95", attack=printable(attack)), height=3.5
+        )
         axis.axvspan(floor, min(resolved, 1.0), color=GRID, alpha=0.6, linewidth=0)
         axis.plot([floor, 1], [floor, 1], color=SOFT, linestyle="--", linewidth=1)
         for model in entries:
             _draw_roc(axis, model.membership[attack], look_of(model.recipe), floor)
-        axis.set(xlabel="false-positive rate", ylabel="true-positive rate", xscale="log", yscale="log",
-                 xlim=(floor, 1.02), ylim=(floor, 1.04))  # fmt: skip
-        ticks = [t for e in range(-6, 1) for t in (10.0**e, 2 * 10.0**e, 5 * 10.0**e) if floor <= t <= 1]
-        ticks = ticks if len(ticks) <= 7 else [t for t in ticks if np.isclose(np.log10(t) % 1, 0)]
+        axis.set(xlabel=t("plots.false_positive_rate"), ylabel=t("plots.true_positive_rate"))
+        axis.set(xscale="log", yscale="log", xlim=(floor, 1.02), ylim=(floor, 1.04))
+        ticks = [tick for e in range(-6, 1) for tick in (10.0**e, 2 * 10.0**e, 5 * 10.0**e) if floor <= tick <= 1]
+        ticks = ticks if len(ticks) <= 7 else [tick for tick in ticks if np.isclose(np.log10(tick) % 1, 0)]
         for one in (axis.xaxis, axis.yaxis):
-            one.set_ticks(ticks, labels=[f"{t:g}" for t in ticks])
+            one.set_ticks(ticks, labels=[t.plain(f"{tick:g}") for tick in ticks])
             one.set_ticks([], minor=True)
-        said = [f"{printable(m.recipe)} area {say(m.membership[attack].auc)}" for m in entries]
+        said = [
+            t("plots.name_area_value", name=printable(m.recipe), value=say(m.membership[attack].auc, t))
+            for m in entries
+        ]
         slug = re.sub(r"[^a-z0-9]+", "-", attack.lower())
-        panels.append(
-            to_svg(
-                figure,
-                f"fig-roc-{slug}-{group.slug}",
-                f"ROC of attack {printable(attack)}, {group.title}. {'; '.join(said)}.",
-            )
-        )
+        title = t("plots.roc_of_attack_attack_group", attack=printable(attack), group=group.title(t))
+        panels.append(to_svg(figure, f"fig-roc-{slug}-{group.slug}", alt_text(t, title, said), t))
     return panels
 
 
@@ -203,7 +207,7 @@ def _draw_roc(axis: Any, measured: MeasuredAttack, look: Look, floor: float) -> 
 
 
 @styled
-def auc_panels(models: Sequence[ModelEvidence], attacks: Sequence[str]) -> list[str]:
+def auc_panels(models: Sequence[ModelEvidence], attacks: Sequence[str], t: Texts = ENGLISH) -> list[str]:
     """Area under the ROC curve of every attack and recipe, last checkpoints."""
     chosen = [m for m in models if m.membership]
     groups = groups_of(models, chosen)
@@ -214,7 +218,7 @@ def auc_panels(models: Sequence[ModelEvidence], attacks: Sequence[str]) -> list[
     for group in groups:
         entries, said = last_of(chosen, group), []
         here = [a for a in attacks if any(a in m.membership for m in entries)]
-        figure, axis = new_panel(group.panel_title, height=1.1 + 0.16 * len(entries) * len(here))
+        figure, axis = new_panel(group.panel_title(t), height=1.1 + 0.16 * len(entries) * len(here))
         axis.axvline(0.5, color=SOFT, linestyle="--", linewidth=1)
         for number, model in enumerate(entries):
             rows = [(row, model.membership[a].auc) for row, a in enumerate(here) if a in model.membership]
@@ -225,15 +229,17 @@ def auc_panels(models: Sequence[ModelEvidence], attacks: Sequence[str]) -> list[
             value, low, high = spread(auc for _, auc in rows)
             y = np.array([row for row, _ in rows]) + dodge(number, len(entries), 0.8 / len(entries))
             axis.errorbar(value, y, xerr=whiskers(value, low, high), fmt=look.marker, color=look.light, elinewidth=1.2)
-            said.append(f"{printable(model.recipe)}: " + ", ".join(f"{here[row]} {say(auc)}" for row, auc in rows))
+            numbers = ", ".join(f"{here[row]} {say(auc, t)}" for row, auc in rows)
+            said.append(t("common.name_what", name=printable(model.recipe), what=numbers))
         axis.set_yticks(range(len(here)), [printable(a) for a in here])
-        axis.set(xlabel="area under the ROC curve (0.5 is chance)", xlim=(left, 1.02), ylim=(len(here) - 0.5, -0.5))
-        panels.append(to_svg(figure, f"fig-auc-{group.slug}", f"Membership, {group.title}. {'; '.join(said)}."))
+        axis.set(xlabel=t("plots.area_under_the_roc_curve_0_5_is"), xlim=(left, 1.02), ylim=(len(here) - 0.5, -0.5))
+        title = t("plots.membership_group", group=group.title(t))
+        panels.append(to_svg(figure, f"fig-auc-{group.slug}", alt_text(t, title, said), t))
     return panels
 
 
 @styled
-def kind_panels(models: Sequence[ModelEvidence]) -> list[str]:
+def kind_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[str]:
     """Area of the most telling attack by kind of word, last checkpoints."""
     chosen = [m for m in models if m.by_kind]
     panels = []
@@ -242,7 +248,7 @@ def kind_panels(models: Sequence[ModelEvidence]) -> list[str]:
         kinds = list(dict.fromkeys(kind for m in entries for kind in m.by_kind or ()))
         height = max(0.42, 0.085 * len(entries))  # of a row
         step = min(0.16, 0.8 / len(entries))  # a mark is nearer to its own row than to the next
-        figure, axis = new_panel(group.panel_title, height=1.6 + height * len(kinds))
+        figure, axis = new_panel(group.panel_title(t), height=1.6 + height * len(kinds))
         axis.axvline(0.5, color=SOFT, linestyle="--", linewidth=1)
         said = []
         for number, model in enumerate(entries):
@@ -257,10 +263,10 @@ def kind_panels(models: Sequence[ModelEvidence]) -> list[str]:
                     value, [row + dodge(number, len(entries), step)], xerr=whiskers(value, low, high), fmt=look.marker,
                     color=look.light, markersize=4.5, elinewidth=1,
                 )  # fmt: skip
-                told.append(f"{kind} {say(auc)} ({name})")
-            said.append(f"{printable(model.recipe)}: {', '.join(told)}")
-        axis.set_yticks(range(len(kinds)), kinds)
-        axis.set(xlabel="AUC by these words alone", ylim=(len(kinds) - 0.4, -0.6), xlim=(-0.03, 1.03))
-        label = f"Membership by kind of word, {group.title}. {'; '.join(said)}."
-        panels.append(to_svg(figure, f"fig-kinds-{group.slug}", label))
+                told.append(f"{t.evidence(kind)} {say(auc, t)} ({name})")
+            said.append(t("common.name_what", name=printable(model.recipe), what=", ".join(told)))
+        axis.set_yticks(range(len(kinds)), [t.evidence(kind) for kind in kinds])
+        axis.set(xlabel=t("plots.auc_by_these_words_alone"), ylim=(len(kinds) - 0.4, -0.6), xlim=(-0.03, 1.03))
+        title = t("plots.membership_by_kind_of_word_group", group=group.title(t))
+        panels.append(to_svg(figure, f"fig-kinds-{group.slug}", alt_text(t, title, said), t))
     return panels

@@ -1,87 +1,80 @@
 """The report: ``report.json`` with every published number, and one self-contained ``report.html`` that a data
-protection officer can read.
+protection officer can read, in one language; and the pages of a probe.
 
-Both are made from the published audit (:mod:`reticent.audit.evidence.rules`). Every zero has its bound, and the page
-holds no script and no address.
+They are made from the published audit (:mod:`reticent.audit.evidence.rules`). Every zero has its bound, and a page
+holds no script and no address. In the templates everything is escaped, and an unknown name is an error.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reticent.audit.evidence.audit import FORMAT, AuditEvidence, publish_audit
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.rules import FORBIDDEN
-from reticent.audit.judgement.rows import RISKS
+from reticent.audit.judgement.rows import GATES, RISKS
 from reticent.audit.judgement.verdict import judge_risks, numbers_beside, with_published_numbers
-from reticent.audit.language import Words
 from reticent.audit.membership.names import DEFAULT_ATTACKS
 from reticent.audit.membership.validity import INVALID, NO_POWER, judged
 from reticent.audit.near_copies import near_copies_lines
 from reticent.audit.report import figure
-from reticent.audit.report.environment import template_environment
-from reticent.audit.report.extraction_page import extraction_html
+from reticent.audit.report.environment import mark_attributes, template_environment
 from reticent.audit.report.findings import plain_findings
-from reticent.audit.report.french import FrenchPage, names_of
-from reticent.audit.report.groups import groups_of, shared_objectives
-from reticent.audit.report.probe_page import probe_section
-from reticent.audit.report.readings import (
+from reticent.audit.report.format_estimate import leaks, spread_of_trainings, whole
+from reticent.audit.report.probe_plots import MAX_DENSITIES, probe_panels
+from reticent.audit.report.risk_text import deciding_marks, risk_mark, shown_models, verdicts_on
+from reticent.audit.report.selectors import (
     PARTS,
+    about_recipe,
     all_utility,
+    groups_of,
+    last_checkpoints,
     loss_auc,
     ordinary_utility,
     retention_rows,
+    shared_objectives,
 )
-from reticent.audit.report.shown import count, digits_beside, ends, leaks, percent, trainings, value, whole
-from reticent.audit.report.summary import last_checkpoints
 from reticent.audit.report.table import Shown, drawn_plots
 from reticent.audit.report.utility_plots import LIKENESS
 from reticent.audit.stats.seeds import classification_over_seeds, num_seeds, over_seeds
+from reticent.audit.texts import ENGLISH, NO_BREAK, Language, Texts, digits_beside
 from reticent.core.errors import ArtifactError
+from reticent.engine.protect import POLICIES
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import ModelEvidence
     from reticent.audit.evidence.corpus import CorpusEvidence, Detected, UnicityRow
-    from reticent.audit.report.first_screen import FirstScreen
+    from reticent.audit.evidence.extraction import Extraction, Verdict
+    from reticent.audit.evidence.probe import ProbeEvidence
+    from reticent.audit.stats.estimate import Estimate
 
-__all__ = ["page_digest", "write_report"]
+__all__ = ["extraction_html", "page_digest", "probe_page", "probe_section", "self_html", "write_report"]
 
-#: Words of an identifying sequence that each policy keeps out of the targets.
-POLICIES_ABOUT = {
-    "all": "every word of each shortest identifying sequence",
-    "last": "the last word of each shortest identifying sequence",
-    "cover": "the fewest words that meet each shortest identifying sequence",
-    "paper": "every word of every identifying sequence, shortest or not",
-}
 #: Files of the audit that make the page.
 MADE_BY = (
-    "config.py", "dossier/config.py", "dossier/fr.toml", "evidence/*.py", "job_settings.py", "judgement/rows.py",
-    "judgement/verdict.py", "language.py", "membership/attacks.py", "membership/catalogue.py", "membership/left_out.py",
+    "config.py", "evidence/*.py", "job_settings.py", "judgement/*.py", "membership/asking.py", "membership/attacks.py",
     "membership/names.py", "membership/shadow.py", "membership/table.py", "membership/validity.py", "near_copies.py",
-    "recipes.py", "report/*.py", "report/fr.toml", "report/templates/*.j2", "stats/binomial.py", "stats/estimate.py",
-    "stats/seeds.py",
+    "recipes.py", "report/*.py", "report/templates/*.j2", "stats/estimate.py", "stats/seeds.py", "texts.py",
+    "texts.toml",
 )  # fmt: skip
 #: Labels shown before the rest is folded away.
 NUM_LABELS = 8
 
 
-def write_report(
-    folder: Path | str, audit: AuditEvidence, *, first_screen: Callable[[AuditEvidence], FirstScreen] | None = None
-) -> Path:
+def write_report(folder: Path | str, audit: AuditEvidence, *, language: Language = "en") -> Path:
     """Write ``report.json`` and ``report.html`` (0600) into ``folder``; returns the page's path. Equal input, equal
     bytes.
 
     Parameters
     ----------
-    first_screen : function, optional
-        Makes the verdict in another language than English, from the published audit; the rest of the page follows in
-        that language too (:mod:`reticent.audit.report.french`).
+    language : of the page; the numbers in ``report.json`` have none
 
     Raises
     ------
@@ -104,10 +97,8 @@ def write_report(
         raise ArtifactError("the audit holds a number that is not finite") from None
     task = [classification_over_seeds(result, audit.cell) for result in audit.classification or ()] or None
     shown = replace(audit, models=judged(means), classification=task)
-    screen = first_screen(audit) if first_screen else None
-    page = _render(shown, screen)
-    if screen and screen.language == "fr":
-        page = FrenchPage(names_of(shown))(page)
+    # Whatever the language, the models of the verdict are those before the means over seeds.
+    page = _render(shown, Texts(language), audit)
     claims = [claim for claim in FORBIDDEN if claim in page.lower()]
     if claims:
         raise ArtifactError(f"the page would say {claims[0]!r}, which no report may")
@@ -181,30 +172,31 @@ def _largest_set(corpus: CorpusEvidence) -> UnicityRow | None:
     return full[-1] if full else None
 
 
-def _render(audit: AuditEvidence, screen: FirstScreen | None) -> str:
+def _render(audit: AuditEvidence, t: Texts, judged_audit: AuditEvidence) -> str:
     from reticent.audit.membership.asking import EVERY_ATTACK  # with the scoring, which imports torch
 
     cell, models, corpus = audit.cell, audit.models, audit.corpus
-    environment = template_environment()
+    environment = template_environment(t)
     environment.filters.update(
-        value=value,
-        ends=ends,
-        percent=percent,
-        whole=whole,
-        leaks=lambda part: leaks(part, cell),
-        count=lambda n: count(n, cell),
-        trainings=trainings,
+        whole=lambda number: whole(number, t),
+        leaks=lambda part: leaks(part, cell, t),
+        count=lambda n: t.count(n, cell),
+        capital=lambda text: f"{text[:1].upper()}{text[1:]}",
+        mark=lambda row, result: mark_attributes(risk_mark(row, result)),
+        verdict_marks=lambda row: mark_attributes(*deciding_marks(row)),
+        trainings=lambda estimate: spread_of_trainings(estimate, t=t),
         digits_beside=lambda estimate, threshold: digits_beside(threshold, estimate),
     )
     attacks = sorted({name for model in models for name in model.membership}, key=_attack_order)
-    shown = Shown(audit=audit, attacks=attacks, f1_of_all=_f1_of_all(corpus))
+    shown = Shown(audit=audit, attacks=attacks, f1_of_all=_f1_of_all(corpus), t=t)
     last = last_checkpoints(models)
-    groups = [(group.title, list(filter(group.holds, last))) for group in groups_of(models)]
+    verdicts = verdicts_on(shown_models(judged_audit, t), t)
+    groups = [(group.title(t), list(filter(group.holds, last))) for group in groups_of(models)]
     first = [model.membership[attack] for attack in attacks[:1] for model in models if attack in model.membership]
     return environment.get_template("report.html.j2").render(
-        screen=screen, audit=audit, corpus=corpus, cell_size=cell, findings=plain_findings(audit), attacks=attacks,
-        drawn=list(drawn_plots(shown)), attacks_about=EVERY_ATTACK, policies=POLICIES_ABOUT,
-        groups=groups, parts=PARTS, f1_of_all=shown.f1_of_all,
+        t=t, verdicts=verdicts, audit=audit, corpus=corpus, cell_size=cell, findings=plain_findings(audit, t),
+        attacks=attacks, drawn=list(drawn_plots(shown)), attacks_about=EVERY_ATTACK, policies=POLICIES,
+        about=lambda recipe: about_recipe(recipe, t), groups=groups, parts=PARTS, f1_of_all=shown.f1_of_all,
         low_fprs=[fpr for fpr in ("0.01", "0.001") if any((m.tpr_at_fpr or {}).get(fpr) for m in first)],
         low_cost=any(model.low_cost for model in models),
         asked_again=any(model.all_occurrences or model.generated or model.over_base for model in models),
@@ -221,13 +213,13 @@ def _render(audit: AuditEvidence, screen: FirstScreen | None) -> str:
         settings=list(_flat(audit.settings)), num_settings_withheld=audit.num_settings_withheld,
         singled_out=_largest_set(corpus), ordinary_utility=ordinary_utility, all_utility=all_utility,
         loss_auc=loss_auc, together=audit.over_households,
-        near_copies=list(near_copies_lines(audit, Words("en"))),
-        key=figure.key, look_of=figure.look_of, looks=figure.LOOKS,
+        near_copies=list(near_copies_lines(audit, t)),
+        key=figure.key, looks=figure.LOOKS,
         best=any(m.best_attack for m in models), blind=[m for m in models if m.blind],
         doubtful=(INVALID, NO_POWER), num_seeds=num_seeds(models),
         recipes=list(dict.fromkeys(m.recipe for m in models)),
-        probe=probe_section(audit.probe) if audit.probe else "",
-        extraction=extraction_html(audit.extraction, audit.verdict, cell), missed=audit.sampled_recall,
+        probe=probe_section(audit.probe, t) if audit.probe else "",
+        extraction=extraction_html(audit.extraction, audit.verdict, cell, t), missed=audit.sampled_recall,
     )  # fmt: skip
 
 
@@ -266,3 +258,133 @@ def _flat(settings: object, name: str = "") -> Iterator[tuple[str, str]]:
 
 def _attack_order(name: str) -> tuple[int, str]:
     return (DEFAULT_ATTACKS.index(name) if name in DEFAULT_ATTACKS else len(DEFAULT_ATTACKS), name)
+
+
+# ------------------------------------------- gates, canaries, extraction
+
+#: Arms of canaries, in the order of the page.
+ARMS = ("protected", "missed", "context", "ngram")
+
+
+def extraction_html(extraction: Extraction | None, verdict: Verdict | None, cell: int, t: Texts = ENGLISH) -> str:
+    """Return the sections as HTML, empty where the job asked for none of them; both as they may leave."""
+    if extraction is None and verdict is None:
+        return ""
+    models = extraction.models if extraction else []
+    with_canaries = [model for model in models if model.canaries]
+    absent = next((_of_absent(model.canaries.num_references) for model in with_canaries if model.canaries), 0.0)
+    return (
+        template_environment(t)
+        .get_template("extraction_section.html.j2")
+        .render(
+            verdict=verdict,
+            titles={measure: gate.title for measure, gate in GATES.items()},
+            with_canaries=with_canaries,
+            absent_exposure=absent,
+            with_passages=[model for model in models if model.passages],
+            has_canaries=extraction is not None and extraction.has_canaries,
+            arms=ARMS,
+            cell_size=cell,
+        )
+    )
+
+
+def _of_absent(num_references: int) -> float:
+    """Return the mean exposure of a secret that was never written: every rank among the references is as likely."""
+    log_ranks = math.lgamma(num_references + 2) / math.log(2)
+    return math.log2(num_references) - log_ranks / (num_references + 1)
+
+
+# ---------------------------------------------------------------- probes
+
+
+def _environment(t: Texts) -> Any:
+    environment = template_environment(t)
+    environment.filters.update(times=lambda number: t.plain(times(number)))
+    return environment
+
+
+def factor(estimate: Estimate | None) -> str:
+    """Format a ratio of likelihoods: two digits, and powers of ten if it is large."""
+    return times(None if estimate is None else estimate.value)
+
+
+def times(number: float | None) -> str:
+    """Format one number of that kind.
+
+    >>> times(0.5), times(99.7), times(1234.0), times(99999.0)
+    ('0.5', '100', '1,200', '1.0e+05')
+    """
+    if number is None:
+        return "–"
+    return f"{number:.2g}" if number < 99.5 else f"{float(f'{number:.2g}'):,.0f}" if number < 1e4 else f"{number:.1e}"
+
+
+def probe_section(probe: ProbeEvidence, t: Texts = ENGLISH) -> str:
+    """Return the section as HTML, to stand in a page that has the report's styles."""
+    return (
+        _environment(t)
+        .get_template("probe_section.html.j2")
+        .render(
+            probe=probe,
+            figures=probe_panels(probe, t),
+            max_densities=MAX_DENSITIES,
+            compared=any(row.heldout for model in probe.models for row in model.results),
+        )
+    )
+
+
+def probe_page(probe: ProbeEvidence, t: Texts = ENGLISH) -> str:
+    """Return the section as a whole page."""
+    body = probe_section(probe, t)
+    return str(_environment(t).get_template("probe.html.j2").render(body=body, looks=figure.LOOKS, probe=probe))
+
+
+# ------------------------------------------------------- one's own probe
+
+
+def self_html(
+    findings: Sequence[Any],
+    *,
+    label: Callable[[str], str],
+    within_hundred: Callable[[float], float],
+    language: Language,
+    invented: bool,
+) -> str:
+    """Return the page as HTML.
+
+    Parameters
+    ----------
+    findings : of `reticent.ext.propile.self_probe.Finding`
+    label : name of a type of item, in the language of the page
+    within_hundred : likelihood -> the chance that it shows within a hundred answers
+    invented : whether the other individuals are invented
+    """
+    t = Texts(language)
+    environment = template_environment(t)
+    environment.filters.update(
+        called=label,
+        heading=lambda target: _heading(label(target)),
+        one_in=lambda likelihood: _one_in(likelihood, t),
+        hundred=lambda likelihood: _hundred(within_hundred(likelihood)),
+    )
+    return environment.get_template("self.html.j2").render(findings=findings, invented=invented)
+
+
+def _heading(text: str) -> str:
+    """Return the text with a capital first letter; other capitals stay, as in ZIP code."""
+    return text[:1].upper() + text[1:]
+
+
+def _one_in(likelihood: float, t: Texts) -> str:
+    """Format a likelihood as 1 in n, with two digits."""
+    if likelihood <= 0 or 1 / likelihood > 1e12:
+        return t("self.more_than", n="10¹²")
+    number = 1 / likelihood
+    step = 10 ** max(0, len(str(int(number))) - 2)
+    return f"{max(1, round(number / step)) * step:,}".replace(",", NO_BREAK)
+
+
+def _hundred(chance: float) -> str:
+    share = 100 * chance
+    return "< 0.1" if share < 0.1 else f"{share:.1f}"

@@ -16,7 +16,7 @@ import numpy as np
 
 from reticent.audit.report.figure import (
     SOFT,
-    Look,
+    alt_text,
     dodge,
     faces_of,
     has_value,
@@ -31,8 +31,16 @@ from reticent.audit.report.figure import (
     whiskers,
     write_title,
 )
-from reticent.audit.report.groups import Group, by_recipe, groups_of, last_of
-from reticent.audit.report.readings import LITTLE, ordinary_utility
+from reticent.audit.report.selectors import (
+    LITTLE,
+    Group,
+    about_recipe,
+    by_recipe,
+    groups_of,
+    last_of,
+    ordinary_utility,
+)
+from reticent.audit.texts import ENGLISH, NO_BREAK, Texts
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import ModelEvidence
@@ -62,7 +70,7 @@ def _tradeoff_limits(models: Sequence[ModelEvidence]) -> dict[str, tuple[float, 
     return {"xlim": (-0.02 * right, 1.05 * right), "ylim": (bottom, 1 + 0.025 * (1 - bottom))}
 
 
-def _draw_tradeoff(axis: Any, models: Sequence[ModelEvidence], group: Group) -> list[str]:
+def _draw_tradeoff(axis: Any, models: Sequence[ModelEvidence], group: Group, t: Texts) -> list[str]:
     """Draw one panel; returns its alternative text."""
     said = []
     for recipe, entries in by_recipe(models, group).items():
@@ -79,48 +87,49 @@ def _draw_tradeoff(axis: Any, models: Sequence[ModelEvidence], group: Group) -> 
         faces = faces_of([m.privacy["both"].types for m in usable], look.light)
         axis.scatter(x, y, s=sizes, c=faces, edgecolors=look.light, marker=look.marker, zorder=3)
         first, last = usable[0], usable[-1]
-        ends = f"utility {x[-1]:.2f}, Privacy {say(last.privacy['both'].types)}"
+        ends = {"utility": t.number(x[-1]), "privacy": say(last.privacy["both"].types, t)}
         if first is last:
-            said.append(f"{printable(recipe)}: {ends}")
+            text = t("plots.utility_utility_privacy_privacy", **ends)
         else:
-            said.append(
-                f"{printable(recipe)}: from utility {x[0]:.2f}, Privacy {say_value(first.privacy['both'].types)} "
-                f"after {first.epoch} epochs "
-                f"to {ends} after {last.epoch}"
+            text = t(
+                "plots.from_utility_first_utility_privacy_first",
+                first_utility=t.number(x[0]),
+                first_privacy=say_value(first.privacy["both"].types, t),
+                first=first.epoch,
+                last=last.epoch,
+                **ends,
             )
-    what = "words" if group.objective == "mlm" else "tokens"
-    axis.set(xlabel=f"utility: ordinary {what} of held-out people right", ylabel="Privacy")
+        said.append(t("common.name_what", name=printable(recipe), what=text))
+    axis.set(
+        xlabel=t(f"plots.tradeoff.utility_{'words' if group.objective == 'mlm' else 'tokens'}"),
+        ylabel=t("common.privacy"),
+    )
     return said
 
 
-def _tradeoff_note(models: Sequence[ModelEvidence], group: Group) -> str:
+def _tradeoff_note(models: Sequence[ModelEvidence], group: Group, t: Texts) -> str:
     values = [ordinary_utility(m.utility.heldout, m.objective) for m in last_of(models, group)]
     known = [v.value for v in values if v is not None and v.value is not None]
-    return (
-        f"no model gets {100 * LITTLE:.0f} % of them right: little was learned" if known and max(known) < LITTLE else ""
-    )
+    if not known or max(known) >= LITTLE:
+        return ""
+    return t("plots.no_model_gets_share_of_them_right_little", share=t.percent(LITTLE, 0).replace(NO_BREAK, " "))
 
 
 @styled
-def tradeoff_panels(models: Sequence[ModelEvidence]) -> list[str]:
+def tradeoff_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[str]:
     """Utility against privacy, a line a recipe, a point a checkpoint (Figs. 7 and 9)."""
     panels, limits = [], _tradeoff_limits(models)
     for group in groups_of(models):
-        figure, axis = new_panel(group.panel_title, _tradeoff_note(models, group), height=3.5)
-        said = _draw_tradeoff(axis, models, group)
+        figure, axis = new_panel(group.panel_title(t), _tradeoff_note(models, group, t), height=3.5)
+        said = _draw_tradeoff(axis, models, group, t)
         axis.set(**limits)
-        panels.append(
-            to_svg(
-                figure,
-                f"fig-tradeoff-{group.slug}",
-                f"Utility against Privacy, {group.title}. {'; '.join(said)}.",
-            )
-        )
+        title = t("plots.utility_against_privacy_group", group=group.title(t))
+        panels.append(to_svg(figure, f"fig-tradeoff-{group.slug}", alt_text(t, title, said), t))
     return panels
 
 
 @styled
-def plot_utility_privacy(models: Sequence[ModelEvidence], path: Path | str) -> None:
+def plot_utility_privacy(models: Sequence[ModelEvidence], path: Path | str, t: Texts = ENGLISH) -> None:
     """Write the utility-privacy figure as a PNG on white, with its legend: for a README or a slide."""
     from matplotlib.figure import Figure
 
@@ -130,30 +139,34 @@ def plot_utility_privacy(models: Sequence[ModelEvidence], path: Path | str) -> N
     figure = Figure(figsize=(width, 4.6), layout="constrained", facecolor="white")
     figure.set_layout_engine("constrained", w_pad=0.12, h_pad=0.12)
     limits = _tradeoff_limits(models)
-    shown: dict[Look, list[str]] = {}
+    shown: dict[str, list[str]] = {}
     for axis, group in zip(figure.subplots(1, len(groups), squeeze=False)[0], groups, strict=True):
-        _draw_tradeoff(axis, models, group)
-        write_title(axis, group.panel_title, _tradeoff_note(models, group))
+        _draw_tradeoff(axis, models, group, t)
+        write_title(axis, group.panel_title(t), _tradeoff_note(models, group, t))
         axis.set(**limits)
         for recipe in by_recipe(models, group):
-            shown.setdefault(look_of(recipe), []).append(recipe)
+            shown.setdefault(look_of(recipe).slug, []).append(recipe)
     from matplotlib.lines import Line2D
 
-    handles = [
-        Line2D([], [], color=look.light, linestyle=look.line, marker=look.marker,
-               label=", ".join(dict.fromkeys(map(printable, recipes))) + (f": {look.about}" if look.about else ""))
-        for look, recipes in shown.items()
-    ]  # fmt: skip
+    handles = []
+    for recipes in shown.values():
+        look, names, about = (
+            look_of(recipes[0]),
+            ", ".join(dict.fromkeys(map(printable, recipes))),
+            about_recipe(recipes[0], t),
+        )
+        label = t("common.name_what", name=names, what=about) if about else names
+        handles.append(Line2D([], [], color=look.light, linestyle=look.line, marker=look.marker, label=label))
     epochs = ", ".join(str(e) for e in sorted({m.epoch for m in models if m.epoch}))
     figure.legend(
         handles=handles, loc="outside lower center", ncols=2, handlelength=3.2, title_fontsize=9,
-        title=f"a point a checkpoint, larger with its epochs ({epochs}); bars are 95 % intervals" if epochs else None,
+        title=t("plots.a_point_a_checkpoint_larger_with_its_epochs", epochs=epochs) if epochs else None,
     )  # fmt: skip
     figure.savefig(path, dpi=160, metadata={"Software": None}, facecolor="white")
 
 
 @styled
-def excess_panels(models: Sequence[ModelEvidence]) -> list[str]:
+def excess_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[str]:
     """Excess leakage, members minus held-out, per recipe with intervals."""
     chosen = [m for m in models if _excess_of_all(m)]
     panels = []
@@ -164,8 +177,8 @@ def excess_panels(models: Sequence[ModelEvidence]) -> list[str]:
     left = min((float(e.min()) for e in ends), default=0.0)
     for group, entries in rows.items():
         value, low, high = spread(own for _, own in entries)
-        note = "every interval holds 0: no excess measured" if np.all((low <= 0) & (high >= 0)) else ""
-        figure, axis = new_panel(group.panel_title, note, height=1.35 + 0.3 * len(entries))
+        note = t("plots.every_interval_holds_0_no_excess_measured") if np.all((low <= 0) & (high >= 0)) else ""
+        figure, axis = new_panel(group.panel_title(t), note, height=1.35 + 0.3 * len(entries))
         axis.axvline(0, color=SOFT, linestyle="--", linewidth=1)
         for row, (model, _) in enumerate(entries):
             look = look_of(model.recipe)
@@ -175,10 +188,11 @@ def excess_panels(models: Sequence[ModelEvidence]) -> list[str]:
             )  # fmt: skip
         axis.locator_params(axis="x", nbins=5)  # numbers with a sign and three digits must not run into each other
         axis.set_yticks(range(len(entries)), [printable(m.recipe) for m, _ in entries])
-        axis.set(xlabel="leak rate of members minus held out", ylim=(len(entries) - 0.4, -0.6),
+        axis.set(xlabel=t("plots.leak_rate_of_members_minus_held_out"), ylim=(len(entries) - 0.4, -0.6),
                  xlim=(min(left, -0.1 * reach) - 0.05 * reach, 1.08 * reach))  # fmt: skip
-        said = [f"{printable(m.recipe)} {say(own)}" for m, own in entries]
-        panels.append(to_svg(figure, f"fig-excess-{group.slug}", f"Excess leakage, {group.title}. {'; '.join(said)}."))
+        said = [f"{printable(m.recipe)} {say(own, t)}" for m, own in entries]
+        title = t("plots.excess_leakage_group", group=group.title(t))
+        panels.append(to_svg(figure, f"fig-excess-{group.slug}", alt_text(t, title, said), t))
     return panels
 
 
@@ -189,14 +203,14 @@ def _excess_of_all(model: ModelEvidence) -> Estimate | None:
 
 
 @styled
-def ngram_panels(models: Sequence[ModelEvidence]) -> list[str]:
+def ngram_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[str]:
     """Identifying n-grams that are predicted, by n (Fig. 15); nothing when only words identify."""
     chosen = [m for m in models if len(m.privacy_by_n or {}) > 1]
     panels = []
     known = [e for m in chosen for e in _by_length(m).values() if e.low is not None]
     tops = [(1 - (e.low or 0)) * (e.num_identifiers or 0) for e in known]
     for group in groups_of(models, chosen):
-        figure, axis = new_panel(group.panel_title)
+        figure, axis = new_panel(group.panel_title(t))
         entries, said = last_of(chosen, group), []
         for number, model in enumerate(entries):
             look, measured = look_of(model.recipe), _by_length(model)
@@ -209,20 +223,24 @@ def ngram_panels(models: Sequence[ModelEvidence]) -> list[str]:
             )  # fmt: skip
             faces = faces_of(list(measured.values()), look.light)
             axis.scatter(x, (1 - value) * total, s=30, c=faces, edgecolors=look.light, marker=look.marker, zorder=3)
-            said.append(f"{printable(model.recipe)}: " + ", ".join(
-                f"{'fewer than ' if e.bound else ''}{(1 - v) * t:.0f} of length {n}"
-                for (n, e), v, t in zip(measured.items(), value, total, strict=True)
-            ))  # fmt: skip
+            counts = [
+                t(
+                    "plots.fewer_than_count_of_length_n" if e.bound else "plots.count_of_length_n",
+                    count=f"{(1 - v) * of:.0f}",
+                    n=n,
+                )
+                for (n, e), v, of in zip(measured.items(), value, total, strict=True)
+            ]
+            said.append(t("common.name_what", name=printable(model.recipe), what=", ".join(counts)))
         ticks = sorted({int(n) for m in entries for n in m.privacy_by_n or ()})
         axis.set_xticks(ticks, [str(t) for t in ticks])
-        axis.set(xlabel="words in the n-gram", ylabel="n-grams predicted", ylim=(0, 1.05 * max([*tops, 1.0])))
-        panels.append(
-            to_svg(
-                figure,
-                f"fig-ngrams-{group.slug}",
-                f"Identifying n-grams predicted, {group.title}. {'; '.join(said)}.",
-            )
+        axis.set(
+            xlabel=t("plots.words_in_the_n_gram"),
+            ylabel=t("plots.n_grams_predicted"),
+            ylim=(0, 1.05 * max([*tops, 1.0])),
         )
+        title = t("plots.identifying_n_grams_predicted_group", group=group.title(t))
+        panels.append(to_svg(figure, f"fig-ngrams-{group.slug}", alt_text(t, title, said), t))
     return panels
 
 

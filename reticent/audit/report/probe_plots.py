@@ -15,6 +15,7 @@ from reticent.audit.report.figure import (
     LOOKS,
     SOFT,
     Look,
+    alt_text,
     dodge,
     faces_of,
     family,
@@ -27,6 +28,7 @@ from reticent.audit.report.figure import (
     to_svg,
     whiskers,
 )
+from reticent.audit.texts import ENGLISH, Texts
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.probe import (
@@ -44,11 +46,11 @@ WIDTH = 3.9
 TRUE, NULL = LOOKS["plain"], LOOKS["base"]
 #: A setting and the estimate under it.
 Point = tuple["float | str", "Estimate | None"]
-#: Sweeps of soft prompts: the varied setting, its title, and its value in a row.
-SWEEPS: tuple[tuple[str, str, Callable[[SoftPromptRow], float | str]], ...] = (
-    ("num_subjects", "training subjects", lambda row: row.num_subjects),
-    ("num_tokens", "soft tokens", lambda row: row.num_tokens),
-    ("init", "start", lambda row: row.init),
+#: Sweeps of soft prompts: the varied setting, and its value in a row.
+SWEEPS: tuple[tuple[str, Callable[[SoftPromptRow], float | str]], ...] = (
+    ("num_subjects", lambda row: row.num_subjects),
+    ("num_tokens", lambda row: row.num_tokens),
+    ("init", lambda row: row.init),
 )
 #: Models beside each other in a key under a plot.
 KEY_COLUMNS = 2
@@ -56,16 +58,16 @@ KEY_COLUMNS = 2
 MAX_DENSITIES = 12
 
 
-def probe_panels(probe: ProbeEvidence) -> dict[str, list[str]]:
+def probe_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> dict[str, list[str]]:
     """Return the panels of the page: ``factor``, ``density`` (Figs. 3, 6), ``gamma`` (Fig. 3c), ``sweeps`` (Fig. 4),
     ``soft`` and ``soft_sweeps`` (Fig. 5)."""
     return {
-        "factor": factor_panels(probe),
-        "density": density_panels(probe),
-        "gamma": gamma_panels(probe),
-        "sweeps": sweep_panels(probe),
-        "soft": soft_panels(probe),
-        "soft_sweeps": soft_sweep_panels(probe),
+        "factor": factor_panels(probe, t),
+        "density": density_panels(probe, t),
+        "gamma": gamma_panels(probe, t),
+        "sweeps": sweep_panels(probe, t),
+        "soft": soft_panels(probe, t),
+        "soft_sweeps": soft_sweep_panels(probe, t),
     }
 
 
@@ -75,7 +77,7 @@ def look_at(name: str, number: int) -> Look:
     return known if known is not LOOKS["other"] else list(LOOKS.values())[number % len(LOOKS)]
 
 
-def _plain_log(axis: Any) -> None:
+def _plain_log(axis: Any, t: Texts) -> None:
     """A logarithmic axis with plain numbers: mathematical text is not parsed here."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
@@ -85,7 +87,7 @@ def _plain_log(axis: Any) -> None:
     # Within a decade powers of ten leave one number, or none: steps of one size then.
     ticks = MaxNLocator(4) if span < 8 else LogLocator(subs=(1, 2, 5) if span < 50 else (1,), numticks=7)
     axis.xaxis.set_major_locator(ticks)
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda number, _: _plain(number)))
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda number, _: t.plain(_plain(number))))
     axis.xaxis.set_minor_formatter(NullFormatter())
     if span < 8:
         axis.xaxis.set_minor_locator(NullLocator())
@@ -125,14 +127,14 @@ def _spoken(target: str) -> str:
 
 
 @styled
-def factor_panels(probe: ProbeEvidence) -> list[str]:
+def factor_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
     """How many times likelier the true item is than another subject's, a panel a level, a row a target."""
     panels = []
     for level in dict.fromkeys(level for _, level in _questions(probe)):
         targets = [target for target, at in _questions(probe) if at == level]
         lines_of_key = -(-len(probe.models) // KEY_COLUMNS) if len(probe.models) > 1 else 0
         height = 1.5 + 0.24 * len(targets) * max(len(probe.models), 1.5) + 0.18 * lines_of_key
-        figure, axis = new_panel(f"{level}: true item against another's", width=4.6, height=height)
+        figure, axis = new_panel(t("probe.level_true_item_against_another_s", level=level), width=4.6, height=height)
         axis.axvline(1, color=SOFT, linestyle="--", linewidth=1)
         said = []
         for number, (model, look) in enumerate(_looks(probe)):
@@ -146,20 +148,28 @@ def factor_panels(probe: ProbeEvidence) -> list[str]:
             places = [row + dodge(number, len(probe.models), step) for row, *_ in rows]
             axis.errorbar(value, places, xerr=whiskers(value, low, high), fmt=look.marker, color=look.light,
                           elinewidth=1, label=printable(model.name))  # fmt: skip
-            said += [f"{printable(model.name)}, {_spoken(target)}: {v:.2g} times"
-                     for v, (_, target, _) in zip(value, rows, strict=True)]  # fmt: skip
-        _plain_log(axis)
+            said += [_times(model.name, target, v, t) for v, (_, target, _) in zip(value, rows, strict=True)]
+        _plain_log(axis, t)
         axis.set_yticks(range(len(targets)), [_spoken(target) for target in targets])
-        axis.set(ylim=(len(targets) - 0.5, -0.5), xlabel="times likelier (geometric mean)")
+        axis.set(ylim=(len(targets) - 0.5, -0.5), xlabel=t("probe.times_likelier_geometric_mean"))
         if len(probe.models) > 1 and said:  # outside: its marks would look like marks of the plot
             figure.legend(fontsize=7.5, loc="outside lower center", ncols=KEY_COLUMNS)
-        label = f"How many times likelier the true item is, {level}. {'; '.join(said)}."
-        panels.append(to_svg(figure, f"fig-probe-factor-{level}", label))
+        title = t("probe.how_many_times_likelier_the_true_item_is", level=level)
+        panels.append(to_svg(figure, f"fig-probe-factor-{level}", alt_text(t, title, said), t))
     return panels
 
 
+def _times(name: str, target: str, factor: float, t: Texts) -> str:
+    """How many times likelier an item is, for an alternative text."""
+    return t(
+        "common.name_what",
+        name=f"{printable(name)}, {_spoken(target)}",
+        what=t("probe.n_times", n=t.plain(f"{factor:.2g}")),
+    )
+
+
 @styled
-def density_panels(probe: ProbeEvidence) -> list[str]:
+def density_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
     """Densities of the likelihood (Fig. 3), then of the normalised one (Fig. 6): true items against nulls."""
     asked = [
         (number, model.name, result)
@@ -170,18 +180,20 @@ def density_panels(probe: ProbeEvidence) -> list[str]:
     rows = [(number, name, result, "likelihood", result.likelihood) for number, name, result in asked]
     rows += [(number, name, result, "normalised", result.normalised) for number, name, result in asked]
     shown = [(number, name, r, measure, found) for number, name, r, measure, found in rows if found]
-    return [_density_panel(*row) for row in [row for row in shown if row[-1].density.true.x][:MAX_DENSITIES]]
+    return [_density_panel(*row, t) for row in [row for row in shown if row[-1].density.true.x][:MAX_DENSITIES]]
 
 
-def _density_panel(number: int, name: str, result: ProbeResult, measure: str, found: LikelihoodComparison) -> str:
+def _density_panel(
+    number: int, name: str, result: ProbeResult, measure: str, found: LikelihoodComparison, t: Texts
+) -> str:
     """One model, question and measure."""
     asked = f"{_spoken(result.target)}, {result.level}"
     test = found.published_test
-    note = f"Wilcoxon as published: p = {test.p_value:.2g}, n = {test.n}"
-    figure, axis = new_panel(f"{printable(name)}: {asked}", note, width=WIDTH, height=2.6)
+    note = t("probe.wilcoxon_as_published_p_p_n_n", p=t.plain(f"{test.p_value:.2g}"), n=test.n)
+    figure, axis = new_panel(t("common.name_what", name=printable(name), what=asked), note, width=WIDTH, height=2.6)
     sides = (
-        (found.density.true, found.log_true, TRUE, "true item"),
-        (found.density.null, found.log_null, NULL, "another's"),
+        (found.density.true, found.log_true, TRUE, t("probe.true_item")),
+        (found.density.null, found.log_null, NULL, t("probe.another_s")),
     )
     for curve, mean, look, called in sides:
         axis.plot(curve.x, curve.y, color=look.light, linestyle=look.line, label=called)
@@ -189,20 +201,16 @@ def _density_panel(number: int, name: str, result: ProbeResult, measure: str, fo
             axis.fill_between(curve.x, curve.y, color=look.light, alpha=0.15, linewidth=0)
         if mean.value is not None:
             axis.axvline(mean.value / np.log(10), color=look.light, linestyle="--", linewidth=1)
-    spoken = "likelihood" if measure == "likelihood" else "normalised likelihood"
-    axis.set(xlabel=f"log10 {spoken}", ylabel="density")
+    axis.set(xlabel=t(f"probe.axis_{measure}"), ylabel=t("probe.density"))
     axis.locator_params(axis="x", nbins=4)
     axis.set_ylim(bottom=0)
     axis.legend(fontsize=8, loc="best")
-    label = (
-        f"Density of the {spoken}, {printable(name)}, {asked}: true items are {say(found.factor)} times as likely "
-        f"as another's. {note}."
-    )
-    return to_svg(figure, f"fig-probe-density-{number}-{result.target}-{result.level}-{measure}", label)
+    label = t(f"probe.density_{measure}", name=printable(name), asked=asked, factor=say(found.factor, t), note=note)
+    return to_svg(figure, f"fig-probe-density-{number}-{result.target}-{result.level}-{measure}", label, t)
 
 
 @styled
-def gamma_panels(probe: ProbeEvidence) -> list[str]:
+def gamma_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
     """Share of subjects exposed within k queries (Eq. 3), a panel a question, a line a model."""
     panels = []
     for target, level in _questions(probe):
@@ -220,17 +228,22 @@ def gamma_panels(probe: ProbeEvidence) -> list[str]:
                          edgecolors=look.light, marker=look.marker, zorder=3)  # fmt: skip
             top = max(top, float(high.max()))
             at_100 = next(row.true for row in result.gamma if row.k == 100)
-            said.append(f"{printable(model.name)}: {say(at_100)} within 100 queries")
-        _plain_log(axis)
-        axis.set(xlabel="queries k", ylabel="share of people", ylim=(-0.03 * max(top, 0.05), max(1.05 * top, 0.05)))
+            shown = t("probe.share_within_100_queries", share=say(at_100, t))
+            said.append(t("common.name_what", name=printable(model.name), what=shown))
+        _plain_log(axis, t)
+        axis.set(
+            xlabel=t("probe.queries_k"),
+            ylabel=t("probe.share_of_people"),
+            ylim=(-0.03 * max(top, 0.05), max(1.05 * top, 0.05)),
+        )
         axis.legend(fontsize=7.5, loc="upper left")
-        label = f"Share exposed within k queries, {_spoken(target)}, {level}. {'; '.join(said)}."
-        panels.append(to_svg(figure, f"fig-probe-gamma-{target}-{level}", label))
+        title = t("probe.share_exposed_within_k_queries_target_level", target=_spoken(target), level=level)
+        panels.append(to_svg(figure, f"fig-probe-gamma-{target}-{level}", alt_text(t, title, said), t))
     return panels
 
 
 @styled
-def sweep_panels(probe: ProbeEvidence) -> list[str]:
+def sweep_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
     """Exact match against templates, level, beams and parameters (Fig. 4), where there is more than one of them."""
     # Of the model with the most exact matches: in a model without any, no setting has an effect.
     panels, first = [], max(probe.models, key=_said_by)
@@ -240,19 +253,20 @@ def sweep_panels(probe: ProbeEvidence) -> list[str]:
                                             for row in r.by_num_templates or ()]
         for r in results if r.num_templates > 1
     }  # fmt: skip
-    panels += _lines("templates", f"{printable(first.name)}: templates", "query prompts", lines)
+    name = printable(first.name)
+    panels += _lines("templates", t("probe.name_templates", name=name), t("probe.query_prompts"), lines, t)
     levels = list(dict.fromkeys(r.level for r in results))
     by_target = {target: [(r.level, r.exact_match) for r in results if r.target == target]
                  for target in dict.fromkeys(r.target for r in results)}  # fmt: skip
     if len(levels) > 1:
-        panels += _lines("levels", f"{printable(first.name)}: items in the prompt", "association level",
-                         {_spoken(target): rows for target, rows in by_target.items()}, levels)  # fmt: skip
+        panels += _lines("levels", t("probe.name_items_in_the_prompt", name=name), t("probe.association_level"),
+                         {_spoken(target): rows for target, rows in by_target.items()}, t, levels)  # fmt: skip
     beams = {
         f"{_spoken(r.target)}, {r.level}": sorted((int(b), m["exact_match"]) for b, m in r.matches.items())
         for r in results if r.matches and len(r.matches) > 1
     }  # fmt: skip
-    panels += _lines("beams", f"{printable(first.name)}: beams", "beam size", beams)
-    panels += _lines("sizes", "Size of the model", "million parameters", _by_size(probe), log=True)
+    panels += _lines("beams", t("probe.name_beams", name=name), t("probe.beam_size"), beams, t)
+    panels += _lines("sizes", t("probe.size_of_the_model"), t("probe.million_parameters"), _by_size(probe), t, log=True)
     return panels
 
 
@@ -283,8 +297,8 @@ def _said_by(model: ProbedModel) -> float:
 
 
 def _lines(
-    slug: str, title: str, xlabel: str, lines: Mapping[str, Sequence[Point]],
-    names: list[str] | None = None, log: bool = False, ylabel: str = "exact match",
+    slug: str, title: str, xlabel: str, lines: Mapping[str, Sequence[Point]], t: Texts,
+    names: list[str] | None = None, log: bool = False, ylabel: str | None = None,
     own_looks: Mapping[str, Look] | None = None,
 ) -> list[str]:  # fmt: skip
     """One panel of estimates against a setting; nothing where no line has two points. Lines have the looks in their
@@ -303,43 +317,46 @@ def _lines(
         x = np.array([names.index(str(at)) if names else at for at, _ in rows], dtype=float)
         axis.errorbar(x, value, yerr=whiskers(value, low, high), color=look.light, linestyle=look.line,
                       marker=look.marker, elinewidth=0.8, markersize=4, label=name)  # fmt: skip
-        said.append(f"{name}: from {value[0]:.2g} to {value[-1]:.2g}")
+        first, last = (t.plain(f"{end:.2g}") for end in (value[0], value[-1]))
+        said.append(t("probe.name_from_first_to_last", name=name, first=first, last=last))
     if names:
         axis.set_xticks(range(len(names)), names)
     elif not log:
         axis.locator_params(axis="x", integer=True)
     if log:
-        _plain_log(axis)
-    axis.set(xlabel=xlabel, ylabel=ylabel)
+        _plain_log(axis, t)
+    axis.set(xlabel=xlabel, ylabel=ylabel or t("probe.exact_match"))
     axis.legend(fontsize=7, loc="best")
-    return [to_svg(figure, f"fig-probe-{slug}", f"{title}. {'; '.join(said)}.")]
+    return [to_svg(figure, f"fig-probe-{slug}", alt_text(t, title, said), t)]
 
 
 @styled
-def soft_panels(probe: ProbeEvidence) -> list[str]:
+def soft_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
     """How many times likelier a soft prompt makes the item, a row a model and target."""
     rows = [(model, look, soft) for model, look in _looks(probe) for soft in model.soft_prompts or ()
             if has_value(soft.factor)]  # fmt: skip
     if not rows:
         return []
-    figure, axis = new_panel("Soft prompt against the template alone", width=4.6, height=1.4 + 0.3 * len(rows))
+    figure, axis = new_panel(t("probe.soft_prompt_against_the_template_alone"), width=4.6, height=1.4 + 0.3 * len(rows))
     axis.axvline(1, color=SOFT, linestyle="--", linewidth=1)
     said = []
     for row, (model, look, soft) in enumerate(rows):
         value, low, high = spread([soft.factor])
         axis.errorbar(value, [row], xerr=whiskers(value, low, high), fmt=look.marker, color=look.light, capsize=3)
-        said.append(f"{printable(model.name)}, {_spoken(soft.target)}: {value[0]:.2g} times")
-    _plain_log(axis)
+        said.append(_times(model.name, soft.target, value[0], t))
+    _plain_log(axis, t)
     axis.set_yticks(range(len(rows)), [f"{printable(m.name)}, {_spoken(s.target)}" for m, _, s in rows])
-    axis.set(ylim=(len(rows) - 0.4, -0.6), xlabel="times likelier (geometric mean)")
-    return [to_svg(figure, "fig-probe-soft", f"How many times likelier with the soft prompt. {'; '.join(said)}.")]
+    axis.set(ylim=(len(rows) - 0.4, -0.6), xlabel=t("probe.times_likelier_geometric_mean"))
+    return [
+        to_svg(figure, "fig-probe-soft", alt_text(t, t("probe.how_many_times_likelier_with_the_soft_prompt"), said), t)
+    ]
 
 
 @styled
-def soft_sweep_panels(probe: ProbeEvidence) -> list[str]:
+def soft_sweep_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
     """How many times likelier, against training subjects, soft tokens and initialisation (Fig. 5)."""
     panels = []
-    for sweep, title, value in SWEEPS:
+    for sweep, value in SWEEPS:
         lines: dict[str, list[Point]] = {}
         looks: dict[str, Look] = {}
         for model, look in _looks(probe):
@@ -350,6 +367,6 @@ def soft_sweep_panels(probe: ProbeEvidence) -> list[str]:
                 name = f"{printable(model.name)}, {_spoken(soft.target)}"
                 lines[name], looks[name] = list(ordered), look
         names = list(dict.fromkeys(str(at) for rows in lines.values() for at, _ in rows)) if sweep == "init" else None
-        panels += _lines(f"soft-{sweep}", f"Soft prompts: {title}", title, lines, names, log=sweep == "num_subjects",
-                         ylabel="times likelier", own_looks=looks)  # fmt: skip
+        panels += _lines(f"soft-{sweep}", t(f"probe.soft_{sweep}.title"), t(f"probe.soft_{sweep}.x"), lines, t, names,
+                         log=sweep == "num_subjects", ylabel=t("probe.times_likelier"), own_looks=looks)  # fmt: skip
     return panels

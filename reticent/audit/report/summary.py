@@ -11,9 +11,15 @@ from rich.table import Table
 
 from reticent.audit.evidence.corpus import ClustersSide
 from reticent.audit.evidence.membership import over_households
-from reticent.audit.report.groups import shared_objectives
-from reticent.audit.report.readings import all_utility, loss_auc, ordinary_utility
-from reticent.audit.stats.seeds import num_seeds, over_seeds
+from reticent.audit.report.selectors import (
+    all_utility,
+    last_checkpoints,
+    loss_auc,
+    ordinary_utility,
+    shared_objectives,
+)
+from reticent.audit.stats.seeds import num_seeds
+from reticent.audit.texts import ENGLISH, Mark, Marked, Texts, model_name
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import ModelEvidence
@@ -24,25 +30,12 @@ __all__ = [
     "copies_line",
     "copies_table",
     "guarantee_lines",
-    "last_checkpoints",
     "ledger_line",
     "summary_table",
 ]
 
 
-def last_checkpoints(models: Sequence[ModelEvidence]) -> list[ModelEvidence]:
-    """Return the entry of the highest epoch for each (model, objective, recipe), in the order of the audit; means over
-    seeds where there are several (:func:`reticent.audit.stats.seeds.over_seeds`).
-    """
-    last: dict[tuple[str | None, str, str], ModelEvidence] = {}
-    for model in over_seeds(models):
-        key = (model.model, model.objective, model.recipe)
-        if key not in last or model.epoch > last[key].epoch:
-            last[key] = model
-    return list(last.values())
-
-
-def summary_table(models: Sequence[ModelEvidence]) -> Table:
+def summary_table(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> Table:
     """Return the table: held-out utility, Privacy and membership AUC with 95 % intervals; it fits 80 columns, where a
     long name of a recipe takes several lines.
 
@@ -50,26 +43,19 @@ def summary_table(models: Sequence[ModelEvidence]) -> Table:
     """
     last = last_checkpoints(models)
     seeds = num_seeds(last)
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        padding=0,
-        show_edge=False,
-        caption="utility: share of the words of individuals it never saw that the model predicts right; "
-        "of all words: identifiers among them. privacy: share of the members' identifiers that it predicts nowhere. "
-        "MIA: AUC of the loss attack, 0.5 is chance. In brackets: 95 % intervals over "
-        f"{_resampled(last)}."
-        + (
-            f" Each recipe was trained with {seeds} seeds on the same individuals: numbers and ends of intervals are "
-            f"means over them, the line below is the lowest and the highest of the {seeds}."
-            if seeds > 1
-            else ""
-        ),
-        caption_justify="left",
+    found = over_households(attack for model in last for attack in model.membership.values())
+    caption = (
+        t("terminal.summary.over_individuals")
+        if found is None
+        else t("terminal.summary.over_households", households=t.count(found.num_households), n=t.count(found.n))
     )
+    if seeds > 1:
+        caption += f" {t('terminal.summary.seeds', n=seeds)}"
+    table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False, caption=caption, caption_justify="left")
     # Where the table is too wide, a long name goes on in the next line: numbers are never cut.
-    table.add_column("recipe", overflow="fold")
-    for column in ("epochs", "utility", "all words", "privacy", "MIA AUC"):
-        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column(t("common.recipe"), overflow="fold")
+    for column in ("epochs", "utility", "all_words", "privacy", "auc"):
+        table.add_column(t(f"terminal.summary.{column}"), justify="right", no_wrap=True)
     named, section = bool(shared_objectives(models)), ""
     for model in last:
         if named and model.model != section:  # another line, cut to the width of the table
@@ -88,38 +74,46 @@ def summary_table(models: Sequence[ModelEvidence]) -> Table:
         )
         if model.num_trainings:
             ranges = [_range(words), "", _range(privacy), _range(auc)]
-            table.add_row(f" {model.num_trainings} seeds", "", *ranges, style="dim")
+            table.add_row(t("terminal.n_seeds", n=model.num_trainings), "", *ranges, style="dim")
     return table
 
 
-def _resampled(models: Sequence[ModelEvidence]) -> str:
-    """The unit that intervals resample."""
-    found = over_households(attack for model in models for attack in model.membership.values())
-    return "individuals" if found is None else f"{found.num_households:,} households of {found.n:,} individuals"
-
-
-def ledger_line(models: Sequence[ModelEvidence]) -> str | None:
+def ledger_line(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> str | None:
     """Return a line with the number of checked targets of the protected recipes; None if there is no such recipe."""
     shared = shared_objectives(models)
-    ledgers = {
-        f"{m.recipe} of {m.model}" if m.objective in shared else m.recipe: m.ledger
-        for m in last_checkpoints(models)
-        if m.ledger and m.ledger.protected
-    }
-    if not ledgers:
+    kept = [(m, m.ledger) for m in last_checkpoints(models) if m.ledger and m.ledger.protected]
+    if not kept:
         return None
-    targets, violations = sum(own.targets for own in ledgers.values()), sum(own.violations for own in ledgers.values())
-    return f"Protected tokens among the {targets:,} targets of {', '.join(ledgers)}: {violations}"
+    text = t(
+        "terminal.protected_tokens_among_the_targets_targets",
+        targets=t.count(sum(ledger.targets for _, ledger in kept)),
+        names=", ".join(_named(model, shared, t) for model, _ in kept),
+        violations=sum(ledger.violations for _, ledger in kept),
+    )
+    outcomes = [(model, "broken" if ledger.violations else "kept") for model, ledger in kept]
+    return Marked(text, *(Mark(model_name(m.recipe, m.model), "training", "protected targets", o) for m, o in outcomes))
 
 
-def guarantee_lines(models: Sequence[ModelEvidence]) -> list[str]:
+def guarantee_lines(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[str]:
     """Return the guarantee of each recipe with differential privacy; each epsilon has its unit."""
     shared = shared_objectives(models)
     return [
-        f"{m.recipe}{f' of {m.model}' if m.objective in shared else ''}: {m.guarantee}"
+        Marked(
+            t("common.name_what", name=_named(m, shared, t), what=t.evidence(m.guarantee)),
+            Mark(model_name(m.recipe, m.model), "training", "epsilon", "bound"),
+        )
         for m in last_checkpoints(models)
         if m.guarantee
     ]
+
+
+def _named(model: ModelEvidence, shared: set[str], t: Texts) -> str:
+    """A recipe, with the section's name if there are several sections of its objective."""
+    return (
+        t("common.recipe_of_model", recipe=model.recipe, model=model.model)
+        if model.objective in shared
+        else model.recipe
+    )
 
 
 def _range(estimate: Estimate | None) -> str:
@@ -142,28 +136,32 @@ def _shown(estimate: Estimate | None, *, interval: bool = True) -> str:
     return f"{estimate.value:.3f} [{low_shown}, {high_shown}]"
 
 
-def copies_table(counts: Copies) -> Table:
+def copies_table(counts: Copies, t: Texts = ENGLISH) -> Table:
     """Return the copies of a corpus (:func:`reticent.engine.dedup.find_copies`), within individuals and across them."""
     table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False)
-    table.add_column("copies", no_wrap=True)
-    for column in ("documents", "clusters", "share of words"):
-        table.add_column(column, justify="right", no_wrap=True)
-    passages = counts.passages
-    kinds = {"equal documents": counts.exact, "near duplicates": counts.near}
-    for name, kind in {**kinds, f"passages of {passages.min_words} words": passages}.items():
-        sides = {"of one individual": kind.within, "between individuals": kind.across} if kind else {}
-        for whose, found in sides.items():
-            clusters = f"{found.clusters:,}" if isinstance(found, ClustersSide) else "-"
-            table.add_row(f"{name} {whose}", f"{found.documents:,}", clusters, f"{found.words_share:.2%}")
+    table.add_column(t("terminal.copies.copies"), no_wrap=True)
+    for column in ("documents", "clusters", "share"):
+        table.add_column(t(f"terminal.copies.{column}"), justify="right", no_wrap=True)
+    kinds = {"exact": counts.exact, "near": counts.near, "passages": counts.passages}
+    for name, kind in kinds.items():
+        for whose, found in {"within": kind.within, "across": kind.across}.items() if kind else ():
+            clusters = t.count(found.clusters) if isinstance(found, ClustersSide) else "-"
+            row = t(f"terminal.copies.{name}_{whose}", n=counts.passages.min_words)
+            table.add_row(row, t.count(found.documents), clusters, t.plain(f"{found.words_share:.2%}"))
     return table
 
 
-def copies_line(counts: Copies) -> str:
+def copies_line(counts: Copies, t: Texts = ENGLISH) -> str:
     """Return sentences about the effect of copies on protection, and about the documents that are left out."""
     support, left_out = counts.support, counts.left_out
-    return (
-        f"Of {counts.documents:,} documents and {counts.words:,} words of {counts.individuals:,} individuals. "
-        f"{support.lifted_words:,} distinct words ({support.lifted_share:.2%} of all words) have {support.k} "
-        f"individuals only because documents are shared between individuals: they are not protected, and would be. "
-        f"Left out: {left_out.documents:,} documents ({left_out.words_share:.2%} of all words)."
+    return t(
+        "terminal.of_documents_documents_and_words_words_of",
+        documents=t.count(counts.documents),
+        words=t.count(counts.words),
+        individuals=t.count(counts.individuals),
+        lifted=t.count(support.lifted_words),
+        lifted_share=t.plain(f"{support.lifted_share:.2%}"),
+        k=support.k,
+        left_out=t.count(left_out.documents),
+        left_out_share=t.plain(f"{left_out.words_share:.2%}"),
     )

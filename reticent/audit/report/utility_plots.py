@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from reticent.audit.report.figure import (
+    alt_text,
     dodge,
     has_value,
     look_of,
@@ -20,7 +21,8 @@ from reticent.audit.report.figure import (
     to_svg,
     whiskers,
 )
-from reticent.audit.report.groups import groups_of, last_of
+from reticent.audit.report.selectors import groups_of, last_of
+from reticent.audit.texts import ENGLISH, Texts
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import ModelEvidence
@@ -35,13 +37,13 @@ LIKENESS = {"bleu": ("BLEU", "o"), "rouge1": ("ROUGE-1", "D"), "rouge2": ("ROUGE
 
 
 @styled
-def continuation_panels(models: Sequence[ModelEvidence]) -> list[str]:
+def continuation_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[str]:
     """BLEU and ROUGE of the continuations of held-out individuals' documents, last checkpoints."""
     chosen = [m for m in models if m.generated and m.generated.heldout]
     panels = []
     for group in groups_of(models, chosen):
         entries = last_of(chosen, group)
-        figure, axis = new_panel(group.panel_title, height=1.35 + 0.42 * len(entries))
+        figure, axis = new_panel(group.panel_title(t), height=1.35 + 0.42 * len(entries))
         said = []
         for row, model in enumerate(entries):
             assert model.generated is not None
@@ -54,13 +56,13 @@ def continuation_panels(models: Sequence[ModelEvidence]) -> list[str]:
                         value, [row + dodge(number, len(LIKENESS), 0.2)], xerr=whiskers(value, low, high), fmt=marker,
                         color=look_of(model.recipe).light, markersize=4.5, elinewidth=1,
                     )  # fmt: skip
-            numbers = ", ".join(f"{title} {say(found[name])}" for name, (title, _) in LIKENESS.items())
-            said.append(f"{printable(model.recipe)}: {numbers}")
+            numbers = ", ".join(f"{title} {say(found[name], t)}" for name, (title, _) in LIKENESS.items())
+            said.append(t("common.name_what", name=printable(model.recipe), what=numbers))
         axis.set_yticks(range(len(entries)), [printable(m.recipe) for m in entries])
         label = "   ".join(f"{mark} {title}" for mark, (title, _) in zip("●◆▲■", LIKENESS.values(), strict=True))
         axis.set(xlabel=label, ylim=(len(entries) - 0.4, -0.6), xlim=(-0.03, 1.03))
-        label = f"Continuations against the documents, {group.title}. {'; '.join(said)}."
-        panels.append(to_svg(figure, f"fig-continuations-{group.slug}", label))
+        title = t("plots.continuations_against_the_documents_group", group=group.title(t))
+        panels.append(to_svg(figure, f"fig-continuations-{group.slug}", alt_text(t, title, said), t))
     return panels
 
 
@@ -69,14 +71,14 @@ def _of(found: Continuations) -> dict[str, Estimate]:
 
 
 @styled
-def f1_panels(results: Sequence[ClassificationEvidence]) -> list[str]:
+def f1_panels(results: Sequence[ClassificationEvidence], t: Texts = ENGLISH) -> list[str]:
     """Macro and micro F1 of classifiers on held-out individuals' documents, from each checkpoint and without one."""
     panels = []
     for number, result in enumerate(results, start=1):
         rows = [row for row in result.results if has_value(row.macro_f1)]
         if not rows:
             continue
-        figure, axis = new_panel(printable(result.model or "classifiers"), height=1.35 + 0.3 * len(rows))
+        figure, axis = new_panel(printable(result.model or t("plots.classifiers")), height=1.35 + 0.3 * len(rows))
         said = []
         for at, row in enumerate(rows):
             for side, (estimate, marker) in enumerate(((row.macro_f1, "o"), (row.micro_f1, "D"))):
@@ -86,14 +88,18 @@ def f1_panels(results: Sequence[ClassificationEvidence]) -> list[str]:
                         value, [at + dodge(side, 2, 0.24)], xerr=whiskers(value, low, high), fmt=marker,
                         color=look_of(row.recipe).light, markersize=4.5, elinewidth=1,
                     )  # fmt: skip
-            said.append(f"{start_name(row)}: macro F1 {say(row.macro_f1)}, micro F1 {say(row.micro_f1)}")
-        axis.set_yticks(range(len(rows)), [start_name(row) for row in rows])
-        axis.set(xlabel="● macro F1   ◆ micro F1", ylim=(len(rows) - 0.4, -0.6), xlim=(-0.03, 1.03))
-        label = f"F1 of the downstream task, {printable(result.model or '')}. {'; '.join(said)}."
-        panels.append(to_svg(figure, f"fig-f1-{number}", label))
+            macro, micro = say(row.macro_f1, t), say(row.micro_f1, t)
+            said.append(
+                t("plots.name_macro_f1_macro_micro_f1_micro", name=start_name(row, t), macro=macro, micro=micro)
+            )
+        axis.set_yticks(range(len(rows)), [start_name(row, t) for row in rows])
+        axis.set(xlabel=t("plots.macro_f1_micro_f1"), ylim=(len(rows) - 0.4, -0.6), xlim=(-0.03, 1.03))
+        title = t("plots.f1_of_the_downstream_task_model", model=printable(result.model or ""))
+        panels.append(to_svg(figure, f"fig-f1-{number}", alt_text(t, title, said), t))
     return panels
 
 
-def start_name(row: ClassifiedStart) -> str:
+def start_name(row: ClassifiedStart, t: Texts = ENGLISH) -> str:
     """Return the name of a start: its recipe, and the epochs of a checkpoint."""
-    return f"{printable(row.recipe)}, {row.epoch} epochs" if row.epoch else printable(row.recipe)
+    recipe = t.evidence(printable(row.recipe))
+    return t("plots.recipe_epochs_epochs", recipe=recipe, epochs=row.epoch) if row.epoch else recipe

@@ -26,7 +26,7 @@ from reticent.audit.evidence.probe import (
     ProbeEvidence,
     ProbeResult,
 )
-from reticent.audit.report.probe_page import factor
+from reticent.audit.report.page import factor
 from reticent.audit.stats.intervals import Estimate, ratio_estimate
 from reticent.ext.propile.probe import Answers, exposed, normalised_likelihood, paired_test, within_queries
 from reticent.ext.propile.prompts import ProbeConfig
@@ -210,7 +210,7 @@ def answers_table(named: Sequence[tuple[str, Answers]], rows: np.ndarray) -> pa.
 def results_table(probe: ProbeEvidence) -> Any:
     """Return the results as a table for a terminal (rich)."""
 
-    from reticent.audit.report.shown import value
+    from reticent.audit.report.format_estimate import value
 
     table = Table(caption="of several templates the best counts")
     for head in ("model", "asked for", "people", "times likelier", "above another's", "p", "within 100", "said"):

@@ -29,7 +29,7 @@ from reticent.audit.evidence.probe import (
     TransferRow,
 )
 from reticent.audit.evidence.rules import publish
-from reticent.audit.report.probe_page import probe_page
+from reticent.audit.report.page import probe_page
 from reticent.core.artifact import write_artifact
 from reticent.core.device import pick_device
 from reticent.core.errors import PolicyError

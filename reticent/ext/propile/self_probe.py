@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from reticent.audit.report.self_page import self_html
+from reticent.audit.report.page import self_html
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.synthetic import SynthConfig, iter_records
 from reticent.ext.propile.own_shape import is_mail, mails_of_others, shaped_decoys
@@ -213,6 +213,6 @@ def self_page(findings: list[Finding], *, language: str, invented: bool) -> str:
         findings,
         label=lambda target: pii_type(target).label(language),
         within_hundred=lambda likelihood: float(within_queries(np.array([likelihood]), 100)[0]),
-        french=language == "fr",
+        language="fr" if language == "fr" else "en",
         invented=invented,
     )

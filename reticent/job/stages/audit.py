@@ -189,9 +189,7 @@ def report_steps(run: Run) -> Iterator[Step]:
 
     config = {"small_cell": run.job.audit.small_cell, "reticent": reticent.__version__, "page": page_digest()}
     if (language := run.job.dossier.languages[0]) != "en":
-        from reticent.audit.dossier.page import pages_digest
-
-        config |= {"language": language, "first_screen": pages_digest()}
+        config["language"] = language
     yield Step.of(
         Artefact("report", "report", config, {"audit": run.fingerprints.of("audit")}), partial(_build_report, run)
     )
@@ -207,12 +205,7 @@ def _build_audit(run: Run, folder: Path, counts: dict[str, Any]) -> None:
 def _build_report(run: Run, folder: Path, counts: dict[str, Any]) -> None:
     from reticent.audit.report.page import write_report
 
-    if (language := run.job.dossier.languages[0]) == "en":
-        write_report(folder, run.evidence)
-        return
-    from reticent.audit.dossier.first_screen import first_screen
-
-    write_report(folder, run.evidence, first_screen=lambda audit: first_screen(audit, language))
+    write_report(folder, run.evidence, language=run.job.dossier.languages[0])
 
 
 def _delete_stale(run: Run) -> None:

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reticent.audit.dossier.page import pages_digest
-from reticent.audit.dossier.pdf import writes_pdf
 from reticent.audit.dossier.seal import SUMS, dossier_digest, fingerprint_of_key
-from reticent.audit.dossier.write import write_dossier
+from reticent.audit.dossier.write import write_dossier, writes_pdf
 from reticent.audit.evidence.audit import AuditEvidence
 from reticent.audit.evidence.dossier import EVIDENCE_FORMAT, Declared, DossierEvidence
 from reticent.audit.evidence.json_form import from_json
@@ -46,6 +45,9 @@ def check_settings(job: Job) -> None:
 
 def dossier_steps(run: Run) -> Iterator[Step]:
     """Yield the step of the artefact ``dossier``. The inputs in its manifest, which leaves with it, are keyed."""
+    from reticent.audit.dossier.seal import fingerprint_of_key
+    from reticent.audit.dossier.write import writes_pdf
+
     own = run.job.dossier
     config: dict[str, Any] = own.model_dump(mode="json", exclude={"key", "pdf"})
     config |= {"signed_by": fingerprint_of_key(own.key) if own.key else None, "pdf": writes_pdf(own.pdf)}

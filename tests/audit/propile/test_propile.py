@@ -468,7 +468,7 @@ def saved(model: Any, tokenizer: Any, folder: Path) -> Path:
 
 
 def test_a_section_and_its_table_hold_no_item(tmp_path: Path, tokenizer: Any) -> None:
-    from reticent.audit.report.probe_page import probe_page
+    from reticent.audit.report.page import probe_page
 
     path = saved(toy_model("gpt2", max_length=96), tokenizer, tmp_path / "m")
     subjects = few_people()

@@ -25,6 +25,7 @@ from fixtures.figures import blank_figures
 from reticent.audit.evidence.corpus import CorpusEvidence
 from reticent.audit.report import corpus_plots, epoch_plots, figure, membership_plots, plots
 from reticent.audit.report.table import PLOTS, Shown
+from reticent.audit.texts import ENGLISH
 from reticent.trainer.recipes import RECIPES
 
 pytestmark = pytest.mark.heavy
@@ -66,7 +67,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Every matplotlib figure that is drawn from now on, by the name of its panel."""
     figures: dict[str, Any] = {}
 
-    def keep(drawn_figure: Any, name: str, label: str) -> str:
+    def keep(drawn_figure: Any, name: str, label: str, *_: Any) -> str:
         drawn_figure.draw_without_rendering()
         figures[name] = drawn_figure
         return f"<svg>{name}</svg>"
@@ -365,7 +366,7 @@ def test_an_alternative_text_says_that_a_number_is_a_bound(
 ) -> None:
     labels: dict[str, str] = {}
     for module in (epoch_plots, plots, membership_plots):
-        monkeypatch.setattr(module, "to_svg", lambda _, name, label: labels.setdefault(name, label))
+        monkeypatch.setattr(module, "to_svg", lambda _, name, label, *__: labels.setdefault(name, label))
     audit = tiny_audit()
     for entry in audit["models"]:
         entry["privacy"]["both"]["types"] |= {"bound": "above"}
@@ -402,6 +403,6 @@ def test_a_bound_of_precision_or_recall_is_hollow_and_no_other_mark_is(drawn: di
 
 def test_the_caption_does_not_call_every_bound_the_most() -> None:
     (caption,) = (plot.caption for plot in PLOTS if plot.name == "low_cost")
-    shown = Shown(audit=evidence(tiny_audit()), attacks=(), f1_of_all=None)
+    shown = Shown(audit=evidence(tiny_audit()), attacks=(), f1_of_all=None, t=ENGLISH)
     text = caption if isinstance(caption, str) else caption(shown, 3)
     assert "A hollow mark is a bound, where fewer than 5 people, or all but so few, are behind it." in text

@@ -25,7 +25,7 @@ def lines_of(monkeypatch: pytest.MonkeyPatch, *models: dict[str, Any]) -> dict[s
     """Points of each line of the panel of sizes; nothing where it is not drawn."""
     drawn: dict[str, list[tuple[float, float]]] = {}
 
-    def keep(figure: Any, name: str, label: str) -> str:
+    def keep(figure: Any, name: str, label: str, *_: Any) -> str:
         if name == "fig-probe-sizes":
             (axis,) = figure.axes
             for bar, text in zip(axis.containers, axis.get_legend().get_texts(), strict=True):
@@ -84,7 +84,7 @@ def test_the_key_of_the_factors_lies_outside_of_the_axes(monkeypatch: pytest.Mon
 def test_a_model_has_the_same_look_in_the_sweeps_of_its_soft_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     figures: dict[str, Any] = {}
     monkeypatch.setattr(
-        probe_plots, "to_svg", lambda figure, name, _: figures.setdefault(name, figure) and "<svg></svg>"
+        probe_plots, "to_svg", lambda figure, name, *_: figures.setdefault(name, figure) and "<svg></svg>"
     )
 
     def soft(target: str) -> dict[str, Any]:

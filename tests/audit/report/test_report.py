@@ -48,10 +48,10 @@ from reticent.audit.evidence.probe import ProbeEvidence, ProbeSettings
 from reticent.audit.membership.asking import EVERY_ATTACK
 from reticent.audit.membership.validity import judged
 from reticent.audit.report.findings import Findings, plain_findings
-from reticent.audit.report.french import FrenchPage, names_of
-from reticent.audit.report.page import POLICIES_ABOUT
-from reticent.audit.report.shown import ends, leaks, value
-from reticent.audit.report.summary import guarantee_lines, last_checkpoints, ledger_line, summary_table
+from reticent.audit.report.format_estimate import ends, leaks, value
+from reticent.audit.report.selectors import last_checkpoints
+from reticent.audit.report.summary import guarantee_lines, ledger_line, summary_table
+from reticent.audit.texts import ENGLISH, Texts, catalogue
 from reticent.core.errors import ArtifactError
 from reticent.engine.protect import POLICIES
 
@@ -473,7 +473,7 @@ def test_our_own_words_make_no_claim(
     text = (folder / "report.html").read_text().lower()
     assert not re.search(r"anonym|compliant|guarantee[ds]|no risk|completely safe", text)
     findings = Findings(["This model is anonymous."], [], [], [])
-    monkeypatch.setattr("reticent.audit.report.page.plain_findings", lambda _: findings)
+    monkeypatch.setattr("reticent.audit.report.page.plain_findings", lambda *_: findings)
     with pytest.raises(ArtifactError, match="which no report may"):
         render({**tiny_audit(), "models": []})
     assert not list(tmp_path.iterdir())
@@ -829,12 +829,13 @@ def test_a_gate_judged_over_too_few_people_gives_no_number_away() -> None:
 
 
 def test_every_attack_and_every_policy_is_explained_where_it_stands(render: Any) -> None:
-    assert set(POLICIES_ABOUT) == set(POLICIES)
+    about = {policy: ENGLISH(f"policies.{policy}") for policy in POLICIES}
+    assert all(f"policies.{policy}" in catalogue() for policy in POLICIES)
     audit = tiny_audit()
     audit["corpus"]["retention_by_policy"] = [{"policy": "cover", "n": 1, "k": 2, "retention": 0.8}]
     page = render(audit)
-    assert f"cover{POLICIES_ABOUT['cover']}." in section(page, "documents")
-    assert POLICIES_ABOUT["paper"] not in section(page, "documents")
+    assert f"cover{about['cover']}" in section(page, "documents")
+    assert about["paper"] not in section(page, "documents")
     said = section(page, "membership")
     assert [name for name, row in EVERY_ATTACK.items() if f"): {row.about}." in said] == ["loss", "zlib"]
 
@@ -861,10 +862,12 @@ def test_what_is_no_audit_is_refused(tmp_path: Path) -> None:
 # --------------------------------------------------------------------------- findings
 
 
-def findings(*models: dict[str, Any], recipes: dict[str, Any] | None = None, **parts: Any) -> dict[str, str]:
+def findings(
+    *models: dict[str, Any], recipes: dict[str, Any] | None = None, t: Texts = ENGLISH, **parts: Any
+) -> dict[str, str]:
     audit = tiny_audit()
     audit = {**audit, "models": list(models), "settings": {**audit["settings"], "recipes": recipes or {}}}
-    said = plain_findings(publish_audit(replace(evidence(audit), **parts)))
+    said = plain_findings(publish_audit(replace(evidence(audit), **parts)), t)
     texts = {**said._asdict(), "found": [sentence for _, sentences in said.found for sentence in sentences]}
     return {key: " ".join(sentences).replace("\xa0", " ") for key, sentences in texts.items()}
 
@@ -977,9 +980,8 @@ def test_an_unprotected_recipe_of_the_job_is_no_control_and_is_not_said_to_be_mi
         "them proves little."
     )
     assert sentence in said
-    french = FrenchPage(names_of(evidence({**tiny_audit(), "models": models}))).translated(sentence)
-    assert french
-    assert french.startswith("Aucun modèle de la recette clm n’a été entraîné")
+    french = findings(*models, recipes={"long": {"base": "clm"}}, t=Texts("fr"))["sure"]
+    assert "Aucun modèle de la méthode d’entraînement clm n’a été entraîné" in french
 
 
 def test_learning_of_one_kind_of_identifier_is_not_averaged_away() -> None:

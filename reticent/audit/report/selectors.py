@@ -1,17 +1,20 @@
-"""Readings of evidence: learned identifiers, the best attack, limits of the conclusions, and the words that are left as
-targets.
+"""What a reader sees of the evidence: models by section, recipe and epoch, and which of their numbers speak for them:
+learned identifiers, the best attack, limits of the conclusions, and the words that are left as targets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from reticent.audit.evidence.corpus import RetentionRow
 from reticent.audit.judgement.rows import RISKS, Subject, is_over
 from reticent.audit.membership.validity import CHANCE, INVALID, NO_POWER, is_over_chance
+from reticent.audit.report.figure import look_of
+from reticent.audit.stats.seeds import over_seeds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,33 +24,151 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.extraction import ExtractedModel
     from reticent.audit.evidence.leakage import Part, SideUtility
     from reticent.audit.stats.estimate import Estimate
+    from reticent.audit.texts import Texts
 
 __all__ = [
     "LITTLE",
+    "OBJECTIVES",
     "PARTS",
+    "Group",
+    "about_recipe",
     "all_utility",
     "attack_below_chance",
     "broken_rule",
+    "by_recipe",
     "excess_of",
+    "groups_of",
     "is_anything_found",
     "is_distinguishable",
+    "last_checkpoints",
+    "last_of",
     "leaks_more",
     "learned_little",
     "loss_auc",
     "only_invalid",
     "ordinary_utility",
     "retention_rows",
+    "shared_objectives",
     "strongest_attack",
     "utility_of",
     "without_power",
 ]
 
+#: Objectives of models, in the order of a page.
+OBJECTIVES = ("mlm", "clm")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The models of one ``[[model]]`` section of the job: one base, one objective, a recipe once.
+
+    ``number`` counts the sections of one objective from 1; it is 0 where there is one only, which needs no name.
+    """
+
+    objective: str
+    model: str | None
+    number: int
+
+    def holds(self, model: ModelEvidence) -> bool:
+        return (model.objective, model.model) == (self.objective, self.model)
+
+    def called(self, recipe: str, t: Texts) -> str:
+        """Return a recipe, with the section's name if there are several sections."""
+        return t("common.recipe_of_model", recipe=recipe, model=self.model) if self.number else recipe
+
+    def kind(self, t: Texts) -> str:
+        """Return words before "model" in a sentence."""
+        word = t(f"objectives.{self.objective}.kind")
+        return f"{word} {self.model}" if self.number else word
+
+    def title(self, t: Texts) -> str:
+        return self._named(t, t(f"objectives.{self.objective}.title"), self.model)
+
+    def models_title(self, t: Texts) -> str:
+        """Return the heading over sentences about the models of the group."""
+        models = t(f"objectives.{self.objective}.models")
+        return t("common.models_of_model", models=models, model=self.model) if self.number else models
+
+    @property
+    def short_name(self) -> str:
+        """Return the section's name for the title of a panel: its beginning and end, in which the names of a job
+        differ.
+        """
+        name = "".join(c for c in str(self.model) if c.isprintable())
+        return name if len(name) <= 15 else f"{name[:7]}…{name[-7:]}"
+
+    def panel_title(self, t: Texts) -> str:
+        return self._named(t, t(f"objectives.{self.objective}.title"), self.short_name)
+
+    def short_title(self, t: Texts, what: str, *, lines: bool = False) -> str:
+        """Return the title of a narrow panel, or of its alternative text; in ``lines`` a section's name takes one."""
+        where = t(f"objectives.{self.objective}.short")
+        if not self.number:
+            return t("common.where_what", where=where, what=what)
+        if lines:
+            return f"{t('common.where_what', where=where, what=self.short_name)}\n{what}"
+        return t("common.where_model_what", where=where, model=self.model, what=what)
+
+    def _named(self, t: Texts, title: str, name: str | None) -> str:
+        return t("common.where_what", where=title, what=name) if self.number else title
+
+    @property
+    def slug(self) -> str:
+        return f"{self.objective}-{self.number}" if self.number else self.objective
+
+
+def shared_objectives(models: Iterable[ModelEvidence]) -> set[str]:
+    """Return the objectives of more than one ``[[model]]`` section: there the section's name stands by the recipe."""
+    sections = {(model.objective, model.model) for model in models}
+    return {objective for objective, count in Counter(objective for objective, _ in sections).items() if count > 1}
+
+
+def groups_of(models: Sequence[ModelEvidence], chosen: Sequence[ModelEvidence] | None = None) -> list[Group]:
+    """Return the groups by objective and in the order of the audit; only those of ``chosen`` if that is given."""
+    groups, shared = [], shared_objectives(models)
+    for objective in OBJECTIVES:
+        sections = dict.fromkeys(m.model for m in models if m.objective == objective)
+        groups += [
+            Group(objective, section, number if objective in shared else 0)
+            for number, section in enumerate(sections, start=1)
+        ]
+    return groups if chosen is None else [group for group in groups if any(map(group.holds, chosen))]
+
+
+def by_recipe(models: Sequence[ModelEvidence], group: Group) -> dict[str, list[ModelEvidence]]:
+    """Return recipe -> its checkpoints by epoch, in the order of the audit."""
+    found: dict[str, list[ModelEvidence]] = {}
+    for model in filter(group.holds, models):
+        found.setdefault(model.recipe, []).append(model)
+    return {recipe: sorted(entries, key=lambda m: m.epoch) for recipe, entries in found.items()}
+
+
+def last_of(models: Sequence[ModelEvidence], group: Group) -> list[ModelEvidence]:
+    return [entries[-1] for entries in by_recipe(models, group).values()]
+
+
+def last_checkpoints(models: Sequence[ModelEvidence]) -> list[ModelEvidence]:
+    """Return the entry of the highest epoch for each (model, objective, recipe), in the order of the audit; means over
+    seeds where there are several (:func:`reticent.audit.stats.seeds.over_seeds`).
+    """
+    last: dict[tuple[str | None, str, str], ModelEvidence] = {}
+    for model in over_seeds(models):
+        key = (model.model, model.objective, model.recipe)
+        if key not in last or model.epoch > last[key].epoch:
+            last[key] = model
+    return list(last.values())
+
+
+def about_recipe(recipe: str, t: Texts) -> str:
+    """Return what a recipe does in a few words; an empty string for one that the job makes."""
+    slug = look_of(recipe).slug
+    return "" if slug == "other" else t(f"recipes.{slug}")
+
+
 #: Below this utility a model has learned so little that its Privacy has little meaning.
 LITTLE = 0.1
 #: Parts of the identifiers, in words.
-PARTS: Mapping[Part, str] = MappingProxyType(
-    {"both": "identifiers", "direct": "direct identifiers", "indirect": "indirect identifiers"}
-)
+PARTS: Mapping[Part, str] = MappingProxyType({part: f"identifiers.{part}" for part in ("both", "direct", "indirect")})
 
 
 def ordinary_utility(side: SideUtility | None, objective: str) -> Estimate | None:
@@ -62,25 +183,24 @@ def all_utility(side: SideUtility, objective: str) -> Estimate | None:
     return side.masked_word_accuracy if objective == "mlm" else side.token_accuracy
 
 
-def excess_of(model: ModelEvidence) -> tuple[str, Estimate] | None:
+def excess_of(model: ModelEvidence) -> tuple[Part, bool, Estimate] | None:
     """The part of the identifiers that is learned most surely, over held-out individuals alone or less what the base
-    model predicts too; all of them where none is learned measurably.
+    model predicts too (true); all of them where none is learned measurably.
     """
-    found = [(what, sides.excess) for part, what in PARTS.items() if (sides := (model.excess or {}).get(part))]
-    found += [
-        (f"{what} (less what the base model predicts)", sides.excess)
-        for part, what in PARTS.items()
-        if (sides := (model.over_base or {}).get(part))
+    found = [
+        (part, over_base, sides.excess)
+        for over_base, parts in ((False, model.excess), (True, model.over_base))
+        for part in PARTS
+        if (sides := (parts or {}).get(part))
     ]
-    measured = [(what, own, own.low) for what, own in found if own.value is not None and own.low is not None]
-    learned = [row for row in measured if row[2] > 0]
-    chosen = max(learned, key=lambda row: row[2]) if learned else next(iter(measured), None)
-    return chosen and chosen[:2]
+    measured = [row for row in found if row[2].value is not None and row[2].low is not None]
+    learned = [row for row in measured if (row[2].low or 0) > 0]
+    return max(learned, key=lambda row: row[2].low or 0) if learned else next(iter(measured), None)
 
 
 def leaks_more(model: ModelEvidence) -> bool:
     excess = excess_of(model)
-    return excess is not None and (excess[1].low or 0) > 0
+    return excess is not None and (excess[2].low or 0) > 0
 
 
 def strongest_attack(model: ModelEvidence, *, even_invalid: bool = False) -> tuple[str, Estimate] | None:

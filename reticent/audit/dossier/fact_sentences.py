@@ -1,0 +1,226 @@
+"""Facts of a dossier that are no estimates: the documents, what was protected, the tests, the files; as sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from reticent.audit.stats.seeds import num_seeds
+from reticent.audit.texts import STATED, Marked
+
+if TYPE_CHECKING:
+    from reticent.audit.evidence.audit import AuditEvidence
+    from reticent.audit.evidence.dossier import DossierEvidence
+    from reticent.audit.report.risk_text import ShownModel
+    from reticent.audit.texts import Texts
+
+__all__ = ["FACTS", "Context", "setting"]
+
+
+class Context(NamedTuple):
+    """Evidence, models and language: all that a sentence is made from."""
+
+    evidence: DossierEvidence
+    models: list[ShownModel]
+    words: Texts
+
+    @property
+    def audit(self) -> AuditEvidence:
+        return self.evidence.audit
+
+
+def setting(audit: AuditEvidence, *names: str) -> object:
+    """Return a published setting of the run; None where there is none."""
+    found: object = audit.settings
+    for name in names:
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found
+
+
+def _documents(context: Context) -> Iterator[str]:
+    corpus, t = context.audit.corpus, context.words
+    yield t(
+        "facts.the_models_were_trained_on_documents",
+        documents=t.count(corpus.num_documents),
+        words=t.count(corpus.num_words),
+    )
+    if corpus.reading and corpus.reading.skipped != 0:  # None: too few to publish
+        number = t.count(corpus.reading.skipped, context.audit.cell)
+        yield t("common.n_documents_without_a_text_were_left_out", n=f"{number[:1].upper()}{number[1:]}")
+
+
+def _split(context: Context) -> Iterator[str]:
+    sides, t, cell = context.audit.corpus.num_individuals, context.words, context.audit.cell
+    yield t(
+        "facts.documents_of_members_people_were_trained_on",
+        members=t.count(sides.members, cell),
+        heldout=t.count(sides.heldout, cell),
+    )
+    together = context.audit.over_households
+    if together is not None:
+        yield t(
+            "facts.members_of_one_household_are_alike_and_were",
+            n=t.count(together.n, cell),
+            households=t.count(together.num_households, cell),
+        )
+
+
+#: Detectors in plain words; one that is not here is named.
+DETECTORS = {
+    "gold": "facts.marks_that_came_with_the_documents",
+    "rules": "facts.rules_on_the_form_of_dates_numbers_and",
+    "records": "facts.the_person_s_own_record",
+    "gazetteer": "facts.lists_of_names",
+    "context": "facts.words_that_announce_a_name",
+    "spacy": "facts.a_trained_model_that_finds_names_spacy",
+    "transformers": "facts.a_trained_model_that_finds_names",
+    "presidio": "facts.a_public_program_that_finds_names_presidio",
+    "eds": "facts.a_public_program_that_finds_names_eds_nlp",
+}
+
+
+def _copies(context: Context) -> Iterator[str]:
+    copies, t = context.audit.corpus.copies, context.words
+    if copies is None:
+        yield t("facts.copies_were_not_looked_for_and_so_not")
+    elif copies.left_out.words_share is None:
+        yield t("facts.copies_were_left_out_a_small_share_of")
+    else:
+        yield t("facts.copies_were_left_out_share_of_all_words", share=t.percent(copies.left_out.words_share))
+
+
+def _detection(context: Context) -> Iterator[str]:
+    t, names = context.words, setting(context.audit, "detect", "detectors")
+    if isinstance(names, list | tuple) and names:
+        said = [t(DETECTORS[name]) if name in DETECTORS else str(name) for name in names]
+        yield t("facts.names_and_numbers_were_looked_for_by", detectors=t.listed(said))
+    if context.audit.sampled_recall is None:
+        yield t("facts.how_many_of_them_were_missed_was_not")
+
+
+def _protection(context: Context) -> Iterator[str]:
+    corpus, t = context.audit.corpus, context.words
+    yield t("facts.a_word_that_fewer_than_k_people_use", k=corpus.k)
+    if corpus.n > 1:
+        yield t("facts.so_was_a_sequence_of_up_to_n", n=corpus.n, k=corpus.k)
+    if corpus.protected:
+        yield t(
+            "facts.both_of_all_words_were_marked_as_identifying",
+            both=t.percent(corpus.protected.both),
+            direct=t.percent(corpus.protected.direct),
+            indirect=t.percent(corpus.protected.indirect),
+        )
+
+
+def _recipes(context: Context) -> Iterator[str]:
+    for model in context.models:
+        text = context.words("facts.model_letter_about", letter=model.letter, about=model.about)
+        yield Marked(text, model.mark("recipe", STATED))
+
+
+def _ledger(context: Context) -> Iterator[str]:
+    t = context.words
+    for model in context.models:
+        ledger = model.evidence.ledger
+        if ledger is None:
+            continue
+        outcome = "broken" if ledger.violations else "kept" if ledger.protected else STATED
+        counts = {"targets": t.count(ledger.targets), "violations": t.count(ledger.violations)}
+        if outcome == STATED:
+            text = t("facts.model_letter_no_word_was_protected_in_its", letter=model.letter)
+        elif (trainings := model.evidence.num_trainings or 1) > 1:  # the ledger is the sum of theirs
+            key = "facts.ledger_of_trainings"
+            text = t(key, letter=model.letter, n=trainings, **counts)
+        else:
+            text = t("facts.ledger_of_one_training", letter=model.letter, **counts)
+        yield Marked(text, model.mark("protected targets", outcome))
+
+
+def _guarantee(context: Context) -> Iterator[str]:
+    t = context.words
+    private = [model for model in context.models if model.evidence.guarantee]
+    for model in private:
+        guarantee = t.evidence(model.evidence.guarantee or "")
+        text = t("facts.model_letter_was_trained_with_differential", letter=model.letter, guarantee=guarantee)
+        yield Marked(text, model.mark("epsilon", "bound"))
+    if context.models and not private:
+        yield t("facts.no_model_was_trained_with_differential")
+
+
+def _digests(context: Context) -> Iterator[str]:
+    yield context.words("facts.documents_split_indexes_protected_texts_the")
+
+
+def _canaries(context: Context) -> Iterator[str]:
+    if context.audit.extraction and context.audit.extraction.has_canaries:
+        yield context.words("facts.made_up_secrets_were_planted_in_the_training")
+
+
+def _means(context: Context) -> Iterator[str]:
+    seeds = num_seeds([model.evidence for model in context.models])
+    if seeds > 1:
+        yield context.words("facts.each_model_was_trained_n_times_numbers_are", n=seeds)
+
+
+def _tests(context: Context) -> Iterator[str]:
+    audit, t = context.audit, context.words
+    yield t(
+        "facts.the_tests_were_run_on_day_by_reticent",
+        day=t.date(audit.created),
+        version=audit.versions.get("reticent", "–"),
+    )
+    yield from _means(context)
+    yield t("facts.each_number_has_an_interval_where_the_test")
+
+
+def _life_cycle(context: Context) -> Iterator[str]:
+    yield from _protection(context)
+    yield context.words("facts.a_word_that_was_protected_was_never_a")
+
+
+def _capacity(context: Context) -> Iterator[str]:
+    t = context.words
+    for model in context.models:
+        own = [
+            tested
+            for tested in context.evidence.models
+            if (tested.model, tested.recipe, tested.epoch)
+            == (model.evidence.model, model.evidence.recipe, model.evidence.epoch)
+        ]
+        if own and model.evidence.ledger:
+            targets = math.ceil(model.evidence.ledger.targets / (model.evidence.num_trainings or 1))
+            text = t(
+                "facts.model_letter_parameters_parameters_trained",
+                letter=model.letter,
+                parameters=t.count(own[0].num_parameters),
+                targets=t.count(targets),
+                epochs=model.evidence.epoch,
+            )
+            yield Marked(text, model.mark("parameters", STATED))
+
+
+def _card(context: Context) -> Iterator[str]:
+    yield context.words("facts.a_model_that_is_exported_carries_a_card")
+
+
+FACTS: Mapping[str, Callable[[Context], Iterator[str]]] = MappingProxyType(
+    {
+        "documents": _documents,
+        "split": _split,
+        "copies": _copies,
+        "detection": _detection,
+        "protection": _protection,
+        "recipes": _recipes,
+        "ledger": _ledger,
+        "guarantee": _guarantee,
+        "digests": _digests,
+        "canaries": _canaries,
+        "means": _means,
+        "tests": _tests,
+        "life_cycle": _life_cycle,
+        "capacity": _capacity,
+        "card": _card,
+    }
+)

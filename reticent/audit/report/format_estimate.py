@@ -1,0 +1,110 @@
+"""Formats of estimates and counts in the tables and sentences of a report; every zero has its bound."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from reticent.audit.texts import ENGLISH, NO_BREAK, Texts, digits_beside
+
+if TYPE_CHECKING:
+    from reticent.audit.evidence.leakage import Privacy
+    from reticent.audit.stats.estimate import Estimate
+
+__all__ = [
+    "at_most",
+    "beside",
+    "ends",
+    "interval_of",
+    "leaks",
+    "percent",
+    "points",
+    "spread_of_trainings",
+    "value",
+    "whole",
+]
+
+
+def value(estimate: Estimate | None, digits: int = 3, t: Texts = ENGLISH) -> str:
+    """Format the value of an estimate; a 0 or 1 without its bound is not shown."""
+    if estimate is None or estimate.value is None:
+        return "–"
+    if estimate.value in (0, 1) and (estimate.low is None or estimate.high is None):
+        return "–"
+    if estimate.value == estimate.low == estimate.high == 0:
+        return "–"
+    shown = t.number(estimate.value, digits)
+    if estimate.bound == "above":
+        return t("common.above_value", value=shown)
+    return t("common.below_value", value=shown) if estimate.bound else shown
+
+
+def ends(estimate: Estimate | None, digits: int = 3, t: Texts = ENGLISH) -> str:
+    """Format the interval of an estimate for the small line under its value."""
+    if estimate is None or estimate.value is None or estimate.low is None or estimate.high is None:
+        return ""
+    return t.range(t.number(estimate.low, digits), t.number(estimate.high, digits))
+
+
+def beside(number: float, threshold: float, t: Texts = ENGLISH) -> str:
+    """Format a number that stands beside its threshold."""
+    return t.number(number, digits_beside(threshold, number))
+
+
+def spread_of_trainings(estimate: Estimate | None, digits: int = 3, t: Texts = ENGLISH) -> str:
+    """Format the lowest and the highest of several trainings, for the line under the interval."""
+    if estimate is None or estimate.seeds is None or value(estimate) == "–":
+        return ""
+    low, high = (t.number(end, digits) for end in (estimate.seeds.low, estimate.seeds.high))
+    # Wrapped only before the numbers: next to a dash a line would break in spite of the spaces.
+    return t("numbers.seeds_range", range=t.range(low, high).replace(" ", NO_BREAK))
+
+
+def leaks(part: Privacy, cell: int, t: Texts = ENGLISH) -> tuple[str, str]:
+    """Format the number of predicted identifiers, and the small line under it; a zero has its upper bound."""
+    total, leaked = part.num_identifiers, part.num_leaked
+    if total is None or part.types.value is None:
+        return "–", t("numbers.too_few_identifiers") if total != 0 else t("numbers.no_identifiers")
+    if leaked == 0:
+        bound = at_most(part, t)
+        if bound is None:
+            return "–", t("numbers.not_bounded")
+        return "0", t("numbers.of_n_at_most_bound", n=t.count(total), bound=bound).replace("; ", ";\0").replace(
+            " ", NO_BREAK
+        ).replace("\0", " ")
+    return t.count(leaked, cell), t("numbers.of_n", n=t.count(total))
+
+
+def whole(number: float | None, t: Texts = ENGLISH) -> str:
+    """Format an estimated number of things, rounded up: an estimate of less than one is not none."""
+    return "–" if number is None else t.count(math.ceil(number - 1e-9))
+
+
+def percent(share: float | None, t: Texts = ENGLISH) -> str:
+    """Format a share; small ones, and shares close to all, keep a digit, and more where none is 0 % or 100 %.
+
+    >>> [percent(share).replace(NO_BREAK, " ") for share in (0.994, 0.0123, 0.0002, 0.9997, 1.0)]
+    ['99 %', '1.2 %', '0.02 %', '99.97 %', '100 %']
+    """
+    if share is None:
+        return "–"
+    digits = 0 if 0.1 <= share < 0.995 or share in (0, 1) else 1
+    while share not in (0, 1) and round(100 * share, digits) in (0, 100) and digits < 9:
+        digits += 1  # what is not none, or not all, is not written as such
+    return t.percent(share, digits)
+
+
+def at_most(part: Privacy, t: Texts = ENGLISH) -> str | None:
+    """Format the upper bound of the leak rate of a part in which nothing leaked, rounded up; None without a bound."""
+    low = part.types.low
+    return None if low is None else t.percent(math.ceil(1000 * (1 - low) - 1e-9) / 1000)
+
+
+def interval_of(estimate: Estimate, t: Texts = ENGLISH) -> str:
+    """Return an interval in percent."""
+    return t.range(points(estimate.low, t), points(estimate.high, t))
+
+
+def points(share: float | None, t: Texts = ENGLISH) -> str:
+    """Return a share, or a difference of shares, in percent and without the sign of it."""
+    return "–" if share is None else t.number(100 * share, 1)

@@ -1,0 +1,370 @@
+"""The models and the verdict on each of them in plain words: every recipe explained, none by its name alone, and the
+outcomes of the evidence without the name of an attack.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from reticent.audit.judgement.rows import BEYOND, NOT_SHOWN, PLAIN, RISKS, WITHIN
+from reticent.audit.judgement.verdict import CANNOT, FEW, UNSURE, WIDE, WITHOUT_POWER, WITHOUT_TWIN
+from reticent.audit.recipes import is_unprotected, own_recipes, recipe_of
+from reticent.audit.stats.seeds import over_seeds, passages_over_seeds
+from reticent.audit.texts import NOT_MEASURED, STATED, Mark, Marked, Texts, model_name
+from reticent.engine.schema import DIRECT, INDIRECT
+
+if TYPE_CHECKING:
+    from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
+    from reticent.audit.evidence.extraction import ExtractedModel
+    from reticent.audit.evidence.risks import ModelRisks, RiskResult
+    from reticent.trainer.recipes import Recipe
+
+__all__ = [
+    "OUTCOMES",
+    "Cell",
+    "ShownModel",
+    "cells_of",
+    "change_of",
+    "deciding_marks",
+    "explained",
+    "number_in_words",
+    "reason_of",
+    "risk_mark",
+    "shown_models",
+    "verdicts_on",
+]
+
+# ------------------------------------------------------------------ models
+
+#: Sentences about a recipe. ``{k}``: what fewer than k individuals use identifies them.
+NEVER_TARGET = {
+    DIRECT | INDIRECT: "verdict.never_trained_to_predict_a_word_that",
+    DIRECT: "verdict.never_trained_to_predict_a_name_or_number",
+    INDIRECT: "verdict.never_trained_to_predict_a_word_that_fewer",
+}
+OBJECTIVES = {"mlm": "verdict.it_fills_in_masked_words_bert_like", "clm": "verdict.it_continues_a_text_gpt_like"}
+CONTEXTS = {
+    "tag": "verdict.names_and_numbers_stand_as_a_tag",
+    "surrogate": "verdict.names_and_numbers_stand_as_surrogates",
+}
+CONTEXTS_INDIRECT = {
+    "tag": "verdict.blanks_stand_in_its_texts_for_rare_words",
+    "surrogate": "verdict.public_words_other_ones_in_each_epoch_stand",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ShownModel:
+    """One trained model at its last checkpoint; several trainings are shown by their means."""
+
+    evidence: ModelEvidence
+    risks: ModelRisks | None
+    extracted: ExtractedModel | None
+    #: Name in the tables: letters in the order of the audit.
+    letter: str
+    about: str
+    recipe: Recipe | None
+    is_unprotected: bool
+
+    @property
+    def name(self) -> str:
+        """Return its name in marks."""
+        return model_name(self.evidence.recipe, self.evidence.model)
+
+    @property
+    def verdict_mark(self) -> Mark:
+        """Return the mark of its verdict as a whole."""
+        return Mark(self.name, "all", "verdict", self.risks.outcome if self.risks else NOT_SHOWN)
+
+    def mark(self, number: str, outcome: str) -> Mark:
+        """Return a mark of a sentence on its training."""
+        return Mark(self.name, "training", number, outcome)
+
+    @property
+    def is_twin(self) -> bool:
+        """Whether others are compared with it: a recipe of the job never is, whatever it does without."""
+        return self.is_unprotected and self.evidence.recipe in PLAIN
+
+
+def shown_models(audit: AuditEvidence, words: Texts) -> list[ShownModel]:
+    """Return the trained models of a published audit, those of the verdict, in its order."""
+    last: dict[tuple[str | None, str, str], ModelEvidence] = {}
+    for model in over_seeds(audit.models, audit.cell):
+        key = (model.model, model.objective, model.recipe)
+        if model.recipe != "base" and (key not in last or model.epoch > last[key].epoch):
+            last[key] = model
+    rows = {(row.model, row.objective, row.recipe): row for row in (audit.risks.rows if audit.risks else ())}
+    found = []
+    for number, model in enumerate(last.values()):
+        recipe = recipe_of(model.recipe, audit)
+        found.append(
+            ShownModel(
+                evidence=model,
+                risks=rows.get((model.model, model.objective, model.recipe)),
+                extracted=_extracted(model, audit),
+                letter=_letter(number),
+                about=Marked(
+                    _about(recipe, model, audit, words),
+                    Mark(model_name(model.recipe, model.model), "training", "recipe", STATED),
+                ),
+                recipe=recipe,
+                is_unprotected=is_unprotected(recipe, model),
+            )
+        )
+    return found
+
+
+def explained(recipe: Recipe, k: int, words: Texts) -> str:
+    """Return a sentence on the targets that a model of this recipe was and was not trained to predict."""
+    parts = []
+    if recipe.text == "pseudonymised":
+        parts.append(words("verdict.names_and_numbers_that_were_found_were"))
+    if recipe.never_target in NEVER_TARGET:
+        parts.append(words(NEVER_TARGET[recipe.never_target], k=k))
+    if recipe.context in CONTEXTS:
+        parts.append(words(CONTEXTS[recipe.context]))
+    if recipe.context_indirect in CONTEXTS_INDIRECT:
+        parts.append(words(CONTEXTS_INDIRECT[recipe.context_indirect]))
+    if recipe.goldfish_k is not None:
+        parts.append(words("verdict.one_token_in_k_was_left_out_of", k=recipe.goldfish_k))
+    if recipe.private:
+        parts.append(words("verdict.trained_with_differential_privacy"))
+    if not parts and recipe.name in PLAIN:
+        parts.append(words("verdict.trained_without_any_protection_made_for"))
+    elif not parts:
+        parts.append(words("verdict.trained_without_any_protection"))
+    return words("verdict.objective_recipe", objective=words(OBJECTIVES[recipe.objective]), recipe=words.apart(parts))
+
+
+def _about(recipe: Recipe | None, model: ModelEvidence, audit: AuditEvidence, words: Texts) -> str:
+    if recipe is None:
+        return words("verdict.objective_its_recipe_is_the_institution_s", objective=words(OBJECTIVES[model.objective]))
+    own = own_recipes(audit).get(model.recipe)
+    k = own.get("k") if isinstance(own, Mapping) else None
+    return explained(recipe, k if isinstance(k, int) else audit.corpus.k, words)
+
+
+def _extracted(model: ModelEvidence, audit: AuditEvidence) -> ExtractedModel | None:
+    rows = audit.extraction.models if audit.extraction else ()
+    found = [row for row in rows if (row.model, row.recipe) == (model.model, model.recipe)]
+    last = max((row.epoch or 0 for row in found), default=0)
+    return passages_over_seeds([row for row in found if (row.epoch or 0) == last], audit.cell)
+
+
+def _letter(number: int) -> str:
+    """A, B, …, Z, A2, B2, …"""
+    return chr(ord("A") + number % 26) + (str(number // 26 + 1) if number >= 26 else "")
+
+
+# ----------------------------------------------------------------- verdicts
+
+#: Outcome -> words; the sign says the same without colour.
+OUTCOMES = {
+    WITHIN: ("✓", "verdict.within_the_threshold"),
+    BEYOND: ("✗", "verdict.beyond_the_threshold"),
+    NOT_SHOWN: ("?", "verdict.not_shown"),
+}
+#: The deciding number as the evidence names it; the name of the attack at its end is left out.
+NUMBER = re.compile(r"(.*?)(?:, attack .*)?")
+#: Reason of the report -> the reason in plain words; empty where the outcome says the same.
+REASONS = {
+    "beyond the threshold": "",
+    FEW: "verdict.too_few_people_to_say",
+    UNSURE: "verdict.the_estimate_is_beyond_the_threshold_and_its",
+    WIDE: "verdict.the_interval_is_too_wide_its_upper_end",
+    WITHOUT_TWIN: "verdict.nothing_proves_that_the_test_would_have",
+    WITHOUT_POWER: "verdict.the_test_finds_nothing_in_the_model_without",
+    "its upper end is within the threshold, and the attack succeeds on the twin": "verdict.the_upper_end_is_within",
+    "a gate of the job failed": "verdict.a_condition_that_was_set_before_the_tests",
+    "a required gate of the job has no power": "verdict.a_condition_that_had_to_be_judged_could",
+    CANNOT: "verdict.a_condition_that_had_to_be_judged_cannot",
+    "a masked model writes no text": "verdict.a_model_that_fills_in_masked_words_writes",
+}
+PASSAGES = re.compile(r"passages that come back, given (\d+) tokens(?: and ([\d,]+) draws)?")
+
+
+class Cell(NamedTuple):
+    """One risk of one model, as it is printed."""
+
+    title: str
+    sign: str
+    outcome: str
+    relevant: bool
+    #: The number that decides, its value and its interval; empty where none may leave.
+    what: str
+    value: str
+    interval: str
+    threshold: str
+    reason: str
+    mark: Mark
+
+
+def risk_mark(row: ModelRisks, result: RiskResult) -> Mark:
+    """Return the mark of what is said of one risk of a model."""
+    return Mark(model_name(row.recipe, row.model), result.risk, result.what or NOT_MEASURED, result.outcome)
+
+
+def deciding_marks(row: ModelRisks) -> list[Mark]:
+    """Return the marks of the risks that decide the verdict on a model; of the verdict where none does."""
+    found = [risk_mark(row, r) for r in row.results if r.relevant and r.outcome == row.outcome]
+    return found or [Mark(model_name(row.recipe, row.model), "all", "verdict", row.outcome)]
+
+
+class ShownVerdict(NamedTuple):
+    """The verdict on one model, as it is printed: the outcome with its sign, the risks, and sentences on the reason and
+    on what would change it.
+    """
+
+    model: ShownModel
+    sign: str
+    outcome: str
+    cells: list[Cell]
+    reason: tuple[str, str]
+    change: str
+
+
+def verdicts_on(models: Sequence[ShownModel], words: Texts) -> list[ShownVerdict]:
+    """Return the verdict on each model."""
+    found = []
+    for model in models:
+        sign, outcome = OUTCOMES[model.risks.outcome if model.risks else NOT_SHOWN]
+        cells = list(cells_of(model, words))
+        found.append(ShownVerdict(model, sign, words(outcome), cells, reason_of(model, words), change_of(model, words)))
+    return found
+
+
+def cells_of(model: ShownModel, words: Texts) -> Iterator[Cell]:
+    """Yield the risks of a model in the order of the report."""
+    if model.risks is None:
+        return
+    for result in model.risks.results:
+        sign, outcome = OUTCOMES[result.outcome]
+        area = result.risk in ("words", "individual")
+        threshold = words.threshold(result.at_most, area=area)
+        yield Cell(
+            title=words.evidence(RISKS[result.risk].title),
+            sign=sign,
+            outcome=words(outcome),
+            relevant=result.relevant,
+            what=number_in_words(result.what, words) if result.what else "",
+            value=words.value(result.estimate, area=area, threshold=result.at_most) if result.estimate else "",
+            interval=words.interval(result.estimate, area=area, threshold=result.at_most),
+            threshold=words("common.at_most", value=threshold),
+            reason=_reason(result, words),
+            mark=risk_mark(model.risks, result),
+        )
+
+
+def reason_of(model: ShownModel, words: Texts) -> tuple[str, str]:
+    """Return why the verdict on a model is as it is: the deciding risks, and the reasons where they are not shown."""
+    row = model.risks
+    if row is None:
+        return "", ""
+    if _broke_rule(model):
+        return Marked(words("verdict.training_broke_its_own_rule"), _broken(model)), ""
+    deciding = _deciding(model)
+    marks = _marks(model, deciding)
+    if not deciding and model.is_unprotected and row.outcome == NOT_SHOWN:
+        return Marked(words("verdict.not_shown_unprotected"), *marks), ""
+    if not deciding:
+        return Marked(words("verdict.no_risk_was_declared_relevant"), *marks), ""
+    titles = words.listed([words.evidence(RISKS[result.risk].title) for result in deciding])
+    if row.outcome == BEYOND:
+        return Marked(words("verdict.beyond_the_threshold_risks", risks=titles), *marks), ""
+    if row.outcome == WITHIN:
+        others = [result for result in row.results if not result.relevant and result.outcome == BEYOND]
+        named = words.listed([words.evidence(RISKS[result.risk].title) for result in others])
+        uncounted = words("verdict.beyond_the_threshold_but_not_counted_risks", risks=named)
+        within = Marked(words("verdict.within_every_threshold_risks", risks=titles), *marks)
+        return within, Marked(uncounted, *_marks(model, others)) if others else ""
+    reasons = words.apart(dict.fromkeys(_reason(result, words) for result in deciding))
+    return (
+        Marked(words("verdict.not_shown_risks", risks=titles), *marks),
+        Marked(words("verdict.the_reason_reasons", reasons=reasons), *marks),
+    )
+
+
+def change_of(model: ShownModel, words: Texts) -> str:
+    """Return the changes that would alter the verdict on a model, or the time for which it holds."""
+    row = model.risks
+    if row is None:
+        return ""
+    if _broke_rule(model):
+        return Marked(words("verdict.report_it_and_train_again"), _broken(model))
+    deciding = _deciding(model)
+    marks = _marks(model, deciding)
+    if row.outcome == WITHIN:
+        return Marked(words("verdict.it_holds_until_there_is_new_data_a"), *marks)
+    if row.outcome == BEYOND:
+        changes = list(dict.fromkeys(words.evidence(RISKS[r.risk].advice(model.recipe)) for r in deciding))
+    elif deciding or not model.is_unprotected:
+        changes = _changes(deciding, words)
+    else:
+        changes = [words.evidence(RISKS["emission"].lowered_by)]
+    return Marked(words("verdict.what_would_change_it_changes", changes=words.apart(changes)), *marks)
+
+
+def _marks(model: ShownModel, results: Sequence[RiskResult]) -> list[Mark]:
+    """Marks of a sentence on some risks of a model; on the verdict as a whole where there are none."""
+    return [risk_mark(model.risks, result) for result in results if model.risks] or [model.verdict_mark]
+
+
+def _broken(model: ShownModel) -> Mark:
+    return model.mark("protected targets", "broken")
+
+
+def _changes(deciding: list[RiskResult], words: Texts) -> list[str]:
+    reasons = {result.reason for result in deciding}
+    found = []
+    if WITHOUT_TWIN in reasons:
+        found.append(words("verdict.train_the_same_model_without_protection"))
+    if WITHOUT_POWER in reasons:
+        found.append(words("verdict.train_the_model_without_protection_until_a"))
+    if reasons & {WIDE, UNSURE, FEW}:
+        found.append(words("verdict.ask_about_more_people"))
+    if CANNOT in reasons:
+        found.append(words("verdict.set_no_condition_on_passages_for_a_model"))
+    unmeasured = [words.evidence(RISKS[r.risk].title) for r in deciding if r.reason.startswith("not measured")]
+    if unmeasured:
+        found.append(words("verdict.measure_risks", risks=words.listed(unmeasured)))
+    return found or [words("verdict.a_valid_comparison_of_the_two_sides")]
+
+
+def _deciding(model: ShownModel) -> list[RiskResult]:
+    row = model.risks
+    return [r for r in row.results if r.relevant and r.outcome == row.outcome] if row else []
+
+
+def _broke_rule(model: ShownModel) -> bool:
+    return bool(model.evidence.ledger and model.evidence.ledger.violations)
+
+
+def _reason(result: RiskResult, words: Texts) -> str:
+    """Return a reason of the report in the language, without the part behind a colon, which belongs to the method."""
+    if result.reason.startswith("not measured"):
+        return words("common.not_measured")
+    if result.reason.startswith("the attack is invalid"):
+        return words("verdict.the_test_is_not_valid_here_the_two")
+    said = REASONS.get(result.reason, "verdict.see_the_report")  # an unknown reason of the report does not stop a run
+    return words(said) if said else ""
+
+
+def number_in_words(what: str, words: Texts) -> str:
+    """Return words for the number that decides, from its name in the evidence."""
+    if found := PASSAGES.fullmatch(what):
+        if found[2]:
+            return words(
+                "common.passages_that_come_back_within_draws_tries",
+                draws=words.count(int(found[2].replace(",", ""))),
+                tokens=found[1],
+            )
+        return words("common.passages_that_come_back_word_for_word_given", tokens=found[1])
+    named = NUMBER.fullmatch(what)
+    return (
+        words.evidence(named[1])
+        if named and words.knows(named[1])
+        else words("verdict.a_number_that_the_report_explains")
+    )

@@ -1,0 +1,294 @@
+"""The texts that people read, in every language: report, dossier, card and summary take theirs from ``texts.toml``.
+
+An entry of the catalogue has a key, its English and its French, with the same named values in both; a text that depends
+on a count has a form for ``one`` and one for ``other``. `Texts` returns the text of a key in one language, and is the
+one place that writes numbers, shares, intervals and dates as that language does. A test holds the code and the
+templates to the catalogue; at the end of a run a text that is missing in a language is shown in English.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from reticent.audit.stats.estimate import Estimate
+
+__all__ = [
+    "ENGLISH",
+    "FOUND",
+    "LANGUAGES",
+    "NOT_FOUND",
+    "NOT_MEASURED",
+    "NO_BREAK",
+    "STATED",
+    "THIN",
+    "Language",
+    "Mark",
+    "Marked",
+    "Texts",
+    "catalogue",
+    "digits_beside",
+    "evidence_texts",
+    "marks_of",
+    "model_name",
+]
+
+Language = Literal["en", "fr"]
+LANGUAGES: tuple[Language, ...] = ("en", "fr")
+#: A text, or its forms for a count of one and for others.
+Forms = str | Mapping[str, str]
+
+NO_BREAK, THIN = "\N{NO-BREAK SPACE}", "\N{NARROW NO-BREAK SPACE}"
+MONTHS = {
+    "en": "January February March April May June July August September October November December",
+    "fr": "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
+}
+#: Signs of a number in English -> those of French.
+FRENCH_SIGNS = str.maketrans({",": THIN, ".": ","})
+
+
+class Mark(NamedTuple):
+    """What a sentence says of a model: of which risk, by which number, and with which outcome.
+
+    An outcome is one of a risk against its threshold (`reticent.audit.judgement.rows`), or says of a number alone
+    whether it was `FOUND` to lie over nothing.
+    """
+
+    model: str
+    risk: str
+    number: str
+    outcome: str
+
+
+FOUND, NOT_FOUND, NOT_MEASURED = "found", "not found", "not measured"
+#: Outcome of a sentence on the training of a model, which no attack measured.
+STATED = "stated"
+
+
+class Marked(str):
+    """A sentence that says something of models, with a mark for each of these statements."""
+
+    marks: tuple[Mark, ...]
+
+    def __new__(cls, text: str, *marks: Mark) -> Marked:
+        made = super().__new__(cls, text)
+        made.marks = marks
+        return made
+
+
+def marks_of(text: str) -> tuple[Mark, ...]:
+    """Return the marks of a text; none where it says nothing of a model."""
+    return text.marks if isinstance(text, Marked) else ()
+
+
+def model_name(recipe: str | None, section: str | None) -> str:
+    """Return the name of a model in marks and sentences."""
+    return f"{recipe} / {section}" if section else str(recipe)
+
+
+@cache
+def catalogue() -> Mapping[str, Mapping[Language, Forms]]:
+    """Return key -> language -> text; the key of a text is its path in ``texts.toml``."""
+    return dict(_entries(tomllib.loads((files("reticent.audit") / "texts.toml").read_text(encoding="utf-8")), ""))
+
+
+def _entries(table: Mapping[str, object], path: str) -> Iterator[tuple[str, Mapping[Language, Forms]]]:
+    for name, value in table.items():
+        assert isinstance(value, dict)
+        if "en" in value:
+            yield f"{path}{name}", value
+        else:
+            yield from _entries(value, f"{path}{name}.")
+
+
+class Texts:
+    """The texts and the numbers of one language.
+
+    >>> Texts("en")("common.at_most", value=Texts("en").percent(0.012)).replace(NO_BREAK, " ")
+    'at most 1.2 %'
+    >>> Texts("fr")("common.at_most", value=Texts("fr").percent(0.012)).replace(NO_BREAK, " ")
+    '1,2 % au plus'
+    """
+
+    def __init__(self, language: Language = "en"):
+        self.language: Language = language
+
+    def __call__(self, key: str, /, **values: object) -> str:
+        """Return the text of a key with its values put in. ``count``, if the text has forms, chooses among them."""
+        entry = catalogue().get(key, {"en": key})
+        form = entry.get(self.language, entry["en"])
+        if not isinstance(form, str):
+            form = form["one" if self._is_one(values["count"]) else "other"]
+        text = form.format(**values) if values else form
+        return spaced(text) if self.language == "fr" else text
+
+    def _is_one(self, count: object) -> bool:
+        return count == 1 or (self.language == "fr" and count == 0)
+
+    def evidence(self, text: str) -> str:
+        """Return a text of the evidence, which is English there, in the language: a name of an outcome, a kind of word,
+        a reason. What the catalogue does not know, such as the name of a model, stays as it is.
+        """
+        if self.language == "en":
+            return text
+        return self._of_evidence(text) or self._parted(text) or text
+
+    def _of_evidence(self, text: str) -> str | None:
+        known, patterns = evidence_texts()
+        if text in known:
+            return self(known[text])
+        for pattern, key in patterns:
+            if found := pattern.fullmatch(text):
+                return self(key, **{name: self.evidence(value) for name, value in found.groupdict().items()})
+        return self.plain(text) if re.fullmatch(r"−?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?", text) else None
+
+    def _parted(self, text: str) -> str | None:
+        for separator in ("; ", ", "):
+            if separator in text:
+                parts = [self._of_evidence(part) or self._parted(part) for part in text.split(separator)]
+                if None not in parts:
+                    return (self.apart if separator == "; " else ", ".join)([part for part in parts if part])
+        return None
+
+    def knows(self, text: str) -> bool:
+        """Return whether the catalogue has a text of the evidence."""
+        return text in evidence_texts()[0]
+
+    def listed(self, parts: Sequence[str]) -> str:
+        """Return parts as a list in words."""
+        if len(parts) < 2:
+            return "".join(parts)
+        return f"{', '.join(parts[:-1])} {self('common.and')} {parts[-1]}"
+
+    def apart(self, parts: Iterable[str]) -> str:
+        """Return parts set off by semicolons."""
+        return f"{THIN if self.language == 'fr' else ''}; ".join(parts)
+
+    # ------------------------------------------------------------------ numbers
+
+    def plain(self, number: object) -> str:
+        """Return a number as Python writes it, with the signs of the language."""
+        text = str(number)
+        return text.translate(FRENCH_SIGNS) if self.language == "fr" else text
+
+    def number(self, value: float, digits: int = 2) -> str:
+        """Return a number with a fixed count of decimals; a minus sign is one, and a zero has none."""
+        text = f"{value:,.{digits}f}"
+        if float(text.replace(",", "")) == 0:
+            text = text.removeprefix("-")
+        return self.plain(text).replace("-", "\N{MINUS SIGN}")
+
+    def count(self, number: int | None, cell: int = 0) -> str:
+        """Return a count in words; None stands for a count that is too small to publish."""
+        return self("common.fewer_than", cell=cell) if number is None else self.plain(f"{number:,}")
+
+    def percent(self, share: float, digits: int = 1) -> str:
+        return f"{self.number(100 * share, digits)}{NO_BREAK}%"
+
+    def range(self, low: str, high: str) -> str:
+        """Return the ends of an interval."""
+        return self("common.low_to_high", low=low, high=high)
+
+    def threshold(self, at_most: float, *, area: bool) -> str:
+        """Return a threshold with all the digits that the job gives it."""
+        exact = Decimal(f"{at_most if area else 100 * at_most:.10g}")
+        digits = max(-int(exact.as_tuple().exponent), 2 if area else 0)
+        return self.number(at_most, digits) if area else self.percent(at_most, digits)
+
+    def value(self, estimate: Estimate | None, *, area: bool = False, threshold: float | None = None) -> str:
+        """Return the value of an estimate; a dash where there is none, or a 0 or 1 that has no bound. Beside a
+        threshold it has the digits that show on which side of it the number lies.
+        """
+        if estimate is None or estimate.value is None:
+            return "–"
+        if estimate.value in (0, 1) and (estimate.low is None or estimate.high is None):
+            return "–"
+        shown = self._shown(estimate.value, area, _digits(estimate, area, threshold))
+        if estimate.bound == "below":
+            return self("common.at_most", value=shown)
+        if estimate.bound == "above":
+            return self("common.at_least", value=shown)
+        return shown
+
+    def interval(self, estimate: Estimate | None, *, area: bool = False, threshold: float | None = None) -> str:
+        """Return the ends of an interval, rounded outwards at a zero or a one; an empty string where there is none."""
+        if estimate is None or estimate.value is None or estimate.low is None or estimate.high is None:
+            return ""
+        low, high = estimate.low, estimate.high
+        if estimate.value == 0 and not area:  # a bound of a zero is never rounded to less
+            high = math.ceil(1000 * high - 1e-9) / 1000
+        if estimate.value == 1 and not area:  # nor that of a one to more
+            low = math.floor(1000 * low + 1e-9) / 1000
+        digits = _digits(estimate, area, threshold)
+        return self.range(self._shown(low, area, digits), self._shown(high, area, digits)).replace(" ", NO_BREAK)
+
+    def _shown(self, value: float, area: bool, digits: int) -> str:
+        return self.number(value, digits) if area else self.percent(value, digits - 2)
+
+    def date(self, created: str) -> str:
+        """Return a day in words, of a time in ISO format."""
+        day = datetime.datetime.fromisoformat(created).date()
+        ordinal = "1er" if self.language == "fr" and day.day == 1 else str(day.day)
+        return f"{ordinal} {MONTHS[self.language].split()[day.month - 1]} {day.year}".replace(" ", NO_BREAK)
+
+
+#: The texts of what has no other language yet: the terminal, and a model's card.
+ENGLISH = Texts("en")
+
+
+def _digits(estimate: Estimate, area: bool, threshold: float | None) -> int:
+    """Return the decimals of a number: two of an area, three of a share, and more beside a threshold that is near."""
+    digits = 2 if area else 3
+    return digits if threshold is None else digits_beside(threshold, estimate, digits)
+
+
+def digits_beside(threshold: float, estimate: Estimate | float | None, digits: int = 3) -> int:
+    """Return the decimals, ``digits`` or more, at which a number and the ends of its interval are written on the side
+    of a threshold on which they lie; an area below chance lies as far beyond the threshold as its mirror image.
+
+    >>> digits_beside(0.05, 0.0496), digits_beside(0.05, 0.05), digits_beside(0.05, 0.05002)
+    (3, 3, 5)
+    """
+    numbers = (
+        [estimate] if isinstance(estimate, float) else [estimate.value, estimate.low, estimate.high] if estimate else []
+    )
+    known = [number for number in numbers if number is not None]
+
+    def sides(number: float) -> tuple[bool, bool]:
+        return number > threshold, number < 1 - threshold
+
+    agree = (more for more in range(digits, 9) if all(sides(round(n, more)) == sides(n) for n in known))
+    return next(agree, 9)
+
+
+def spaced(text: str) -> str:
+    """Return text with French typography: no break before a double sign or inside quotation marks."""
+    text = re.sub(r" ([;!?%»])", THIN + r"\1", text)
+    text = re.sub(r"(?<=\d) (?=\d{3}\b)", THIN, text)
+    return text.replace(" :", NO_BREAK + ":").replace("« ", "«" + NO_BREAK)
+
+
+@cache
+def evidence_texts() -> tuple[Mapping[str, str], Sequence[tuple[re.Pattern[str], str]]]:
+    """Return the texts that evidence holds: English -> key, and patterns of those with values, the longest first."""
+    known: dict[str, str] = {}
+    patterns: list[tuple[re.Pattern[str], str]] = []
+    for key, entry in catalogue().items():
+        english = entry["en"]
+        if key.startswith("evidence.") and isinstance(english, str):
+            if "{" in english:
+                parts = re.split(r"\{(\w+)\}", english)
+                parts[::2] = [re.escape(part) for part in parts[::2]]
+                parts[1::2] = [f"(?P<{name}>.+?)" for name in parts[1::2]]
+                patterns.append((re.compile("".join(parts)), key))
+            else:
+                known[english] = key
+    return known, sorted(patterns, key=lambda row: -len(re.sub(r"\(\?P.*?\)", "", row[0].pattern)))

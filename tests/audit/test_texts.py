@@ -1,0 +1,214 @@
+"""The catalogue of texts: every text is there in both languages, with the same values, and every use of one fits it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import string
+from collections.abc import Iterator
+from pathlib import Path
+
+import jinja2
+import pytest
+from fixtures.audits import evidence, tiny_audit
+from jinja2 import nodes
+
+import reticent.audit.texts as texts
+from reticent.audit.dossier.page import CLAIMS
+from reticent.audit.judgement import verdict
+from reticent.audit.judgement.rows import GATES, RISKS
+from reticent.audit.membership.asking import EVERY_ATTACK
+from reticent.audit.membership.measure import subgroups
+from reticent.audit.texts import LANGUAGES, NO_BREAK, THIN, Forms, Texts, catalogue, evidence_texts
+
+AUDIT = Path(texts.__file__).parent
+#: Where texts are used.
+MODULES = sorted(
+    [*AUDIT.glob("report/*.py"), *AUDIT.glob("dossier/*.py"), AUDIT / "near_copies.py", AUDIT / "texts.py"]
+)
+TEMPLATES = sorted([*AUDIT.glob("report/templates/*.j2"), *AUDIT.glob("dossier/templates/*.j2")])
+
+
+def forms_of(text: Forms) -> list[str]:
+    return [text] if isinstance(text, str) else list(text.values())
+
+
+def names_in(text: str) -> set[str]:
+    return {name for _, name, _, _ in string.Formatter().parse(text) if name}
+
+
+def names_of(key: str) -> set[str]:
+    """The values that a text needs, in either language and any form."""
+    return {name for text in catalogue()[key].values() for form in forms_of(text) for name in names_in(form)}
+
+
+def test_every_text_is_there_in_both_languages_with_the_same_values() -> None:
+    assert len(catalogue()) > 1000
+    for key, entry in catalogue().items():
+        assert set(entry) == set(LANGUAGES), key
+        english, french = (forms_of(entry[language]) for language in LANGUAGES)
+        assert all(english + french), key
+        assert {name for form in english for name in names_in(form)} == {
+            n for form in french for n in names_in(form)
+        }, key
+        for text in entry.values():
+            assert isinstance(text, str) or set(text) == {"one", "other"}, key
+
+
+def test_no_text_makes_a_claim() -> None:
+    said = [form for entry in catalogue().values() for text in entry.values() for form in forms_of(text)]
+    assert [text for text in said if any(claim in text.lower() for claim in CLAIMS)] == []
+
+
+#: Keys that are made where they are used: the beginning of each, and what may follow.
+MADE = re.compile(
+    r"(objectives|recipes|policies|canaries|plots|identifiers|questions|adversaries|card\.figures|self\.(levels|origins|rank|means|means_not)"
+    r"|terminal|evidence|probe\.(axis|density|soft)_|findings\.gets_)"
+)
+
+
+def uses_in_python(path: Path) -> Iterator[tuple[str, set[str] | None]]:
+    """Keys that a module names, with the values that are put in where that can be seen."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if (
+            isinstance(node, ast.Call)
+            and node.args
+            and (getattr(node.func, "id", None) or getattr(node.func, "attr", None)) in ("t", "words")
+        ):
+            given = {word.arg for word in node.keywords}
+            for arg in ast.walk(node.args[0]) if isinstance(node.args[0], ast.IfExp) else [node.args[0]]:
+                if isinstance(arg, ast.Constant) and isinstance(arg.value, str) and arg.value in catalogue():
+                    yield arg.value, None if None in given else {name for name in given if name}
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value, None
+
+
+def uses_in_template(path: Path) -> Iterator[tuple[str, set[str] | None]]:
+    environment = jinja2.Environment()
+    tree = environment.parse(path.read_text(encoding="utf-8"))
+    for call in tree.find_all(nodes.Call):
+        if isinstance(call.node, nodes.Name) and call.node.name == "t" and isinstance(call.args[0], nodes.Const):
+            yield call.args[0].value, {word.key for word in call.kwargs}
+        elif isinstance(call.node, nodes.Name) and call.node.name == "t":
+            for const in call.args[0].find_all(nodes.Const):
+                if isinstance(const.value, str) and const.value in catalogue():
+                    yield const.value, None
+
+
+def test_every_key_of_a_template_is_in_the_catalogue_and_gets_its_values() -> None:
+    found = [(path.name, key, given) for path in TEMPLATES for key, given in uses_in_template(path)]
+    assert len(found) > 350
+    assert [(name, key) for name, key, _ in found if key not in catalogue()] == []
+    wrong = [(name, key, given ^ names_of(key)) for name, key, given in found if given is not None
+             and not names_of(key) <= given]  # fmt: skip
+    assert wrong == []
+
+
+def test_no_template_has_a_text_of_its_own() -> None:
+    allowed = {"SHA-256", "[verdict]", "reticent dossier verify FOLDER", "loss", "lira", "F1", "ε ="}
+    found = []
+    for path in TEMPLATES:
+        source = re.sub(r"<style>.*?</style>|\{%.*?%\}|\{\{.*?\}\}", "\0", path.read_text(encoding="utf-8"), flags=re.S)
+        texts_of = re.sub(r"<[^<>]*>", "\0", source).split("\0")
+        found += [(path.name, text.strip()) for text in texts_of if re.search(r"[A-Za-z]{2}", text)]
+    assert len(TEMPLATES) > 10
+    assert [(name, text) for name, text in found if text not in allowed] == []
+
+
+#: Beginnings of keys, as the code writes them.
+KEY = re.compile(r"[a-z_]+(\.[a-z_0-9-]+)+")
+SECTIONS = {key.partition(".")[0] for key in catalogue()}
+
+
+def test_every_key_of_the_code_is_in_the_catalogue_and_gets_its_values() -> None:
+    found = [(path.name, key, given) for path in MODULES for key, given in uses_in_python(path)]
+    keys = [(name, key) for name, key, _ in found if KEY.fullmatch(key) and key.partition(".")[0] in SECTIONS]
+    assert len(keys) > 300
+    files = re.compile(r".*\.(py|toml|html|json|html\.j2)")
+    assert [
+        (name, key)
+        for name, key in keys
+        if key not in catalogue() and not key.endswith("_") and not files.fullmatch(key)
+    ] == []
+    wrong = [(name, key, names_of(key) - given) for name, key, given in found if given is not None
+             and key in catalogue() and not names_of(key) <= given]  # fmt: skip
+    assert wrong == []
+
+
+def test_every_text_of_the_catalogue_is_used() -> None:
+    used = {key for path in MODULES for key, _ in uses_in_python(path)}
+    used |= {key for path in TEMPLATES for key, _ in uses_in_template(path)}
+    assert [key for key in catalogue() if key not in used and not MADE.match(key)] == []
+
+
+def test_every_text_that_evidence_can_hold_has_its_french() -> None:
+    said = [risk.title for risk in RISKS.values()] + [gate.title for gate in GATES.values()]
+    said += [text for risk in RISKS.values() for text in (risk.lowered_by, risk.lowered_further) if text]
+    said += [text for attack in EVERY_ATTACK.values() for text in (attack.title, attack.about)]
+    reasons = re.findall(r"(?:NO_POWER|FAIL|PASS), \"([^\"{]+)\"|reason = \"([^\"]+)\"", inspect.getsource(verdict))
+    said += [one or other for one, other in reasons] + [verdict.LOWER_BOUND, verdict.TOO_FEW_GUESSES]
+    said += re.findall(
+        r"\"((?:fewest|most|middle|short|long)[a-z ]*)\"", inspect.getsource(inspect.getmodule(subgroups))
+    )
+    said += ["beyond", "within", "not shown", "pass", "fail", "no power", "invalid", "fewer than 5 subjects"]
+    said += ["epsilon 3.21 at delta 1e-05 per individual (at most 4 documents each)", "majority class"]
+    said += ["sampling at temperature 0.7 from the 50 likeliest tokens"]
+    assert len(said) > 75
+    french = Texts("fr")
+    same = {"N-gram coverage", "Min-K %", "Min-K %++", "zlib"}
+    left = [text for text in said if french.evidence(text) == text and text not in same]
+    assert left == []
+
+
+@pytest.mark.parametrize(
+    ("english", "french"),
+    [
+        ("1,855", f"1{THIN}855"),
+        ("mlm", "mlm"),
+        ("mlm of bert", "mlm of bert"),
+        ("a reason that nobody knows", "a reason that nobody knows"),
+        ("fewer than 5 on one side", "moins de 5 d’un côté"),
+        ("beyond the threshold: identifiers emitted, membership of the person",
+         f"au-delà du seuil{NO_BREAK}: identifiants énoncés, appartenance de la personne"),
+        ("the attack is invalid: the two sides are distinguishable by words alone, without any model",
+         f"l’attaque n’est pas valable{NO_BREAK}: the two sides are distinguishable by words alone, without any model"),
+    ],
+)  # fmt: skip
+def test_a_text_of_the_evidence_is_put_into_french_as_far_as_it_is_known(english: str, french: str) -> None:
+    assert Texts("en").evidence(english) == english
+    assert Texts("fr").evidence(english) == french
+
+
+def test_a_count_chooses_the_form_of_its_text() -> None:
+    english, french = Texts("en"), Texts("fr")
+    assert english("documents.more_labels", count=1) == "1 more label"
+    assert english("documents.more_labels", count=0) == "0 more labels"
+    assert french("documents.more_labels", count=0) == "encore 0 catégorie"
+    assert french("documents.more_labels", count=2) == "encore 2 catégories"
+
+
+def test_what_the_catalogue_has_not_is_shown_and_ends_no_run() -> None:
+    assert Texts("fr")("no.such.key") == "no.such.key"
+
+
+def test_numbers_have_the_signs_of_the_language() -> None:
+    english, french = Texts("en"), Texts("fr")
+    assert (english.number(-1234.5), french.number(-1234.5)) == ("−1,234.50", f"−1{THIN}234,50")
+    assert (english.number(-0.001), french.number(-0.001)) == ("0.00", "0,00")
+    assert (english.plain(0.05), french.plain(0.05)) == ("0.05", "0,05")
+    assert (english.percent(0.123), french.percent(0.123)) == (f"12.3{NO_BREAK}%", f"12,3{NO_BREAK}%")
+    assert (english.count(None, 5), french.count(1855)) == ("fewer than 5", f"1{THIN}855")
+
+
+def test_patterns_of_the_evidence_begin_with_the_longest() -> None:
+    known, patterns = evidence_texts()
+    lengths = [len(re.sub(r"\(\?P.*?\)", "", pattern.pattern)) for pattern, _ in patterns]
+    assert lengths == sorted(lengths, reverse=True)
+    assert len(known) > 100
+
+
+def test_a_tiny_audit_is_its_own_words() -> None:
+    """The names of models and attacks are no texts of the catalogue, and stay as they are."""
+    names = {name for model in evidence(tiny_audit()).models for name in (model.model, model.recipe, *model.membership)}
+    assert {name for name in names if name and Texts("fr").evidence(name) != name} == set()
