@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from reticent import _rust
 from reticent.core.errors import CorpusError
 from reticent.engine.identity import FOLDED, fold_ids
 from reticent.engine.schema import DOCUMENTS, type_name
@@ -90,15 +91,11 @@ def require_columns(
 
 def sorted_codes(values: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, np.ndarray]:
     """Return the distinct strings in byte order, and the place of each row's string among them (uint32)."""
-    from reticent import _rust
-
     names, codes = _rust.sorted_codes(values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values)
     return pa.record_batch(names).column(0), codes
 
 
 def _cast(array: pa.Array, name: str, column: str, file: Path | str, first_row: int) -> pa.Array:
-    from reticent import _rust
-
     target = DOCUMENTS.field(name).type
     if isinstance(array, pa.DictionaryArray):
         array = array.dictionary_decode()

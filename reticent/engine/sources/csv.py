@@ -194,9 +194,7 @@ def read_csv(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
 
 
 def _check(form: CsvForm, source: CsvSource) -> CsvCheck:
-    from reticent import _rust
-
-    return _rust.CsvCheck(
+    return CsvCheck(
         delimiter=ord(form.delimiter),
         quote=ord(form.quote) if form.quote else None,
         max_row=2 * compressed.NUM_BYTES_PER_BLOCK,

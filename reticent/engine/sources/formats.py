@@ -14,6 +14,7 @@ from typing import Any, Final, NoReturn
 import pyarrow as pa
 import pyarrow.json
 
+from reticent import _rust
 from reticent.core.errors import CorpusError
 from reticent.engine.sources import compressed
 from reticent.engine.sources.columns import require_columns, sound
@@ -133,8 +134,6 @@ def _line(data: bytes, at: int) -> int:
 
 
 def _check_depth(data: bytes, columns: list[str], file: Path, first_row: int) -> None:
-    from reticent import _rust
-
     at = _rust.json_too_deep(data, limit=MAX_DEPTH)
     if at is None:
         return

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -88,25 +89,61 @@ def _column(values: Any, where: str) -> pa.ChunkedArray:
         raise CorpusError(f"{where}: expected a Series, an array or a list of values of one type") from None
 
 
-@dataclass(frozen=True)
-class FrameSource:
-    """A table in memory, in one fragment; a `LocalSource`."""
+class _InMemory(ABC):
+    """Documents of one fragment that are no files of the caller's; a `LocalSource`."""
 
     name: str
-    table: pa.Table
     kind = "memory"
     has_small_batches = False
+
+    @abstractmethod
+    def row_groups(self) -> list[int]: ...
+
+    @abstractmethod
+    def read(self, request: Request) -> Iterator[pa.RecordBatch]: ...
+
+    @abstractmethod
+    def _chunks(self) -> Mapping[str, Iterable[pa.Array]]:
+        """The values of each column."""
 
     @property
     def place(self) -> Path | str:
         return self.name
 
     @property
-    def fragments(self) -> tuple[FrameSource]:
+    def fragments(self) -> tuple[_InMemory]:
         return (self,)
 
     def settings(self) -> list[Any]:
         return []
+
+    def batches(
+        self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
+    ) -> Iterator[pa.RecordBatch]:
+        return batches_of_part(self.fragments, Request(columns=columns, batch_rows=batch_rows), part, parts)
+
+    def version(self) -> bytes:
+        """SHA-256 over names and values of the columns that can be read, by row.
+
+        It does not depend on who holds the frame, on its chunks, or on whether its strings are views, dictionaries or
+        plain: the same rows are the same documents.
+        """
+        return self._version
+
+    @cached_property
+    def _version(self) -> bytes:
+        digest = hashlib.sha256()
+        for name, chunks in sorted(self._chunks().items()):
+            digest.update(_digest_of(name, chunks))
+        return digest.digest()
+
+
+@dataclass(frozen=True)
+class FrameSource(_InMemory):
+    """A table in memory."""
+
+    name: str
+    table: pa.Table
 
     @cached_property
     def _columns(self) -> dict[str, pa.ChunkedArray]:
@@ -131,22 +168,8 @@ class FrameSource:
             for group in request.row_groups:
                 yield from table.slice(group * ROWS_PER_GROUP, ROWS_PER_GROUP).to_batches(request.batch_rows)
 
-    def batches(
-        self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
-    ) -> Iterator[pa.RecordBatch]:
-        return batches_of_part(self.fragments, Request(columns=columns, batch_rows=batch_rows), part, parts)
-
-    def version(self) -> bytes:
-        """SHA-256 over names and values of the columns that can be read, by row.
-
-        It does not depend on who holds the frame, on its chunks, or on whether its strings are views, dictionaries or
-        plain: the same rows are the same documents.
-        """
-        return self._version
-
-    @cached_property
-    def _version(self) -> bytes:
-        return _digest({name: column.chunks for name, column in self._columns.items()})
+    def _chunks(self) -> Mapping[str, Iterable[pa.Array]]:
+        return {name: column.chunks for name, column in self._columns.items()}
 
 
 def _streamed(frame: Any, name: str) -> LazySource:
@@ -168,25 +191,12 @@ def _streamed(frame: Any, name: str) -> LazySource:
 
 
 @dataclass(frozen=True)
-class LazySource:
-    """The rows of a query, in a private file that ends with it; a `LocalSource` of one fragment."""
+class LazySource(_InMemory):
+    """The rows of a query, in a private file that ends with it."""
 
     name: str
     names: tuple[str, ...]
     file: IO[bytes] = field(compare=False)
-    kind = "memory"
-    has_small_batches = False
-
-    @property
-    def place(self) -> Path | str:
-        return self.name
-
-    @property
-    def fragments(self) -> tuple[LazySource]:
-        return (self,)
-
-    def settings(self) -> list[Any]:
-        return []
 
     @property
     def _path(self) -> Path:
@@ -203,29 +213,12 @@ class LazySource:
         except (OSError, pa.ArrowException):
             raise CorpusError(f"{self.name}: what the query gave can no longer be read") from None
 
-    def batches(
-        self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
-    ) -> Iterator[pa.RecordBatch]:
-        return batches_of_part(self.fragments, Request(columns=columns, batch_rows=batch_rows), part, parts)
-
-    def version(self) -> bytes:
-        """The same as of a `FrameSource` of these rows."""
-        return self._version
-
-    @cached_property
-    def _version(self) -> bytes:
+    def _chunks(self) -> Mapping[str, Iterable[pa.Array]]:
         def chunks(name: str) -> Iterator[pa.Array]:
             request = Request(columns=[name], batch_rows=ROWS_PER_GROUP)
             return (batch.column(0) for batch in read_parquet(self._path, request))
 
-        return _digest({name: chunks(name) for name in self.names})
-
-
-def _digest(columns: Mapping[str, Iterable[pa.Array]]) -> bytes:
-    digest = hashlib.sha256()
-    for name, chunks in sorted(columns.items()):
-        digest.update(_digest_of(name, chunks))
-    return digest.digest()
+        return {name: chunks(name) for name in self.names}
 
 
 def _digest_of(name: str, chunks: Iterable[pa.Array]) -> bytes:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import pyarrow as pa
 
+from reticent import _rust
 from reticent.core.errors import CorpusError
 from reticent.engine.sources.columns import require_columns, sound
 from reticent.engine.sources.config import Columns
@@ -45,8 +46,6 @@ def read_parquet(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
 
     Strings are the core's to read, in less memory; pyarrow reads the other columns, and explains faults.
     """
-    from reticent import _rust
-
     columns, batch_rows, row_groups = list(request.columns), request.batch_rows, request.row_groups
     large = [name in request.large for name in columns]
     num_done = 0
@@ -81,8 +80,6 @@ def _read_any_parquet(
 
 def row_groups(file: Path) -> list[int]:
     """Number of rows of each row group of a Parquet file; `CorpusError` where it cannot be read."""
-    from reticent import _rust
-
     if (parquet := _rust.ParquetFile.open(file)) is not None:
         return parquet.num_rows
 

@@ -28,12 +28,12 @@ __all__ = ["DeltaSource", "IcebergSource"]
 OPTIONS: Final = {"region": "AWS_REGION", "endpoint_override": "AWS_ENDPOINT_URL"}
 
 
-class DeltaSource:
-    """The rows of a Delta table at one version, by default the newest; a `Source`.
+class _Lake:
+    """What is the same for every lake: the table is opened once, and no file is held open.
 
     Parameters
     ----------
-    settings : the address, and optionally the number of a version
+    settings : the address, and perhaps ``version``
     scratch : not used
     """
 
@@ -42,6 +42,23 @@ class DeltaSource:
     def __init__(self, settings: CorpusConfig, scratch: Path):
         self._settings, self.name = settings, shown(str(settings.remote))
         self._table: Any = None
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _wanted(self, expected: str) -> int | None:
+        """The version that the job asks for; None: the newest."""
+        wanted = self._settings.version
+        if wanted is not None and not wanted.isdecimal():
+            raise PolicyError(f"corpus.version: expected the {expected} of the {type(self).__name__[:-6]} table")
+        return None if wanted is None else int(wanted)
+
+    def _failure(self, error: Exception, said: str) -> CorpusError:
+        return CorpusError(f"{self.name}: {said} ({type(error).__name__})")
+
+
+class DeltaSource(_Lake):
+    """The rows of a Delta table at one version, by default the newest; a `RemoteSource`."""
 
     def version(self) -> bytes:
         """Return the number of the version."""
@@ -67,9 +84,6 @@ class DeltaSource:
         except (OSError, pa.ArrowException) as error:
             raise self._failure(error, "a file of this version cannot be read") from None
 
-    def close(self) -> None:
-        """Do nothing: no file is held open."""
-
     def _dataset(self) -> ds.Dataset:
         table = self._open()
         try:
@@ -83,20 +97,14 @@ class DeltaSource:
                 from deltalake import DeltaTable
             except ImportError:
                 raise PolicyError("corpus.source: Delta needs a library; pip install 'reticent[lake]'") from None
-            wanted = self._settings.version
-            if wanted is not None and not wanted.isdecimal():
-                raise PolicyError("corpus.version: expected the number of a version of the Delta table")
+            wanted = self._wanted("number of a version")
             address, options = _split(str(self._settings.remote))
             try:
-                number = None if wanted is None else int(wanted)
-                self._table = DeltaTable(address, version=number, storage_options=options)
+                self._table = DeltaTable(address, version=wanted, storage_options=options)
             except Exception as error:
                 said = "no Delta table there" if wanted is None else f"version {wanted} is not there"
                 raise self._failure(error, said) from None
         return self._table
-
-    def _failure(self, error: Exception, said: str) -> CorpusError:
-        return CorpusError(f"{self.name}: {said} ({type(error).__name__})")
 
 
 def _split(address: str) -> tuple[str, dict[str, str] | None]:
@@ -114,21 +122,10 @@ def _split(address: str) -> tuple[str, dict[str, str] | None]:
     return f"{scheme}://{parts.netloc}{parts.path}", options or None
 
 
-class IcebergSource:
-    """The rows of an Iceberg table at a snapshot, the current one unless one is given; a `Source`.
+class IcebergSource(_Lake):
+    """The rows of an Iceberg table at a snapshot, the current one unless one is given; a `RemoteSource`."""
 
-    Parameters
-    ----------
-    settings : the address, and perhaps the id of a snapshot
-    scratch : not used
-    """
-
-    passed_over = 0
-
-    def __init__(self, settings: CorpusConfig, scratch: Path):
-        self._settings, self.name = settings, shown(str(settings.remote))
-        self._table: Any = None
-        self._snapshot = 0
+    _snapshot = 0
 
     def version(self) -> bytes:
         """Return the id of the snapshot."""
@@ -158,22 +155,17 @@ class IcebergSource:
         except Exception as error:
             raise self._failure(error, "a file of this snapshot cannot be read") from None
 
-    def close(self) -> None:
-        """Nothing is held open."""
-
     def _open(self) -> Any:
         if self._table is None:
             try:
                 from pyiceberg.catalog import load_catalog
             except ImportError:
                 raise PolicyError("corpus.source: Iceberg needs a library; pip install 'reticent[lake]'") from None
-            wanted = self._settings.version
-            if wanted is not None and not wanted.isdecimal():
-                raise PolicyError("corpus.version: expected the id of a snapshot of the Iceberg table")
+            wanted = self._wanted("id of a snapshot")
             catalogue, _, name = str(self._settings.remote).partition("://")[2].partition("/")
             try:
                 table = load_catalog(catalogue).load_table(name)
-                found = table.current_snapshot() if wanted is None else table.snapshot_by_id(int(wanted))
+                found = table.current_snapshot() if wanted is None else table.snapshot_by_id(wanted)
             except Exception as error:
                 raise self._failure(error, "cannot be opened") from None
             if found is None:
@@ -182,6 +174,3 @@ class IcebergSource:
                 )
             self._table, self._snapshot = table, found.snapshot_id
         return self._table
-
-    def _failure(self, error: Exception, said: str) -> CorpusError:
-        return CorpusError(f"{self.name}: {said} ({type(error).__name__})")
