@@ -86,17 +86,17 @@ def _timed(own: Record) -> tuple[str, str]:
 
 def spark_answer(record: Record) -> str:
     """Return the answer in words."""
-    largest, billion = record["corpora"][-1], record["billion"]
+    largest, larger = record["corpora"][-1], record["larger"][0]
     one, ours, other = cpu_of(largest, ONE), cpu_of(largest, READ, INDEX), cpu_of(largest, EXPLODE)
     moved = _megabytes(sum(largest["ways"][way]["shuffled_bytes"] for way in (READ, INDEX)))
     exploded = _megabytes(largest["ways"][EXPLODE]["shuffled_bytes"])
-    start, tables = record["start_of_spark"]["jvm_cpu_seconds"], billion["shuffled_bytes_of_tables"]
+    start, tables = record["start_of_spark"]["jvm_cpu_seconds"], larger["shuffled_bytes_of_tables"]
     return (
         f"{largest['notes']:,} notes take {one:,.1f} CPU seconds on one machine, {ours:,.0f} on Spark (n = 1 to 3, its "
-        f"start of {start:.0f} seconds aside), with the same bytes as the result, and {other:,.0f} by `explode` and "
+        f"start of {start:.0f} seconds aside), with equal supports, and {other:,.0f} by `explode` and "
         f"`countDistinct`, which go to n = 2 only. Spark shuffles {moved} MB, `explode` {exploded} MB. By the measured "
-        f"exponents 1,000,000,000 such notes would take {_range(billion['core_hours'], 0)} core-hours on Spark, which "
-        f"would shuffle {_range([end / TB for end in tables])} TB of tables."
+        f"exponents {larger['notes']:,} such notes would take {_range(larger['core_hours'], 0)} core-hours on Spark, "
+        f"which would shuffle {_range([end / TB for end in tables])} TB of tables."
     )
 
 
@@ -128,14 +128,18 @@ def spark_tables(record: Record) -> str:
         for way, own in row["ways"].items()
     ]
     names = list(record["exponents"])
-    slopes = [(name, *(f"{record['exponents'][own][name]:.2f}" for own in names)) for name in GROWING]
+    measured = [name for name in GROWING if name in record["exponents"][names[0]]]
+    slopes = [(name, *(f"{record['exponents'][own][name]:.2f}" for own in names)) for name in measured]
     return (
         f"{machine_line(record)}\n\n"
         + markdown(("corpus", "way", "CPU s, Python and core", "CPU s, JVM", "MB shuffled"), rows)
         + "\nExponents: each quantity grows as the number of words to this power.\n\n"
         + markdown(("quantity", *names), slopes)
         + "\n"
-        + markdown(("1,000,000,000 notes as large as the hospital's, not from a run", ""), _billion(record["billion"]))
+        + "\n".join(
+            markdown((f"{found['notes']:,} notes as large as the hospital's, not from a run", ""), _larger(found))
+            for found in record["larger"]
+        )
     )
 
 
@@ -143,11 +147,15 @@ def _one(own: Record, name: str, divisor: float) -> str:
     return f"{own[name] / divisor:,.1f}" if name in own else "-"
 
 
-def _billion(found: Record) -> list[tuple[str, str]]:
+def _larger(found: Record) -> list[tuple[str, str]]:
     return [
         ("text", f"{found['text_bytes'] / TB:,.1f} TB"),
         ("text that is shuffled, once", f"{found['shuffled_bytes_of_text'] / TB:,.1f} TB"),
         ("tables that are shuffled", f"{_range([end / TB for end in found['shuffled_bytes_of_tables']])} TB"),
+        *(
+            (f"rows of parts that are grouped, n = {n}", f"{_range([end / 1e9 for end in own])} thousand million")
+            for n, own in found.get("rows_of_parts", {}).items()
+        ),
         ("processors", f"{_range(found['core_hours'], 0)} core-hours"),
         ("nodes of 16 cores", f"{_range(found['node_hours_of_16_cores'], 0)} node-hours"),
         ("price, at 0.05 a core-hour", _range(found["price"], 0)),
