@@ -3,13 +3,14 @@
 Corpora of several sizes: MTSamples and halves of it, and a generated hospital. Each is counted three times:
 `build_index` on one machine, `reticent.spark.build_index` on ``local[2]``, and the way without a core, where Spark's
 own functions make the words and pairs of words and count the distinct individuals of each. Answers come first: the
-files of the first two must be equal byte for byte, and the third must find what polars finds of the same words.
+tables of the first two must be equal, and the third must find what polars finds of the same words.
 
 Measured are CPU seconds (of the JVM, and of the Python processes with the core in them) and shuffled bytes, from
-Spark's event log; the start of the session is apart. Wall times of two shared cores say nothing about a cluster, and
-none is recorded. From the sizes come exponents, and from these what 1,000,000,000 notes would take: not from a run.
+Spark's event log; the start of the session is apart. Each is the median of some runs, with least and most. Wall
+times of two shared cores say nothing about a cluster, and none is recorded. From the sizes come exponents, and from
+these what 50,000,000 and 1,000,000,000 notes would take, and whether Spark would be asked for it: not from a run.
 
-    python -m benchmarks.spark [--size toy]
+    python -m benchmarks.spark [--size toy] [--runs 3]
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
+import pyarrow.parquet as pq
 from fixtures.corpora import read_documents
 from fixtures.spark import missing
 
@@ -33,14 +36,15 @@ from benchmarks.record_io import DATA, write_record
 #: Notes of the hospital.
 SIZES = {"toy": (200,), "cpu": (4_000, 12_000, 36_000)}
 MAX_N = 3
-ONE, READ, INDEX, EXPLODE = (
+ONE, READ, INDEX, WRITE, EXPLODE = (
     "one machine",
     "Spark: read, number and cut",
     f"Spark: index, n = 1 to {MAX_N}",
+    "Spark: sort and write the index",
     "explode and countDistinct, n = 1 to 2",
 )
-#: A corpus of the largest size asked for, and prices.
-BILLION = 1_000_000_000
+#: Notes of corpora that are extrapolated to, and prices.
+LARGER = (50_000_000, 1_000_000_000)
 CORE_HOUR = 0.05
 
 
@@ -93,6 +97,13 @@ def measured(work: Callable[[], Any], process: int, events: Path) -> tuple[Any, 
         "python_cpu_seconds": max(round(after[1] - before[1], 2), 0.0),
         "shuffled_bytes": shuffled(events) - bytes_before,
     }
+
+
+def summarized(runs: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    """The median of each number of several runs, and the least and most CPU seconds of them."""
+    totals = [run["jvm_cpu_seconds"] + run["python_cpu_seconds"] for run in runs]
+    spread = [round(min(totals), 2), round(max(totals), 2)]
+    return {name: median(run[name] for run in runs) for name in runs[0]} | {"runs": len(runs), "spread": spread}
 
 
 def exploded(spark: Any, source: Path) -> dict[str, list[int]]:
@@ -150,7 +161,6 @@ def session(folder: Path) -> Any:
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": (folder / "events").as_uri(),
         "spark.sql.shuffle.partitions": "4",
-        "spark.python.daemon.module": "reticent.engine.spark.daemon",  # as the how-to has it
     }
     builder = SparkSession.builder.appName("benchmark").master("local[2]")
     for name, value in settings.items():
@@ -162,8 +172,6 @@ def session(folder: Path) -> Any:
 
 def corpora(folder: Path, sizes: Sequence[int]) -> Iterator[tuple[str, Path]]:
     """Yield names of corpora, each with sizes of its own, and their folders."""
-    import pyarrow.parquet as pq
-
     if (DATA / "mtsamples").exists():
         table = read_documents("mtsamples", None).select(["doc_id", "individual_id", "text"])
         for share in (4, 2, 1) if len(sizes) > 1 else (8,):
@@ -176,7 +184,7 @@ def corpora(folder: Path, sizes: Sequence[int]) -> Iterator[tuple[str, Path]]:
         yield "hospital", folder / f"hospital-{notes}"
 
 
-def measure(name: str, source: Path, spark: Any, folder: Path) -> dict[str, Any]:
+def measure(name: str, source: Path, spark: Any, folder: Path, num_runs: int = 1) -> dict[str, Any]:
     """Count a corpus in each way, and return what each took."""
     import reticent
     from reticent import spark as on_spark
@@ -193,13 +201,25 @@ def measure(name: str, source: Path, spark: Any, folder: Path) -> dict[str, Any]
     for own in tables.values():
         own.mkdir()
     reticent.write_index(index, tables["one"])
-    notes, ways[READ] = measured(
-        lambda: on_spark.open_documents(str(source), num_parts=4, spark=spark, warn=str), process, events
-    )
-    built, ways[INDEX] = measured(lambda: on_spark.build_index(notes, splits=both, config=config), process, events)
-    built.write(tables["spark"])
+    runs: dict[str, list[dict[str, float]]] = {READ: [], INDEX: [], WRITE: []}
+    for last in [False] * (num_runs - 1) + [True]:
+        notes, took = measured(
+            lambda: on_spark.open_documents(str(source), num_parts=4, spark=spark, warn=str), process, events
+        )
+        runs[READ].append(took)
+        built, took = measured(
+            lambda notes=notes: on_spark.build_index(notes, splits=both, config=config), process, events
+        )
+        runs[INDEX].append(took)
+        _, took = measured(lambda built=built: built.write(tables["spark"]), process, events)
+        runs[WRITE].append(took)
+        if not last:
+            built.release()
+            notes.release()
+    ways |= {way: summarized(own) for way, own in runs.items()}
     for path in tables["one"].iterdir():
-        assert path.read_bytes() == (tables["spark"] / path.name).read_bytes(), f"{path.name} differs"
+        assert pq.read_table(path).equals(pq.read_table(tables["spark"] / path.name)), f"{path.name} differs"
+    rows = {str(n): built.num_rows(n) for n in range(1, MAX_N + 1)}
     expected = of_polars(source)
     found, ways[EXPLODE] = measured(lambda: exploded(spark, source), process, events)
     assert found == expected, "explode and countDistinct give another answer than polars"
@@ -211,6 +231,7 @@ def measure(name: str, source: Path, spark: Any, folder: Path) -> dict[str, Any]
         "notes": corpus.num_documents,
         "text_bytes": _text_bytes(source),
         "words": int(words),
+        "rows": rows,
         "distinct": {"1": index.num_words} | {str(n): index.num_ngrams(n) for n in range(2, MAX_N + 1)},
         "exploded": found,
         "ways": ways,
@@ -218,8 +239,6 @@ def measure(name: str, source: Path, spark: Any, folder: Path) -> dict[str, Any]
 
 
 def _word_batches(folder: Path) -> Iterator[Any]:
-    import pyarrow.parquet as pq
-
     return pq.ParquetFile(folder / "words.parquet").iter_batches(columns=["occurrences"])
 
 
@@ -242,6 +261,7 @@ GROWING: Mapping[str, Callable[[Mapping[str, Any]], float]] = {
     "shuffled bytes of text": lambda row: row["ways"][READ]["shuffled_bytes"],
     "shuffled bytes of tables": lambda row: row["ways"][INDEX]["shuffled_bytes"],
     "shuffled bytes of explode": lambda row: row["ways"][EXPLODE]["shuffled_bytes"],
+    **{f"rows of parts, n = {n}": lambda row, n=n: row["rows"][str(n)] for n in range(1, MAX_N + 1)},
     "CPU seconds of one machine": lambda row: cpu_of(row, ONE),
     "CPU seconds of Spark": lambda row: cpu_of(row, READ, INDEX),
     "CPU seconds of explode": lambda row: cpu_of(row, EXPLODE),
@@ -259,15 +279,17 @@ def exponents(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     }
 
 
-def extrapolate(corpora: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+def extrapolate(corpora: Mapping[str, Sequence[Mapping[str, Any]]], num_notes: int) -> dict[str, Any]:
     """Return what so many notes as large as the hospital's would take: least and most.
 
     Tables grow from the largest size of each corpus, by its own exponent, to as many words. Text and CPU grow as the
     notes do: CPU from what a note more takes to the mean of the largest size, in which the fixed part is.
     """
+    from reticent.ext.spark.index import MAX_ROWS
+
     rows = corpora["hospital"]
     largest = rows[-1]
-    factor = BILLION / largest["notes"]
+    factor = num_notes / largest["notes"]
 
     def grown(name: str) -> list[float]:
         ends = [
@@ -277,19 +299,22 @@ def extrapolate(corpora: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str,
         return [min(ends), max(ends)]
 
     at_linear = GROWING["CPU seconds of Spark"](largest) * factor
-    marginal = _marginal(rows, "CPU seconds of Spark") * BILLION
+    marginal = _marginal(rows, "CPU seconds of Spark") * num_notes
     core_hours = sorted(seconds / 3600 for seconds in (marginal, at_linear))
+    of_parts = {str(n): grown(f"rows of parts, n = {n}") for n in range(1, MAX_N + 1)}
     return {
-        "notes": BILLION,
+        "notes": num_notes,
         "text_bytes": largest["text_bytes"] * factor,
         "shuffled_bytes_of_text": GROWING["shuffled bytes of text"](largest) * factor,
         "shuffled_bytes_of_tables": grown("shuffled bytes of tables"),
         "shuffled_bytes_of_explode": grown("shuffled bytes of explode"),
+        "rows_of_parts": of_parts,
+        "is_refused": [max(own[end] for own in of_parts.values()) > MAX_ROWS for end in (0, 1)],
         "core_hours": core_hours,
         "node_hours_of_16_cores": [hours / 16 for hours in core_hours],
         "price": [hours * CORE_HOUR for hours in core_hours],
         "core_hours_of_explode": GROWING["CPU seconds of explode"](largest) * factor / 3600,
-        "core_hours_of_one_machine": _marginal(rows, "CPU seconds of one machine") * BILLION / 3600,
+        "core_hours_of_one_machine": _marginal(rows, "CPU seconds of one machine") * num_notes / 3600,
     }
 
 
@@ -299,7 +324,7 @@ def _marginal(rows: Sequence[Mapping[str, Any]], name: str) -> float:
     return (GROWING[name](last) - GROWING[name](before)) / (last["notes"] - before["notes"])
 
 
-def run(size: str = "toy") -> dict[str, Any] | None:
+def run(size: str = "toy", num_runs: int = 1) -> dict[str, Any] | None:
     """Measure, and write the record ``spark``."""
     if reason := missing():
         print(f"skipped: {reason} (make test-warehouse)", file=sys.stderr)
@@ -312,15 +337,16 @@ def run(size: str = "toy") -> dict[str, Any] | None:
         measure("warm", folder / "warm", spark, folder)  # what is compiled once belongs to no size
         rows = []
         for corpus, source in corpora(folder, SIZES[size]):
-            rows.append(measure(corpus, source, spark, folder))
+            rows.append(measure(corpus, source, spark, folder, num_runs))
             print(json.dumps(rows[-1]), flush=True)
         spark.stop()
     result: dict[str, Any] = {"start_of_spark": start, "corpora": rows}
     if size != "toy":
         of_each = {row["corpus"]: [own for own in rows if own["corpus"] == row["corpus"]] for row in rows}
         result["exponents"] = {name: exponents(own) for name, own in of_each.items()}
-        result["billion"] = extrapolate(of_each)
-        print(json.dumps(result["exponents"] | result["billion"], indent=1))
+        result["microseconds_a_note"] = round(_marginal(of_each["hospital"], "CPU seconds of Spark") * 1e6)
+        result["larger"] = [extrapolate(of_each, num_notes) for num_notes in LARGER]
+        print(json.dumps([result["microseconds_a_note"], result["exponents"], result["larger"]], indent=1))
     path = write_record("spark", result, size)
     print(path if size != "toy" else "answers are right")
     return result
@@ -329,7 +355,9 @@ def run(size: str = "toy") -> dict[str, Any] | None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=["toy", "cpu"], default="cpu")
-    run(parser.parse_args().size)
+    parser.add_argument("--runs", type=int, default=3, help="of each way on Spark but the last (default: 3)")
+    given = parser.parse_args()
+    run(given.size, given.runs)
 
 
 if __name__ == "__main__":

@@ -230,8 +230,8 @@ class NgramIndex:
 
 @final
 class Part:
-    """The documents of some units, counted level by level in a task of a cluster: a level's table is cut into runs,
-    merged with those of other parts (`merge_runs`) and answered by position. Its bytes hold words of documents."""
+    """The documents of some units, counted level by level in a task of a cluster: supports of a level's n-grams are
+    summed over all parts, and a part is answered with them. Its bytes hold words of documents."""
 
     @staticmethod
     def of_documents(builder: IndexBuilder, *, min_support: int = 2, num_threads: int = 1) -> Part:
@@ -253,35 +253,20 @@ class Part:
     def num_units(self) -> int: ...
     @property
     def num_documents(self) -> int: ...
-    def sample(self, num: int) -> list[bytes]:
-        """Return at most ``num`` bounds, evenly spread over the table at hand."""
-    def cut(self, bounds: Sequence[bytes]) -> list[bytes]:
-        """Return the table at hand as runs, one more than there are bounds (ascending)."""
-    def answer(self, answers: Sequence[bytes], firsts: Sequence[int]) -> None:
-        """Take the answers to the runs, and for each the number of the first row of its range; count the next level.
+    def rows(self) -> ArrowBatch:
+        """Return the distinct n-grams at hand, each with its support in this part: columns word, support, occurrences
+        (in byte order of the words); or left, right (ids over all parts of the n-grams that it is made of), support."""
+    def answer_words(self, words: _ArrowArray, support: NDArray[np.int64], ids: NDArray[np.int64]) -> None:
+        """Take support and id over all parts of those words that are kept, in any order; count the next level.
 
-        Raises `ArtifactError` where the answers are not those of the runs.
+        Raises `ArtifactError` where a word is none of this part, is answered twice, or lacks an answer.
         """
+    def answer_pairs(
+        self, left: NDArray[np.int64], right: NDArray[np.int64], support: NDArray[np.int64], ids: NDArray[np.int64]
+    ) -> None:
+        """The same for n-grams of two words or more."""
     def index(self, num_units: int, num_documents: int) -> NgramIndex:
         """Return the index of this part with the supports of all, of which there are so many; the part is used up."""
-
-@final
-class MergedRuns:
-    """The runs that parts sent to one range, merged."""
-
-    @property
-    def num_rows(self) -> int: ...
-    @property
-    def num_ranked(self) -> int:
-        """Rows that have a number: all words, and the pairs of at least ``min_support`` units."""
-    @property
-    def num_shared(self) -> int:
-        """Rows that several runs held."""
-    @property
-    def answers(self) -> list[bytes]:
-        """One for each run, in their order."""
-    def table(self) -> ArrowBatch:
-        """Return columns word, support (uint32), occurrences (uint64); or left, right (uint64), support."""
 
 @final
 class Blacklist:
@@ -705,17 +690,6 @@ def blank_rows(ids: _ArrowArray) -> NDArray[np.int64]:
 
 def count_distinct(ids: _ArrowArray) -> int:
     """Return how many of these strings are distinct."""
-
-def cut_strings(
-    strings: _ArrowArray, support: NDArray[np.uint32], occurrences: NDArray[np.uint64], bounds: Sequence[bytes]
-) -> list[bytes]:
-    """Return distinct strings in byte order as runs, one more than there are bounds; `PolicyError` if they are not."""
-
-def merge_runs(runs: Sequence[bytes], *, words: bool, min_support: int = 1) -> MergedRuns:
-    """Merge runs of words (or strings), or of pairs; `ArtifactError` where one is broken or not sorted."""
-
-def read_answers(answers: Sequence[bytes], firsts: Sequence[int]) -> tuple[NDArray[np.uint32], NDArray[np.uint64]]:
-    """Return the supports of the rows of runs, one after the other, and the numbers of those that have one."""
 
 def sorted_codes(ids: _ArrowArray) -> tuple[ArrowBatch, NDArray[np.uint32]]:
     """Return the distinct strings in byte order (column ``name``), and which of them each row holds."""

@@ -3,7 +3,7 @@
 >>> from reticent import spark                                      # doctest: +SKIP
 >>> notes = spark.open_documents(frame)                             # a DataFrame, or paths of Parquet files
 >>> index = spark.build_index(notes, config=IndexConfig(max_n=3))
->>> index.write("index")                                            # the files that one machine would write
+>>> index.write("index")                                            # tables that `reticent.open_index` reads
 >>> spans = spark.detect(notes, ["rules"])
 >>> spark.protect(notes, index, spans=spans).frame()                # flags of each word, by document
 
@@ -12,14 +12,12 @@ Importing it starts nothing, and needs neither torch nor pyspark; a session is t
 
 from __future__ import annotations
 
-from reticent.engine.spark.checks import check_session
-from reticent.engine.spark.documents import SparkDocuments, open_documents
-from reticent.engine.spark.index import SparkIndex, build_index
-from reticent.engine.spark.protection import SparkFlags, protect
-from reticent.engine.spark.session import local_session
-from reticent.engine.spark.spans import SparkSpans, detect
-from reticent.engine.spark.tasks import SparkError
-from reticent.engine.spark.tokens import write_tokens
+from reticent.ext.spark.documents import SparkDocuments, open_documents
+from reticent.ext.spark.index import SparkIndex, build_index
+from reticent.ext.spark.protection import SparkFlags, protect, write_tokens
+from reticent.ext.spark.session import check_session, local_session
+from reticent.ext.spark.spans import SparkSpans, detect
+from reticent.ext.spark.tasks import SparkError
 
 __all__ = [
     "SparkDocuments",

@@ -691,17 +691,17 @@ def warehouse_figure(record: Record) -> Dots:
 
 def spark_answer(record: Record) -> str:
     """Return the answer in words."""
-    largest, billion = record["corpora"][-1], record["billion"]
+    largest, larger = record["corpora"][-1], record["larger"][0]
     one, ours, other = cpu_of(largest, ONE), cpu_of(largest, READ, INDEX), cpu_of(largest, EXPLODE)
     moved = megabytes(sum(largest["ways"][way]["shuffled_bytes"] for way in (READ, INDEX)))
     exploded = megabytes(largest["ways"][EXPLODE]["shuffled_bytes"])
-    start, tables = record["start_of_spark"]["jvm_cpu_seconds"], billion["shuffled_bytes_of_tables"]
+    start, tables = record["start_of_spark"]["jvm_cpu_seconds"], larger["shuffled_bytes_of_tables"]
     return (
         f"{largest['notes']:,} notes take {one:,.1f} CPU seconds on one machine, {ours:,.0f} on Spark (n = 1 to 3, its "
-        f"start of {start:.0f} seconds aside), with the same bytes as the result, and {other:,.0f} by `explode` and "
+        f"start of {start:.0f} seconds aside), with equal supports, and {other:,.0f} by `explode` and "
         f"`countDistinct`, which go to n = 2 only. Spark shuffles {moved} MB, `explode` {exploded} MB. By the measured "
-        f"exponents 1,000,000,000 such notes would take {range_text(billion['core_hours'], 0)} core-hours on Spark, "
-        f"which would shuffle {range_text([end / TB for end in tables])} TB of tables."
+        f"exponents {larger['notes']:,} such notes would take {range_text(larger['core_hours'], 0)} core-hours on "
+        f"Spark, which would shuffle {range_text([end / TB for end in tables])} TB of tables."
     )
 
 

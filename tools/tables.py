@@ -375,14 +375,18 @@ def spark_tables(record: Record) -> str:
         for way, own in row["ways"].items()
     ]
     names = list(record["exponents"])
-    slopes = [(name, *(f"{record['exponents'][own][name]:.2f}" for own in names)) for name in GROWING]
+    measured = [name for name in GROWING if name in record["exponents"][names[0]]]
+    slopes = [(name, *(f"{record['exponents'][own][name]:.2f}" for own in names)) for name in measured]
     return (
         f"{machine_line(record)}\n\n"
         + markdown(("corpus", "way", "CPU s, Python and core", "CPU s, JVM", "MB shuffled"), rows)
         + "\nExponents: each quantity grows as the number of words to this power.\n\n"
         + markdown(("quantity", *names), slopes)
         + "\n"
-        + markdown(("1,000,000,000 notes as large as the hospital's, not from a run", ""), _billion(record["billion"]))
+        + "\n".join(
+            markdown((f"{found['notes']:,} notes as large as the hospital's, not from a run", ""), _larger(found))
+            for found in record["larger"]
+        )
     )
 
 
@@ -390,11 +394,15 @@ def _one(own: Record, name: str, divisor: float) -> str:
     return f"{own[name] / divisor:,.1f}" if name in own else "-"
 
 
-def _billion(found: Record) -> list[tuple[str, str]]:
+def _larger(found: Record) -> list[tuple[str, str]]:
     return [
         ("text", f"{found['text_bytes'] / TB:,.1f} TB"),
         ("text that is shuffled, once", f"{found['shuffled_bytes_of_text'] / TB:,.1f} TB"),
         ("tables that are shuffled", f"{range_text([end / TB for end in found['shuffled_bytes_of_tables']])} TB"),
+        *(
+            (f"rows of parts that are grouped, n = {n}", f"{range_text([end / 1e9 for end in own])} thousand million")
+            for n, own in found.get("rows_of_parts", {}).items()
+        ),
         ("processors", f"{range_text(found['core_hours'], 0)} core-hours"),
         ("nodes of 16 cores", f"{range_text(found['node_hours_of_16_cores'], 0)} node-hours"),
         ("price, at 0.05 a core-hour", range_text(found["price"], 0)),

@@ -23,7 +23,7 @@ from reticent.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from reticent.job.on_spark import Stage
+    from reticent.ext.spark.job import Stage
 
 __all__ = ["spark_app"]
 
@@ -32,7 +32,7 @@ spark_app = typer.Typer(
     help="""Do the work of documents on Apache Spark, where one machine ends (some 50 to 100 million notes).
 
     Inside spark-submit the session that runs is used; --master local starts one on this machine. Documents are
-    Parquet, by any path that Spark knows. Each result is, byte for byte, the one that one machine makes. Needs
+    Parquet, by any path that Spark knows. Supports, spans, flags and tokens are those of one machine. Needs
     reticent\\[spark] and Java 17; executors need reticent alone.""",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -69,7 +69,7 @@ def _run(
     sections: dict[str, Any], quiet: bool, as_json: bool, tokenizer: Path | None = None,
 ) -> None:  # fmt: skip
     from reticent.cli.show import print_counts
-    from reticent.job.on_spark import OnSpark, run_on_spark
+    from reticent.ext.spark.job import OnSpark, run_on_spark
 
     sections = {name: said(values) for name, values in sections.items()}
     job = job_from_source(source, None, columns, found, sections=sections, settings=settings, used=USED)

@@ -1,0 +1,1 @@
+"""Siblings of the core: what nobody in the core imports."""

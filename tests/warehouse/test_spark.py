@@ -1,10 +1,7 @@
-"""The engine on Spark gives the bytes of one machine: index, spans, flags and tokens."""
+"""The engine on Spark gives what one machine gives: supports, spans, flags and tokens."""
 
 from __future__ import annotations
 
-import gc
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +21,9 @@ from fixtures.spark import (
     content,
     fail_in_words,
     fail_with_text,
-    index_files,
+    flags_of,
+    flags_of_one,
+    index_tables,
     missing,
     notes,
     one_machine,
@@ -41,10 +40,9 @@ from reticent.engine.detect.spans import SpanReader
 from reticent.engine.flagged_words import FlaggedWords
 from reticent.engine.protect import Policy
 from reticent.engine.schema import SPLITS
-from reticent.engine.spark.daemon import MODULES
-from reticent.engine.spark.tasks import Task
+from reticent.ext.spark.job import OnSpark, run_on_spark
+from reticent.ext.spark.tasks import Task
 from reticent.job.config import parse_job
-from reticent.job.on_spark import OnSpark, run_on_spark
 
 pytestmark = [pytest.mark.heavy, pytest.mark.skipif(missing() is not None, reason=missing() or "")]
 
@@ -55,22 +53,14 @@ def session(home: SparkHome) -> Iterator[Any]:
         yield spark
 
 
-def flags_of(flagged: FlaggedWords) -> list[tuple[str, bytes, bytes]]:
-    rows = []
-    for part, words, flags, starts, _ in flagged:
-        bounds = words.doc_offsets
-        for row, doc_id in enumerate(part.doc_ids.to_pylist()):
-            own = slice(bounds[row], bounds[row + 1])
-            rows.append((doc_id, flags[own].tobytes(), starts[own].tobytes()))
-    return rows
-
-
 def test_files_give_the_index_spans_flags_and_tokens_of_one_machine(session: Any, files: Path, tmp_path: Path) -> None:
     corpus, individuals, expected = one_machine(files, IndexConfig(max_n=3))
     documents = on_spark.open_documents(str(files), num_parts=3, spark=session)
     assert documents.individuals().table.equals(individuals.table)
     index = on_spark.build_index(documents, config=IndexConfig(max_n=3))
-    assert index_files(index, tmp_path / "spark") == index_files(expected, tmp_path / "one")
+    assert index_tables(index, tmp_path / "spark") == index_tables(expected, tmp_path / "one")
+    assert [index.num_words, index.num_ngrams(3)] == [expected.num_words, expected.num_ngrams(3)]
+    read = reticent.open_index(tmp_path / "spark")
     (tmp_path / "spans").mkdir()
     detect_spans(corpus, make_detectors(["rules"]), tmp_path / "spans")
     spans = on_spark.detect(documents, ["rules"])
@@ -80,14 +70,16 @@ def test_files_give_the_index_spans_flags_and_tokens_of_one_machine(session: Any
     reader = SpanReader(tmp_path / "spans")
     settings = [
         (Policy(k=2, n=3, scopes={"DATE": "corpus"}), None),
+        (Policy(k=3, n=1), None),
         (Policy(k=5, n=2, policy="cover", max_document_frequency=0.5), ("members", "heldout")),
     ]
     for policy, splits in settings:
         flagged = FlaggedWords(corpus, individuals, index=expected, spans=reader, policy=policy, splits=splits)
         flags = on_spark.protect(documents, index, spans=spans, policy=policy, splits=splits)
-        table = pa.concat_tables(flags.tables())
-        rows = list(zip(*(table.column(name).to_pylist() for name in ("doc_id", "flags", "ngram_starts")), strict=True))
-        assert rows == flags_of(flagged)
+        rows = flags_of(flags)
+        assert rows == flags_of_one(flagged)
+        flagged = FlaggedWords(corpus, individuals, index=read, spans=reader, policy=policy, splits=splits)
+        assert rows == flags_of_one(flagged), "the index that was written says something else"
         assert flags.counts["blacklisted"] == flagged.num_blacklisted > 0
     by_id = {row.doc_id: bytes(row.flags) for row in flags.frame().select("doc_id", "flags").collect()}
     assert by_id == {doc_id: own for doc_id, own, _ in rows}
@@ -103,6 +95,9 @@ def test_files_give_the_index_spans_flags_and_tokens_of_one_machine(session: Any
     )
     assert made == counts
     assert content(tmp_path / "tokens-spark") == content(tmp_path / "tokens-one")
+    assert reticent.open_tokens(tmp_path / "tokens-spark").num_tokens == counts["tokens"]
+    with pytest.raises(PolicyError, match=r"n = 1: .* and Spark groups at most 9; use one machine"):
+        on_spark.build_index(documents, max_rows=9)
 
 
 def test_a_frame_gives_the_index_of_its_documents_by_id_with_households_and_n_of_8(
@@ -115,23 +110,12 @@ def test_a_frame_gives_the_index_of_its_documents_by_id_with_households_and_n_of
     frame = session.createDataFrame(table.rows(), table.columns).repartition(3)
     documents = on_spark.open_documents(frame, columns=columns, split=split, num_parts=3)
     assert documents.individuals().table.equals(individuals.table)
-    limit = 1 << 8  # instead of 2^32: longer n-grams have more numbers than that
-    index = on_spark.build_index(documents, splits=SPLITS[:2], config=config, max_number=limit)
-    one, made = index_files(expected, tmp_path / "one"), index_files(index, tmp_path / "spark")
-    assert one.keys() == made.keys()
-    wide = [name for name in one if one[name] != made[name]]
-    assert index.is_wide
-    assert wide
-    for name in wide:
-        of_one, of_spark = (pq.read_table(tmp_path / which / name) for which in ("one", "spark"))
-        assert of_spark.schema.field("left").type == pa.uint64()
-        assert of_spark.cast(of_one.schema).equals(of_one)
+    index = on_spark.build_index(documents, splits=SPLITS[:2], config=config)
+    assert index_tables(index, tmp_path / "spark") == index_tables(expected, tmp_path / "one")
     corpus = reticent.open_corpus(table.sort("doc_id"), columns=columns)
     flagged = FlaggedWords(corpus, individuals, index=expected, policy=Policy(k=3, n=8))
     flags = on_spark.protect(documents, index, policy=Policy(k=3, n=8))
-    assert [row[1:] for row in flags_of(flagged)] == [
-        (row["flags"], row["ngram_starts"]) for of_all in flags.tables() for row in of_all.to_pylist()
-    ]
+    assert flags_of(flags) == flags_of_one(flagged)
 
 
 def at_d0003(table: pl.DataFrame, column: str, value: str | None) -> pl.DataFrame:
@@ -336,14 +320,3 @@ def test_detectors_that_learn_from_all_documents_are_refused() -> None:
     for name, options in learning:
         with pytest.raises(PolicyError, match="not done on Spark"):
             on_spark.detect(documents, [name], {name: options})
-
-
-def test_workers_begin_with_the_engine_imported(session: Any) -> None:
-    def seen(_: int) -> tuple[bool, int]:
-        return set(MODULES) <= sys.modules.keys(), gc.get_freeze_count()
-
-    program = f"import gc, {', '.join(MODULES)}; print(len(gc.get_objects()))"
-    num_imported = int(subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout)
-    for is_imported, num_frozen in session.sparkContext.parallelize(range(4), 4).map(seen).collect():
-        assert is_imported
-        assert num_frozen > 0.9 * num_imported  # what a task makes later is collected as ever

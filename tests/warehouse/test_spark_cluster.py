@@ -6,15 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from fixtures.spark import (
     SURNAMES,
     TRY_ELSEWHERE,
     SparkHome,
+    content,
     disks_of_executors,
     filled,
-    index_files,
+    flags_of,
+    flags_of_one,
+    index_tables,
     kill_executor,
     missing,
     one_machine,
@@ -26,9 +28,10 @@ from reticent import spark as on_spark
 from reticent.core.progress import Progress
 from reticent.engine.config import IndexConfig
 from reticent.engine.detect import detect_spans, make_detectors
+from reticent.engine.flagged_words import FlaggedWords
 from reticent.engine.protect import Policy
+from reticent.ext.spark.job import OnSpark, run_on_spark
 from reticent.job.config import parse_job
-from reticent.job.on_spark import OnSpark, run_on_spark
 
 pytestmark = [pytest.mark.heavy, pytest.mark.skipif(missing() is not None, reason=missing() or "")]
 
@@ -48,7 +51,7 @@ def disks(cluster: Any) -> Iterator[list[Path]]:
         yield [first, second]
 
 
-def test_a_full_disk_of_one_executor_changes_no_byte_and_of_all_is_said_and_leaves_nothing(
+def test_a_full_disk_of_one_executor_changes_no_span_and_of_all_is_said_and_leaves_nothing(
     home: SparkHome, disks: list[Path], files: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     job = parse_job({"corpus": {"source": str(files)}, "out": str(tmp_path)})
@@ -67,7 +70,7 @@ def test_a_full_disk_of_one_executor_changes_no_byte_and_of_all_is_said_and_leav
     assert b"No space left on device" not in home.written()
     with filled(first):
         detect("spans")
-        assert (tmp_path / "spans/spans.parquet").read_bytes() == (tmp_path / "one/spans.parquet").read_bytes()
+        assert content(tmp_path / "spans") == content(tmp_path / "one")
         assert b"No space left on device" in home.written()
         assert is_quiet()
         with filled(second), pytest.raises(on_spark.SparkError, match="a disk is full on the driver or on an executor"):
@@ -77,11 +80,11 @@ def test_a_full_disk_of_one_executor_changes_no_byte_and_of_all_is_said_and_leav
     assert left == {"one", "spans"}
 
 
-def test_an_executor_that_is_killed_in_the_middle_changes_no_byte(
+def test_an_executor_that_is_killed_in_the_middle_changes_no_support_and_no_flag(
     home: SparkHome, cluster: Any, files: Path, tmp_path: Path
 ) -> None:
     columns = reticent.Columns(household_id="household_id")
-    _, _, expected = one_machine(files, IndexConfig(max_n=3), columns)
+    corpus, individuals, expected = one_machine(files, IndexConfig(max_n=3), columns)
     killed: list[int] = []
 
     def kill(n: int) -> None:
@@ -90,12 +93,12 @@ def test_an_executor_that_is_killed_in_the_middle_changes_no_byte(
 
     documents = on_spark.open_documents(str(files), columns=columns, num_parts=4, spark=cluster)
     index = on_spark.build_index(documents, config=IndexConfig(max_n=3), progress=kill)
-    made = index_files(index, tmp_path / "spark")
+    made = index_tables(index, tmp_path / "spark")
     flags = on_spark.protect(documents, index, policy=Policy(k=2, n=3))
-    protected = np.sum([len(row) for table in flags.tables() for row in table.column("flags").to_pylist()])
+    flagged = FlaggedWords(corpus, individuals, index=expected, policy=Policy(k=2, n=3))
+    assert flags_of(flags) == flags_of_one(flagged)
     assert killed
-    assert made == index_files(expected, tmp_path / "one")
-    assert protected == flags.counts["words"]
+    assert made == index_tables(expected, tmp_path / "one")
     written = home.written()
     assert b"Lost executor" in written or b"Executor lost" in written or b"ExecutorLost" in written
     assert not any(surname.encode() in written for surname in SURNAMES)

@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 from fixtures import tokenizers
-from fixtures.spark import SHORT_LIVED, SURNAMES, SparkHome, missing, notes, small_disk
+from fixtures.spark import SHORT_LIVED, SURNAMES, SparkHome, content, flags_of_one, missing, notes, small_disk
 from fixtures.spark_drivers import PATIENCE, Drivers, wait_for
 
 import reticent
@@ -29,10 +29,10 @@ from reticent.engine.detect import detect_spans, make_detectors
 from reticent.engine.detect.spans import SpanReader
 from reticent.engine.flagged_words import FlaggedWords
 from reticent.engine.protect import Policy
-from reticent.engine.spark.tasks import SparkError
 from reticent.engine.split import write_individuals
+from reticent.ext.spark.job import OnSpark, run_on_spark
+from reticent.ext.spark.tasks import SparkError
 from reticent.job.config import parse_job
-from reticent.job.on_spark import OnSpark, run_on_spark
 
 pytestmark = [pytest.mark.heavy, pytest.mark.skipif(missing() is not None, reason=missing() or "")]
 
@@ -58,8 +58,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def expected(folder: Path) -> dict[str, dict[str, bytes]]:
-    """The files that one machine writes, by command."""
+def expected(folder: Path) -> dict[str, dict[str, Any]]:
+    """What one machine writes, by command."""
     corpus = reticent.open_corpus(folder / "notes.parquet")
     individuals = reticent.split_individuals(corpus)
     index = reticent.build_index(corpus, individuals, config=IndexConfig(max_n=3))
@@ -80,12 +80,6 @@ def expected(folder: Path) -> dict[str, dict[str, bytes]]:
         policy=policy,
     )
     return {name: content(path) for name, path in made.items()}
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    """Files under a folder but for manifests, which name the versions of packages, and locks."""
-    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "manifest.json"]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files if not path.name.endswith(".lock")}
 
 
 def arguments(command: str, folder: Path, out: Path) -> list[str]:
@@ -110,7 +104,7 @@ def later(command: str, drivers: Drivers, out: Path) -> Callable[[], bool]:
 
 @pytest.mark.parametrize("command", ["index", "protect", "tokens"])  # detect: below, with a JVM of its own
 def test_a_driver_that_is_killed_leaves_nothing_half_and_the_next_writes_what_one_machine_does(
-    command: str, drivers: Drivers, folder: Path, expected: dict[str, dict[str, bytes]], tmp_path: Path
+    command: str, drivers: Drivers, folder: Path, expected: dict[str, dict[str, Any]], tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
     status, said, _ = drivers.run(*arguments(command, folder, out), until=later(command, drivers, out))
@@ -145,12 +139,8 @@ def check_flags(out: Path, folder: Path) -> None:
         spans=SpanReader(folder / "one-detect"),
         policy=Policy(k=2, n=3),
     )
-    rows = []
-    for part, words, flags, starts, _ in flagged:
-        for row, doc_id in enumerate(part.doc_ids.to_pylist()):
-            own = slice(words.doc_offsets[row], words.doc_offsets[row + 1])
-            rows.append((doc_id, flags[own].tobytes(), starts[own].tobytes()))
-    assert pl.read_parquet(out / "flags.parquet").select("doc_id", "flags", "ngram_starts").rows() == rows
+    found = pl.read_parquet(out / "flags.parquet").select("doc_id", "flags", "ngram_starts")
+    assert found.rows() == flags_of_one(flagged)
 
 
 # These have sessions and JVMs of their own, so they come after those of `drivers`.
@@ -190,7 +180,7 @@ def test_a_full_disk_of_spark_or_of_results_is_said_and_leaves_nothing_half(
 def test_a_local_session_and_spark_submit_write_what_one_machine_does_also_after_all_was_killed(
     home: SparkHome,
     folder: Path,
-    expected: dict[str, dict[str, bytes]],
+    expected: dict[str, dict[str, Any]],
     tmp_path: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
@@ -206,7 +196,6 @@ def test_a_local_session_and_spark_submit_write_what_one_machine_does_also_after
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     submit = [Path(pyspark.__file__).parent / "bin" / "spark-submit", "--master", "local[1]"]
     submit += ["--conf", "spark.io.encryption.enabled=true", "--conf", "spark.ui.enabled=false"]
-    submit += ["--conf", "spark.python.daemon.module=reticent.engine.spark.daemon"]
     script = subprocess.run([*local[:4], "script"], env=environment, check=True, **pipes).stdout.strip()
     given = [*submit, script, "spark", *arguments("detect", folder, submitted)]
     elsewhere = environment | {"TMPDIR": str(submitted.parent)}
@@ -224,7 +213,7 @@ def test_a_local_session_and_spark_submit_write_what_one_machine_does_also_after
 
 
 def check_local_sessions(
-    local: list[str], environment: dict[str, str], temporary: Path, out: Path, expected: dict[str, dict[str, bytes]]
+    local: list[str], environment: dict[str, str], temporary: Path, out: Path, expected: dict[str, dict[str, Any]]
 ) -> None:
     """One that is killed with its JVM, and the same again."""
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

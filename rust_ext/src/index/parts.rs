@@ -1,18 +1,19 @@
-//! Parts: an index of documents that no one machine holds, counted by exchanging sorted tables.
+//! Parts: an index of documents that no one machine holds; what lies between the parts is a `groupBy` of Spark.
 //!
 //! Documents are cut into *parts* by a hash of their unit, so that every unit is in one part whole and supports of parts add
-//! up. A part counts a level of its own documents and *cuts* its sorted table into runs at the bounds of *ranges* (`run`). A
-//! range merges one run of each part, sums what is equal and numbers it (`merge`): that is its stretch of the table of all. It
-//! *answers by position*: for each row of a run, the support and the number that it has in all. No key travels back.
+//! up. A part lists the distinct n-grams of one length of its own documents, with their supports there ([`Part::num_rows`],
+//! [`Part::word`], [`Part::pair`]). They are summed over all parts, and every n-gram of at least `min_support` units gets an
+//! *id* over all parts. The part is *answered* with support and id of those of its n-grams; of the others, what it knows of
+//! them itself is enough.
 //!
-//! **Numbers of a part lead to numbers of all in order.** Words stand in byte order here and there; pairs by (left, right),
-//! and these are numbers that keep their order. So a part never sorts again, and its runs are sorted as they are cut.
+//! **Keys are exact.** A word is its bytes; a longer n-gram is the ids, over all parts, of the two n-grams that it is made of.
+//! Answers are matched by these keys and never by position.
 //!
 //! **Counting is pruned by the answers.** An n-gram that fewer than `min_support` units use in all is not extended in any part,
 //! however often the part itself holds it: level n + 1 of a part lists pairs of n-grams that are kept in all, as the whole
 //! index does. Without that, a part would have to extend everything it sees, as nothing is frequent in a small part.
 //!
-//! **Numbers of all have 64 bits**, those of a part 32: a thousand parts of four thousand million n-grams each can be counted.
+//! **Ids have 64 bits**, numbers of a part 32: a thousand parts of four thousand million n-grams each can be counted.
 //!
 //! **Documents that are not counted** (of held-out individuals) are in parts too: their n-grams are sent with support 0 and
 //! answered like the others, so that they can be protected. What no counted unit uses is in no table of all.
@@ -22,14 +23,11 @@
 //!
 //! Cost of a part: 4 bytes a word of its text, and its own tables. It is kept as bytes between two levels (`state`).
 
-mod merge;
-mod run;
 mod state;
 #[cfg(test)]
 mod tests;
 
-pub use merge::{Merged, merge};
-pub use run::{Key, Kind, Row, read_answers, write_runs};
+use hashbrown::HashMap;
 
 use crate::error::{Error, Result};
 use crate::index::levels::{Plan, Settings, Share, count_level};
@@ -66,7 +64,7 @@ pub struct Part {
     levels: Vec<(Vec<u64>, Vec<u32>)>,
     /// The level at hand: keys and supports of this part. Empty while words are at hand.
     open: (Vec<u64>, Vec<u32>),
-    /// What an id of a key in `open` is in all: by number of the word on level 2, by rank among the kept above.
+    /// The id in all of what a key in `open` names: by row of the word on level 2, by number among the kept above.
     globals: Vec<u64>,
 }
 
@@ -110,11 +108,6 @@ impl Part {
         }
     }
 
-    /// What the rows of the table at hand are.
-    pub fn kind(&self) -> Kind {
-        if self.n == 1 { Kind::Words } else { Kind::Pairs }
-    }
-
     /// Rows of the table at hand; 0 once everything is answered.
     pub fn num_rows(&self) -> usize {
         match self.n {
@@ -124,60 +117,68 @@ impl Part {
         }
     }
 
-    fn row(&self, number: usize) -> Row<'_> {
-        if self.n == 1 {
-            let key = Key::Word(self.words.get(number).as_bytes());
-            return Row { key, support: self.support[number], occurrences: self.occurrences[number] };
+    /// A row of the words: the word, its support and its occurrences in this part. Rows ascend by the bytes of the word.
+    pub fn word(&self, row: usize) -> (&str, u32, u64) {
+        (self.words.get(row), self.support[row], self.occurrences[row])
+    }
+
+    /// A row of a level above the words: the ids in all of the two n-grams that it is made of, and its support in this part.
+    pub fn pair(&self, row: usize) -> (u64, u64, u32) {
+        let key = self.open.0[row];
+        (self.globals[(key >> 32) as usize], self.globals[key as u32 as usize], self.open.1[row])
+    }
+
+    /// The rows of these words; `Artifact` where one is not this part's.
+    pub fn rows_of_words<'a>(&self, words: impl Iterator<Item = &'a str>) -> Result<Vec<usize>> {
+        words.map(|word| self.words.find_sorted(word).filter(|_| self.n == 1).ok_or_else(foreign)).collect()
+    }
+
+    /// The rows of these pairs of ids; `Artifact` where one is not this part's.
+    pub fn rows_of_pairs(&self, pairs: impl Iterator<Item = (u64, u64)>) -> Result<Vec<usize>> {
+        let num_rows = if self.n == 1 { 0 } else { self.num_rows() };
+        let mut rows = HashMap::with_capacity_and_hasher(num_rows, foldhash::fast::RandomState::default());
+        for row in 0..num_rows {
+            let (left, right, _) = self.pair(row);
+            rows.insert((left, right), row);
         }
-        let key = self.open.0[number];
-        let (left, right) = (self.globals[(key >> 32) as usize], self.globals[key as u32 as usize]);
-        Row { key: Key::Pair(left, right), support: self.open.1[number], occurrences: 0 }
+        pairs.map(|pair| rows.get(&pair).copied().ok_or_else(foreign)).collect()
     }
 
-    /// At most `num` keys, evenly spread over the table, from which bounds of ranges are chosen.
-    pub fn sample(&self, num: usize) -> Vec<Vec<u8>> {
-        let (num_rows, step) = (self.num_rows(), self.num_rows().div_ceil(num.max(1)).max(1));
-        (step / 2..num_rows).step_by(step).map(|number| self.row(number).key.bound()).collect()
-    }
-
-    /// The table at hand in runs: one more than there are bounds, which ascend. A run may be empty.
-    pub fn cut(&self, bounds: &[Vec<u8>]) -> Vec<Vec<u8>> {
-        write_runs(self.kind(), (0..self.num_rows()).map(|number| self.row(number)), bounds)
-    }
-
-    /// Take the answers to the runs, in their order, each with the number of the first row of its range in all; then count
-    /// the next level, if there is one.
-    pub fn answer(&mut self, answers: &[(u64, &[u8])]) -> Result<()> {
+    /// Take the support and the id in all of these rows, which are those of at least `min_support` units; then count the next
+    /// level, if there is one. A row that is not among them keeps the support of this part.
+    pub fn answer(&mut self, answers: impl Iterator<Item = (usize, u32, u64)>) -> Result<()> {
         if self.n > self.max_n {
             return Err(Error::Policy("everything of this part is answered".into()));
         }
-        let kind = self.kind();
-        let (support, ranks) = read_answers(answers)?;
-        if support.len() != self.num_rows() {
-            return Err(Error::Artifact(format!("{} rows were answered of {}", support.len(), self.num_rows())));
-        }
-        // Row -> id + 1 among the kept, or 0; and the row of each id.
-        let (mut kept, mut rows, mut at) = (vec![0u32; support.len()], Vec::new(), 0);
-        self.globals = Vec::new();
-        for (row, &support) in support.iter().enumerate() {
-            let is_kept = support >= self.min_support;
-            if is_kept {
-                rows.push(row as u32);
-                kept[row] = rows.len() as u32;
+        let num_rows = self.num_rows();
+        let of_words = self.n == 1;
+        let mut support = if of_words { self.support.clone() } else { std::mem::take(&mut self.open.1) };
+        // Row -> id in all, of those that are kept.
+        let mut ids = vec![None; num_rows];
+        for (row, sum, id) in answers {
+            if sum < self.min_support || ids[row].replace(id).is_some() {
+                return Err(Error::Artifact("an n-gram was answered twice, or is none that is kept".into()));
             }
-            // A word that none of the counted units uses has no number in all. No key names it: any number will do.
-            let is_ranked = is_kept || (kind == Kind::Words && support > 0);
-            if is_ranked {
-                let rank = ranks.get(at).ok_or_else(|| Error::Artifact("an answer lacks a number".into()))?;
-                self.globals.push(*rank);
-                at += 1;
-            } else if kind == Kind::Words {
-                self.globals.push(self.globals.last().copied().unwrap_or(0));
-            }
+            support[row] = sum;
         }
-        match kind {
-            Kind::Words => self.support = support,
-            Kind::Pairs => self.levels.push((std::mem::take(&mut self.open.0), support)),
+        if let Some(row) = (0..num_rows).find(|&row| ids[row].is_none() && support[row] >= self.min_support) {
+            return Err(Error::Artifact(format!("row {row} of {num_rows} has no answer")));
+        }
+        // Row -> number + 1 among the kept, or 0; and the row of each of these numbers.
+        let (mut kept, mut rows) = (vec![0u32; num_rows], Vec::new());
+        for row in (0..num_rows).filter(|&row| ids[row].is_some()) {
+            rows.push(row as u32);
+            kept[row] = rows.len() as u32;
+        }
+        // Pairs name words by their rows, and longer n-grams by their number among the kept.
+        self.globals = match of_words {
+            true => ids.iter().map(|id| id.unwrap_or(0)).collect(),
+            false => ids.iter().flatten().copied().collect(),
+        };
+        drop(ids);
+        match of_words {
+            true => self.support = support,
+            false => self.levels.push((std::mem::take(&mut self.open.0), support)),
         }
         self.n += 1;
         if self.n > self.max_n {
@@ -194,7 +195,6 @@ impl Part {
             }
         }
         drop(kept);
-        // Pairs of words are listed by the numbers of the words, and longer n-grams by the ranks of what is kept.
         let names = if self.n == 2 { rows } else { Vec::new() };
         let plan = Plan::new(&Spool::from_slice(&weights)?, names, usize::MAX)?;
         // Those that are counted first, so that the counts after them are theirs.
@@ -266,4 +266,8 @@ impl Share for Flat<'_> {
         }
         Ok(())
     }
+}
+
+fn foreign() -> Error {
+    Error::Artifact("an answer names an n-gram that is none of this part".into())
 }

@@ -1,24 +1,20 @@
-//! Parts of an index for Python: counted in tasks of a cluster, and exchanged as bytes.
+//! Parts of an index for Python: counted in tasks of a cluster, and answered with what a `groupBy` found.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow_array::{LargeStringArray, UInt32Array, UInt64Array};
-use numpy::{PyArray1, PyReadonlyArray1};
+use arrow_array::{Int64Array, StringArray};
+use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::index::{PyIndexBuilder, PyNgramIndex, batch};
 use super::{ArrowBatch, import_texts, to_py_err};
-use crate::error::Error;
-use crate::index::parts::{Key, Kind, Merged, Part, Row, merge, read_answers, write_runs};
+use crate::error::{Error, Result};
+use crate::index::parts::Part;
 use crate::pool::pool;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<PyPart>()?;
-    module.add_class::<PyMergedRuns>()?;
-    module.add_function(wrap_pyfunction!(cut_strings, module)?)?;
-    module.add_function(wrap_pyfunction!(merge_runs, module)?)?;
-    module.add_function(wrap_pyfunction!(py_read_answers, module)?)
+    module.add_class::<PyPart>()
 }
 
 /// The documents of some units, counted level by level; see `rust_ext/src/index/parts.rs`.
@@ -33,7 +29,7 @@ impl PyPart {
         Self { part: Mutex::new(Some(part)), num_threads }
     }
 
-    fn with<T>(&self, work: impl FnOnce(&mut Part) -> crate::error::Result<T>) -> PyResult<T> {
+    fn with<T>(&self, work: impl FnOnce(&mut Part) -> Result<T>) -> PyResult<T> {
         let done = {
             let mut part = self.part.lock().unwrap_or_else(PoisonError::into_inner);
             part.as_mut().ok_or_else(used_up).and_then(work)
@@ -86,25 +82,55 @@ impl PyPart {
         self.with(|part| Ok(part.num_documents))
     }
 
-    /// At most `num` bounds, evenly spread over the table at hand.
-    fn sample<'py>(&self, py: Python<'py>, num: usize) -> PyResult<Vec<Bound<'py, PyBytes>>> {
-        let keys = py.detach(|| self.with(|part| Ok(part.sample(num))))?;
-        Ok(keys.iter().map(|key| PyBytes::new(py, key)).collect())
+    /// The table at hand: columns word, support, occurrences; or left, right, support. Numbers are int64, as Spark has them.
+    fn rows(&self) -> PyResult<ArrowBatch> {
+        self.with(|part| {
+            let (rows, is_words) = (0..part.num_rows(), part.n == 1);
+            let numbers = |number: fn(&Part, usize) -> u64| {
+                Arc::new(Int64Array::from_iter_values((0..part.num_rows()).map(|row| number(part, row) as i64)))
+            };
+            if is_words {
+                return Ok(batch(vec![
+                    ("word", Arc::new(StringArray::from_iter_values(rows.map(|row| part.word(row).0)))),
+                    ("support", numbers(|part, row| part.word(row).1.into())),
+                    ("occurrences", numbers(|part, row| part.word(row).2)),
+                ]));
+            }
+            Ok(batch(vec![
+                ("left", numbers(|part, row| part.pair(row).0)),
+                ("right", numbers(|part, row| part.pair(row).1)),
+                ("support", numbers(|part, row| part.pair(row).2.into())),
+            ]))
+        })?
     }
 
-    /// The table at hand as runs, one more than there are bounds.
-    fn cut<'py>(&self, py: Python<'py>, bounds: Vec<Vec<u8>>) -> PyResult<Vec<Bound<'py, PyBytes>>> {
-        let runs = py.detach(|| self.with(|part| Ok(part.cut(&bounds))))?;
-        Ok(runs.iter().map(|run| PyBytes::new(py, run)).collect())
-    }
-
-    /// Take the answers to the runs, and for each the number of the first row of its range; count the next level.
-    fn answer(&self, py: Python<'_>, answers: Vec<Vec<u8>>, firsts: Vec<u64>) -> PyResult<()> {
-        let threads = pool(self.num_threads).map_err(to_py_err)?;
-        py.detach(|| {
-            let answers: Vec<(u64, &[u8])> = firsts.into_iter().zip(answers.iter().map(Vec::as_slice)).collect();
-            threads.install(|| self.with(|part| part.answer(&answers)))
+    /// Take support and id of words over all parts, and count the next level.
+    fn answer_words(
+        &self,
+        py: Python<'_>,
+        words: &Bound<'_, PyAny>,
+        support: PyReadonlyArray1<'_, i64>,
+        ids: PyReadonlyArray1<'_, i64>,
+    ) -> PyResult<()> {
+        let words = import_texts(words, "words")?;
+        let (support, ids) = (support.as_slice()?, ids.as_slice()?);
+        self.answer(py, support, ids, words.len(), |part| {
+            part.rows_of_words((0..words.len()).map(|row| words.get(row)))
         })
+    }
+
+    /// Take support and id of pairs of ids over all parts, and count the next level.
+    fn answer_pairs(
+        &self,
+        py: Python<'_>,
+        left: PyReadonlyArray1<'_, i64>,
+        right: PyReadonlyArray1<'_, i64>,
+        support: PyReadonlyArray1<'_, i64>,
+        ids: PyReadonlyArray1<'_, i64>,
+    ) -> PyResult<()> {
+        let (left, right) = (left.as_slice()?, right.as_slice()?);
+        let pairs = left.iter().zip(right).map(|(&left, &right)| (left as u64, right as u64));
+        self.answer(py, support.as_slice()?, ids.as_slice()?, left.len(), |part| part.rows_of_pairs(pairs))
     }
 
     /// The index of this part with the supports of all; the part is used up.
@@ -118,109 +144,36 @@ impl PyPart {
     }
 }
 
+impl PyPart {
+    fn answer(
+        &self,
+        py: Python<'_>,
+        support: &[i64],
+        ids: &[i64],
+        num_keys: usize,
+        rows: impl FnOnce(&Part) -> Result<Vec<usize>> + Send,
+    ) -> PyResult<()> {
+        if support.len() != num_keys || ids.len() != num_keys {
+            return Err(to_py_err(Error::Policy("keys, supports and ids differ in length".into())));
+        }
+        let threads = pool(self.num_threads).map_err(to_py_err)?;
+        py.detach(|| {
+            threads.install(|| {
+                self.with(|part| {
+                    let supports = support.iter().map(|&sum| u32::try_from(sum).map_err(|_| too_many()));
+                    let supports = supports.collect::<Result<Vec<u32>>>()?;
+                    let rows = rows(part)?;
+                    part.answer(rows.into_iter().zip(supports).zip(ids).map(|((row, sum), &id)| (row, sum, id as u64)))
+                })
+            })
+        })
+    }
+}
+
 fn used_up() -> Error {
     Error::Policy("this part has become an index".into())
 }
 
-/// The runs of one range, merged.
-#[pyclass(module = "reticent._rust", name = "MergedRuns", frozen)]
-pub struct PyMergedRuns(Merged);
-
-#[pymethods]
-impl PyMergedRuns {
-    #[getter]
-    fn num_rows(&self) -> usize {
-        self.0.support.len()
-    }
-
-    /// Rows that have a number: all words, and the pairs of at least `min_support` units.
-    #[getter]
-    fn num_ranked(&self) -> u64 {
-        self.0.num_ranked
-    }
-
-    /// Rows that several runs held.
-    #[getter]
-    fn num_shared(&self) -> u64 {
-        self.0.num_shared
-    }
-
-    /// By run.
-    #[getter]
-    fn answers<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyBytes>> {
-        self.0.answers.iter().map(|answer| PyBytes::new(py, answer)).collect()
-    }
-
-    /// Columns word, support, occurrences; or left, right (uint64), support.
-    fn table(&self) -> PyResult<ArrowBatch> {
-        let merged = &self.0;
-        let support = Arc::new(UInt32Array::from(merged.support.clone()));
-        if merged.left.is_empty() {
-            return batch(vec![
-                ("word", Arc::new(LargeStringArray::from_iter_values(merged.words.iter()))),
-                ("support", support),
-                ("occurrences", Arc::new(UInt64Array::from(merged.occurrences.clone()))),
-            ]);
-        }
-        batch(vec![
-            ("left", Arc::new(UInt64Array::from(merged.left.clone()))),
-            ("right", Arc::new(UInt64Array::from(merged.right.clone()))),
-            ("support", support),
-        ])
-    }
-}
-
-fn kind(words: bool) -> Kind {
-    if words { Kind::Words } else { Kind::Pairs }
-}
-
-/// Merge the runs that parts sent to one range.
-#[pyfunction]
-#[pyo3(signature = (runs, *, words, min_support=1))]
-fn merge_runs(py: Python<'_>, runs: Vec<Vec<u8>>, words: bool, min_support: u32) -> PyResult<PyMergedRuns> {
-    let merged = py.detach(|| {
-        let runs: Vec<&[u8]> = runs.iter().map(Vec::as_slice).collect();
-        merge(kind(words), &runs, min_support)
-    });
-    Ok(PyMergedRuns(merged.map_err(to_py_err)?))
-}
-
-/// Distinct strings in byte order as runs, one more than there are bounds.
-#[pyfunction]
-fn cut_strings<'py>(
-    py: Python<'py>,
-    strings: &Bound<'py, PyAny>,
-    support: PyReadonlyArray1<'py, u32>,
-    occurrences: PyReadonlyArray1<'py, u64>,
-    bounds: Vec<Vec<u8>>,
-) -> PyResult<Vec<Bound<'py, PyBytes>>> {
-    let strings = import_texts(strings, "strings")?;
-    let (support, occurrences) = (support.as_slice()?, occurrences.as_slice()?);
-    if support.len() != strings.len() || occurrences.len() != strings.len() {
-        return Err(to_py_err(Error::Policy("strings and their counts differ in length".into())));
-    }
-    if (1..strings.len()).any(|row| strings.get(row - 1) >= strings.get(row)) {
-        return Err(to_py_err(Error::Policy("strings are not in byte order, or not distinct".into())));
-    }
-    let rows = (0..strings.len()).map(|row| Row {
-        key: Key::Word(strings.get(row).as_bytes()),
-        support: support[row],
-        occurrences: occurrences[row],
-    });
-    let runs = write_runs(Kind::Words, rows, &bounds);
-    Ok(runs.iter().map(|run| PyBytes::new(py, run)).collect())
-}
-
-/// Supports of the rows of runs, one after the other, and the numbers of those that have one.
-#[pyfunction]
-#[pyo3(name = "read_answers")]
-#[allow(clippy::type_complexity)]
-fn py_read_answers<'py>(
-    py: Python<'py>,
-    answers: Vec<Vec<u8>>,
-    firsts: Vec<u64>,
-) -> PyResult<(Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<u64>>)> {
-    let answers: Vec<(u64, &[u8])> = firsts.into_iter().zip(answers.iter().map(Vec::as_slice)).collect();
-    let (support, ranks) = read_answers(&answers).map_err(to_py_err)?;
-    Ok((PyArray1::from_vec(py, support), PyArray1::from_vec(py, ranks)))
+fn too_many() -> Error {
+    Error::Corpus("more than 4 294 967 295 individuals use one n-gram".into())
 }

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::index::build::IndexBuilder;
 use crate::text::texts::Texts;
@@ -28,37 +30,57 @@ fn builder(documents: &[(u32, String)], max_n: usize, surface: Surface, num_coun
     builder
 }
 
-/// Count parts to the end through ranges; `first` is added to every number in all. Returns the tables by level, and the parts.
-#[allow(clippy::type_complexity)]
-fn exchange(mut parts: Vec<Part>, num_ranges: usize, first: u64) -> (Vec<Vec<Merged>>, Vec<Part>) {
+/// A table over all parts: supports (and occurrences) by key, and the id of each key.
+#[derive(Default)]
+struct Level {
+    words: BTreeMap<String, (u32, u64, u64)>,
+    pairs: BTreeMap<(u64, u64), (u32, u64)>,
+}
+
+/// What a `groupBy` over all parts does: count parts to the end. Ids are of the first part that has the key, from `first` on.
+fn group(mut parts: Vec<Part>, first: u64) -> (Vec<Level>, Vec<Part>) {
     let (max_n, min_support) = (parts[0].max_n, parts[0].min_support);
     let mut levels = Vec::new();
     for n in 1..=max_n {
-        let mut sample: Vec<Vec<u8>> = parts.iter().flat_map(|part| part.sample(5)).collect();
-        sample.sort();
-        let step = sample.len().div_ceil(num_ranges).max(1);
-        let bounds: Vec<Vec<u8>> = sample.into_iter().skip(step).step_by(step).collect();
-        let runs: Vec<Vec<Vec<u8>>> = parts.iter().map(|part| part.cut(&bounds)).collect();
-        let kind = parts[0].kind();
-        assert!(parts.iter().all(|part| part.n == n));
-        let merged: Vec<Merged> = (0..=bounds.len())
-            .map(|range| merge(kind, &runs.iter().map(|runs| &*runs[range]).collect::<Vec<_>>(), min_support).unwrap())
-            .collect();
-        let mut firsts = vec![first];
-        merged.iter().for_each(|range| firsts.push(firsts[firsts.len() - 1] + range.num_ranked));
-        parts = parts
-            .into_iter()
-            .enumerate()
-            .map(|(number, part)| {
-                let mut part = Part::from_bytes(&part.to_bytes()).unwrap();
-                let answers = merged.iter().zip(&firsts).map(|(range, &first)| (first, &*range.answers[number]));
-                part.answer(&answers.collect::<Vec<_>>()).unwrap();
-                part
-            })
-            .collect();
-        levels.push(merged);
+        let mut level = Level::default();
+        for (number, part) in parts.iter().enumerate() {
+            assert_eq!(part.n, n);
+            for row in 0..part.num_rows() {
+                let id = first + ((number as u64) << 32 | row as u64);
+                if n == 1 {
+                    let (word, support, occurrences) = part.word(row);
+                    let found = level.words.entry(word.into()).or_insert((0, 0, id));
+                    (found.0, found.1) = (found.0 + support, found.1 + occurrences);
+                } else {
+                    let (left, right, support) = part.pair(row);
+                    level.pairs.entry((left, right)).or_insert((0, id)).0 += support;
+                }
+            }
+        }
+        parts = parts.iter().map(|part| Part::from_bytes(&part.to_bytes()).unwrap()).collect();
+        for part in &mut parts {
+            answer(part, &level, min_support).unwrap();
+        }
+        levels.push(level);
     }
     (levels, parts)
+}
+
+/// Answer a part with those of its n-grams that are kept in all, in another order than its own.
+fn answer(part: &mut Part, level: &Level, min_support: u32) -> Result<()> {
+    let rows = (0..part.num_rows()).rev();
+    let answers: Vec<(usize, u32, u64)> = if part.n == 1 {
+        let found = rows.map(|row| (part.word(row).0, level.words[part.word(row).0]));
+        let kept: Vec<_> = found.filter(|(_, (support, ..))| *support >= min_support).collect();
+        let rows = part.rows_of_words(kept.iter().map(|(word, _)| *word))?;
+        rows.into_iter().zip(kept).map(|(row, (_, (support, _, id)))| (row, support, id)).collect()
+    } else {
+        let found = rows.map(|row| part.pair(row)).map(|(left, right, _)| ((left, right), level.pairs[&(left, right)]));
+        let kept: Vec<_> = found.filter(|(_, (support, _))| *support >= min_support).collect();
+        let rows = part.rows_of_pairs(kept.iter().map(|(pair, _)| *pair))?;
+        rows.into_iter().zip(kept).map(|(row, (_, (support, id)))| (row, support, id)).collect()
+    };
+    part.answer(answers.into_iter())
 }
 
 fn cut_by_unit(documents: &[(u32, String)], num_parts: u32) -> Vec<Vec<(u32, String)>> {
@@ -69,16 +91,16 @@ fn cut_by_unit(documents: &[(u32, String)], num_parts: u32) -> Vec<Vec<(u32, Str
 
 #[test]
 fn parts_make_the_index_of_all_documents() {
-    for (seed, max_n, min_support, num_parts, num_ranges, surface) in [
-        (1, 1, 2, 3, 2, Surface::Exact),
-        (2, 2, 2, 1, 3, Surface::Exact),
-        (3, 3, 1, 4, 1, Surface::Casefold),
-        (4, 3, 3, 5, 4, Surface::Exact),
-        (5, 8, 2, 3, 7, Surface::Fold),
-        (6, 8, 1, 13, 3, Surface::Exact),
+    for (seed, max_n, min_support, num_parts, surface) in [
+        (1, 1, 2, 3, Surface::Exact),
+        (2, 2, 2, 1, Surface::Exact),
+        (3, 3, 1, 4, Surface::Casefold),
+        (4, 3, 3, 5, Surface::Exact),
+        (5, 8, 2, 3, Surface::Fold),
+        (6, 8, 1, 13, Surface::Exact),
     ] {
         let documents = documents(seed, 150);
-        // Beyond 32 bits, as the numbers of a large corpus are; and with units that are protected and not counted.
+        // Far beyond 32 bits, as the ids of a large corpus are; and with units that are protected and not counted.
         for (first, num_counted) in [(0, None), (5_000_000_000, None), (0, Some(7))] {
             let whole = builder(&documents, max_n, surface, num_counted).finish(min_support).unwrap();
             let whole = whole.0.unwrap_or(whole.1);
@@ -89,27 +111,34 @@ fn parts_make_the_index_of_all_documents() {
                 .collect();
             assert_eq!(parts.iter().map(|part| part.num_units).sum::<u64>(), whole.num_units);
             assert_eq!(parts.iter().map(|part| part.num_documents).sum::<u64>(), whole.num_documents);
-            let (levels, parts) = exchange(parts, num_ranges, first);
-            let words: Vec<&str> = levels[0].iter().flat_map(|range| range.words.iter()).collect();
-            assert!(words.iter().copied().eq(whole.words.iter()));
-            let column = |n: usize, of: fn(&Merged) -> &[u32]| -> Vec<u32> {
-                levels[n - 1].iter().flat_map(|range| of(range).to_vec()).collect()
-            };
-            assert_eq!(column(1, |range| &range.support), whole.support);
-            let occurrences: Vec<u64> = levels[0].iter().flat_map(|range| range.occurrences.clone()).collect();
-            assert_eq!(occurrences, whole.occurrences);
+            let (levels, parts) = group(parts, first);
+            // N-grams by their words, as ids say nothing: each level names the one before.
+            let used = levels[0].words.iter().filter(|(_, (support, ..))| *support > 0);
+            assert!(used.clone().map(|(word, (support, occurrences, _))| (word.as_str(), *support, *occurrences)).eq(
+                (0..whole.words.len()).map(|row| (whole.words.get(row), whole.support[row], whole.occurrences[row]))
+            ));
+            let mut texts: BTreeMap<u64, String> = used.map(|(word, (_, _, id))| (*id, word.clone())).collect();
+            let mut of_whole: Vec<String> = whole.words.iter().map(String::from).collect();
             for n in 2..=max_n {
-                let (level_keys, level_support) = whole.levels[n - 2].read(0, usize::MAX).unwrap();
-                let keys: Vec<(u64, u64)> = levels[n - 1]
-                    .iter()
-                    .flat_map(|range| range.left.iter().zip(&range.right).map(|(left, right)| (*left, *right)))
-                    .collect();
-                let expected = level_keys;
-                let expected = expected.iter().map(|key| ((key >> 32) + first, (key & u64::from(u32::MAX)) + first));
-                assert!(keys.iter().copied().eq(expected), "{n}-grams");
-                assert_eq!(column(n, |range| &range.support), level_support);
+                let name = |left: &str, right: &str| format!("{left} {}", right.rsplit(' ').next().unwrap_or(right));
+                let mut found = Vec::new();
+                let mut kept = BTreeMap::new();
+                for (&(left, right), &(support, id)) in &levels[n - 1].pairs {
+                    if support > 0 {
+                        found.push((name(&texts[&left], &texts[&right]), support));
+                        kept.insert(id, found[found.len() - 1].0.clone());
+                    }
+                }
+                let (keys, support) = whole.levels[n - 2].read(0, usize::MAX).unwrap();
+                let text = |key: &u64| name(&of_whole[(key >> 32) as usize], &of_whole[*key as u32 as usize]);
+                let mut expected: Vec<_> = keys.iter().map(text).zip(support.iter().copied()).collect();
+                of_whole = expected.iter().filter(|row| row.1 >= min_support).map(|row| row.0.clone()).collect();
+                found.sort();
+                expected.sort();
+                assert_eq!(found, expected, "{n}-grams");
+                texts = kept;
                 // Both sides of the threshold are there, or the test compares nothing.
-                assert!(n > 2 || level_support.contains(&1));
+                assert!(n > 2 || support.contains(&1));
             }
             for (part, documents) in parts.into_iter().zip(cut) {
                 let part = Part::from_bytes(&part.to_bytes()).unwrap();
@@ -142,53 +171,40 @@ fn protects_as(slice: &NgramIndex, whole: &NgramIndex, documents: &[(u32, String
 }
 
 #[test]
-fn bounds_cut_where_they_say() {
-    let rows = |left: u64| Row { key: Key::Pair(left, 7), support: 1, occurrences: 0 };
-    let bounds: Vec<Vec<u8>> = [2, 2, 5].map(|left: u64| Key::Pair(left, 7).bound()).to_vec();
-    let runs = write_runs(Kind::Pairs, [1, 2, 3, 5, u64::MAX].map(rows).into_iter(), &bounds);
-    for (run, expected) in runs.iter().zip([&[1][..], &[], &[2, 3], &[5, u64::MAX]]) {
-        let mut reader = run::RunReader::new(Kind::Pairs, run);
-        for &left in expected {
-            assert!(reader.step().unwrap());
-            assert_eq!(reader.key(), Key::Pair(left, 7));
-        }
-        assert!(!reader.step().unwrap());
-    }
-}
-
-#[test]
-fn bytes_that_are_cut_short_are_refused() {
-    let mut parts = [builder(&documents(9, 40), 2, Surface::Exact, Some(9)).finish_part(2).unwrap()];
+fn answers_that_are_not_those_of_the_part_are_refused() {
+    let mut part = builder(&documents(9, 40), 2, Surface::Exact, Some(9)).finish_part(2).unwrap();
     for _ in 0..2 {
-        let bytes = parts[0].to_bytes();
-        for len in 0..bytes.len() {
-            assert!(Part::from_bytes(&bytes[..len]).is_err(), "{len} of {}", bytes.len());
+        let bytes = part.to_bytes();
+        let again = || Part::from_bytes(&bytes).unwrap();
+        assert!(again().answer(std::iter::empty()).is_err(), "what this part alone shows to be kept has no answer");
+        assert!(again().answer([(0, 2, 7), (0, 2, 7)].into_iter()).is_err(), "twice");
+        assert!(again().answer([(0, 1, 7)].into_iter()).is_err(), "not kept");
+        assert!(part.rows_of_words(["none of these"].into_iter()).is_err());
+        assert!(part.rows_of_pairs([(1 << 40, 1)].into_iter()).is_err());
+        let mut level = Level::default();
+        for row in 0..part.num_rows() {
+            if part.n == 1 {
+                level.words.insert(part.word(row).0.into(), (part.word(row).1, 0, row as u64));
+            } else {
+                let (left, right, support) = part.pair(row);
+                level.pairs.insert((left, right), (support, row as u64));
+            }
         }
-        let run = &parts[0].cut(&[])[0];
-        let kind = parts[0].kind();
-        let merged = merge(kind, &[run], 2).unwrap();
-        assert!(merge(kind, &[&run[..run.len() - 1]], 2).is_err());
-        if kind == Kind::Words {
-            // Pairs are written as steps, so there are no bytes of pairs that descend.
-            assert!(merge(kind, &[&[&run[..], &run[..]].concat()], 2).is_err(), "a run that is not sorted");
-        }
-        let answer = &merged.answers[0];
-        let mut short = Part::from_bytes(&bytes).unwrap();
-        assert!(short.answer(&[(0, &answer[..answer.len() - 1])]).is_err());
-        assert!(Part::from_bytes(&bytes).unwrap().answer(&[]).is_err());
-        parts[0].answer(&[(0, answer)]).unwrap();
+        answer(&mut part, &level, 2).unwrap();
     }
-    assert!(parts[0].answer(&[]).is_err(), "everything is answered");
+    assert!(part.answer(std::iter::empty()).is_err(), "everything is answered");
 }
 
 #[test]
-fn bytes_that_were_changed_are_refused_or_answered_and_never_panic() {
+fn bytes_that_are_cut_short_or_changed_are_refused_or_answered_and_never_panic() {
     let mut part = builder(&documents(9, 40), 3, Surface::Exact, Some(9)).finish_part(2).unwrap();
     let mut num_refused = 0;
     for _ in 1..=4 {
         let bytes = part.to_bytes();
-        let (kind, run) = (part.kind(), part.cut(&[]).concat());
-        let answer = merge(kind, &[&run], 2).map(|merged| merged.answers[0].clone()).unwrap_or_default();
+        for len in 0..bytes.len() {
+            assert!(Part::from_bytes(&bytes[..len]).is_err(), "{len} of {}", bytes.len());
+        }
+        let answers: Vec<_> = (0..part.num_rows()).map(|row| (row, 2, row as u64)).collect();
         for at in 0..bytes.len() {
             for value in [0, bytes[at].wrapping_add(1), bytes[at] ^ 0x80, 255] {
                 let mut changed = bytes.clone();
@@ -197,13 +213,13 @@ fn bytes_that_were_changed_are_refused_or_answered_and_never_panic() {
                     num_refused += 1;
                     continue;
                 };
-                found.sample(5);
-                found.cut(&[]);
-                _ = found.answer(&[(0, &answer)]);
+                if found.num_rows() >= answers.len() {
+                    _ = found.answer(answers.iter().copied());
+                }
             }
         }
         if part.n <= part.max_n {
-            part.answer(&[(0, &answer)]).unwrap();
+            part.answer(answers.into_iter()).unwrap();
         }
     }
     assert!(num_refused > 1000, "{num_refused}");

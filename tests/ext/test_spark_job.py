@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from reticent.core.errors import PolicyError
+from reticent.ext.spark.job import refuse_job
 from reticent.job.config import parse_job
-from reticent.job.on_spark import refuse_job
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,17 +18,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from reticent.core.errors import CorpusError, PolicyError
+from reticent.engine.corpus import Corpus
 from reticent.engine.detect.choose import check_options, make_detectors, option_files
 from reticent.engine.detect.detector import Detector
 from reticent.engine.detect.records import missing_records
+from reticent.engine.detect.union import detect_spans
 from reticent.engine.identity import Ids
 from reticent.engine.schema import SPANS
 from reticent.engine.sources.columns import SOURCE_COLUMN
 from reticent.engine.sources.config import Columns
 from reticent.engine.sources.frames import FrameSource
-from reticent.engine.spark.exchange import decoded, encoded, kept, one_each
-from reticent.engine.spark.ordered import as_frame, in_order
-from reticent.engine.spark.tasks import errors_of_tasks
+from reticent.ext.spark.tables import decoded, encoded, frame_of, in_order, kept, one_each
+from reticent.ext.spark.tasks import errors_of_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,8 +37,7 @@ if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import DataFrame
 
-    from reticent.engine.corpus import Corpus
-    from reticent.engine.spark.documents import SparkDocuments
+    from reticent.ext.spark.documents import SparkDocuments
 
 __all__ = ["PartSpans", "SparkSpans", "columns_beside", "corpus_of_part", "detect", "refuse_learning"]
 
@@ -58,16 +59,18 @@ class SparkSpans:
     documents: SparkDocuments
     parts: RDD
 
+    def _rows(self) -> DataFrame:
+        numbered = one_each(self.documents.parts.zip(self.parts), _with_numbers)
+        return frame_of(self.documents.spark, numbered, SPANS.append(pa.field("place", pa.int64())))
+
     def tables(self) -> Iterator[pa.Table]:
         """Yield the spans (`SPANS`) in the order of documents, as ``spans.parquet`` has them."""
-        numbered = one_each(self.documents.parts.zip(self.parts), _WithNumbers())
-        for table in in_order(numbered, "document", self.documents.num_documents):
+        for table in in_order(self._rows().orderBy("document", "place").drop("place")):
             yield table.cast(SPANS)
 
     def frame(self) -> DataFrame:
         """Return a data frame with the columns of `SPANS`, in no order."""
-        numbered = one_each(self.documents.parts.zip(self.parts), _WithNumbers())
-        return as_frame(self.documents.spark, numbered, SPANS)
+        return self._rows().drop("place")
 
     def release(self) -> None:
         self.parts.unpersist()
@@ -105,7 +108,7 @@ def detect(
     how = _Detectors(tuple(names), given, documents.ids)
     if table := given.get("records", {}).get("table"):
         _require_records(documents, how, table, warn)
-    return SparkSpans(documents, kept(one_each(documents.parts, _Detect(how))))
+    return SparkSpans(documents, kept(one_each(documents.parts, how.spans)))
 
 
 def _require_records(
@@ -115,7 +118,7 @@ def _require_records(
     says nothing of some.
     """
     with errors_of_tasks():
-        num, num_without = one_each(documents.parts, _WithoutRecord(how, table)).reduce(_sum)
+        num, num_without = one_each(documents.parts, partial(how.without_record, table)).reduce(_sum)
     if num_without == num:
         raise CorpusError(
             f"{table}: column individual_id holds none of the {num:,} individuals of the documents (their column "
@@ -179,35 +182,20 @@ class _Detectors:
     def made(self) -> list[Detector]:
         return detectors_of(self.names, self.options, self.ids)
 
-
-@dataclass(frozen=True, slots=True)
-class _WithoutRecord:
-    """The documents of a part -> their individuals (all are of one part), and how many of them have no record."""
-
-    how: _Detectors
-    table: str
-
-    def __call__(self, data: bytes) -> tuple[int, int]:
+    def without_record(self, table: str, data: bytes) -> tuple[int, int]:
+        """The documents of a part -> their individuals (all are of one part), and how many of them have no record."""
         if not data:
             return 0, 0
         individuals = decoded(data).column("individual_id").unique()
-        records: Any = self.how.made()[self.how.names.index("records")]
-        records.check_ids(individuals, f"{self.table} column individual_id")
+        records: Any = self.made()[self.names.index("records")]
+        records.check_ids(individuals, f"{table} column individual_id")
         return len(individuals), records.num_without(individuals)
 
-
-@dataclass(frozen=True, slots=True)
-class _Detect:
-    """The documents of a part -> their spans."""
-
-    how: _Detectors
-
-    def __call__(self, data: bytes) -> bytes:
-        from reticent.engine.detect.union import detect_spans
-
+    def spans(self, data: bytes) -> bytes:
+        """The documents of a part -> their spans."""
         if not data:
             return data
-        detectors = self.how.made()
+        detectors = self.made()
         if any(getattr(detector, "common_words", False) is None for detector in detectors):
             raise PolicyError("a detector learns from all documents, which is not done on Spark")
         with tempfile.TemporaryDirectory() as folder:  # 0700; places of spans, and no text
@@ -220,8 +208,6 @@ class _Detect:
 
 def corpus_of_part(table: pa.Table) -> Corpus:
     """Return the documents of a part, which are checked already, as a corpus."""
-    from reticent.engine.corpus import Corpus
-
     documents = table.drop_columns([name for name in _NUMBERS if name in table.column_names])
     documents = documents.rename_columns([name.removeprefix(SOURCE_COLUMN) for name in documents.column_names])
     columns = Columns(
@@ -251,13 +237,11 @@ class PartSpans:
         return bounds - bounds[0], starts, ends, labels
 
 
-@dataclass(frozen=True, slots=True)
-class _WithNumbers:
-    """Spans of a part -> the same, with the number of each document among all."""
-
-    def __call__(self, data: bytes, spans: bytes) -> bytes:
-        if not spans:
-            return spans
-        table, numbers = decoded(spans), decoded(data).column("number").to_numpy()
-        moved = pa.array(numbers[table.column("document").to_numpy()])
-        return encoded(table.set_column(0, SPANS.field("document"), moved))
+def _with_numbers(data: bytes, spans: bytes) -> bytes:
+    """Spans of a part -> the same, with the number of each document among all, and the place of each span."""
+    if not spans:
+        return spans
+    table, numbers = decoded(spans), decoded(data).column("number").to_numpy()
+    moved = pa.array(numbers[table.column("document").to_numpy()])
+    table = table.set_column(0, SPANS.field("document"), moved)
+    return encoded(table.append_column("place", pa.array(np.arange(table.num_rows))))

@@ -11,21 +11,21 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.parquet as pq
 import pytest
 
-from reticent import _rust
 from reticent.core.errors import CorpusError
 from reticent.engine.config import SplitConfig, Surface
 from reticent.engine.detect.union import detect_spans
 from reticent.engine.protect import Policy
 from reticent.engine.schema import DIRECT, SPANS
 from reticent.engine.sources.config import Columns
-from reticent.engine.spark import spans as spans_of_parts
-from reticent.engine.spark.documents import _Cut
-from reticent.engine.spark.exchange import Answers, decoded, encoded
-from reticent.engine.spark.protection import Protection, _ListedTables
-from reticent.engine.spark.spans import _Detect, _Detectors, _WithoutRecord, corpus_of_part, detectors_of
+from reticent.ext.spark import spans as spans_of_parts
+from reticent.ext.spark.documents import _Cut
+from reticent.ext.spark.protection import Protection, _surfaces
+from reticent.ext.spark.spans import _Detectors, corpus_of_part, detectors_of
+from reticent.ext.spark.tables import decoded, encoded
 
 
 def test_a_list_that_was_changed_is_read_again_by_a_process_that_goes_on(tmp_path: Path) -> None:
@@ -52,8 +52,9 @@ def test_a_name_is_protected_everywhere_in_the_spellings_of_the_index(surface: S
     row = {"document": 0, "doc_id": "d", "start": 3, "end": 9, "label": "NAME", "detector": "x", "score": 1.0}
     spans = encoded(pa.Table.from_pylist([row], schema=SPANS))
     how = Protection(Policy(), None, surface, None)
-    listed = _rust.merge_runs(_ListedTables(how)((data, spans))["surfaces"].cut([]), words=True, min_support=0)
-    (found,) = how.flagged(data, b"", spans, {"surfaces": Answers(list(listed.answers), [0])})
+    listed = _surfaces(how, 0, data, spans)
+    assert listed is not None
+    (found,) = how.flagged(data, b"", spans, encoded(listed.filter(pa.compute.field("everywhere") > 0)))
     starts, ends = found.words.char_spans(found.part.texts)
     rows = np.repeat(np.arange(2), np.diff(found.words.doc_offsets))
     flagged = np.flatnonzero(found.flags & DIRECT)
@@ -69,13 +70,13 @@ def test_records_are_found_by_ids_as_the_documents_are_read(tmp_path: Path) -> N
         return encoded(pa.table({"doc_id": ["d"], "individual_id": [individual], "text": ["by Dupont"]}))
 
     folded, stopping = (_Detectors(("records",), options, ids) for ids in ("fold", "stop"))
-    assert decoded(_Detect(folded)(part("p-7"))).column("start").to_pylist() == [3]
-    assert _WithoutRecord(folded, "records.csv")(part("p-7")) == (1, 0)
-    assert _WithoutRecord(stopping, "records.csv")(part("P-007")) == (1, 0)
-    assert _WithoutRecord(stopping, "records.csv")(part("other")) == (1, 1)
-    assert _WithoutRecord(stopping, "records.csv")(b"") == (0, 0)
+    assert decoded(folded.spans(part("p-7"))).column("start").to_pylist() == [3]
+    assert folded.without_record("records.csv", part("p-7")) == (1, 0)
+    assert stopping.without_record("records.csv", part("P-007")) == (1, 0)
+    assert stopping.without_record("records.csv", part("other")) == (1, 1)
+    assert stopping.without_record("records.csv", b"") == (0, 0)
     with pytest.raises(CorpusError, match=r"records\.csv column individual_id: 1 id\(s\) spelt otherwise"):
-        _WithoutRecord(stopping, "records.csv")(part("p-7"))
+        stopping.without_record("records.csv", part("p-7"))
 
 
 def test_records_of_nobody_are_refused_as_on_one_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,17 +110,17 @@ def test_records_of_nobody_are_refused_as_on_one_machine(tmp_path: Path, monkeyp
 @pytest.mark.parametrize("column", ["doc_id", "individual_id", "household_id"])
 @pytest.mark.parametrize("by_household", [True, False])
 def test_ids_that_are_blank_on_one_machine_are_so_in_a_part(column: str, blank: str, by_household: bool) -> None:
-    batch = pa.RecordBatch.from_pydict(
+    table = pa.table(
         {"doc_id": ["d", "e"], "individual_id": ["p", "q"], "household_id": ["h", "i"], "text": ["a", "b"]}
     )
-    at = batch.schema.names.index(column)
-    cut = _Cut(1, SplitConfig(), by_household, None, "fold", "stop")
-    assert len(list(cut([batch]))) == 1
+    at = table.schema.names.index(column)
+    cut = _Cut(SplitConfig(), by_household, None, "exact")
+    assert decoded(cut(table)).num_rows == 2
     with pytest.raises(CorpusError, match=f"column {column}: a document has none"):
-        list(cut([batch.set_column(at, column, pa.array(["x", blank]))]))
-    without = batch.set_column(at, column, pa.array(["x", None], pa.string()))
+        cut(table.set_column(at, column, pa.array(["x", blank])))
+    without = table.set_column(at, column, pa.array(["x", None], pa.string()))
     if column == "household_id" and not by_household:
-        assert len(list(cut([without]))) == 1
+        assert decoded(cut(without)).num_rows == 2
     else:
         with pytest.raises(CorpusError, match=f"column {column}: a document has none"):
-            list(cut([without]))
+            cut(without)

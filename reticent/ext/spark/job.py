@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from reticent import _rust
@@ -21,13 +22,12 @@ from reticent.core.progress import Progress
 from reticent.engine.schema import SPANS
 from reticent.engine.sources.config import Columns
 from reticent.engine.sources.table import row_of
-from reticent.engine.spark.documents import SparkDocuments, open_documents
-from reticent.engine.spark.index import SparkIndex, build_index
-from reticent.engine.spark.protection import FLAGS, protect
-from reticent.engine.spark.session import local_session, session_of
-from reticent.engine.spark.spans import SparkSpans, columns_beside, detect, refuse_learning
-from reticent.engine.spark.tokens import write_tokens
 from reticent.engine.split import write_individuals
+from reticent.ext.spark.documents import SparkDocuments, open_documents
+from reticent.ext.spark.index import SparkIndex, build_index
+from reticent.ext.spark.protection import FLAGS, protect, write_tokens
+from reticent.ext.spark.session import local_session, session_of
+from reticent.ext.spark.spans import columns_beside, detect, refuse_learning
 from reticent.job.config import Job
 
 if TYPE_CHECKING:
@@ -123,9 +123,11 @@ def run_on_spark(
             with progress.task("detect" if stage == "detect" else "detect and protect", None, "documents"):
                 spans = detect(documents, job.detect.detectors, job.detect.options, warn=progress.warn)
                 if stage == "detect":
-                    counts |= {"spans": _write_spans(spans, writer.path)}
+                    counts["spans"] = _write(spans.tables(), SPANS, writer.path / "spans.parquet")
                 elif stage == "protect":
-                    counts |= _write_flags(documents, index, spans, job, writer.path)
+                    flags = protect(documents, index, spans=spans, policy=job.protect)
+                    _write(flags.tables(), FLAGS, writer.path / "flags.parquet")
+                    counts |= flags.counts
                 else:
                     counts |= write_tokens(
                         writer.path, documents, tokenizer_json, index=index, spans=spans, policy=job.protect
@@ -187,23 +189,14 @@ def _make_index(spark: SparkSession, job: Job, out: Path, how: OnSpark, progress
     return counts | own
 
 
-def _write_spans(spans: SparkSpans, folder: Path) -> int:
-    num_spans = 0
-    with pq.ParquetWriter(folder / "spans.parquet", SPANS, compression="zstd") as writer:
-        for table in spans.tables():
+def _write(tables: Iterator[pa.Table], schema: pa.Schema, path: Path) -> int:
+    """Write tables as one file, and return its rows."""
+    num_rows = 0
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for table in tables:
             writer.write_table(table)
-            num_spans += table.num_rows
-    return num_spans
-
-
-def _write_flags(
-    documents: SparkDocuments, index: SparkIndex | None, spans: SparkSpans, job: Job, folder: Path
-) -> dict[str, Any]:
-    flags = protect(documents, index, spans=spans, policy=job.protect)
-    with pq.ParquetWriter(folder / "flags.parquet", FLAGS, compression="zstd") as writer:
-        for table in flags.tables():
-            writer.write_table(table)
-    return flags.counts
+            num_rows += table.num_rows
+    return num_rows
 
 
 def _read_tokenizer(path: Path | None) -> str:

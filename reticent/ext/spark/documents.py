@@ -1,0 +1,384 @@
+"""Documents in parts: read once, cut by a hash of the individual (or household), and checked as on one machine.
+
+A part is one Arrow table, in the order of the documents, as bytes. What must hold over all documents (no id twice, one
+household each, no two spellings of one individual) is found by grouping the ids of all parts; sorting them numbers
+documents and individuals as one machine does.
+"""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlparse
+
+import numpy as np
+import pyarrow as pa
+
+from reticent import _rust
+from reticent.core.errors import CorpusError, PolicyError
+from reticent.engine.config import SplitConfig
+from reticent.engine.identity import Ids, check_choice, fold_ids
+from reticent.engine.schema import INDIVIDUALS, SPLITS
+from reticent.engine.sources.columns import SOURCE_COLUMN, sorted_codes
+from reticent.engine.sources.config import Columns, OnNull
+from reticent.engine.split import Individuals
+from reticent.ext.spark.session import ROWS_PER_BATCH, check_session, session_of
+from reticent.ext.spark.tables import (
+    blobs_of,
+    decoded,
+    encoded,
+    in_order,
+    kept,
+    numbered,
+    one_each,
+    rows_of_parts,
+    to_parts,
+    tokens_of,
+)
+from reticent.ext.spark.tasks import SparkError, Task, errors_of_tasks
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["SparkDocuments", "open_documents"]
+
+#: Columns of where a document stands in files.
+FILE: Final = "file"
+ROW: Final = "row"
+
+
+@dataclass(slots=True)
+class SparkDocuments:
+    """Documents in parts; see :func:`open_documents`.
+
+    Attributes
+    ----------
+    parts : dataset of bytes, one element a part: a table of doc_id, individual_id, text, and household_id and spans
+        where there are any, with ``number`` and ``individual`` (int64), those of the document and the individual among
+        all, ``unit`` (int64), that of the unit in the part, and ``side`` (int8), a number of `SPLITS`
+    tokens : of each part; see :mod:`reticent.ext.spark.tables`
+    people : data frame, a row an individual in the order of ids: individual_id, unit_id, documents
+    num_documents, num_individuals, num_units : over all parts
+    num_skipped : documents left out, as their text is null
+    more : columns of the source that are kept beside these, as `SOURCE_COLUMN` and their names
+    ids : how ids of individuals were read
+    """
+
+    spark: SparkSession
+    parts: RDD
+    tokens: list[int]
+    people: DataFrame
+    columns: Columns
+    split: SplitConfig
+    num_documents: int
+    num_individuals: int
+    num_units: int
+    num_skipped: int
+    more: tuple[str, ...] = ()
+    ids: Ids = "stop"
+
+    @property
+    def num_parts(self) -> int:
+        return len(self.tokens)
+
+    def individuals(self) -> Individuals:
+        """Return the split, as `split_individuals` makes it of the same documents. Cost: all ids in memory."""
+        people = pa.concat_tables(in_order(self.people.select("individual_id", "unit_id", "documents")))
+        unit_names, units = sorted_codes(people.column("unit_id").cast(pa.string()))
+        table = {
+            "individual_id": people.column("individual_id").cast(pa.string()).combine_chunks(),
+            "individual": pa.array(np.arange(people.num_rows, dtype=np.uint32)),
+            "unit": pa.array(units.astype(np.uint32)),
+            "split": pa.DictionaryArray.from_arrays(pa.array(_sides(unit_names, self.split)[units]), pa.array(SPLITS)),
+            "num_documents": people.column("documents").cast(pa.uint32()).combine_chunks(),
+        }
+        return Individuals(pa.table(table, schema=INDIVIDUALS))
+
+    def release(self) -> None:
+        """Forget the documents."""
+        self.parts.unpersist()
+        self.people.unpersist()
+
+
+def _sides(units: pa.Array, split: SplitConfig) -> np.ndarray:
+    """The side of each unit, int8; as `split_individuals`."""
+    uniform = _rust.hash_units(units, seed=split.seed).astype(np.float64) / 2.0**64
+    sides = np.where(uniform < split.heldout, 1, np.where(uniform < split.heldout + split.reference, 2, 0))
+    return sides.astype(np.int8)
+
+
+def open_documents(
+    documents: Any,
+    *,
+    columns: Columns | None = None,
+    more: Sequence[str] = (),
+    split: SplitConfig | None = None,
+    ids: Ids = "stop",
+    on_null: OnNull = "stop",
+    num_parts: int | None = None,
+    unencrypted: bool = False,
+    spark: SparkSession | None = None,
+    warn: Callable[[str], object] = warnings.warn,
+) -> SparkDocuments:
+    """Read documents once, and keep them in parts.
+
+    Parameters
+    ----------
+    documents : DataFrame, or a path or paths of Parquet files
+        A data frame has the order of its document ids, in bytes; Parquet files that of their names and rows.
+    columns, ids, on_null
+        As of `open_corpus`.
+    more : columns beside these that a detector reads: ``detect.records.columns``
+    num_parts : int, optional
+        A part is held in memory by one task: 64 to 256 MB of text is a good size. Default: as many as the source has
+        partitions, and at least two a core.
+    unencrypted : bool
+        See :func:`reticent.ext.spark.check_session`.
+    warn : called with each warning about the session
+
+    Raises
+    ------
+    CorpusError
+        As `open_corpus` and `split_individuals`, but for places: a data frame has no rows to name.
+    PolicyError
+        The session is not fit, or the files are no Parquet.
+    """
+    columns, split = columns or Columns(), split or SplitConfig()
+    check_choice(ids)
+    if on_null not in ("stop", "skip"):
+        raise PolicyError(f"corpus.on_null: expected stop or skip, got {on_null!r}")
+    is_frame = hasattr(documents, "sparkSession")
+    spark = spark or session_of(documents)
+    for sentence in check_session(spark, unencrypted=unencrypted, is_frame=is_frame):
+        warn(sentence)
+    frame, files = (documents, None) if is_frame else _of_files(spark, documents)
+    with errors_of_tasks():
+        frame = _selected(frame, columns, files is not None, more)
+        num_parts = num_parts or max(2 * spark.sparkContext.defaultParallelism, frame.rdd.getNumPartitions())
+        cut = _Cut(split, "household_id" in frame.columns and split.by != "individual", files, ids)
+        num_skipped = 0
+        if on_null == "skip":
+            num_skipped = frame.filter(frame["text"].isNull()).count()
+            frame = frame.filter(frame["text"].isNotNull())
+        parts = _cut(spark, frame, cut, num_parts)
+    tokens = tokens_of(spark, num_parts)
+    rows = rows_of_parts(spark, parts, tokens, partial(_ids, cut), _IDS).persist()
+    people, num = _people(rows, columns)
+    made = SparkDocuments(
+        spark,
+        _numbered(rows, people, parts, cut),
+        tokens,
+        people,
+        columns,
+        split,
+        num_documents=num["documents"],
+        num_individuals=num["individuals"],
+        num_units=num["unit_id"],
+        num_skipped=num_skipped,
+        more=tuple(more),
+        ids=ids,
+    )
+    _require_sides(made)
+    rows.unpersist()
+    parts.unpersist()
+    return made
+
+
+def _of_files(spark: SparkSession, documents: Any) -> tuple[DataFrame, dict[str, int]]:
+    """A data frame of Parquet files with places, and the number of each file in the order of their names."""
+    paths = [str(path) for path in ([documents] if isinstance(documents, str | Path) else documents)]
+    try:
+        with errors_of_tasks():
+            frame = spark.read.parquet(*paths).select("*", "_metadata.file_path", "_metadata.row_index")
+            frame = frame.withColumnsRenamed({"file_path": FILE, "row_index": ROW})
+            names = sorted(frame.inputFiles(), key=lambda name: unquote(urlparse(name).path))
+    except SparkError as error:
+        if error.kind == "PATH_NOT_FOUND":
+            raise CorpusError(f"{paths[0]}: Spark finds nothing there") from None
+        raise CorpusError(f"{paths[0]}: Spark cannot read it as Parquet ({error.kind or 'no kind is named'})") from None
+    return frame, {unquote(urlparse(name).path): number for number, name in enumerate(names)}
+
+
+def _selected(frame: DataFrame, columns: Columns, has_places: bool, more: Sequence[str] = ()) -> DataFrame:
+    """The columns of documents, by our names of them, more columns as `SOURCE_COLUMN`, and places where there are any.
+
+    Raises `CorpusError` where a column lacks, `PolicyError` where one of the other columns has a name of ours.
+    """
+    from pyspark.sql.functions import col
+
+    wanted = {name: getattr(columns, name) for name in ("doc_id", "individual_id", "text", "household_id", "spans")}
+    if taken := [name for name in more if name in wanted]:
+        raise PolicyError(f"column {taken[0]}: give it another name; on Spark it is the name of a column of documents")
+    wanted = {name: given for name, given in wanted.items() if given is not None}
+    if missing := [given for given in (*wanted.values(), *more) if given not in frame.columns]:
+        there = [name for name in frame.columns if not (has_places and name in (FILE, ROW))]
+        raise CorpusError(f"column {missing[0]} is missing; there are {', '.join(there)}")
+    own = [
+        (column if name == "spans" else column.cast("string")).alias(name)
+        for name, given in wanted.items()
+        for column in [col(f"`{given}`")]
+    ]
+    own += [col(f"`{name}`").alias(f"{SOURCE_COLUMN}{name}") for name in more]
+    return frame.select(*own, *([FILE, ROW] if has_places else []))
+
+
+def _cut(spark: SparkSession, frame: DataFrame, cut: _Cut, num_parts: int) -> RDD:
+    """The documents in parts, each a table of bytes; in order, and not yet numbered."""
+    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    before = spark.conf.get(name) or "10000"
+    spark.conf.set(name, str(ROWS_PER_BATCH))
+    try:
+        if cut.ids == "fold":  # two spellings of one individual belong to one part
+            frame = frame.mapInArrow(Task(_fold), frame.schema)
+        return kept(blobs_of(frame.repartition(num_parts, cut.unit), cut))
+    finally:
+        spark.conf.set(name, before)
+
+
+def _fold(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    for batch in batches:
+        for name in ("individual_id", "household_id"):
+            if name in batch.schema.names:
+                folded = fold_ids(batch.column(name).cast(pa.string()))
+                batch = batch.set_column(batch.schema.names.index(name), name, folded)
+        yield batch
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """The documents of a part as Spark brings them -> its table, checked and in order, whatever came first."""
+
+    split: SplitConfig
+    by_household: bool
+    files: dict[str, int] | None
+    ids: Ids
+
+    @property
+    def unit(self) -> str:
+        return "household_id" if self.by_household else "individual_id"
+
+    def __call__(self, table: pa.Table) -> bytes:
+        columns = {name: table.column(name).combine_chunks() for name in table.schema.names}
+        if columns["text"].null_count:
+            raise CorpusError("a document has no text (null); corpus.on_null = skip leaves such documents out")
+        for name in ("doc_id", "individual_id", *(["household_id"] if "household_id" in columns else [])):
+            ids = columns[name].cast(pa.string())
+            may_be_null = name == "household_id" and not self.by_household
+            if (ids.null_count and not may_be_null) or len(_rust.blank_rows(ids)):
+                raise CorpusError(f"column {name}: a document has none (null or blank)")
+            columns[name] = ids.fill_null("")
+        columns["key"] = columns["doc_id"]
+        if self.files is not None:
+            numbers = [self.files[unquote(urlparse(name).path)] for name in columns.pop(FILE).to_pylist()]
+            rows = columns.pop(ROW).to_pylist()
+            columns["key"] = pa.array([f"{a:08x}{b:016x}" for a, b in zip(numbers, rows, strict=True)], pa.string())
+        return encoded(pa.table(columns).sort_by("key").combine_chunks())
+
+
+_IDS: Final = pa.schema(
+    [(name, pa.string()) for name in ("doc_id", "key", "individual_id", "unit_id", "spelling", "unit_spelling")]
+)
+
+
+def _ids(cut: _Cut, number: int, data: bytes) -> pa.Table | None:
+    """The ids of the documents of a part, with the forms that ids of individuals and units are compared by."""
+    if not data:
+        return None
+    table = decoded(data)
+    spellings = [table.column(name).combine_chunks() for name in ("individual_id", cut.unit)]
+    if cut.ids == "stop":
+        spellings = [fold_ids(ids) for ids in spellings]
+    columns = [table.column(name) for name in ("doc_id", "key", "individual_id", cut.unit)]
+    return pa.table([*columns, *spellings], schema=_IDS)
+
+
+def _people(rows: DataFrame, columns: Columns) -> tuple[DataFrame, Any]:
+    """Check the ids of all documents; return the individuals in the order of their ids, and how many ids there are."""
+    from pyspark.sql.functions import count, count_distinct, expr, max, min, sum
+
+    people = rows.groupBy("individual_id").agg(
+        min("unit_id").alias("unit_id"), max("unit_id").alias("other"), count("*").alias("documents"),
+        min("spelling").alias("spelling"), min("unit_spelling").alias("unit_spelling"),
+    )  # fmt: skip
+    people = people.orderBy("individual_id").persist()
+    distinct = [count_distinct(name).alias(name) for name in ("unit_id", "spelling", "unit_spelling")]
+    with errors_of_tasks():
+        num_ids = rows.agg(count_distinct("doc_id")).collect()[0][0]
+        moved = sum(expr("if(unit_id < other, 1, 0)")).alias("moved")
+        num = people.agg(
+            count("*").alias("individuals"), sum("documents").alias("documents"), moved, *distinct
+        ).collect()[0]
+    if not num_ids:
+        raise CorpusError("no documents")
+    if num_ids < num["documents"]:
+        raise CorpusError(f"column {columns.doc_id}: the same document id stands twice")
+    if num["moved"]:
+        raise CorpusError(f"column {columns.household_id}: an individual has two households")
+    if num["individuals"] < 2:
+        raise CorpusError(
+            f"column {columns.individual_id} names one individual only; support among individuals needs at least two"
+        )
+    for name, ids, spellings in (("individual", "individuals", "spelling"), ("household", "unit_id", "unit_spelling")):
+        if num[spellings] < num[ids]:
+            raise CorpusError(
+                f"column {name}_id: ids differ only in how they are spelt, and each would count by itself. "
+                'Correct them; or corpus.ids = "fold" joins them, and "exact" says that they are different'
+            )
+    return people, num
+
+
+def _numbered(rows: DataFrame, people: DataFrame, parts: RDD, cut: _Cut) -> RDD:
+    """Number the documents and individuals of parts as one machine does."""
+    ordered = rows.select("doc_id", "key").orderBy("key").persist()
+    found = rows.select("part", "doc_id", "individual_id").join(
+        numbered(ordered, "number").select("doc_id", "number"), "doc_id"
+    )
+    individuals = numbered(people, "individual").select("individual_id", "individual")
+    found = found.join(individuals, "individual_id")
+    found = found.select("part", "doc_id", "number", "individual")
+    answers = to_parts(found, parts.getNumPartitions())
+    numbers = kept(one_each(parts.zip(answers), partial(_with_numbers, cut)))
+    with errors_of_tasks():
+        numbers.count()
+    ordered.unpersist()
+    return numbers
+
+
+def _require_sides(documents: SparkDocuments) -> None:
+    with errors_of_tasks():
+        present = documents.parts.map(_sides_of).reduce(operator.or_)
+    split = documents.split
+    for code, share in enumerate((1 - split.heldout - split.reference, split.heldout, split.reference)):
+        if share > 0 and not present >> code & 1:
+            raise CorpusError(
+                f"split: no individual fell on the side {SPLITS[code]!r} ({documents.num_individuals} individuals, "
+                f"share {share:.2f}); use more individuals, other shares or another seed"
+            )
+
+
+def _sides_of(data: bytes) -> int:
+    """Bits of the sides on which a part has documents."""
+    return sum(1 << int(side) for side in np.unique(decoded(data).column("side").to_numpy())) if data else 0
+
+
+def _with_numbers(cut: _Cut, data: bytes, answers: bytes) -> bytes:
+    """The table of a part and the numbers of its documents and individuals, by document id -> the table with them."""
+    if not data:
+        return data
+    table, found = decoded(data), decoded(answers)
+    ids = _rust.IdRows(found.column("doc_id").cast(pa.string()).combine_chunks())
+    rows = ids.rows(table.column("doc_id").combine_chunks())
+    if len(rows) != found.num_rows or (rows == _rust.MISSING).any():
+        raise CorpusError("the numbers of a part are not those of its documents")
+    names, units = sorted_codes(table.column(cut.unit))
+    for name in ("number", "individual"):
+        table = table.append_column(name, found.column(name).take(pa.array(rows)))
+    table = table.append_column("unit", pa.array(units.astype(np.int64)))
+    sides = pa.array(_sides(names, cut.split)[units])
+    return encoded(table.append_column("side", sides).drop_columns(["key"]).combine_chunks())

@@ -1,0 +1,285 @@
+"""The index on Spark: the supports of `reticent.engine.index.build_index`, and slices of the index in every part.
+
+There is one `groupBy` for each length of n-grams, over the distinct n-grams of each part with their supports there:
+units are whole in a part, so supports of parts add up. An n-gram of at least ``min_support`` units gets an id, which is
+the least place (part, row) that it has. Its key on the next level is exact: the ids of the two n-grams that it is made
+of. A join brings sums and ids back to part and key; a part extends only the n-grams that are kept over all parts, so
+its levels are as short as those of the whole index. With the supports of all, its own tables form an index of its
+documents (a *slice*).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from reticent import _rust
+from reticent.core.errors import CorpusError, PolicyError
+from reticent.engine.config import IndexConfig
+from reticent.engine.index import write_tables
+from reticent.engine.schema import MEMBERS, SPLITS
+from reticent.ext.spark.tables import decoded, in_order, kept, numbered, one_each, rows_of_parts, to_parts
+from reticent.ext.spark.tasks import errors_of_tasks
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+    from pyspark.sql import DataFrame
+
+    from reticent.ext.spark.documents import SparkDocuments
+
+__all__ = ["MAX_ROWS", "SparkIndex", "build_index"]
+
+#: Rows of one level, over all parts, that Spark is asked to group; tables of an index have numbers of 32 bits.
+MAX_ROWS: Final = (1 << 32) - 1
+
+
+@dataclass(slots=True)
+class SparkIndex:
+    """The index of documents in parts.
+
+    Attributes
+    ----------
+    config, splits : as it was made
+    slices : dataset of bytes, one element a part: its n-grams with the supports of all
+    num_units, num_documents : of the documents that were counted
+    """
+
+    documents: SparkDocuments
+    config: IndexConfig
+    splits: tuple[str, ...]
+    slices: RDD
+    num_units: int
+    num_documents: int
+    #: The rows of all parts by level, words first; persisted.
+    _levels: list[DataFrame]
+    _sizes: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def max_n(self) -> int:
+        return self.config.max_n
+
+    @property
+    def num_words(self) -> int:
+        """Distinct words. Cost: a job, the first time."""
+        return self.num_ngrams(1)
+
+    def num_ngrams(self, n: int) -> int:
+        """Return the number of distinct n-grams of n words in the table of that length. Cost: a job, the first time."""
+        if n not in self._sizes:
+            with errors_of_tasks():
+                self._sizes[n] = int(self._table(n).count())
+        return self._sizes[n]
+
+    def num_rows(self, n: int) -> int:
+        """Return the number of rows that the parts held of n-grams of n words, before they were summed. Cost: a job."""
+        with errors_of_tasks():
+            return int(self._levels[n - 1].count())
+
+    def _table(self, n: int) -> DataFrame:
+        """The n-grams of n words that counted individuals use, with support and id."""
+        return _summed(self._levels[n - 1]).filter("support > 0")
+
+    def write(self, folder: Path | str) -> None:
+        """Write the tables into ``folder`` as `write_index` does; `open_index` reads them.
+
+        Cost: each table is sorted and numbered by Spark; the driver holds a partition of one at a time.
+        """
+        about = {
+            "max_n": self.max_n,
+            "num_units": self.num_units,
+            "num_documents": self.num_documents,
+            "min_support": self.config.least_support,
+            "surface": self.config.surface,
+        }
+        tables, found, numbers = [], [], None
+        for n in range(1, self.max_n + 1):
+            table = self._table(n)
+            if numbers is None:
+                table = table.orderBy("word")
+            else:
+                for side in ("left", "right"):
+                    named = numbers.select(numbers["id"].alias(side), numbers["number"].alias(f"{side}_number"))
+                    table = table.join(named, side).drop(side).withColumnRenamed(f"{side}_number", side)
+                table = table.orderBy("left", "right")
+            tables.append(table.persist())
+            with errors_of_tasks():
+                self._sizes[n] = tables[-1].count()
+            schema = _WORDS if n == 1 else _NGRAMS
+            found.append((self._sizes[n], _Rows(in_order(tables[-1].select(*schema.names)), schema)))
+            if n < self.max_n:
+                is_kept = "support > 0" if n == 1 else f"support >= {self.config.least_support}"
+                numbers = numbered(tables[-1].filter(is_kept).select("id"), "number")
+        write_tables(Path(folder), about, found[0], found[1:], at_once=False)
+        for table in tables:
+            table.unpersist()
+
+    def release(self) -> None:
+        """Forget the tables and slices."""
+        self.slices.unpersist()
+        for level in self._levels:
+            level.unpersist()
+
+
+def _schema(**columns: pa.DataType) -> pa.Schema:
+    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in columns.items()])
+
+
+_WORDS: Final = _schema(word=pa.large_string(), support=pa.uint32(), occurrences=pa.uint64())
+_NGRAMS: Final = _schema(left=pa.uint32(), right=pa.uint32(), support=pa.uint32())
+
+
+class _Rows:
+    """The rows of a table that arrives in pieces, read from the front."""
+
+    def __init__(self, tables: Iterator[pa.Table], schema: pa.Schema):
+        self._tables, self._schema = tables, schema
+        self._rest = schema.empty_table()
+
+    def __call__(self, start: int, length: int) -> pa.RecordBatch:
+        """Return the next rows; ``start`` is the end of the last call."""
+        while self._rest.num_rows < length and (table := next(self._tables, None)) is not None:
+            self._rest = pa.concat_tables([self._rest, table.cast(self._schema)])
+        rows = self._rest.slice(0, length).combine_chunks()
+        self._rest = self._rest.slice(length)
+        batches = rows.to_batches()
+        return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=self._schema)
+
+
+def build_index(
+    documents: SparkDocuments,
+    *,
+    splits: tuple[str, ...] = (MEMBERS,),
+    config: IndexConfig | None = None,
+    progress: Callable[[int], None] | None = None,
+    max_rows: int = MAX_ROWS,
+) -> SparkIndex:
+    """Return the index of the documents of these splits, as `reticent.engine.index.build_index` makes it.
+
+    Parameters
+    ----------
+    config : IndexConfig
+        Its limits of memory and its threads mean nothing here: a part is held by one task.
+    progress : called with the length that was counted
+    max_rows : int
+        Rows of one level, over all parts, beyond which the index is refused.
+
+    Raises
+    ------
+    CorpusError
+        No document belongs to the splits.
+    PolicyError
+        A level has more rows than ``max_rows``: one machine counts it with less.
+    """
+    config = config or IndexConfig()
+    unknown = set(splits) - set(SPLITS)
+    if unknown:
+        raise PolicyError(f"unknown split {unknown.pop()!r}; expected {', '.join(SPLITS)}")
+    sides = tuple(SPLITS.index(split) for split in splits)
+    parts = kept(one_each(documents.parts, partial(_counted, config, sides)))
+    with errors_of_tasks():
+        num_units, num_documents, num_rows = parts.map(_size).reduce(_sum)
+    if not num_documents:
+        raise CorpusError(f"no document belongs to the splits {', '.join(splits)}")
+    levels: list[DataFrame] = []
+    for n in range(1, config.max_n + 1):
+        if num_rows > max_rows:
+            raise PolicyError(
+                f"n = {n}: the parts hold {num_rows:,} n-grams of this length, and Spark groups at most {max_rows:,}; "
+                "use one machine (reticent index with --memory-limit), a smaller n, or fewer parts"
+            )
+        rows = rows_of_parts(documents.spark, parts, documents.tokens, _rows_of, _ROWS[n > 1])
+        rows = rows.repartition(documents.num_parts, *_keys(rows)).persist()
+        answered = kept(one_each(parts.zip(_answers(rows, config.least_support, documents.num_parts)), _answered))
+        if documents.spark.sparkContext.getCheckpointDir() is not None:
+            answered.checkpoint()  # what is lost with an executor is read from there, not counted again
+        with errors_of_tasks():
+            _, _, num_rows = answered.map(_size).reduce(_sum)
+        parts.unpersist()
+        parts = answered
+        levels.append(rows)
+        if progress:
+            progress(n)
+    return SparkIndex(documents, config, splits, parts, num_units, num_documents, levels)
+
+
+def _size(data: bytes) -> tuple[int, int, int]:
+    part = _rust.Part.from_bytes(data)
+    return part.num_units, part.num_documents, part.num_rows
+
+
+def _sum(a: tuple[int, int, int], b: tuple[int, int, int]) -> tuple[int, int, int]:
+    return a[0] + b[0], a[1] + b[1], a[2] + b[2]
+
+
+#: Columns of the rows of parts: words, and longer n-grams. An id is the place that a row has in the parts.
+_ROWS: Final = (
+    _schema(word=pa.string(), support=pa.int64(), occurrences=pa.int64(), id=pa.int64()),
+    _schema(left=pa.int64(), right=pa.int64(), support=pa.int64(), id=pa.int64()),
+)
+
+
+def _rows_of(number: int, data: bytes) -> pa.Table:
+    """The n-grams at hand of a part."""
+    rows = pa.record_batch(_rust.Part.from_bytes(data).rows())
+    ids = np.arange(rows.num_rows, dtype=np.int64) | number << 32
+    return pa.table([*rows.columns, pa.array(ids)], [*rows.schema.names, "id"])
+
+
+def _keys(rows: DataFrame) -> list[str]:
+    return ["word"] if "word" in rows.columns else ["left", "right"]
+
+
+def _summed(rows: DataFrame) -> DataFrame:
+    """The distinct n-grams of all parts, with the sums of their numbers."""
+    from pyspark.sql.functions import min, sum
+
+    sums = [sum(name).alias(name) for name in ("support", "occurrences") if name in rows.columns]
+    return rows.groupBy(*_keys(rows)).agg(*sums, min("id").alias("id"))
+
+
+def _answers(rows: DataFrame, least_support: int, num_parts: int) -> RDD:
+    """Support and id, over all parts, of those n-grams of each part that are kept."""
+    kept_ones = _summed(rows).filter(f"support >= {least_support}").drop("occurrences").hint("shuffle_hash")
+    return to_parts(rows.select("part", *_keys(rows)).join(kept_ones, _keys(rows)), num_parts)
+
+
+def _counted(config: IndexConfig, sides: tuple[int, ...], data: bytes) -> bytes:
+    """The documents of a part -> its words.
+
+    Documents of the other sides of the split are present but not counted. Their words are answered too, so that they
+    can be protected.
+    """
+    table = decoded(data) if data else pa.table({"unit": np.empty(0, np.int64), "side": np.empty(0, np.int8)})
+    _, first, units = np.unique(table.column("unit").to_numpy(), return_index=True, return_inverse=True)
+    is_counted = np.isin(table.column("side").to_numpy()[first], sides)
+    builder = _rust.IndexBuilder(
+        max_n=config.max_n,
+        surface=config.surface,
+        documents_per_unit=np.bincount(units).astype(np.uint32),
+        subset=None if is_counted.all() else is_counted,
+        num_threads=1,
+    )
+    at, of_document = 0, units.astype(np.uint32)
+    for batch in table.to_batches(max_chunksize=1024) if data else ():
+        builder.add(batch.column("text"), of_document[at : at + batch.num_rows])
+        at += batch.num_rows
+    return _rust.Part.of_documents(builder, min_support=config.least_support).to_bytes()
+
+
+def _answered(data: bytes, answers: bytes) -> bytes:
+    """A part and the answers to its level -> the part with its next level."""
+    part = _rust.Part.from_bytes(data)
+    table = decoded(answers) if answers else _ROWS[part.n > 1].empty_table()
+    columns = {name: table.column(name).combine_chunks() for name in table.schema.names}
+    numbers = {name: column.to_numpy() for name, column in columns.items() if name != "word"}
+    if part.n == 1:
+        part.answer_words(columns["word"].cast(pa.string()), numbers["support"], numbers["id"])
+    else:
+        part.answer_pairs(numbers["left"], numbers["right"], numbers["support"], numbers["id"])
+    return part.to_bytes()

@@ -1,0 +1,388 @@
+"""Flags and protected tokens on Spark: a part protects its documents by its slice of the index, as one machine does.
+
+Names and other identifiers of the scope ``corpus`` are protected wherever they stand. Every part sends the surfaces of
+its documents and marks those that it lists; a `groupBy` finds which of them any part lists, and a join brings these
+back to the parts that have them. Nothing is broadcast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from reticent import _rust
+from reticent.core.errors import CorpusError, PolicyError
+from reticent.engine.flagged_words import Flagged, FlaggedWords
+from reticent.engine.ngrams import NgramIndex
+from reticent.engine.protect import Policy
+from reticent.engine.schema import DIRECT, INDIRECT, INDIVIDUALS, SPLITS, no_token
+from reticent.engine.split import Individuals
+from reticent.engine.store_writer import StoreWriter
+from reticent.ext.spark.spans import PartSpans, SparkSpans, corpus_of_part
+from reticent.ext.spark.tables import (
+    decoded,
+    encoded,
+    frame_of,
+    in_order,
+    kept,
+    one_each,
+    rows_of_parts,
+    to_parts,
+)
+from reticent.ext.spark.tasks import errors_of_tasks
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+    from pyspark.sql import DataFrame
+
+    from reticent.engine.config import Surface
+    from reticent.ext.spark.documents import SparkDocuments
+    from reticent.ext.spark.index import SparkIndex
+
+__all__ = ["FLAGS", "SparkFlags", "protect", "write_tokens"]
+
+#: Flags of documents: bytes with one entry a word (`Flagged`).
+FLAGS: Final = pa.schema(
+    [
+        pa.field("number", pa.int64(), nullable=False),
+        pa.field("doc_id", pa.string(), nullable=False),
+        pa.field("individual_id", pa.string(), nullable=False),
+        pa.field("flags", pa.binary(), nullable=False),
+        pa.field("ngram_starts", pa.binary(), nullable=False),
+    ]
+)
+#: What the driver writes of each document: its tokens, with their flags as bits, and tables of tokens, which count from
+#: the first of their document. Each is the bytes of an array of this type.
+_TOKENS: Final = {
+    "ids": np.uint32,
+    "bits": np.uint8,
+    "exceptions": np.int64,
+    "skipped": np.uint32,
+    "more": np.uint32,
+    "ngram_tokens": np.int64,
+    "ngram_lengths": np.uint8,
+}
+_PACKED: Final = pa.schema(
+    [("number", pa.int64()), ("doc_id", pa.string()), ("individual", pa.int64())]
+    + [(name, pa.binary()) for name in _TOKENS]
+)
+#: Bits of a token on its way to the driver.
+BITS: Final = ("begins", "outside", "direct", "indirect")
+
+
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """The settings by which the documents of a part are flagged."""
+
+    policy: Policy
+    splits: tuple[str, ...] | None
+    surface: Surface
+    #: max_n, units and documents of the index; None without one.
+    size: tuple[int, int] | None
+
+    def flagged(self, data: bytes, index: bytes, spans: bytes, listed: bytes) -> FlaggedWords:
+        """Return the words of the documents of a part, with their flags; ``listed`` are the surfaces of its documents
+        that are protected wherever they stand."""
+        table = decoded(data)
+        flagged = FlaggedWords(
+            corpus_of_part(table),
+            individuals_of_part(table),
+            splits=self.splits,
+            index=NgramIndex(_rust.Part.from_bytes(index).index(*self.size)) if self.size else None,
+            spans=PartSpans(decoded(spans)) if spans else None,  # type: ignore[arg-type]
+            policy=self.policy,
+            surface=self.surface,
+            num_threads=1,
+        )
+        if listed:
+            flagged._blacklists[""].add_surfaces(decoded(listed).column("surface").cast(pa.string()).combine_chunks())
+        return flagged
+
+    def surfaces(self, table: pa.Table) -> pa.Array:
+        """Return every surface of the wanted documents of a part, in the form of blacklists."""
+        if self.splits is not None:
+            sides = [SPLITS.index(split) for split in self.splits]
+            table = table.filter(pa.array(np.isin(table.column("side").to_numpy(), sides)))
+        builder = _rust.IndexBuilder(max_n=1, surface=self.surface, num_threads=1)
+        for batch in table.to_batches(max_chunksize=1024):
+            builder.add(batch.column("text"), np.zeros(batch.num_rows, dtype=np.uint32))
+        words = pa.record_batch(builder.finish(min_support=1).words(0, None)).column("word")
+        return pa.record_batch(_rust.seen_surfaces(words, surface=self.surface)).column("word")
+
+
+def individuals_of_part(table: pa.Table) -> Individuals:
+    """Return the individuals of a part: their rows are the part's own, their units those of all."""
+    own = table.group_by("individual_id", use_threads=False).aggregate(
+        [("unit", "min"), ("side", "min"), ("doc_id", "count")]
+    )
+    own = own.sort_by("individual_id")
+    columns = {
+        "individual_id": own.column("individual_id").cast(pa.string()).combine_chunks(),
+        "individual": pa.array(np.arange(own.num_rows, dtype=np.uint32)),
+        "unit": own.column("unit_min").cast(pa.uint32()).combine_chunks(),
+        "split": pa.DictionaryArray.from_arrays(own.column("side_min").combine_chunks(), pa.array(SPLITS)),
+        "num_documents": own.column("doc_id_count").cast(pa.uint32()).combine_chunks(),
+    }
+    return Individuals(pa.table(columns, schema=INDIVIDUALS))
+
+
+#: Surfaces of a part: whether it lists them, and whether they are protected wherever they stand; 0 or 1.
+_SURFACES: Final = pa.schema([("surface", pa.string()), ("listed", pa.int64()), ("everywhere", pa.int64())])
+
+
+def _surfaces(how: Protection, number: int, data: bytes, spans: bytes) -> pa.Table | None:
+    """The surfaces of the documents of a part, with the marks of those that it lists."""
+    if not data:
+        return None
+    surfaces = how.surfaces(decoded(data)).cast(pa.string())
+    own = Protection(how.policy, how.splits, how.surface, None).flagged(data, b"", spans, b"")
+    found, everywhere = own._blacklists[""].surfaces()
+    rows = _rust.IdRows(surfaces).rows(pa.record_batch(found).column("word").cast(pa.string()))
+    if (rows == _rust.MISSING).any():
+        raise CorpusError("a surface of an identifier is none of its documents' words")
+    marks = np.zeros((2, len(surfaces)), np.int64)
+    marks[0, rows], marks[1, rows] = 1, everywhere
+    return pa.table([surfaces, *map(pa.array, marks)], schema=_SURFACES)
+
+
+def _listed(documents: SparkDocuments, spans: SparkSpans, how: Protection) -> tuple[RDD, int]:
+    """The surfaces of each part that are protected wherever they stand, and how many are listed over all parts."""
+    rows = rows_of_parts(
+        documents.spark, documents.parts.zip(spans.parts), documents.tokens, partial(_surfaces, how), _SURFACES
+    ).repartition(documents.num_parts, "surface")
+    found = rows.groupBy("surface").agg({"listed": "max", "everywhere": "max"}).toDF("surface", "listed", "everywhere")
+    found = found.filter("listed > 0").persist()
+    with errors_of_tasks():
+        num_listed = found.count()
+    spread = found.filter("everywhere > 0").select("surface").hint("shuffle_hash")
+    return to_parts(rows.select("part", "surface").join(spread, "surface"), documents.num_parts), num_listed
+
+
+def _flagged(
+    documents: SparkDocuments,
+    index: SparkIndex | None,
+    spans: SparkSpans | None,
+    policy: Policy,
+    splits: tuple[str, ...] | None,
+    row: Callable[[pa.Table, np.ndarray, Flagged], list[pa.Array]],
+    schema: pa.Schema,
+) -> tuple[RDD, dict[str, Any]]:
+    """Return what ``row`` makes of each batch of flagged words (kept), and the sums of counts."""
+    for given, name in ((index, "the index"), (spans, "the spans")):
+        if given is not None and given.documents is not documents:
+            raise PolicyError(f"{name} was made of other documents")
+    size = (index.num_units, index.num_documents) if index is not None else None
+    how = Protection(policy, splits, index.config.surface if index is not None else "exact", size)
+    nothing = documents.parts.map(_nothing)
+    of_spans = spans.parts if spans is not None else nothing
+    listed, num_listed = _listed(documents, spans, how) if spans is not None else (nothing, 0)
+    slices = index.slices if index is not None else nothing
+    parts = documents.parts.zip(slices).zip(of_spans.zip(listed)).map(_flat)
+    found = kept(one_each(parts, partial(_flag, how, row, schema)))
+    with errors_of_tasks():
+        counts: dict[str, Any] = found.map(_first).reduce(_add)
+    if not counts["documents"]:
+        raise CorpusError(f"no document belongs to the splits {', '.join(splits or ())}")
+    counts["retention"] = 1.0 - counts["protected"] / max(counts["words"], 1)
+    counts["blacklisted"] = num_listed
+    return found, counts
+
+
+def _nothing(_: bytes) -> bytes:
+    return b""
+
+
+def _flat(element: Any) -> tuple[bytes, bytes, bytes, bytes]:
+    (data, own), (spans, listed) = element
+    return data, own, spans, listed
+
+
+def _first(element: tuple[dict[str, int], bytes]) -> dict[str, int]:
+    return element[0]
+
+
+def _second(element: tuple[dict[str, int], bytes]) -> bytes:
+    return element[1]
+
+
+def _add(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
+    return {name: a[name] + b[name] for name in a}
+
+
+def _flag(
+    how: Protection, row: Callable[..., list[pa.Array]], schema: pa.Schema, data: bytes, *own: bytes
+) -> tuple[dict[str, int], bytes]:
+    """The documents of a part -> counts of their words, and rows of each document."""
+    counts, found = dict.fromkeys(("documents", "words", "direct", "indirect", "protected"), 0), []
+    if not data:
+        return counts, b""
+    table = decoded(data)
+    for batch in how.flagged(data, *own):
+        counts["documents"] += len(batch.part.doc_ids)
+        counts["words"] += len(batch.flags)
+        counts["direct"] += int(np.count_nonzero(batch.flags & DIRECT))
+        counts["indirect"] += int(np.count_nonzero(batch.flags & INDIRECT))
+        counts["protected"] += int(np.count_nonzero(batch.flags))
+        rows = batch.part.first + np.flatnonzero(batch.part.keep)
+        found.append(pa.table(row(table, rows, batch), schema=schema))
+    return counts, encoded(pa.concat_tables(found)) if found else b""
+
+
+@dataclass(slots=True)
+class SparkFlags:
+    """Flags of documents in parts; see `protect`.
+
+    Attributes
+    ----------
+    counts : documents, words, direct, indirect, protected (words), retention, blacklisted
+    """
+
+    documents: SparkDocuments
+    counts: dict[str, Any]
+    _parts: RDD
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Yield the flags (`FLAGS`) in the order of documents."""
+        for table in in_order(self.frame().orderBy("number")):
+            yield table.cast(FLAGS)
+
+    def frame(self) -> DataFrame:
+        """Return a data frame with the columns of `FLAGS`, in no order."""
+        return frame_of(self.documents.spark, self._parts.map(_second), FLAGS)
+
+    def release(self) -> None:
+        self._parts.unpersist()
+
+
+def protect(
+    documents: SparkDocuments,
+    index: SparkIndex | None = None,
+    *,
+    spans: SparkSpans | None = None,
+    policy: Policy | None = None,
+    splits: tuple[str, ...] | None = None,
+) -> SparkFlags:
+    """Flag the words of the documents of these splits (None: all), as `FlaggedWords` does on one machine.
+
+    Raises
+    ------
+    CorpusError
+        No document belongs to the splits.
+    PolicyError
+        k or n is not one that the index answers, or index and spans are of other documents.
+    """
+    flags, counts = _flagged(documents, index, spans, policy or Policy(), splits, _flag_columns, FLAGS)
+    return SparkFlags(documents, counts, flags)
+
+
+def _flag_columns(table: pa.Table, rows: np.ndarray, batch: Flagged) -> list[pa.Array]:
+    numbers, owners = (table.column(name).take(pa.array(rows)) for name in ("number", "individual_id"))
+    flags = [_bytes(values, batch.words.doc_offsets) for values in (batch.flags, batch.ngram_starts)]
+    return [numbers, batch.part.doc_ids.cast(pa.string()), owners.cast(pa.string()), *flags]
+
+
+def _bytes(values: np.ndarray, bounds: np.ndarray) -> pa.Array:
+    """Return the bytes of the values of each document."""
+    offsets = (np.asarray(bounds) * values.itemsize).astype(np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(values))]
+    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
+
+
+def write_tokens(
+    folder: Path | str,
+    documents: SparkDocuments,
+    tokenizer_json: str,
+    *,
+    index: SparkIndex | None = None,
+    spans: SparkSpans | None = None,
+    policy: Policy | None = None,
+    splits: tuple[str, ...] | None = None,
+) -> dict[str, Any]:
+    """Write the protected tokens of the documents of these splits (None: all); as `reticent.write_tokens`.
+
+    Returns the same counts, and raises the same errors. Cost: tokens are moved once, and the driver writes all of
+    them, some documents at a time.
+    """
+    folder = Path(folder)
+    encoder = _rust.TokenEncoder(tokenizer_json, num_threads=1)
+    columns = partial(_token_columns, tokenizer_json)
+    packed, counts = _flagged(documents, index, spans, policy or Policy(), splits, columns, _PACKED)
+    rows = frame_of(documents.spark, packed.map(_second), _PACKED).orderBy("number")
+    with StoreWriter(folder, encoder.vocab_size) as writer:
+        for table in in_order(rows):
+            writer.write(*_as_written(table, encoder.vocab_size))
+        num_tokens = writer.num_tokens
+    packed.unpersist()
+    (folder / "tokenizer.json").write_text(tokenizer_json, encoding="utf-8")
+    return {"documents": counts.pop("documents"), "tokens": num_tokens, **counts, "pretokens": encoder.path}
+
+
+#: The encoder of this process, by its tokenizer.
+_ENCODERS: dict[str, _rust.TokenEncoder] = {}
+
+
+def _token_columns(tokenizer_json: str, table: pa.Table, rows: np.ndarray, batch: Flagged) -> list[pa.Array]:
+    """The columns of `_PACKED` of a batch of documents."""
+    if tokenizer_json not in _ENCODERS:
+        _ENCODERS.clear()
+        _ENCODERS[tokenizer_json] = _rust.TokenEncoder(tokenizer_json, num_threads=1)
+    part, words, flags, starts, gaps = batch
+    tokens = _ENCODERS[tokenizer_json].pack(part.texts, words, flags, starts, gaps=gaps)
+    num_words = np.diff(words.doc_offsets)
+    passed_over = np.flatnonzero((num_words > 0) & (np.diff(tokens.doc_offsets) == 0))
+    if len(passed_over):
+        raise CorpusError(f"a document of a part: {no_token(int(num_words[passed_over[0]]))}")
+    offsets = np.asarray(tokens.doc_offsets)
+    num_tokens = int(offsets[-1])
+    ids = tokens.ids.astype(np.uint32)
+    if len(tokens.high):
+        ids |= tokens.high.astype(np.uint32) << 16
+    bits = np.zeros(num_tokens, dtype=np.uint8)
+    for place, name in enumerate(BITS):
+        bits |= np.unpackbits(getattr(tokens, name), count=num_tokens, bitorder="little") << np.uint8(place)
+    columns = [table.column(name).take(pa.array(rows)) for name in ("number", "individual")]
+    columns.insert(1, part.doc_ids.cast(pa.string()))
+    columns += [_bytes(ids, offsets), _bytes(bits, offsets)]
+    for places, others in (
+        (tokens.exceptions, (tokens.skipped, tokens.more)),
+        (tokens.ngram_tokens, (tokens.ngram_lengths,)),
+    ):
+        bounds = np.searchsorted(places, offsets)
+        own = places - np.repeat(offsets[:-1], np.diff(bounds))
+        kinds = list(_TOKENS.values())[len(columns) - 3 :]
+        columns += [_bytes(np.asarray(each, kind), bounds) for each, kind in zip((own, *others), kinds, strict=False)]
+    return columns
+
+
+def _as_written(table: pa.Table, vocab_size: int) -> tuple[pa.Array, np.ndarray, Any]:
+    """The documents of a table as `StoreWriter.write` takes them."""
+    flat, bounds = {}, {}
+    for name, kind in _TOKENS.items():
+        column = table.column(name).combine_chunks().cast(pa.large_binary())
+        offsets = np.frombuffer(column.buffers()[1], np.int64)[column.offset : column.offset + len(column) + 1]
+        data = column.buffers()[2] or b""
+        flat[name] = np.frombuffer(memoryview(data)[offsets[0] : offsets[-1]], kind)
+        bounds[name] = (offsets - offsets[0]) // np.dtype(kind).itemsize
+    offsets = bounds["ids"]
+    bits = [np.packbits(flat["bits"] >> place & 1, bitorder="little") for place in range(len(BITS))]
+    packed = SimpleNamespace(
+        doc_offsets=offsets,
+        ids=(flat["ids"] & 0xFFFF).astype(np.uint16),
+        high=(flat["ids"] >> 16).astype(np.uint8) if vocab_size > 1 << 16 else np.empty(0, np.uint8),
+        **dict(zip(BITS, bits, strict=True)),
+        skipped=flat["skipped"],
+        more=flat["more"],
+        ngram_lengths=flat["ngram_lengths"],
+        **{
+            name: flat[name] + np.repeat(offsets[:-1], np.diff(bounds[name])) for name in ("exceptions", "ngram_tokens")
+        },
+    )
+    doc_ids = table.column("doc_id").cast(pa.string()).combine_chunks()
+    return doc_ids, table.column("individual").to_numpy().astype(np.uint32), packed

@@ -1,0 +1,181 @@
+"""Tables of parts: Arrow tables as bytes, one a partition; as data frames, which Spark groups and joins; and back.
+
+A part has a number, its partition. In a data frame it has a *token* instead, an integer that Spark's own hash sends to
+that partition: what is joined to the rows of a part returns to it by `repartition` on the token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import ipc
+
+from reticent.ext.spark.tasks import Task, errors_of_tasks
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = [
+    "blobs_of",
+    "decoded",
+    "encoded",
+    "frame_of",
+    "in_order",
+    "kept",
+    "numbered",
+    "one_each",
+    "rows_of_parts",
+    "to_parts",
+    "tokens_of",
+]
+
+#: Rows of a table on its way to the driver.
+ROWS_AT_ONCE: Final = 1 << 16
+#: Spark has no unsigned numbers, so they become wider ones.
+_SIGNED: Final = {pa.uint8(): pa.int16(), pa.uint32(): pa.int64()}
+
+
+def encoded(table: pa.Table | pa.RecordBatch) -> bytes:
+    """Return a table as bytes."""
+    sink = pa.BufferOutputStream()
+    with ipc.new_stream(sink, table.schema, options=ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write(table)
+    return sink.getvalue().to_pybytes()
+
+
+def decoded(data: bytes) -> pa.Table:
+    """Return the table of the bytes that `encoded` made."""
+    with ipc.open_stream(data) as reader:
+        return reader.read_all()
+
+
+def kept(dataset: RDD) -> RDD:
+    """Return the dataset, persisted in memory or encrypted on disk."""
+    from pyspark import StorageLevel
+
+    return dataset.persist(StorageLevel.MEMORY_AND_DISK)
+
+
+def one_each(dataset: RDD, make: Callable[..., Any]) -> RDD:
+    """Return the dataset of the results of ``make`` on each element; a pair made by `zip` becomes two arguments."""
+    return dataset.mapPartitions(Task(partial(_each, make)))
+
+
+def _each(make: Callable[..., Any], elements: Iterable[Any]) -> Iterable[Any]:
+    for element in elements:
+        yield make(*element) if isinstance(element, tuple) else make(element)
+
+
+def frame_of(spark: SparkSession, tables: RDD, schema: pa.Schema) -> DataFrame:
+    """Return tables of parts (bytes; empty ones are none) as a data frame with the columns of a schema."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+    from pyspark.sql.types import BinaryType, StructField, StructType
+
+    plain = pa.schema([pa.field(field.name, _SIGNED.get(field.type, field.type)) for field in schema])
+    blobs = spark.createDataFrame(tables.map(_row), StructType([StructField("blob", BinaryType())]))
+    return blobs.mapInArrow(Task(partial(_batches, plain)), from_arrow_schema(plain))
+
+
+def _row(data: bytes) -> tuple[bytes]:
+    return (data,)
+
+
+def _batches(schema: pa.Schema, blobs: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    for batch in blobs:
+        for data in filter(None, batch.column(0).to_pylist()):
+            yield from decoded(data).select(schema.names).cast(schema).to_batches(max_chunksize=ROWS_AT_ONCE)
+
+
+def tokens_of(spark: SparkSession, num_parts: int) -> list[int]:
+    """Return for each part the least integer that Spark's hash sends to the partition of its number."""
+    from pyspark.sql.functions import col, expr
+
+    # A number of a partition is missing among so many with a chance below 1e-20.
+    numbers = spark.range(64 * num_parts, numPartitions=1).select(col("id").cast("int").alias("token"))
+    numbers = numbers.withColumn("part", expr(f"pmod(hash(token), {num_parts})"))
+    found = {
+        row["part"]: row["token"]
+        for row in numbers.groupBy("part").agg({"token": "min"}).toDF("part", "token").collect()
+    }
+    return [found[part] for part in range(num_parts)]
+
+
+def rows_of_parts(
+    spark: SparkSession, parts: RDD, tokens: Sequence[int], table: Callable[..., Any], schema: pa.Schema
+) -> DataFrame:
+    """Return the tables that ``table`` makes of the number and the data of each part (None: no rows) as one data frame,
+    with the column ``part``, the token of each."""
+    blobs = parts.mapPartitionsWithIndex(Task(partial(_with_token, tuple(tokens), table)))
+    return frame_of(spark, blobs, schema.insert(0, pa.field("part", pa.int32())))
+
+
+def _with_token(
+    tokens: tuple[int, ...], make: Callable[..., pa.Table | None], number: int, parts: Iterable[Any]
+) -> Iterable[bytes]:
+    for part in parts:
+        table = make(number, *part) if isinstance(part, tuple) else make(number, part)
+        if table is not None:
+            token = pa.array(np.full(table.num_rows, tokens[number], np.int32))
+            yield encoded(pa.table([token, *table.columns], ["part", *table.schema.names]))
+
+
+def to_parts(rows: DataFrame, num_parts: int) -> RDD:
+    """Return the rows of a data frame with the column ``part`` as a dataset of bytes, one element a part."""
+    return blobs_of(rows.repartition(num_parts, "part").drop("part"))
+
+
+def blobs_of(rows: DataFrame, gather: Callable[[pa.Table], bytes] = encoded) -> RDD:
+    """Return a dataset with one element a partition of a data frame: its rows as ``gather`` makes bytes of them."""
+    with errors_of_tasks():  # Spark plans as it goes: what comes before the last shuffle is done here
+        return rows.mapInArrow(Task(partial(_blob, gather)), "blob binary").rdd.mapPartitions(_only)
+
+
+def _blob(gather: Callable[[pa.Table], bytes], batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    if found := [batch for batch in batches if batch.num_rows]:
+        yield pa.record_batch([pa.array([gather(pa.Table.from_batches(found))], pa.binary())], ["blob"])
+
+
+def _only(rows: Iterable[Any]) -> Iterable[bytes]:
+    """The blob of a partition; empty where it has no rows."""
+    yield next((bytes(row[0]) for row in rows), b"")
+
+
+def numbered(rows: DataFrame, name: str) -> DataFrame:
+    """Return sorted, persisted rows with their numbers from 0 on. Cost: a job, which counts each partition."""
+    from pyspark.sql.functions import array, col, element_at, lit, monotonically_increasing_id, spark_partition_id
+
+    place = spark_partition_id()
+    with errors_of_tasks():
+        sizes = dict(rows.select(place.alias("place")).groupBy("place").count().collect())
+    firsts = np.cumsum([0] + [sizes.get(place, 0) for place in range(max(sizes, default=0) + 1)]).tolist()
+    first = element_at(array(*(lit(number).cast("long") for number in firsts)), place + 1)
+    # Spark's own number has that of the partition above these bits.
+    within = monotonically_increasing_id().bitwiseAND(lit((1 << 33) - 1))
+    return rows.select(*(col(column) for column in rows.columns), (first + within).alias(name))
+
+
+def in_order(rows: DataFrame) -> Iterator[pa.Table]:
+    """Yield the rows of a sorted data frame, some at a time. Cost: a job a partition, which the driver holds."""
+    with errors_of_tasks():
+        found = rows.mapInArrow(Task(_chunks), "blob binary").toLocalIterator(prefetchPartitions=True)
+    while True:
+        with errors_of_tasks():
+            row = next(found, None)
+        if row is None:
+            return
+        yield decoded(row[0])
+
+
+def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    pending: list[pa.RecordBatch] = []
+    for batch in batches:
+        pending.append(batch)
+        if sum(each.num_rows for each in pending) >= ROWS_AT_ONCE:
+            yield from _blob(encoded, pending)
+            pending = []
+    yield from _blob(encoded, pending)
