@@ -60,9 +60,6 @@ SHARES = {
 CASES = ("artefact", "synth", "engine", "update", "whole")
 #: Content at the start, and the job after the kill.
 KINDS = (("nothing", "new"), ("old", "new"), ("old", "old"))
-#: Folders from which nothing follows (`reticent.job.cached`). They are made with a view and stand before it does: if a
-#: job is killed between the two, and the one before comes back and finds its view whole, they are of the killed one.
-CACHE = re.compile(r"(^|/)(supports|text-samples)/")
 STOPPED = {signal.SIGTERM: 143, signal.SIGINT: 130}
 
 
@@ -259,15 +256,8 @@ def check_after(case: Case, job: str) -> list[str]:
     if ended.status != 0:
         return [f"the restart ended with {ended.status}: {case.log.read_text()[-500:]}"]
     files, expected = content(case.root), case.expected[job]
-    either = [artefacts(case.expected[name]) for name in ("old", "new")]
-    caches = {folder: own for folder, own in artefacts(files).items() if CACHE.search(folder)}
-    wrong = [
-        f"{folder}: neither that of the old nor of the new job"
-        for folder, own in caches.items()
-        if own not in [made.get(folder) for made in either]
-    ]
     differ = sorted(name for name in files.keys() & expected if files[name] != expected[name])
-    wrong += [f"{name}: other bytes" for name in differ if not CACHE.search(name)]
+    wrong = [f"{name}: other bytes" for name in differ]
     wrong += [f"{name}: missing" for name in sorted(expected.keys() - files)]
     wrong += [f"{_shown(name)}: left over" for name in sorted(files.keys() - expected)]
     if case.keeps:

@@ -39,7 +39,7 @@ VOCABULARIES = ("bert-base-cased", "gpt2", "bert-base-multilingual-cased", LARGE
 #: Folder of the run -> bytes that count as tokens, all planes of both views among them.
 TOKENS = "tokens"
 #: Folders whose bytes are told.
-STORED = (TOKENS, "words", "word-spans", "supports", "text-samples")
+STORED = (TOKENS, "words", "word-spans")
 SETTINGS = """
 seed = 3
 [corpus]

@@ -485,15 +485,9 @@ class Numbering:
     def num_blacklisted(self) -> int: ...
     def add(self, documents: _NumberedDocuments) -> None:
         """Add what the spans of documents protect beyond themselves."""
-    def num_planes(self) -> int:
-        """Return the planes of capped supports that `flag_words` can keep; 0 where they are of no use for another k."""
-    def flag_words(
-        self, documents: _NumberedDocuments, planes: list[NDArray[np.uint8]] | None = None, *, keeps: bool = False
-    ) -> tuple[NDArray[np.uint8], NDArray[np.uint8], list[NDArray[np.uint8]]]:
+    def flag_words(self, documents: _NumberedDocuments) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         """Return flags of each word, and bit n - 1 where a minimal identifying n-gram of n words starts, zero for
-        documents that do not count; and with ``keeps`` the planes of capped supports of those that count.
-
-        ``planes`` hold the same of these documents, and stand for the look-ups.
+        documents that do not count.
         """
 
 @final

@@ -60,7 +60,7 @@ class TextPass:
     word_spans : folder of the words of spans, or None
     spans : SpanReader; needed for ``word_spans`` and gaps
     encodings : tokens, by tokenizer
-    shown : called with the row of its first document and each batch, which has ``individual_id`` then
+    on_batch : called with the row of its first document and each batch, which has ``individual_id`` then
     carried : results of an earlier pass, of documents that are not read then, nor shown
     """
 
@@ -70,7 +70,7 @@ class TextPass:
     word_spans: Path | None = None
     spans: SpanReader | None = None
     encodings: list[Encoding] = field(default_factory=list)
-    shown: Callable[[int, pa.RecordBatch], None] | None = None
+    on_batch: Callable[[int, pa.RecordBatch], None] | None = None
     carried: CarriedText | None = None
     num_threads: int = 0
 
@@ -103,12 +103,12 @@ class TextPass:
         self, encoders: list[_rust.TokenEncoder], files: _Files, progress: Callable[[int], None] | None
     ) -> None:
         num_done = 0
-        columns = ("doc_id", "individual_id", "text") if self.shown else ("doc_id", "text")
+        columns = ("doc_id", "individual_id", "text") if self.on_batch else ("doc_id", "text")
         batches = self.corpus.batches(columns=columns)
         for batch, made in overlapped(batches, lambda batch, first: self._work(encoders, batch, first)):
             files.write(batch.column("doc_id"), made)
-            if self.shown:
-                self.shown(num_done, batch)
+            if self.on_batch:
+                self.on_batch(num_done, batch)
             num_done += batch.num_rows
             if progress:
                 progress(num_done)

@@ -8,7 +8,6 @@ policy costs little. It holds, bit for bit, what `reticent.engine.tokens.write_t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reticent.core.errors import ArtifactError, CorpusError
-from reticent.engine.capped import CappedSupports, CappedWriter
 from reticent.engine.document_errors import no_token
 from reticent.engine.numbered import NumberedWords, WordSpans
 from reticent.engine.packed import StoredIds, mapped_column
@@ -67,8 +65,6 @@ def write_view(
     splits: tuple[str, ...],
     index: NgramIndex,
     policy: Policy,
-    capped: Path | None = None,
-    keep: Callable[[], AbstractContextManager[Path | None]] | None = None,
     num_threads: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
@@ -78,10 +74,6 @@ def write_view(
     ----------
     ids, gaps : folders that one pass over the text made
     index : the index whose supports protect; it counts words by the surface of ``numbered.index``
-    capped : folder of supports of these documents by this index, kept at a k that is no larger and an n that is no
-        smaller (`reticent.engine.capped`); k is at most `CAP`. Without it n-grams are looked up.
-    keep : opens the folder that such supports are kept in, where looking up gives some of use, or None: the view is the
-        same without
 
     Raises
     ------
@@ -90,8 +82,8 @@ def write_view(
     ArtifactError
         The numbers do not fit each other.
 
-    Cost: two passes over the numbers, 10 to 50 ns a word of a core, 5 ns for n = 1 and with capped supports; memory is
-    that of the blacklist and three blocks.
+    Cost: two passes over the numbers, 10 to 50 ns a word of a core, 5 ns for n = 1; memory is that of the blacklist,
+    the tables of n-grams and three blocks.
     """
     from reticent import _rust
 
@@ -110,25 +102,19 @@ def write_view(
     in_gaps = mapped_column(gaps / GAPS, np.dtype("<u8"), -(-stored.num_tokens // 64)).view(np.uint8)
     bits = stored.begins.view(np.uint8), stored.outside.view(np.uint8), in_gaps
 
-    known = CappedSupports(capped, view.num_kept_words) if capped is not None and policy.n > 1 else None
-    num_planes = numbering.num_planes() if keep and known is None and policy.n > 1 else 0
-
     def protected(block: _Block) -> _Protected:
-        planes_of_words = known.of(block.kept_words) if known else None
-        flags, starts, supports = numbering.flag_words(block.words, planes_of_words, keeps=num_planes > 0)
+        flags, starts = numbering.flag_words(block.words)
         exceptions = stored.exceptions_of(block.first, block.first + len(block.kept))
         planes = _rust.planes(
             *bits, *exceptions, block.token_offsets, flags, starts, block.word_offsets, block.kept,
             num_threads=num_threads,
         )  # fmt: skip
-        return _Protected.of(block, flags, planes, supports)
+        return _Protected.of(block, flags, planes)
 
     counts = dict.fromkeys(("words", "direct", "indirect", "protected"), 0)
-    with ViewWriter(folder) as writer, _keeping(keep, num_planes) as kept:
+    with ViewWriter(folder) as writer:
         for block, found in worked_ahead(view.blocks(), protected):
             writer.write(block.first + found.rows, block.codes[found.rows], found.planes, found.num_tokens)
-            if kept:
-                kept.write(found.supports)
             for name in counts:
                 counts[name] += found.counts[name]
             if progress:
@@ -150,11 +136,9 @@ class _Protected:
     planes: Planes
     num_tokens: int
     counts: dict[str, int]
-    #: Planes of capped supports that are to be kept.
-    supports: list[np.ndarray]
 
     @classmethod
-    def of(cls, block: _Block, flags: np.ndarray, planes: Planes, supports: list[np.ndarray]) -> _Protected:
+    def of(cls, block: _Block, flags: np.ndarray, planes: Planes) -> _Protected:
         """Return the kept documents of a block with these flags of words."""
         rows = np.flatnonzero(block.kept)
         counts = {
@@ -163,16 +147,7 @@ class _Protected:
             "indirect": int(np.count_nonzero(flags & INDIRECT)),
             "protected": int(np.count_nonzero(flags)),
         }
-        return cls(rows, planes, int(np.diff(block.token_offsets)[rows].sum()), counts, supports)
-
-
-@contextmanager
-def _keeping(
-    keep: Callable[[], AbstractContextManager[Path | None]] | None, num_planes: int
-) -> Iterator[CappedWriter | None]:
-    with ExitStack() as opened:
-        folder = opened.enter_context(keep()) if keep is not None and num_planes > 0 else None
-        yield None if folder is None else opened.enter_context(CappedWriter(folder, num_planes))
+        return cls(rows, planes, int(np.diff(block.token_offsets)[rows].sum()), counts)
 
 
 @dataclass(slots=True)
@@ -186,8 +161,6 @@ class _Block:
     token_offsets: np.ndarray
     #: As `_rust.Numbering` takes documents.
     words: _NumberedDocuments
-    #: Those of its words that are kept, among all of the view.
-    kept_words: slice
 
 
 class _View:
@@ -216,18 +189,12 @@ class _View:
             raise ArtifactError(f"{stored.folder}: ids, words, spans and documents differ in number; run protect again")
         if not self._kept.any():
             raise CorpusError(f"no document belongs to the splits {', '.join(splits)}")
-        num_words = np.where(self._kept, np.diff(self._word_offsets), 0)
-        self._kept_words = np.concatenate([[0], np.cumsum(num_words)])
         passed_over = (np.diff(self._word_offsets) > 0) & (np.diff(self._token_offsets) == 0) & self._kept
         if passed_over.any():
             row = int(np.argmax(passed_over))
             raise CorpusError(
                 f"{numbered.corpus.place(row)}: {no_token(int(self._word_offsets[row + 1] - self._word_offsets[row]))}"
             )
-
-    @property
-    def num_kept_words(self) -> int:
-        return int(self._kept_words[-1])
 
     def blocks(self) -> Iterator[_Block]:
         """Yield all documents, in order."""
@@ -257,6 +224,5 @@ class _View:
                     spans.ends[own],
                     self._scopes[spans.labels[own]],
                 ),
-                slice(*self._kept_words[[first, end]].tolist()),
             )
             first = end

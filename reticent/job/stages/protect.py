@@ -105,7 +105,7 @@ def _read_text(
         folders = {name: output.folder for name, output in made.items()}
         run.invalidate("numbered")
         text = TextPass(run.corpus, num_threads=run.job.num_threads)
-        text.shown = samples.shown() if samples else None
+        text.on_batch = samples.on_batch() if samples else None
         text.words, text.word_spans = folders.get(WORDS), folders.get(WORD_SPANS)
         if text.words:
             text.index = run.index("index-joint")
