@@ -23,7 +23,6 @@ from reticent.engine.threads import overlapped
 
 if TYPE_CHECKING:
     from reticent import _rust
-    from reticent.engine.carried_text import CarriedText
     from reticent.engine.corpus import Corpus
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.ngrams import NgramIndex
@@ -61,7 +60,6 @@ class TextPass:
     spans : SpanReader; needed for ``word_spans`` and gaps
     encodings : tokens, by tokenizer
     on_batch : called with the row of its first document and each batch, which has ``individual_id`` then
-    carried : results of an earlier pass, of documents that are not read then, nor shown
     """
 
     corpus: Corpus
@@ -71,7 +69,6 @@ class TextPass:
     spans: SpanReader | None = None
     encodings: list[Encoding] = field(default_factory=list)
     on_batch: Callable[[int, pa.RecordBatch], None] | None = None
-    carried: CarriedText | None = None
     num_threads: int = 0
 
     def run(self, progress: Callable[[int], None] | None = None) -> dict[Path, dict[str, Any]]:
@@ -89,19 +86,14 @@ class TextPass:
         encoders = [_rust.TokenEncoder(own.tokenizer_json, num_threads=self.num_threads) for own in self.encodings]
         with ExitStack() as stack:
             files = _Files(self, encoders, stack)
-            if self.carried is None:
-                self._read_all(encoders, files, progress)
-            else:
-                self._read_some(encoders, files, self.carried, progress)
+            self._read(encoders, files, progress)
         for own, encoder in zip(self.encodings, encoders, strict=True):
             if own.ids is not None:
                 (own.ids / "tokenizer.json").write_text(own.tokenizer_json, encoding="utf-8")
                 files.counts[own.ids]["pretokens"] = encoder.path
         return files.counts
 
-    def _read_all(
-        self, encoders: list[_rust.TokenEncoder], files: _Files, progress: Callable[[int], None] | None
-    ) -> None:
+    def _read(self, encoders: list[_rust.TokenEncoder], files: _Files, progress: Callable[[int], None] | None) -> None:
         num_done = 0
         columns = ("doc_id", "individual_id", "text") if self.on_batch else ("doc_id", "text")
         batches = self.corpus.batches(columns=columns)
@@ -113,36 +105,8 @@ class TextPass:
             if progress:
                 progress(num_done)
 
-    def _read_some(
-        self,
-        encoders: list[_rust.TokenEncoder],
-        files: _Files,
-        carried: CarriedText,
-        progress: Callable[[int], None] | None,
-    ) -> None:
-        """Read the documents that are not carried; write all."""
-        rows = np.flatnonzero(carried.rows < 0)
-        nothing, num_read, num_done = rows[:0], 0, 0
-        batches = self.corpus.batches(columns=("doc_id", "text"), wanted=carried.rows < 0)
-        for batch, made in overlapped(batches, lambda batch, first: self._work(encoders, batch, first, rows)):
-            read = rows[num_read : num_read + batch.num_rows]
-            documents, num_done = (num_done, int(read[-1]) + 1), int(read[-1]) + 1
-            for block in carried.joined(self.corpus, self.spans, documents, read, made):
-                files.write(*block)
-            num_read += batch.num_rows
-            if progress:
-                progress(num_done)
-        for block in carried.joined(self.corpus, self.spans, (num_done, len(carried.rows)), nothing, None):
-            files.write(*block)
-        if progress:
-            progress(len(carried.rows))
-
-    def _work(
-        self, encoders: list[_rust.TokenEncoder], batch: pa.RecordBatch, first: int, rows: np.ndarray | None = None
-    ) -> _Made:
-        """Return the results of a batch that begins with document ``first``, or with the first of the documents
-        ``rows``.
-        """
+    def _work(self, encoders: list[_rust.TokenEncoder], batch: pa.RecordBatch, first: int) -> _Made:
+        """Return the results of a batch that begins with document ``first``."""
         from reticent import _rust
 
         texts, threads = batch.column("text"), self.num_threads
@@ -152,7 +116,7 @@ class TextPass:
             assert self.index is not None
             numbers = self.index.number_words(texts, words, num_threads=threads)
         if self.spans is not None:
-            offsets, starts, ends, labels = self._spans_of(first, batch.num_rows, rows)
+            offsets, starts, ends, labels = self.spans.slice(first, batch.num_rows)
             marked = _rust.mark_spans(
                 texts, words, offsets, np.ascontiguousarray(starts), np.ascontiguousarray(ends), num_threads=threads
             )
@@ -162,19 +126,8 @@ class TextPass:
         try:
             tokens = [encoder.pack(texts, words, none, none, gaps=gaps) for encoder in encoders]
         except CorpusError as error:
-            place = (lambda row: first + row) if rows is None else (lambda row: int(rows[first + row]))
-            raise placed(error, lambda row: self.corpus.place(place(row))) from None
+            raise placed(error, lambda row: self.corpus.place(first + row)) from None
         return _Made(words.doc_offsets, numbers, spans, tokens)
-
-    def _spans_of(
-        self, first: int, num_documents: int, rows: np.ndarray | None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, pa.Array]:
-        assert self.spans is not None
-        if rows is None:
-            return self.spans.slice(first, num_documents)
-        offsets, table = self.spans.of_documents(rows[first : first + num_documents])
-        starts, ends = (table.column(name).to_numpy() for name in ("start", "end"))
-        return offsets, starts, ends, table.column("label").combine_chunks()
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ The first two lines are one pass over the text (:mod:`reticent.engine.text_pass`
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from functools import lru_cache, partial
 from pathlib import Path
@@ -27,9 +27,7 @@ from reticent.job.stages.index import INDEXES
 from reticent.job.variants import AUDIT, TRAIN, Variant
 
 if TYPE_CHECKING:
-    from reticent.engine.carried_text import CarriedText
     from reticent.engine.rewrite import TextStyle
-    from reticent.engine.text_pass import TextPass
     from reticent.job.config import ModelSection
     from reticent.job.run import Run
 
@@ -37,7 +35,6 @@ __all__ = [
     "digest_of",
     "protect_steps",
     "text_artefacts",
-    "text_steps",
     "variant_inputs",
 ]
 
@@ -49,7 +46,7 @@ def protect_steps(run: Run) -> Iterator[Step]:
     """Yield the step of the pass over the text, and one for each artefact ``tokens/MODEL/VARIANT``."""
     samples = Samples(run, TRAIN, AUDIT)
     if run.job.model:
-        yield Step(text_artefacts(run), partial(_read_text, run, samples, None))
+        yield Step(text_artefacts(run), partial(_read_text, run, samples))
     for model in run.job.model:
         tokenizer = run.tokenizer_of(model)
         planned = [(variant, _artefact(run, model, variant, tokenizer)) for variant in _variants(run, model)]
@@ -62,12 +59,6 @@ def protect_steps(run: Run) -> Iterator[Step]:
         if USER_INFERENCE in run.job.audit.attacks:
             yield _holdout_step(run, model, tokenizer)
     run.invalidate(*INDEXES, "numbered")  # their memory
-
-
-def text_steps(run: Run, carried: Callable[[TextPass], CarriedText]) -> Iterator[Step]:
-    """Yield the step of the pass over the text of an update, which takes results from another run."""
-    yield Step(text_artefacts(run), partial(_read_text, run, None, carried))
-    run.invalidate(*INDEXES, "numbered")
 
 
 def text_artefacts(run: Run) -> tuple[Artefact, ...]:
@@ -87,25 +78,22 @@ def text_artefacts(run: Run) -> tuple[Artefact, ...]:
     return tuple(outputs)
 
 
-def _read_text(
-    run: Run, samples: Samples | None, carried: Callable[[TextPass], CarriedText] | None, outputs: Outputs
-) -> None:
+def _read_text(run: Run, samples: Samples, outputs: Outputs) -> None:
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.text_pass import Encoding, TextPass
     from reticent.job.views import ROOM_OF_TEXT, require_room
 
-    if samples:  # views follow
-        planned = [variant for model in run.job.model for variant in _variants(run, model)]
-        require_room(run, (variant for variant in planned if variant.style != "lower"), ROOM_OF_TEXT)
-        if run.job.memory_limit is not None:
-            run.invalidate("index")  # its words, until a view needs them
+    planned = [variant for model in run.job.model for variant in _variants(run, model)]
+    require_room(run, (variant for variant in planned if variant.style != "lower"), ROOM_OF_TEXT)
+    if run.job.memory_limit is not None:
+        run.invalidate("index")  # its words, until a view needs them
     with ExitStack() as stack:
         # The last that is opened is whole first.
         made = {name: stack.enter_context(outputs[name]()) for name in reversed(list(outputs))}
         folders = {name: output.folder for name, output in made.items()}
         run.invalidate("numbered")
         text = TextPass(run.corpus, num_threads=run.job.num_threads)
-        text.on_batch = samples.on_batch() if samples else None
+        text.on_batch = samples.on_batch()
         text.words, text.word_spans = folders.get(WORDS), folders.get(WORD_SPANS)
         if text.words:
             text.index = run.index("index-joint")
@@ -115,7 +103,6 @@ def _read_text(
                 text.encodings.append(Encoding(run.tokenizer_of(model), ids, gaps))
         if text.word_spans or any(encoding.gaps for encoding in text.encodings):
             text.spans = SpanReader(run.folder / "spans")
-        text.carried = carried(text) if carried else None
         with run.progress.task("words and tokens", run.corpus.num_documents, "documents") as advance:
             counts = text.run(advance)
         for output in made.values():
