@@ -461,6 +461,12 @@ class Planes:
     def ngram_tokens(self) -> NDArray[np.int64]: ...
     @property
     def ngram_lengths(self) -> NDArray[np.uint8]: ...
+    @property
+    def untold_words(self) -> NDArray[np.int64]: ...
+    @property
+    def untold_flags(self) -> NDArray[np.uint8]: ...
+    @property
+    def untold_lengths(self) -> NDArray[np.uint8]: ...
 
 @final
 class Numbering:
@@ -845,13 +851,11 @@ def scrub_texts(
     date_order: str = "mdy",
     order_is_sure: bool = False,
     avoid: NDArray[np.uint64] | None = None,
-    left_out: NDArray[np.int64] | None = None,
     names: NamePool | None = None,
     num_threads: int = 0,
 ) -> tuple[ArrowBatch, ArrowBatch]:
     """Return documents with their spans replaced (columns text, first_edit) and the edits (columns old_start, old_end,
-    new_start, new_end, span, outcome); what style, key and outcome mean stands in ``engine/pseudonymize.py``.
-    ``left_out`` are the characters of its document that the text lacks before each span."""
+    new_start, new_end, span, outcome); what style, key and outcome mean stands in ``engine/pseudonymize.py``."""
 
 def real_identifiers(
     texts: _ArrowArray,

@@ -5,7 +5,8 @@ Two folders, or one for both. *Ids* depend on documents and tokenizer alone: of 
 begins a word and whether it is outside of words (``begins.bits``, ``outside.bits``). A *view* names some of their
 documents (``view.parquet``) and protects them: one bit a token of these documents for each plane (``direct.bits``,
 ``indirect.bits``), and the tokens where minimal identifying n-grams start (``ngram_starts.parquet``). The ids of a
-view stand in its folder, or in the folder ``ids`` beside it.
+view stand in its folder, or in the folder ``ids`` beside it. ``untold.parquet`` has the protection of the words that no
+token tells, where there are such words: whoever rewrites a text carries over that of words.
 
 A token that begins a word begins the next word of its document. There are two exceptions: the token before meets
 several words, or a word has no token. Then a row of ``exceptions.parquet`` has the number of skipped words. So bits and
@@ -15,16 +16,16 @@ exceptions give the word number of every token.
 from __future__ import annotations
 
 import functools
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from reticent.core.errors import ArtifactError
 from reticent.engine.packed_tables import NgramStarts, ascends, read_table, tokens_of
-from reticent.engine.schema import DIRECT, ID_TABLES, INDIRECT, VIEW_TABLES
+from reticent.engine.schema import DIRECT, ID_TABLES, INDIRECT, UNTOLD, VIEW_TABLES
 
 __all__ = [
     "IDS",
@@ -32,8 +33,6 @@ __all__ = [
     "PLANES",
     "PackedTokens",
     "StoredIds",
-    "TokenArrays",
-    "ViewTokens",
     "bits_at",
     "ids_of",
     "mapped_column",
@@ -48,17 +47,18 @@ TOKENS_AT_ONCE = 1 << 22
 
 
 def ids_of(folder: Path) -> Path:
-    """Return the folder of the ids of a view; of a patch, that of the ids that it changes."""
-    is_patch = (folder / "patches.parquet").exists()
-    holds_ids = not is_patch and any((folder / name).exists() for name in ("ids.bin", "documents.parquet"))
+    """Return the folder of the ids of a view."""
+    holds_ids = any((folder / name).exists() for name in ("ids.bin", "documents.parquet"))
     return folder if holds_ids else folder.parent / "ids"
 
 
-class TokenArrays:
-    """Ids of tokens and their bits, as they lie in a folder.
+class StoredIds:
+    """Ids of documents and bits of their tokens, as they lie in a folder.
 
     Attributes
     ----------
+    doc_offsets : int64 array, shape (num_documents + 1,)
+    doc_ids : pyarrow string array, shape (num_documents,)
     ids : uint16 array, shape (num_tokens,)
     high : uint8 array, the third bytes of the ids; empty where two are enough
     begins, outside : uint64 arrays, one bit a token
@@ -66,8 +66,14 @@ class TokenArrays:
     skipped, more : uint32 arrays: how many words are passed over, and how many more a token meets
     """
 
-    def __init__(self, folder: Path, num_tokens: int):
-        self.num_tokens = num_tokens
+    def __init__(self, folder: Path):
+        self.folder = folder
+        documents = read_table(folder, "documents", ID_TABLES["documents"])
+        self.doc_ids = documents.column("doc_id").combine_chunks()
+        self.doc_offsets = np.concatenate([[0], documents.column("end").to_numpy()]).astype(np.int64)
+        if (np.diff(self.doc_offsets) < 0).any():
+            raise ArtifactError(f"{folder / 'documents.parquet'}: the ends of documents do not ascend; damaged")
+        self.num_tokens = num_tokens = int(self.doc_offsets[-1])
         exceptions = read_table(folder, "exceptions", ID_TABLES["exceptions"])
         self.ids = mapped_column(folder / "ids.bin", np.dtype("<u2"), num_tokens)
         self.is_wide = (folder / "ids_high.bin").exists()
@@ -83,45 +89,25 @@ class TokenArrays:
 
         return rank_blocks(self.begins)
 
-
-class StoredIds(TokenArrays):
-    """Ids of documents as they lie on disk.
-
-    Attributes
-    ----------
-    doc_offsets : int64 array, shape (num_documents + 1,)
-    doc_ids : pyarrow string array, shape (num_documents,)
-    """
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-        documents = read_table(folder, "documents", ID_TABLES["documents"])
-        self.doc_ids = documents.column("doc_id").combine_chunks()
-        self.doc_offsets = np.concatenate([[0], documents.column("end").to_numpy()]).astype(np.int64)
-        if (np.diff(self.doc_offsets) < 0).any():
-            raise ArtifactError(f"{folder / 'documents.parquet'}: the ends of documents do not ascend; damaged")
-        super().__init__(folder, int(self.doc_offsets[-1]))
-
     def exceptions_of(self, first: int, end: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the exceptions of the documents from ``first`` to ``end``: tokens, words skipped, more words met."""
         own = slice(*np.searchsorted(self.exceptions, self.doc_offsets[[first, end]]))
         return self.exceptions[own], self.skipped[own], self.more[own]
 
 
-class ViewTokens(ABC):
-    """The documents of a view, and the planes of their tokens.
+class PackedTokens:
+    """The documents of a view, their ids, and the planes of their tokens.
 
     Attributes
     ----------
     stored : StoredIds
     documents : int64 array, shape (num_documents,): rows of the documents of ``stored``
     individual : uint32 array, shape (num_documents,)
-    direct, indirect : uint64 arrays, one bit a token of the view
+    firsts : int64 array, shape (num_documents,): first token of each, by number of ``stored``
     doc_offsets : int64 array, shape (num_documents + 1,)
         Tokens as the view numbers them.
+    direct, indirect : uint64 arrays, one bit a token of the view
     """
-
-    doc_offsets: np.ndarray
 
     def __init__(self, folder: Path, stored: StoredIds):
         view = read_table(folder, "view", VIEW_TABLES["view"])
@@ -130,14 +116,20 @@ class ViewTokens(ABC):
         self.individual = view.column("individual").to_numpy()
         if not ascends(self.documents, len(stored.doc_offsets) - 1):
             raise ArtifactError(f"{folder / 'view.parquet'}: names documents that are not there; damaged")
-
-    def _read_planes(self, folder: Path) -> None:
-        """Read what depends on the number of tokens, which ``doc_offsets`` says."""
+        self.firsts = stored.doc_offsets[self.documents]
+        lengths = stored.doc_offsets[self.documents + 1] - self.firsts
+        self.doc_offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         num_tokens = int(self.doc_offsets[-1])
         self.direct, self.indirect = (_bits(folder, name, num_tokens) for name in PLANES)
         self._ngram_starts = NgramStarts(folder, VIEW_TABLES["ngram_starts"], num_tokens)
+        self._folder = folder
 
-    @abstractmethod
+    @functools.cached_property
+    def untold(self) -> pa.Table:
+        """The words whose protection does not follow from that of their tokens (`UNTOLD`)."""
+        there = (self._folder / "untold.parquet").exists()
+        return read_table(self._folder, "untold", UNTOLD) if there else UNTOLD.empty_table()
+
     def gather(
         self,
         documents: np.ndarray,
@@ -148,17 +140,20 @@ class ViewTokens(ABC):
         out: tuple[np.ndarray, np.ndarray, np.ndarray],
     ) -> None:
         """Write windows to ids (int64), words (int32) and flags (uint8), each (B, T); see `gather_packed`."""
+        from reticent.engine.packed_kernels import gather_packed
 
-    @abstractmethod
-    def _ids(self, first: int, end: int) -> np.ndarray:
-        """Ids of the documents from ``first`` to ``end``: uint16, or uint32 where two bytes are not enough."""
-
-    @abstractmethod
-    def _words(self, first: int, end: int) -> np.ndarray:
-        """Words of the documents from ``first`` to ``end``, int32."""
+        stored, firsts = self.stored, self.firsts[documents]
+        gather_packed(
+            stored.ids, stored.high, stored.begins, stored.outside, self.direct, self.indirect, stored.ranks,
+            stored.exceptions, stored.passed, firsts, firsts + (starts - self.doc_offsets[documents]), starts, lengths,
+            offset, pad, *out,
+        )  # fmt: skip
 
     def column(self, name: str) -> np.ndarray:
         """Return a column of `TokenStore`, whole."""
+        num_documents = len(self.documents)
+        if name == "input_ids" and self._is_run(0, num_documents):
+            return self.block(name, 0, num_documents)
         return np.concatenate(list(self.blocks(name)))
 
     def blocks(self, name: str) -> Iterator[np.ndarray]:
@@ -202,52 +197,14 @@ class ViewTokens(ABC):
         """Whether some token has one of these flags."""
         return bool((flags & DIRECT and self.direct.any()) or (flags & INDIRECT and self.indirect.any()))
 
-
-class PackedTokens(ViewTokens):
-    """The documents of a view, their ids and planes.
-
-    Attributes
-    ----------
-    firsts : int64 array, shape (num_documents,): first token of each, by number of ``stored``
-    """
-
-    def __init__(self, folder: Path, stored: StoredIds):
-        super().__init__(folder, stored)
-        self.firsts = stored.doc_offsets[self.documents]
-        lengths = stored.doc_offsets[self.documents + 1] - self.firsts
-        self.doc_offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        self._read_planes(folder)
-
-    def gather(
-        self,
-        documents: np.ndarray,
-        starts: np.ndarray,
-        lengths: np.ndarray,
-        offset: int,
-        pad: int,
-        out: tuple[np.ndarray, np.ndarray, np.ndarray],
-    ) -> None:
-        from reticent.engine.packed_kernels import gather_packed
-
-        stored, firsts = self.stored, self.firsts[documents]
-        gather_packed(
-            stored.ids, stored.high, stored.begins, stored.outside, self.direct, self.indirect, stored.ranks,
-            stored.exceptions, stored.passed, firsts, firsts + (starts - self.doc_offsets[documents]), starts, lengths,
-            offset, pad, *out,
-        )  # fmt: skip
-
-    def column(self, name: str) -> np.ndarray:
-        num_documents = len(self.documents)
-        if name == "input_ids" and self._is_run(0, num_documents):
-            return self.block(name, 0, num_documents)
-        return super().column(name)
-
     def _ids(self, first: int, end: int) -> np.ndarray:
+        """Ids of the documents from ``first`` to ``end``: uint16, or uint32 where two bytes are not enough."""
         stored, places = self.stored, self.places(first, end)
         ids = stored.ids[places]
         return ids | stored.high[places].astype(np.uint32) << 16 if stored.is_wide else ids
 
     def _words(self, first: int, end: int) -> np.ndarray:
+        """Words of the documents from ``first`` to ``end``, int32."""
         stored, places = self.stored, self.places(first, end)
         offsets = self.doc_offsets[first : end + 1] - self.doc_offsets[first]
         begun = bits_at(stored.begins, places).astype(np.int32)

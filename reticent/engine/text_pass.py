@@ -59,6 +59,7 @@ class TextPass:
     word_spans : folder of the words of spans, or None
     spans : SpanReader; needed for ``word_spans`` and gaps
     encodings : tokens, by tokenizer
+    wanted : which documents are read, bool, shape (num_documents,); None: all
     on_batch : called with the row of its first document and each batch, which has ``individual_id`` then
     """
 
@@ -68,8 +69,14 @@ class TextPass:
     word_spans: Path | None = None
     spans: SpanReader | None = None
     encodings: list[Encoding] = field(default_factory=list)
+    wanted: np.ndarray | None = None
     on_batch: Callable[[int, pa.RecordBatch], None] | None = None
     num_threads: int = 0
+    _rows: np.ndarray | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        if self.wanted is not None:
+            self._rows = np.flatnonzero(self.wanted)
 
     def run(self, progress: Callable[[int], None] | None = None) -> dict[Path, dict[str, Any]]:
         """Make it, and return the counts of each folder; every one must be there and empty.
@@ -96,7 +103,7 @@ class TextPass:
     def _read(self, encoders: list[_rust.TokenEncoder], files: _Files, progress: Callable[[int], None] | None) -> None:
         num_done = 0
         columns = ("doc_id", "individual_id", "text") if self.on_batch else ("doc_id", "text")
-        batches = self.corpus.batches(columns=columns)
+        batches = self.corpus.batches(columns=columns, wanted=self.wanted)
         for batch, made in overlapped(batches, lambda batch, first: self._work(encoders, batch, first)):
             files.write(batch.column("doc_id"), made)
             if self.on_batch:
@@ -116,7 +123,7 @@ class TextPass:
             assert self.index is not None
             numbers = self.index.number_words(texts, words, num_threads=threads)
         if self.spans is not None:
-            offsets, starts, ends, labels = self.spans.slice(first, batch.num_rows)
+            offsets, starts, ends, labels = self._spans_of(first, batch.num_rows)
             marked = _rust.mark_spans(
                 texts, words, offsets, np.ascontiguousarray(starts), np.ascontiguousarray(ends), num_threads=threads
             )
@@ -126,8 +133,20 @@ class TextPass:
         try:
             tokens = [encoder.pack(texts, words, none, none, gaps=gaps) for encoder in encoders]
         except CorpusError as error:
-            raise placed(error, lambda row: self.corpus.place(first + row)) from None
+            raise placed(error, lambda row: self.corpus.place(self._row(first + row))) from None
         return _Made(words.doc_offsets, numbers, spans, tokens)
+
+    def _row(self, number: int) -> int:
+        """Return the row of a document, given its number among those that are read."""
+        return number if self._rows is None else int(self._rows[number])
+
+    def _spans_of(self, first: int, num_documents: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, pa.Array]:
+        assert self.spans is not None
+        if self._rows is None:
+            return self.spans.slice(first, num_documents)
+        offsets, table = self.spans.of_documents(self._rows[first : first + num_documents])
+        starts, ends = (table.column(name).to_numpy() for name in ("start", "end"))
+        return offsets, starts, ends, table.column("label").combine_chunks()
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from reticent.core.errors import ArtifactError, CorpusError
 from reticent.engine.document_errors import no_token
@@ -30,12 +31,36 @@ if TYPE_CHECKING:
     from reticent.engine.protect import Policy
     from reticent.engine.split import Individuals
 
-__all__ = ["NumberedCorpus", "write_view"]
+__all__ = ["NumberedCorpus", "documents_of", "write_view"]
 
 #: Words that are flagged at a time.
 WORDS_AT_ONCE = 1 << 21
 #: Scopes as the core numbers them.
 SCOPES = {"occurrence": 0, "individual": 1, "corpus": 2}
+
+
+def documents_of(
+    owners: pa.ChunkedArray, individuals: Individuals | None, splits: tuple[str, ...] | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return for each document its individual and unit, uint32, and whether it belongs to the splits.
+
+    ``owners`` are the ids of their individuals. Without individuals each document is its own; without splits all count.
+
+    Raises
+    ------
+    CorpusError
+        None belongs to the splits.
+    """
+    if individuals is None:
+        codes = units = np.arange(len(owners), dtype=np.uint32)
+        kept = np.ones(len(codes), dtype=bool)
+    else:
+        codes = individuals.individual_codes(owners).astype(np.uint32)
+        units = individuals.units[codes].astype(np.uint32)
+        kept = individuals.mask(*splits)[codes] if splits else np.ones(len(codes), dtype=bool)
+    if not kept.any():
+        raise CorpusError(f"no document belongs to the splits {', '.join(splits or ())}")
+    return codes, units, kept
 
 
 @dataclass(slots=True)
@@ -47,12 +72,16 @@ class NumberedCorpus:
     words : NumberedWords
     word_spans : WordSpans
     index : index whose rows number the words
+    owners : the ids of the individuals of these documents
+    rows : their rows in the corpus, int64, ascending; None: all
     """
 
     corpus: Corpus
     words: NumberedWords
     word_spans: WordSpans
     index: NgramIndex
+    owners: pa.ChunkedArray
+    rows: np.ndarray | None = None
 
 
 def write_view(
@@ -60,9 +89,9 @@ def write_view(
     ids: Path,
     gaps: Path,
     numbered: NumberedCorpus,
-    individuals: Individuals,
+    individuals: Individuals | None,
     *,
-    splits: tuple[str, ...],
+    splits: tuple[str, ...] | None,
     index: NgramIndex,
     policy: Policy,
     num_threads: int = 0,
@@ -115,6 +144,7 @@ def write_view(
     with ViewWriter(folder) as writer:
         for block, found in worked_ahead(view.blocks(), protected):
             writer.write(block.first + found.rows, block.codes[found.rows], found.planes, found.num_tokens)
+            writer.write_untold(found.planes, found.counts["words"])
             for name in counts:
                 counts[name] += found.counts[name]
             if progress:
@@ -170,14 +200,12 @@ class _View:
         self,
         numbered: NumberedCorpus,
         stored: StoredIds,
-        individuals: Individuals,
-        splits: tuple[str, ...],
+        individuals: Individuals | None,
+        splits: tuple[str, ...] | None,
         policy: Policy,
     ):
         self._numbered = numbered
-        self._codes = individuals.individual_codes(numbered.corpus.scan().column("individual_id")).astype(np.uint32)
-        self._units = individuals.units[self._codes].astype(np.uint32)
-        self._kept = individuals.mask(*splits)[self._codes]
+        self._codes, self._units, self._kept = documents_of(numbered.owners, individuals, splits)
         scopes = [SCOPES[policy.scope_of(label)] for label in numbered.word_spans.names]
         self._scopes = np.array(scopes or [0], dtype=np.uint8)
         self._token_offsets, self._word_offsets = stored.doc_offsets, numbered.words.doc_offsets
@@ -187,14 +215,11 @@ class _View:
         ]
         if lengths != [len(self._codes)] * 3:
             raise ArtifactError(f"{stored.folder}: ids, words, spans and documents differ in number; run protect again")
-        if not self._kept.any():
-            raise CorpusError(f"no document belongs to the splits {', '.join(splits)}")
         passed_over = (np.diff(self._word_offsets) > 0) & (np.diff(self._token_offsets) == 0) & self._kept
         if passed_over.any():
             row = int(np.argmax(passed_over))
-            raise CorpusError(
-                f"{numbered.corpus.place(row)}: {no_token(int(self._word_offsets[row + 1] - self._word_offsets[row]))}"
-            )
+            place = numbered.corpus.place(row if numbered.rows is None else int(numbered.rows[row]))
+            raise CorpusError(f"{place}: {no_token(int(self._word_offsets[row + 1] - self._word_offsets[row]))}")
 
     def blocks(self) -> Iterator[_Block]:
         """Yield all documents, in order."""

@@ -17,6 +17,7 @@ import pyarrow as pa
 from reticent.core.artifact import is_up_to_date, read_manifest, write_artifact
 from reticent.core.errors import PolicyError
 from reticent.engine.sinks.tables import ResultTable, Rows, span_table, token_table
+from reticent.job.rewritten import REWRITTEN
 
 if TYPE_CHECKING:
     from reticent.job.config import ModelSection
@@ -88,13 +89,11 @@ def copy_members_tokens(run: Run, folder: Path) -> dict[Path, dict[str, int]]:
     PolicyError
         Another model has the name of such a folder.
     """
-    from reticent.engine.token_copy import copy_tokens, is_copied
+    from reticent.engine.token_copy import copy_tokens
 
     places: dict[Path, str] = {}
     for model in run.job.model:
-        names = [
-            name for name in _recipes_by_tokens(run, model) if is_copied(run.folder / "tokens" / model.name / name)
-        ]
+        names = [name for name in _recipes_by_tokens(run, model) if not name.startswith(tuple(REWRITTEN))]
         _warn_of_other_tokens(run, model, names)
         for name in names:
             place = folder / f"{model.name}{name.removeprefix('train')}"

@@ -221,7 +221,9 @@ class Run:
 
         if "numbered" not in self._opened:
             words, spans = NumberedWords(self.folder / "words"), WordSpans(self.folder / "word-spans")
-            self._opened["numbered"] = NumberedCorpus(self.corpus, words, spans, self.index("index-joint"))
+            self._opened["numbered"] = NumberedCorpus(
+                self.corpus, words, spans, self.index("index-joint"), self.corpus.scan().column("individual_id")
+            )
         return self._opened["numbered"]
 
     @property

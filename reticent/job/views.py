@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reticent.core.errors import PolicyError
+from reticent.engine.detect.spans import SpanReader
+from reticent.engine.store import open_tokens, open_view
+from reticent.engine.tokens import RewrittenTokens
 from reticent.job.artefact import Output, Outputs
 from reticent.job.noise import protecting
 from reticent.job.samples import Samples, require_text
@@ -21,11 +24,20 @@ from reticent.job.variants import TRAIN, Variant
 if TYPE_CHECKING:
     from reticent.engine.ngrams import NgramIndex
     from reticent.engine.protect import Policy
+    from reticent.engine.pseudonymize import Style
     from reticent.engine.split import Individuals
     from reticent.job.config import ModelSection
     from reticent.job.run import Run
 
-__all__ = ["ROOM_OF_TEXT", "build_views", "index_of", "require_room", "write_view_of"]
+__all__ = [
+    "ROOM_OF_TEXT",
+    "ROOM_OF_VIEW",
+    "build_views",
+    "index_of",
+    "require_room",
+    "write_rewritten",
+    "write_view_of",
+]
 
 #: Below this share of words that stay usable as targets, a run warns.
 LITTLE_RETENTION = 0.4
@@ -65,6 +77,36 @@ def write_view_of(
     return {**written, "pretokens": read_manifest(ids).counts["pretokens"]}
 
 
+def write_rewritten(
+    run: Run,
+    model: ModelSection,
+    folder: Path,
+    style: Style,
+    individuals: Individuals,
+    splits: tuple[str, ...],
+    policy: Policy,
+    original: Path,
+    progress: Callable[[int], None] | None = None,
+) -> dict[str, Any]:
+    """Write the tokens of the documents of these splits with their direct identifiers replaced; returns the counts.
+
+    ``original`` is the folder of the view of the same documents, whose flags are carried over.
+    """
+    rewritten = RewrittenTokens(
+        style,
+        open_view(original, run.folder / "tokens" / model.name / "ids"),
+        run.corpus,
+        individuals,
+        run.tokenizer_of(model),
+        splits=splits,
+        spans=SpanReader(run.folder / "spans"),
+        policy=policy,
+        surface=run.job.index.surface,
+        num_threads=run.job.num_threads,
+    )
+    return rewritten.write(folder, progress=progress)
+
+
 def require_room(run: Run, variants: Iterable[Variant], room: int) -> None:
     """Raise `PolicyError` where the n-grams that protect one of these do not fit into the memory limit."""
     from reticent.core.memory import own_bytes
@@ -101,8 +143,6 @@ def build_views(
 def _build_view(
     run: Run, model: ModelSection, variant: Variant, samples: Samples, output: Output, advance: Callable[[int], None]
 ) -> None:
-    from reticent.engine.store import open_tokens
-
     if variant.index != "index" and run.job.memory_limit is not None:
         run.invalidate("index")  # its words
     policy = variant.policy or run.policy

@@ -3,7 +3,7 @@
     words, word-spans            the words of all documents as rows of the joint index, and the words of each span
     tokens/MODEL/ids, gaps       the ids of all documents, and the tokens that spans hold between words
     tokens/MODEL/train, audit    views over them: whose documents, and what of them is protected
-    tokens/MODEL/train-…         tokens of text in another style: a patch over the ids, or with ids of their own
+    tokens/MODEL/train-…         tokens of text in another style, with ids of their own and the flags of a view
 
 The first two lines are one pass over the text (:mod:`reticent.engine.text_pass`); a view reads none.
 """
@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from functools import lru_cache, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from reticent.audit.membership.names import USER_INFERENCE
@@ -55,7 +56,8 @@ def protect_steps(run: Run) -> Iterator[Step]:
         yield Step(outputs, partial(_build_views, run, model, views, samples))
         for variant, artefact in planned:
             if variant.style is not None:
-                yield Step.of(artefact, partial(_build_store, run, model, variant))
+                build = _build_lowered if variant.style == "lower" else _build_rewritten
+                yield Step.of(artefact, partial(build, run, model, variant))
         if USER_INFERENCE in run.job.audit.attacks:
             yield _holdout_step(run, model, tokenizer)
     run.invalidate(*INDEXES, "numbered")  # their memory
@@ -146,13 +148,12 @@ def _artefact(run: Run, model: ModelSection, variant: Variant, tokenizer: str) -
 
 
 def variant_inputs(run: Run, model: ModelSection, style: TextStyle | None) -> dict[str, str]:
-    """Return the fingerprints of what the pass over the text made for tokens of a style."""
+    """Return the fingerprints of what the pass over the text made for tokens of a style: of rewritten text, for the
+    view of the original.
+    """
     ids, gaps = (f"tokens/{model.name}/{name}" for name in ("ids", "gaps"))
-    if style is None:
-        names = {WORDS: WORDS, WORD_SPANS: WORD_SPANS, "ids": ids, "gaps": gaps}
-    else:
-        names = {} if style == "lower" else {"ids": ids}
-    return {name: run.fingerprints.of(path) for name, path in names.items()}
+    names = {WORDS: WORDS, WORD_SPANS: WORD_SPANS, "ids": ids, "gaps": gaps}
+    return {} if style == "lower" else {name: run.fingerprints.of(path) for name, path in names.items()}
 
 
 def _build_views(
@@ -163,12 +164,10 @@ def _build_views(
     build_views(run, model, variants, samples, outputs)
 
 
-def _build_store(run: Run, model: ModelSection, variant: Variant, folder: Path, counts: dict[str, Any]) -> None:
-    from reticent.engine.detect.spans import SpanReader
+def _build_lowered(run: Run, model: ModelSection, variant: Variant, folder: Path, counts: dict[str, Any]) -> None:
+    """Documents in lower case -> tokens without flags: an attack asks for them, and nothing is trained on them."""
     from reticent.engine.tokens import write_tokens
-    from reticent.job.views import index_of
 
-    lower = variant.style == "lower"  # asked for by an attack alone: no target, and no flag
     with run.progress.task(f"protect {variant.name} tokens", run.corpus.num_documents, "documents") as advance:
         written = write_tokens(
             folder,
@@ -176,15 +175,30 @@ def _build_store(run: Run, model: ModelSection, variant: Variant, folder: Path, 
             run.individuals,
             run.tokenizer_of(model),
             splits=variant.splits,
-            policy=variant.policy or run.policy,
-            index=None if lower else index_of(run, variant, variant.policy or run.policy),
-            spans=None if lower else SpanReader(run.folder / "spans"),
-            style=variant.style,
-            ids=None if lower else run.folder / "tokens" / model.name / "ids",
+            style="lower",
             progress=advance,
             num_threads=run.job.num_threads,
         )
     counts.update(written)
+
+
+def _build_rewritten(run: Run, model: ModelSection, variant: Variant, folder: Path, counts: dict[str, Any]) -> None:
+    """Rewritten documents -> tokens with the flags of the view of the original by the same policy."""
+    from reticent.job.views import ROOM_OF_VIEW, index_of, require_room, write_rewritten, write_view_of
+
+    assert variant.style is not None
+    assert variant.style != "lower"
+    policy, documents = variant.policy or run.policy, (run.individuals, variant.splits)
+    with (
+        TemporaryDirectory(prefix=".original-", dir=folder) as made,
+        run.progress.task(f"protect {variant.name} tokens", run.corpus.num_documents, "documents") as advance,
+    ):
+        original = run.folder / "tokens" / model.name / "train"
+        if policy != run.policy:
+            original = Path(made)
+            require_room(run, [variant], ROOM_OF_VIEW)
+            write_view_of(run, model, original, *documents, index_of(run, variant, policy), policy)
+        counts |= write_rewritten(run, model, folder, variant.style, *documents, policy, original, advance)
 
 
 def _holdout_step(run: Run, model: ModelSection, tokenizer: str) -> Step:

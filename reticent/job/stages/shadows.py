@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,7 +37,7 @@ from reticent.job.noise import noise_settings, protecting
 from reticent.job.rewritten import REWRITTEN
 from reticent.job.stages.protect import digest_of, variant_inputs
 from reticent.job.trainings import Measurement, Training
-from reticent.job.views import write_view_of
+from reticent.job.views import write_rewritten, write_view_of
 
 if TYPE_CHECKING:
     from reticent.audit.config import ShadowConfig
@@ -210,29 +211,14 @@ def _build(shadow: Shadow, auditor_of: Callable[[str], Auditor], folder: Path, c
 
 
 def _build_tokens(shadow: Shadow, folder: Path, counts: dict[str, int]) -> None:
-    from reticent.engine.detect.spans import SpanReader
-    from reticent.engine.tokens import write_tokens
-
     run, splits = shadow.run, (MEMBERS,)
-    if shadow.style is None:
-        policy, index = run.job.protection(shadow.recipe), shadow.index(folder)
-        written = write_view_of(run, shadow.model, folder, shadow.individuals, splits, index, policy)
+    policy, documents = run.job.protection(shadow.recipe), (shadow.individuals, splits)
+    with TemporaryDirectory(prefix=".original-", dir=folder) as made:
+        view = folder if shadow.style is None else Path(made)
+        written = write_view_of(run, shadow.model, view, *documents, shadow.index(folder), policy)
         run.invalidate("index-joint", "numbered")  # their memory, while models are trained
-        counts.update(written)
-        return
-    written = write_tokens(
-        folder,
-        run.corpus,
-        shadow.individuals,
-        run.tokenizer_of(shadow.model),
-        splits=splits,
-        policy=run.job.protection(shadow.recipe),
-        index=shadow.index(folder),
-        spans=SpanReader(run.folder / "spans"),
-        style=shadow.style,
-        ids=run.folder / "tokens" / shadow.model.name / "ids",
-        num_threads=run.job.num_threads,
-    )
+        if shadow.style is not None:
+            written = write_rewritten(run, shadow.model, folder, shadow.style, *documents, policy, view)
     counts.update(written)
 
 

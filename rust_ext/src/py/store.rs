@@ -134,6 +134,11 @@ pub struct PyPlanes {
     indirect: Column<u8>,
     ngram_tokens: Column<i64>,
     ngram_lengths: Column<u8>,
+    /// Words that the tokens do not tell, by number among those of the kept documents; their flags, and the lengths of the
+    /// n-grams that start there.
+    untold_words: Column<i64>,
+    untold_flags: Column<u8>,
+    untold_lengths: Column<u8>,
 }
 
 /// Planes of documents from the flags of their words. `token_offsets` are numbers of tokens in the store, whose bits and
@@ -185,6 +190,9 @@ fn py_planes(
         indirect: PyArray1::from_vec(py, made.indirect.into_bytes()).unbind(),
         ngram_tokens: PyArray1::from_iter(py, made.starts.iter().map(|&(token, _)| token as i64)).unbind(),
         ngram_lengths: PyArray1::from_iter(py, made.starts.iter().map(|&(_, lengths)| lengths)).unbind(),
+        untold_words: PyArray1::from_iter(py, made.untold.iter().map(|&(word, _, _)| word as i64)).unbind(),
+        untold_flags: PyArray1::from_iter(py, made.untold.iter().map(|&(_, flag, _)| flag)).unbind(),
+        untold_lengths: PyArray1::from_iter(py, made.untold.iter().map(|&(_, _, lengths)| lengths)).unbind(),
     })
 }
 
