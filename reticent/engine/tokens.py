@@ -19,15 +19,15 @@ from reticent.core.errors import ArtifactError, CorpusError
 from reticent.engine.flagged_words import Flagged, FlaggedWords
 from reticent.engine.names import SurrogateNames
 from reticent.engine.ngrams import NgramIndex
-from reticent.engine.numbered import NumberedWords, WordSpans
 from reticent.engine.packed import PackedTokens
 from reticent.engine.protect import Policy
 from reticent.engine.rewrite import Rewritten, TextStyle, lower_case, replace_spans, replace_words_by_x, words_of_view
 from reticent.engine.schema import DIRECT, INDIRECT, SPANS
+from reticent.engine.single_pass import Encoding, SinglePass
 from reticent.engine.store import open_view
 from reticent.engine.store_writer import StoreWriter
-from reticent.engine.text_pass import Encoding, TextPass
-from reticent.engine.views import NumberedCorpus, documents_of, write_view
+from reticent.engine.token_views import NumberedCorpus, documents_of, write_view
+from reticent.engine.word_ids import NumberedWords, WordSpans
 
 if TYPE_CHECKING:
     from reticent import _rust
@@ -163,7 +163,7 @@ def _write_view(
         for made in (words, word_spans, gaps):
             made.mkdir()
         encoding = Encoding(tokenizer_json, folder, gaps)
-        text = TextPass(corpus, words, numbered, word_spans, cast("SpanReader", spans), [encoding], wanted=wanted)
+        text = SinglePass(corpus, words, numbered, word_spans, cast("SpanReader", spans), [encoding], wanted=wanted)
         text.num_threads = num_threads
         pretokens = text.run(progress)[folder]["pretokens"]
         chosen = owners if rows is None else owners.take(rows)

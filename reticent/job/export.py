@@ -17,7 +17,7 @@ import pyarrow as pa
 from reticent.core.artifact import is_up_to_date, read_manifest, write_artifact
 from reticent.core.errors import PolicyError
 from reticent.engine.sinks.tables import ResultTable, Rows, span_table, token_table
-from reticent.job.rewritten import REWRITTEN
+from reticent.job.variants import REWRITTEN
 
 if TYPE_CHECKING:
     from reticent.job.config import ModelSection

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus
     from reticent.engine.ngrams import NgramIndex
     from reticent.engine.protect import Policy
-    from reticent.engine.views import NumberedCorpus
+    from reticent.engine.token_views import NumberedCorpus
     from reticent.job.config import Job, ModelSection
 
 __all__ = ["Run"]
@@ -216,8 +216,8 @@ class Run:
     @property
     def numbered(self) -> NumberedCorpus:
         """The documents as numbers, opened once; the step over the text must be done."""
-        from reticent.engine.numbered import NumberedWords, WordSpans
-        from reticent.engine.views import NumberedCorpus
+        from reticent.engine.token_views import NumberedCorpus
+        from reticent.engine.word_ids import NumberedWords, WordSpans
 
         if "numbered" not in self._opened:
             words, spans = NumberedWords(self.folder / "words"), WordSpans(self.folder / "word-spans")

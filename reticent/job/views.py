@@ -59,7 +59,7 @@ def write_view_of(
 ) -> dict[str, Any]:
     """Write the view of the documents of these splits, protected by an index and a policy; returns its counts."""
     from reticent.core.artifact import read_manifest
-    from reticent.engine.views import write_view
+    from reticent.engine.token_views import write_view
 
     ids, gaps = (run.folder / "tokens" / model.name / name for name in ("ids", "gaps"))
     written = write_view(

@@ -5,7 +5,7 @@
     tokens/MODEL/train, audit    views over them: whose documents, and what of them is protected
     tokens/MODEL/train-…         tokens of text in another style, with ids of their own and the flags of a view
 
-The first two lines are one pass over the text (:mod:`reticent.engine.text_pass`); a view reads none.
+The first two lines are one pass over the text (:mod:`reticent.engine.single_pass`); a view reads none.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ from reticent.audit.membership.names import USER_INFERENCE
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.job.artefact import Artefact, Outputs, Step
 from reticent.job.noise import noise_settings
-from reticent.job.rewritten import REWRITTEN
 from reticent.job.samples import Samples
 from reticent.job.stages.index import INDEXES
-from reticent.job.variants import AUDIT, TRAIN, Variant
+from reticent.job.variants import AUDIT, REWRITTEN, TRAIN, Variant
 
 if TYPE_CHECKING:
     from reticent.engine.rewrite import TextStyle
@@ -82,7 +81,7 @@ def text_artefacts(run: Run) -> tuple[Artefact, ...]:
 
 def _read_text(run: Run, samples: Samples, outputs: Outputs) -> None:
     from reticent.engine.detect.spans import SpanReader
-    from reticent.engine.text_pass import Encoding, TextPass
+    from reticent.engine.single_pass import Encoding, SinglePass
     from reticent.job.views import ROOM_OF_TEXT, require_room
 
     planned = [variant for model in run.job.model for variant in _variants(run, model)]
@@ -94,7 +93,7 @@ def _read_text(run: Run, samples: Samples, outputs: Outputs) -> None:
         made = {name: stack.enter_context(outputs[name]()) for name in reversed(list(outputs))}
         folders = {name: output.folder for name, output in made.items()}
         run.invalidate("numbered")
-        text = TextPass(run.corpus, num_threads=run.job.num_threads)
+        text = SinglePass(run.corpus, num_threads=run.job.num_threads)
         text.on_batch = samples.on_batch()
         text.words, text.word_spans = folders.get(WORDS), folders.get(WORD_SPANS)
         if text.words:

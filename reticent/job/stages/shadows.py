@@ -34,9 +34,9 @@ from reticent.job.auditing import audit_config, open_auditor
 from reticent.job.cost_model import shadow_work
 from reticent.job.dependencies import privacy_of, training_dependencies
 from reticent.job.noise import noise_settings, protecting
-from reticent.job.rewritten import REWRITTEN
 from reticent.job.stages.protect import digest_of, variant_inputs
 from reticent.job.trainings import Measurement, Training
+from reticent.job.variants import REWRITTEN
 from reticent.job.views import write_rewritten, write_view_of
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """One pass over the text: ids of its tokens, numbers of its words, words of its spans, whichever are asked for.
 
-Everything after it (:mod:`reticent.engine.views`) is work on numbers.
+Everything after it (:mod:`reticent.engine.token_views`) is work on numbers.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from reticent.core.errors import CorpusError
 from reticent.engine.document_errors import placed
-from reticent.engine.numbered import SpanWriter, WordWriter
 from reticent.engine.store_writer import BitFile, IdsWriter
 from reticent.engine.threads import overlapped
+from reticent.engine.word_ids import SpanWriter, WordWriter
 
 if TYPE_CHECKING:
     from reticent import _rust
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.ngrams import NgramIndex
 
-__all__ = ["GAPS", "Encoding", "TextPass"]
+__all__ = ["GAPS", "Encoding", "SinglePass"]
 
 #: File of the tokens that meet what a span holds between words: one bit a token.
 GAPS = "gaps.bits"
@@ -49,7 +49,7 @@ class Encoding:
 
 
 @dataclass(slots=True)
-class TextPass:
+class SinglePass:
     """One pass over the documents of a corpus, and the destinations of its results.
 
     Attributes
@@ -163,7 +163,7 @@ class _Made:
 class _Files:
     """The open files of a pass, and their counts by folder; all are closed at the end of the stack."""
 
-    def __init__(self, text: TextPass, encoders: list[_rust.TokenEncoder], stack: ExitStack):
+    def __init__(self, text: SinglePass, encoders: list[_rust.TokenEncoder], stack: ExitStack):
         self.counts: dict[Path, dict[str, Any]] = defaultdict(lambda: defaultdict(int))
         self._writers: list[Callable[[pa.Array, _Made], None]] = []
         if text.words is not None:

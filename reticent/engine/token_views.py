@@ -1,8 +1,8 @@
 """Views: the documents of some individuals over the ids of a tokenizer, with what protects their tokens.
 
-A view is made from numbers alone: ids and their bits, word numbers, word spans and supports
-(:mod:`reticent.engine.text_pass` makes the first three). Neither text nor tokenizer is read, so another split, k, n or
-policy costs little. It holds, bit for bit, what `reticent.engine.tokens.write_tokens` makes of the text.
+A view is made from numbers alone: ids and their bits, word ids, word spans and supports
+(:mod:`reticent.engine.single_pass` makes the first three). Neither text nor tokenizer is read, so another split, k, n
+or policy costs little. It holds, bit for bit, what looking words up in the text gives.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import pyarrow as pa
 
 from reticent.core.errors import ArtifactError, CorpusError
 from reticent.engine.document_errors import no_token
-from reticent.engine.numbered import NumberedWords, WordSpans
 from reticent.engine.packed import StoredIds, mapped_column
 from reticent.engine.schema import DIRECT, INDIRECT
+from reticent.engine.single_pass import GAPS
 from reticent.engine.store_writer import ViewWriter
-from reticent.engine.text_pass import GAPS
 from reticent.engine.threads import worked_ahead
+from reticent.engine.word_ids import NumberedWords, WordSpans
 
 if TYPE_CHECKING:
     from reticent._rust import Planes, _NumberedDocuments
