@@ -50,16 +50,15 @@ def read_categories(run: Run, splits: tuple[str, ...]) -> WordCategories:
     """
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.flagged_words import FlaggedWords
-    from reticent.engine.index import open_index
 
     flagged = FlaggedWords(
         run.corpus,
         run.individuals,
         splits=splits,
-        index=open_index(run.folder / "index-joint"),
         spans=SpanReader(run.folder / "spans"),
         policy=run.policy,  # type: ignore[attr-defined]
         by_category=True,
+        surface=run.job.index.surface,
         num_threads=run.job.num_threads,
     )
     return categories_of(flagged)
