@@ -62,8 +62,8 @@ def training_tokens(
 
     make = _make_surrogates(run, store, recipe, of.individuals if of else run.individuals)
     node = os.environ.get("GROUP_RANK", "0")
-    for left in folder.glob(f".surrogates-{node}-*"):  # by a training that was interrupted
-        if launched().local_rank == 0:
+    if launched().local_rank == 0:  # what a training left that was interrupted
+        for left in (folder / f".surrogates-{node}", *folder.glob(f".surrogates-{node}-*")):
             shutil.rmtree(left, ignore_errors=True)
     # One launcher has started all processes of the machine.
     place = folder / f".surrogates-{node}-{os.getppid() if launched().size > 1 else os.getpid()}"
