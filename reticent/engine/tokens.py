@@ -108,7 +108,7 @@ def write_tokens(
             tokenizer_json,
             spans=spans,
             policy=policy,
-            surface="exact" if index is None else index.surface,
+            surface="exact" if index is None else cast("Surface", index.surface),
             **common,
         )
         return rewritten.write(folder, progress=progress)

@@ -8,13 +8,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reticent.core.errors import PolicyError
-from reticent.engine.detect.spans import SpanReader
-from reticent.engine.store import open_tokens, open_view
-from reticent.engine.tokens import RewrittenTokens
 from reticent.job.artefact import Output, Outputs
 from reticent.job.noise import protecting
 from reticent.job.samples import Samples, require_text
@@ -92,6 +90,10 @@ def write_rewritten(
 
     ``original`` is the folder of the view of the same documents, whose flags are carried over.
     """
+    from reticent.engine.detect.spans import SpanReader
+    from reticent.engine.store import open_view
+    from reticent.engine.tokens import RewrittenTokens
+
     rewritten = RewrittenTokens(
         style,
         open_view(original, run.folder / "tokens" / model.name / "ids"),
@@ -136,13 +138,18 @@ def build_views(
     with run.progress.task(f"protect {title} tokens", len(stale) * num_documents, "documents") as advance:
         for number, (name, variant) in enumerate(stale.items()):
             with outputs[name]() as output:
-                done = number * num_documents
-                _build_view(run, model, variant, samples, output, lambda num, done=done: advance(done + num))
+                _build_view(run, model, variant, samples, output, partial(_advance, advance, number * num_documents))
+
+
+def _advance(advance: Callable[[int], None], before: int, num_documents: int) -> None:
+    advance(before + num_documents)
 
 
 def _build_view(
     run: Run, model: ModelSection, variant: Variant, samples: Samples, output: Output, advance: Callable[[int], None]
 ) -> None:
+    from reticent.engine.store import open_tokens
+
     if variant.index != "index" and run.job.memory_limit is not None:
         run.invalidate("index")  # its words
     policy = variant.policy or run.policy
