@@ -40,7 +40,7 @@ TOY_VOCABULARIES = VOCABULARIES[:2]
 #: Folder of the run -> bytes that count as tokens, all planes of both views among them.
 TOKENS = "tokens"
 #: Folders whose bytes are told.
-STORED = (TOKENS, "words", "word-spans", "supports", "text-samples")
+STORED = (TOKENS, "words", "word-spans")
 SETTINGS = """
 seed = 3
 [corpus]

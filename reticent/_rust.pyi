@@ -446,6 +446,12 @@ class Planes:
     def ngram_tokens(self) -> NDArray[np.int64]: ...
     @property
     def ngram_lengths(self) -> NDArray[np.uint8]: ...
+    @property
+    def untold_words(self) -> NDArray[np.int64]: ...
+    @property
+    def untold_flags(self) -> NDArray[np.uint8]: ...
+    @property
+    def untold_lengths(self) -> NDArray[np.uint8]: ...
 
 @final
 class Numbering:
@@ -470,15 +476,9 @@ class Numbering:
     def num_blacklisted(self) -> int: ...
     def add(self, documents: _NumberedDocuments) -> None:
         """Add what the spans of documents protect beyond themselves."""
-    def num_planes(self) -> int:
-        """Return the planes of capped supports that `flag_words` can keep; 0 where they are of no use for another k."""
-    def flag_words(
-        self, documents: _NumberedDocuments, planes: list[NDArray[np.uint8]] | None = None, *, keeps: bool = False
-    ) -> tuple[NDArray[np.uint8], NDArray[np.uint8], list[NDArray[np.uint8]]]:
+    def flag_words(self, documents: _NumberedDocuments) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         """Return flags of each word, and bit n - 1 where a minimal identifying n-gram of n words starts, zero for
-        documents that do not count; and with ``keeps`` the planes of capped supports of those that count.
-
-        ``planes`` hold the same of these documents, and stand for the look-ups.
+        documents that do not count.
         """
 
 @final
@@ -825,13 +825,11 @@ def scrub_texts(
     date_order: str = "mdy",
     order_is_sure: bool = False,
     avoid: NDArray[np.uint64] | None = None,
-    left_out: NDArray[np.int64] | None = None,
     names: NamePool | None = None,
     num_threads: int = 0,
 ) -> tuple[ArrowBatch, ArrowBatch]:
     """Return documents with their spans replaced (columns text, first_edit) and the edits (columns old_start, old_end,
-    new_start, new_end, span, outcome); what style, key and outcome mean stands in ``engine/pseudonymize.py``.
-    ``left_out`` are the characters of its document that the text lacks before each span."""
+    new_start, new_end, span, outcome); what style, key and outcome mean stands in ``engine/pseudonymize.py``."""
 
 def real_identifiers(
     texts: _ArrowArray,

@@ -393,8 +393,8 @@ def update(
     """Add documents to an index, or take out individuals who withdrew, without counting the others again.
 
     Says how many n-grams that makes identifying, as a withdrawal does for those who are left, and how many no more.
-    The result is that of a rebuild; protect and train go on from it. Spans and ids of tokens of unchanged documents
-    are kept, if RUN has some. Documents and FILE must stay where they are. The models and dossiers of RUN that the
+    The result is that of a rebuild; protect and train go on from it. Spans of unchanged documents are kept, if RUN has
+    some. Documents and FILE must stay where they are. The models and dossiers of RUN that the
     update touches are named. The old run folder still names who withdrew: delete it.
 
     Once: reticent index notes/ --out monday --updatable
@@ -403,12 +403,11 @@ def update(
     """
     from reticent.cli.show import print_update
     from reticent.job.run import Run
-    from reticent.job.touched import touched_by_update
-    from reticent.job.update import update_run
+    from reticent.job.update import affected_artifacts, update_run
 
     before = Run(job_of(read_job(run_folder), None))
     run = update_run(before, out, add or [], remove or [], new_progress(quiet), refresh=refresh)
-    print_update(run, touched_by_update(before, remove or []), as_json)
+    print_update(run, affected_artifacts(before, remove or []), as_json)
 
 
 def protect(

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.detection import DetectedSpans
     from reticent.ext.dp.budget import Spending
     from reticent.job.run import Run
-    from reticent.job.touched import Touched
+    from reticent.job.update import AffectedArtifacts
 
 __all__ = [
     "classification_table",
@@ -166,7 +166,7 @@ def _counts_of(run: Run) -> dict[str, Any]:
     return {str(m.parent.relative_to(run.folder)): read_manifest(m.parent).counts for m in manifests}
 
 
-def print_update(run: Run, touched: Touched, as_json: bool) -> None:
+def print_update(run: Run, touched: AffectedArtifacts, as_json: bool) -> None:
     """Print which n-grams of the members' index an update has moved over the line that k is, and what it touches."""
     if as_json:
         print(json.dumps({**_counts_of(run), "touched": touched.to_dict()}, indent=1))

@@ -129,8 +129,6 @@ FORMATS = {
     "near-copies": 1,
     "words": 2,
     "word-spans": 2,
-    "capped-supports": 1,
-    "text-sample": 1,
     "text-check": 1,
     "models": 2,
     "measures": 6,

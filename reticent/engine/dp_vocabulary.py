@@ -22,7 +22,7 @@ from reticent.core.errors import PolicyError
 
 if TYPE_CHECKING:
     from reticent.engine.ngrams import NgramIndex
-    from reticent.engine.numbered import NumberedWords
+    from reticent.engine.word_ids import NumberedWords
 
 __all__ = ["count_voters", "gaussian_sigma", "numbered_words", "vote_threshold", "voted_shares", "word_order"]
 

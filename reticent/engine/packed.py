@@ -5,7 +5,8 @@ Two folders, or one for both. *Ids* depend on documents and tokenizer alone: of 
 begins a word and whether it is outside of words (``begins.bits``, ``outside.bits``). A *view* names some of their
 documents (``view.parquet``) and protects them: one bit a token of these documents for each plane (``direct.bits``,
 ``indirect.bits``), and the tokens where minimal identifying n-grams start (``ngram_starts.parquet``). The ids of a
-view stand in its folder, or in the folder ``ids`` beside it.
+view stand in its folder, or in the folder ``ids`` beside it. ``untold.parquet`` has the protection of the words that no
+token tells, where there are such words: whoever rewrites a text carries over that of words.
 
 A token that begins a word begins the next word of its document. There are two exceptions: the token before meets
 several words, or a word has no token. Then a row of ``exceptions.parquet`` has the number of skipped words. So bits and
@@ -15,16 +16,17 @@ exceptions give the word number of every token.
 from __future__ import annotations
 
 import functools
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from reticent.core.errors import ArtifactError
-from reticent.engine.packed_tables import NgramStarts, ascends, read_table, tokens_of
-from reticent.engine.schema import DIRECT, ID_TABLES, INDIRECT, VIEW_TABLES
+from reticent.engine.schema import DIRECT, ID_TABLES, INDIRECT, UNTOLD, VIEW_TABLES
 
 __all__ = [
     "IDS",
@@ -32,8 +34,6 @@ __all__ = [
     "PLANES",
     "PackedTokens",
     "StoredIds",
-    "TokenArrays",
-    "ViewTokens",
     "bits_at",
     "ids_of",
     "mapped_column",
@@ -48,17 +48,18 @@ TOKENS_AT_ONCE = 1 << 22
 
 
 def ids_of(folder: Path) -> Path:
-    """Return the folder of the ids of a view; of a patch, that of the ids that it changes."""
-    is_patch = (folder / "patches.parquet").exists()
-    holds_ids = not is_patch and any((folder / name).exists() for name in ("ids.bin", "documents.parquet"))
+    """Return the folder of the ids of a view."""
+    holds_ids = any((folder / name).exists() for name in ("ids.bin", "documents.parquet"))
     return folder if holds_ids else folder.parent / "ids"
 
 
-class TokenArrays:
-    """Ids of tokens and their bits, as they lie in a folder.
+class StoredIds:
+    """Ids of documents and bits of their tokens, as they lie in a folder.
 
     Attributes
     ----------
+    doc_offsets : int64 array, shape (num_documents + 1,)
+    doc_ids : pyarrow string array, shape (num_documents,)
     ids : uint16 array, shape (num_tokens,)
     high : uint8 array, the third bytes of the ids; empty where two are enough
     begins, outside : uint64 arrays, one bit a token
@@ -66,8 +67,14 @@ class TokenArrays:
     skipped, more : uint32 arrays: how many words are passed over, and how many more a token meets
     """
 
-    def __init__(self, folder: Path, num_tokens: int):
-        self.num_tokens = num_tokens
+    def __init__(self, folder: Path):
+        self.folder = folder
+        documents = read_table(folder, "documents", ID_TABLES["documents"])
+        self.doc_ids = documents.column("doc_id").combine_chunks()
+        self.doc_offsets = np.concatenate([[0], documents.column("end").to_numpy()]).astype(np.int64)
+        if (np.diff(self.doc_offsets) < 0).any():
+            raise ArtifactError(f"{folder / 'documents.parquet'}: the ends of documents do not ascend; damaged")
+        self.num_tokens = num_tokens = int(self.doc_offsets[-1])
         exceptions = read_table(folder, "exceptions", ID_TABLES["exceptions"])
         self.ids = mapped_column(folder / "ids.bin", np.dtype("<u2"), num_tokens)
         self.is_wide = (folder / "ids_high.bin").exists()
@@ -83,45 +90,25 @@ class TokenArrays:
 
         return rank_blocks(self.begins)
 
-
-class StoredIds(TokenArrays):
-    """Ids of documents as they lie on disk.
-
-    Attributes
-    ----------
-    doc_offsets : int64 array, shape (num_documents + 1,)
-    doc_ids : pyarrow string array, shape (num_documents,)
-    """
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-        documents = read_table(folder, "documents", ID_TABLES["documents"])
-        self.doc_ids = documents.column("doc_id").combine_chunks()
-        self.doc_offsets = np.concatenate([[0], documents.column("end").to_numpy()]).astype(np.int64)
-        if (np.diff(self.doc_offsets) < 0).any():
-            raise ArtifactError(f"{folder / 'documents.parquet'}: the ends of documents do not ascend; damaged")
-        super().__init__(folder, int(self.doc_offsets[-1]))
-
     def exceptions_of(self, first: int, end: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the exceptions of the documents from ``first`` to ``end``: tokens, words skipped, more words met."""
         own = slice(*np.searchsorted(self.exceptions, self.doc_offsets[[first, end]]))
         return self.exceptions[own], self.skipped[own], self.more[own]
 
 
-class ViewTokens(ABC):
-    """The documents of a view, and the planes of their tokens.
+class PackedTokens:
+    """The documents of a view, their ids, and the planes of their tokens.
 
     Attributes
     ----------
     stored : StoredIds
     documents : int64 array, shape (num_documents,): rows of the documents of ``stored``
     individual : uint32 array, shape (num_documents,)
-    direct, indirect : uint64 arrays, one bit a token of the view
+    firsts : int64 array, shape (num_documents,): first token of each, by number of ``stored``
     doc_offsets : int64 array, shape (num_documents + 1,)
         Tokens as the view numbers them.
+    direct, indirect : uint64 arrays, one bit a token of the view
     """
-
-    doc_offsets: np.ndarray
 
     def __init__(self, folder: Path, stored: StoredIds):
         view = read_table(folder, "view", VIEW_TABLES["view"])
@@ -130,14 +117,20 @@ class ViewTokens(ABC):
         self.individual = view.column("individual").to_numpy()
         if not ascends(self.documents, len(stored.doc_offsets) - 1):
             raise ArtifactError(f"{folder / 'view.parquet'}: names documents that are not there; damaged")
-
-    def _read_planes(self, folder: Path) -> None:
-        """Read what depends on the number of tokens, which ``doc_offsets`` says."""
+        self.firsts = stored.doc_offsets[self.documents]
+        lengths = stored.doc_offsets[self.documents + 1] - self.firsts
+        self.doc_offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         num_tokens = int(self.doc_offsets[-1])
         self.direct, self.indirect = (_bits(folder, name, num_tokens) for name in PLANES)
         self._ngram_starts = NgramStarts(folder, VIEW_TABLES["ngram_starts"], num_tokens)
+        self._folder = folder
 
-    @abstractmethod
+    @functools.cached_property
+    def untold(self) -> pa.Table:
+        """The words whose protection does not follow from that of their tokens (`UNTOLD`)."""
+        there = (self._folder / "untold.parquet").exists()
+        return read_table(self._folder, "untold", UNTOLD) if there else UNTOLD.empty_table()
+
     def gather(
         self,
         documents: np.ndarray,
@@ -148,17 +141,20 @@ class ViewTokens(ABC):
         out: tuple[np.ndarray, np.ndarray, np.ndarray],
     ) -> None:
         """Write windows to ids (int64), words (int32) and flags (uint8), each (B, T); see `gather_packed`."""
+        from reticent.engine.packed_kernels import gather_packed
 
-    @abstractmethod
-    def _ids(self, first: int, end: int) -> np.ndarray:
-        """Ids of the documents from ``first`` to ``end``: uint16, or uint32 where two bytes are not enough."""
-
-    @abstractmethod
-    def _words(self, first: int, end: int) -> np.ndarray:
-        """Words of the documents from ``first`` to ``end``, int32."""
+        stored, firsts = self.stored, self.firsts[documents]
+        gather_packed(
+            stored.ids, stored.high, stored.begins, stored.outside, self.direct, self.indirect, stored.ranks,
+            stored.exceptions, stored.passed, firsts, firsts + (starts - self.doc_offsets[documents]), starts, lengths,
+            offset, pad, *out,
+        )  # fmt: skip
 
     def column(self, name: str) -> np.ndarray:
         """Return a column of `TokenStore`, whole."""
+        num_documents = len(self.documents)
+        if name == "input_ids" and self._is_run(0, num_documents):
+            return self.block(name, 0, num_documents)
         return np.concatenate(list(self.blocks(name)))
 
     def blocks(self, name: str) -> Iterator[np.ndarray]:
@@ -202,52 +198,14 @@ class ViewTokens(ABC):
         """Whether some token has one of these flags."""
         return bool((flags & DIRECT and self.direct.any()) or (flags & INDIRECT and self.indirect.any()))
 
-
-class PackedTokens(ViewTokens):
-    """The documents of a view, their ids and planes.
-
-    Attributes
-    ----------
-    firsts : int64 array, shape (num_documents,): first token of each, by number of ``stored``
-    """
-
-    def __init__(self, folder: Path, stored: StoredIds):
-        super().__init__(folder, stored)
-        self.firsts = stored.doc_offsets[self.documents]
-        lengths = stored.doc_offsets[self.documents + 1] - self.firsts
-        self.doc_offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        self._read_planes(folder)
-
-    def gather(
-        self,
-        documents: np.ndarray,
-        starts: np.ndarray,
-        lengths: np.ndarray,
-        offset: int,
-        pad: int,
-        out: tuple[np.ndarray, np.ndarray, np.ndarray],
-    ) -> None:
-        from reticent.engine.packed_kernels import gather_packed
-
-        stored, firsts = self.stored, self.firsts[documents]
-        gather_packed(
-            stored.ids, stored.high, stored.begins, stored.outside, self.direct, self.indirect, stored.ranks,
-            stored.exceptions, stored.passed, firsts, firsts + (starts - self.doc_offsets[documents]), starts, lengths,
-            offset, pad, *out,
-        )  # fmt: skip
-
-    def column(self, name: str) -> np.ndarray:
-        num_documents = len(self.documents)
-        if name == "input_ids" and self._is_run(0, num_documents):
-            return self.block(name, 0, num_documents)
-        return super().column(name)
-
     def _ids(self, first: int, end: int) -> np.ndarray:
+        """Ids of the documents from ``first`` to ``end``: uint16, or uint32 where two bytes are not enough."""
         stored, places = self.stored, self.places(first, end)
         ids = stored.ids[places]
         return ids | stored.high[places].astype(np.uint32) << 16 if stored.is_wide else ids
 
     def _words(self, first: int, end: int) -> np.ndarray:
+        """Words of the documents from ``first`` to ``end``, int32."""
         stored, places = self.stored, self.places(first, end)
         offsets = self.doc_offsets[first : end + 1] - self.doc_offsets[first]
         begun = bits_at(stored.begins, places).astype(np.int32)
@@ -318,3 +276,107 @@ def _unpacked(bits: np.ndarray, first: int, end: int) -> np.ndarray:
 
 def _bits(folder: Path, name: str, num_bits: int) -> np.ndarray:
     return mapped_column(folder / f"{name}.bits", np.dtype("<u8"), -(-num_bits // 64))
+
+
+def tokens_of(folder: Path, table: pa.Table, num_tokens: int) -> np.ndarray:
+    tokens = np.ascontiguousarray(table.column("token").to_numpy(), dtype=np.int64)
+    if not ascends(tokens, num_tokens):
+        raise _not_there(folder)
+    return tokens
+
+
+def ascends(numbers: np.ndarray, end: int) -> bool:
+    """Whether these are numbers from 0 to ``end``, exclusive, each greater than the one before."""
+    return not len(numbers) or bool(numbers[0] >= 0 and numbers[-1] < end and (np.diff(numbers) > 0).all())
+
+
+class _Table:
+    """A table of a folder, open from now on: a file that takes its place is not read.
+
+    Raises
+    ------
+    ArtifactError
+        It cannot be read or is of another version.
+    """
+
+    def __init__(self, folder: Path, name: str, schema: pa.Schema):
+        self.path = folder / f"{name}.parquet"
+        try:
+            self._file = pq.ParquetFile(self.path)
+        except (OSError, pa.ArrowException) as error:
+            raise self._unreadable(error) from None
+        if not self._file.schema_arrow.equals(schema, check_metadata=True):
+            self._file.close()
+            raise ArtifactError(f"{self.path}: not a table of protected tokens of this version; run protect again")
+
+    def _unreadable(self, error: Exception) -> ArtifactError:
+        return ArtifactError(f"{self.path}: not a readable table of protected tokens ({type(error).__name__})")
+
+    def read(self, groups: list[int] | None = None) -> pa.Table:
+        """Return these row groups, or all; `ArtifactError` where they are damaged."""
+        try:
+            chosen = range(self._file.num_row_groups) if groups is None else groups
+            table = self._file.read_row_groups(list(chosen), use_threads=False)
+            table.validate(full=True)
+        except (OSError, pa.ArrowException) as error:
+            raise self._unreadable(error) from None
+        return table
+
+    def bounds(self) -> np.ndarray:
+        """Return the least and the greatest value of the first column of each row group that has rows, and the number
+        of the group: int64, shape (G, 3)."""
+        groups = ((number, self._file.metadata.row_group(number)) for number in range(self._file.num_row_groups))
+        known = [(group.column(0).statistics, number) for number, group in groups if group.num_rows]
+        if any(statistics is None or not statistics.has_min_max for statistics, _ in known):
+            raise ArtifactError(f"{self.path}: not a table of protected tokens of this version; run protect again")
+        rows = [(statistics.min, statistics.max, number) for statistics, number in known]
+        return np.array(rows, dtype=np.int64).reshape(-1, 3)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class NgramStarts:
+    """Tokens where n-grams start, and their lengths: many, and read where they are asked for."""
+
+    def __init__(self, folder: Path, schema: pa.Schema, num_tokens: int):
+        self._folder, self._num_tokens = folder, num_tokens
+        self._table = _Table(folder, "ngram_starts", schema)
+        bounds = self._table.bounds()
+        self._firsts, self._lasts, self._groups = bounds.T
+        if not ascends(bounds[:, :2].reshape(-1)[_kept(bounds)], num_tokens):
+            raise _not_there(folder)
+        self._lock = Lock()  # one file, and what was read of it last
+        self._known: tuple[list[int], np.ndarray, np.ndarray] = [], np.empty(0, np.int64), np.empty(0, np.uint8)
+
+    def between(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return those from token ``start`` to ``stop``, exclusive, ascending: int64 and uint8."""
+        groups = self._groups[(self._lasts >= start) & (self._firsts < stop)].tolist()
+        if not groups:
+            return np.empty(0, np.int64), np.empty(0, np.uint8)
+        with self._lock:
+            if self._known[0] != groups:
+                table = self._table.read(groups)
+                tokens = tokens_of(self._folder, table, self._num_tokens)
+                self._known = groups, tokens, table.column("lengths").to_numpy()
+            _, tokens, lengths = self._known
+        own = slice(*np.searchsorted(tokens, [start, stop]))
+        return tokens[own], lengths[own]
+
+
+def _kept(bounds: np.ndarray) -> np.ndarray:
+    """Which of the bounds of row groups, least and greatest by turns, have to ascend: of one row they are equal."""
+    return np.stack([np.ones(len(bounds), dtype=bool), bounds[:, 1] != bounds[:, 0]], axis=1).reshape(-1)
+
+
+def _not_there(folder: Path) -> ArtifactError:
+    return ArtifactError(f"{folder}: a table names tokens that are not there; damaged, run protect again")
+
+
+def read_table(folder: Path, name: str, schema: pa.Schema) -> pa.Table:
+    """Return a table of a folder; `ArtifactError` where it cannot be read or is of another version."""
+    table = _Table(folder, name, schema)
+    try:
+        return table.read().combine_chunks()
+    finally:
+        table.close()

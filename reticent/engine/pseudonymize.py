@@ -179,7 +179,6 @@ def pseudonymise_batch(
     dates: DateOptions | None = None,
     avoid: np.ndarray | None = None,
     names: NamePool | None = None,
-    left_out: np.ndarray | None = None,
     num_threads: int = 0,
 ) -> Pseudonymised:
     """Return the documents with these spans replaced.
@@ -199,9 +198,6 @@ def pseudonymise_batch(
         again; a realistic name that is among them is only counted.
     names : NamePool, optional
         Realistic names (:mod:`reticent.engine.names`); without them names are put together from syllables.
-    left_out : int64 array, one a span, optional
-        Where the texts are parts of documents (:mod:`reticent.engine.regions`): characters of the document that are
-        missing before each span. Rotating surrogates are drawn by their place in the document.
 
     Raises
     ------
@@ -235,7 +231,6 @@ def pseudonymise_batch(
         order_is_sure=dates.order != "auto",
         avoid=avoid,
         names=names,
-        left_out=left_out,
         num_threads=num_threads,
     )
     new, made = pa.record_batch(documents), pa.record_batch(edits)

@@ -14,13 +14,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reticent.engine.pseudonymize import OffsetMap, SpanArrays, Style, pseudonymise_batch
+from reticent.core.errors import ArtifactError
+from reticent.engine.pseudonymize import SpanArrays, Style, pseudonymise_batch
 from reticent.engine.schema import DIRECT, INDIRECT
 
 if TYPE_CHECKING:
     from reticent._rust import Words
+    from reticent.engine.packed import PackedTokens
 
-__all__ = ["Rewritten", "TextStyle", "lower_case", "replace_spans", "replace_words_by_x"]
+__all__ = ["Rewritten", "TextStyle", "lower_case", "replace_spans", "replace_words_by_x", "words_of_view"]
 
 #: Rewritings of the text of documents: identifiers replaced, or all of it in lower case.
 TextStyle = Style | Literal["lower"]
@@ -30,8 +32,7 @@ TextStyle = Style | Literal["lower"]
 class Rewritten:
     """New texts, their words, and flags and n-gram starts of these (uint8, one a word).
 
-    ``gaps`` are the stretches between words that are direct (`_rust.gaps_in_spans`); None where there are none. What
-    stands where is said by ``edits``, or by ``places``: the byte at which each old word, or its replacement, begins.
+    ``gaps`` are the stretches between words that are direct (`_rust.gaps_in_spans`); None where there are none.
     """
 
     texts: pa.Array
@@ -39,8 +40,59 @@ class Rewritten:
     flags: np.ndarray
     ngram_starts: np.ndarray
     gaps: Words | None = None
-    edits: OffsetMap | None = None
-    places: np.ndarray | None = None
+
+
+def words_of_view(
+    view: PackedTokens, first: int, end: int, word_offsets: np.ndarray, first_word: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return `INDIRECT` or 0 for each word of the documents from ``first`` to ``end`` of a view, and the lengths of the
+    minimal identifying n-grams that start there as bits; both uint8.
+
+    A word is indirect where all tokens that meet it are, but for those that the view lists (`PackedTokens.untold`).
+
+    Parameters
+    ----------
+    word_offsets : int64 array, words before each of these documents
+    first_word : words of the view's documents before these
+
+    Raises
+    ------
+    ArtifactError
+        The tokens are of other words.
+    """
+    offsets = view.doc_offsets[first : end + 1] - view.doc_offsets[first]
+    words = view.block("word_ids", first, end).astype(np.int64)
+    more = np.zeros(len(words), dtype=np.int64)
+    tokens, rows = view.exceptions_at(view.places(first, end))
+    more[tokens] = view.stored.more[rows]
+    lengths = view.block("ngram_starts", first, end)
+    is_indirect = (view.block("flags", first, end) & INDIRECT) > 0
+
+    inside = np.flatnonzero(words >= 0)
+    owners = np.repeat(np.arange(end - first), np.diff(offsets))[inside]
+    low = words[inside] + word_offsets[owners]
+    high = low + more[inside] + 1
+    if (high > word_offsets[owners + 1]).any():
+        raise ArtifactError(f"{view.stored.folder}: tokens of other words than these documents have; run protect again")
+    num_words, others = int(word_offsets[-1]), ~is_indirect[inside]
+    has_token, has_other = _covered(low, high, num_words), _covered(low[others], high[others], num_words)
+    flags = (has_token & ~has_other) * np.uint8(INDIRECT)
+
+    starts = np.zeros(num_words, dtype=np.uint8)
+    begun = np.flatnonzero(lengths[inside])
+    before = np.concatenate([[0], np.maximum.accumulate(high)])  # the first word that no token before has met
+    np.bitwise_or.at(starts, np.maximum(low[begun], before[begun]), lengths[inside[begun]])
+    listed = view.untold.column("word").to_numpy()
+    own = slice(*np.searchsorted(listed, [first_word, first_word + num_words]))
+    for column, name in ((flags, "flag"), (starts, "lengths")):
+        column[listed[own] - first_word] = view.untold.column(name).to_numpy()[own]
+    return flags, starts
+
+
+def _covered(low: np.ndarray, high: np.ndarray, num: int) -> np.ndarray:
+    """Whether each number from 0 to ``num`` lies in one of the intervals from ``low`` to ``high``, bool (num,)."""
+    edges = np.bincount(low, minlength=num + 1) - np.bincount(high, minlength=num + 1)
+    return np.cumsum(edges[:-1]) > 0
 
 
 def replace_words_by_x(
@@ -68,7 +120,7 @@ def replace_words_by_x(
     new_flags, new_starts = (np.zeros(replaced.num_words, dtype=np.uint8) for _ in range(2))
     np.bitwise_or.at(new_flags, at, flags[kept])
     np.bitwise_or.at(new_starts, at, starts[kept])
-    return Rewritten(texts, replaced, new_flags, new_starts, places=new_places)
+    return Rewritten(texts, replaced, new_flags, new_starts)
 
 
 def lower_case(texts: pa.Array, *, num_threads: int = 0) -> Rewritten:
@@ -133,7 +185,7 @@ def replace_spans(
         *(np.ascontiguousarray(bound, dtype=np.int32) for bound in (made.edits.new_start, made.edits.new_end)),
         num_threads=options.get("num_threads", 0),
     )
-    return Rewritten(made.texts, new_words, new_flags, new_starts, gaps, edits=made.edits)
+    return Rewritten(made.texts, new_words, new_flags, new_starts, gaps)
 
 
 def _in_both(

@@ -26,11 +26,11 @@ __all__ = [
     "MAX_N",
     "MEMBERS",
     "MENTION_TYPE",
-    "PATCH_TABLES",
     "REFERENCE",
     "SPANS",
     "SPAN_TYPE",
     "SPLITS",
+    "UNTOLD",
     "VIEW_TABLES",
     "no_token",
     "owned",
@@ -136,19 +136,11 @@ VIEW_TABLES: Final = {
     "view": _numbers("token-view", document=pa.int64(), individual=pa.uint32()),
     "ngram_starts": _numbers("token-ngram-starts", token=pa.int64(), lengths=pa.uint8()),
 }
-#: The table of a patch (:mod:`reticent.engine.patched`): a row for each region of a document that was rewritten, in
-#: order. ``document`` is a row of its view, ``first`` a token of the ids that it changes; from there ``replaced`` are
-#: replaced by ``made`` others, and the text that these are of has ``words`` words.
-PATCH_TABLES: Final = {
-    "patches": _numbers(
-        "token-patches",
-        document=pa.int64(),
-        first=pa.int64(),
-        replaced=pa.uint32(),
-        made=pa.uint32(),
-        words=pa.uint32(),
-    ),
-}
+
+
+#: Words of a view whose protection its tokens do not tell, where there are any: those without a token, and those whose
+#: tokens all meet other words too. ``word`` numbers the words of the view's documents, ``flag`` is `INDIRECT` or 0.
+UNTOLD: Final = _numbers("token-untold", word=pa.int64(), flag=pa.uint8(), lengths=pa.uint8())
 
 
 def type_name(kind: pa.DataType) -> str:

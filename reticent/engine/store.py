@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from reticent.core.errors import ArtifactError
-from reticent.engine.packed import PackedTokens, StoredIds, ViewTokens, ids_of
+from reticent.engine.packed import PackedTokens, StoredIds, ids_of
 from reticent.engine.schema import DIRECT, INDIRECT
 
 __all__ = ["TokenStore", "open_tokens", "open_view", "tokenizer_fingerprint"]
@@ -72,12 +72,12 @@ class TokenStore:
         for name, column in columns.items():
             if len(column) != len(input_ids):
                 raise ArtifactError(f"token store: {name} has {len(column)} entries for {len(input_ids)} tokens")
-        self._packed: ViewTokens | None = None
+        self._packed: PackedTokens | None = None
         self.__dict__.update(columns, doc_ids=doc_ids)
         self._set_documents(doc_offsets, individual, path, len(input_ids))
 
     @classmethod
-    def of_packed(cls, packed: ViewTokens, path: Path) -> TokenStore:
+    def of_packed(cls, packed: PackedTokens, path: Path) -> TokenStore:
         """Return the store of a folder."""
         store = cls.__new__(cls)
         store._packed = packed
@@ -277,13 +277,8 @@ class TokenStore:
         return doc_offsets, columns
 
 
-def open_tokens(path: Path | str, *, ids: Path | None = None) -> TokenStore:
+def open_tokens(path: Path | str) -> TokenStore:
     """Open a folder of protected tokens, memory-mapped.
-
-    Parameters
-    ----------
-    ids : Path, optional
-        Folder of the ids of a view that has none, if it is not ``ids`` beside it.
 
     Raises
     ------
@@ -291,18 +286,18 @@ def open_tokens(path: Path | str, *, ids: Path | None = None) -> TokenStore:
         The folder holds no tokens, tokens of another version, or a file that cannot be read or does not fit the others.
     """
     folder = Path(path)
-    if next(folder.glob("shard-*.arrow"), None) is not None:
+    if next(folder.glob("shard-*.arrow"), None) is not None or (folder / "patches.parquet").exists():
         raise ArtifactError(f"{folder}: protected tokens of an older version of Reticent; run protect again")
     if not (folder / "view.parquet").is_file():
         if (folder / "documents.parquet").is_file():
             raise ArtifactError(f"{folder}: ids, or tokens of an older version of Reticent; run protect again")
         raise ArtifactError(f"{folder}: no protected tokens here; expected view.parquet")
     _check_ids(folder)
-    return TokenStore.of_packed(open_view(folder, ids), folder)
+    return TokenStore.of_packed(open_view(folder), folder)
 
 
-def open_view(folder: Path, ids: Path | None = None) -> ViewTokens:
-    """Return the tokens of a view or a patch.
+def open_view(folder: Path, ids: Path | None = None) -> PackedTokens:
+    """Return the tokens of a view.
 
     Parameters
     ----------
@@ -315,12 +310,7 @@ def open_view(folder: Path, ids: Path | None = None) -> ViewTokens:
         A file is missing, cannot be read, or does not fit the others.
     """
     place = ids_of(folder)
-    stored = StoredIds(ids if ids and place != folder else place)
-    if not (folder / "patches.parquet").exists():
-        return PackedTokens(folder, stored)
-    from reticent.engine.patched import PatchedTokens  # whose kernels take longer to load than many stores to read
-
-    return PatchedTokens(folder, stored)
+    return PackedTokens(folder, StoredIds(ids if ids and place != folder else place))
 
 
 def _check_ids(folder: Path) -> None:

@@ -6,7 +6,7 @@ on the batches.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 
 from reticent.core.artifact import HashedFile
 from reticent.engine.packed import ID_BITS, IDS, PLANES
-from reticent.engine.schema import ID_TABLES, PATCH_TABLES, VIEW_TABLES, owned
+from reticent.engine.schema import ID_TABLES, UNTOLD, VIEW_TABLES, owned
 
 if TYPE_CHECKING:
     from reticent._rust import PackedTokens, Planes
 
-__all__ = ["BitFile", "IdsWriter", "PatchWriter", "StoreWriter", "ViewWriter"]
+__all__ = ["BitFile", "IdsWriter", "StoreWriter", "ViewWriter"]
 
 #: Rows of a group of a table.
 ROWS_PER_GROUP = 1 << 20
@@ -69,41 +69,28 @@ class _Writer:
             table.abandon()
 
 
-class _TokenWriter(_Writer):
-    """Appends tokens to a folder: their ids and bits, and a table beside that of exceptions."""
+class IdsWriter(_Writer):
+    """Appends documents to a folder of ids."""
 
-    def __init__(self, folder: Path, vocab_size: int, table: str, schema: pa.Schema):
+    def __init__(self, folder: Path, vocab_size: int):
         super().__init__()
-        self.num_tokens = 0
+        self.num_documents = self.num_tokens = 0
         names = IDS if vocab_size > 1 << 16 else IDS[:1]
         self._ids = [HashedFile(folder / f"{name}.bin") for name in names]
         self._bits = [BitFile(folder / f"{name}.bits") for name in ID_BITS]
-        schemas = {table: schema, "exceptions": ID_TABLES["exceptions"]}
-        self.table, self._exceptions = self._open_tables(folder, schemas)
+        self._documents, self._exceptions = self._open_tables(folder, ID_TABLES)
         self._files = [*self._ids, *self._bits]
 
-    def write_tokens(self, tokens: PackedTokens) -> None:
-        """Append packed tokens; their planes are left out."""
+    def write(self, doc_ids: pa.Array, tokens: PackedTokens) -> None:
+        """Append documents: their ids, string (D,), and their packed tokens, whose planes are left out."""
         num_tokens = int(tokens.doc_offsets[-1])
+        self._documents.write([doc_ids, tokens.doc_offsets[1:] + self.num_tokens])
         for file, column in zip(self._ids, (tokens.ids, tokens.high), strict=False):
             file.write(np.ascontiguousarray(column))
         for bits, column in zip(self._bits, (tokens.begins, tokens.outside), strict=True):
             bits.write(column, num_tokens)
         self._exceptions.write([tokens.exceptions + self.num_tokens, tokens.skipped, tokens.more])
         self.num_tokens += num_tokens
-
-
-class IdsWriter(_TokenWriter):
-    """Appends documents to a folder of ids."""
-
-    def __init__(self, folder: Path, vocab_size: int):
-        super().__init__(folder, vocab_size, "documents", ID_TABLES["documents"])
-        self.num_documents = 0
-
-    def write(self, doc_ids: pa.Array, tokens: PackedTokens) -> None:
-        """Append documents: their ids, string (D,), and their packed tokens, whose planes are left out."""
-        self.table.write([doc_ids, tokens.doc_offsets[1:] + self.num_tokens])
-        self.write_tokens(tokens)
         self.num_documents += len(doc_ids)
 
 
@@ -112,7 +99,8 @@ class ViewWriter(_Writer):
 
     def __init__(self, folder: Path):
         super().__init__()
-        self.num_documents = self.num_tokens = 0
+        self._folder, self._untold = folder, [UNTOLD.empty_table()]
+        self.num_documents = self.num_tokens = self._num_words = 0
         self._bits = [BitFile(folder / f"{name}.bits") for name in PLANES]
         self._view, self._ngram_starts = self._open_tables(folder, VIEW_TABLES)
         self._files = [*self._bits]
@@ -129,6 +117,18 @@ class ViewWriter(_Writer):
         self._ngram_starts.write([planes.ngram_tokens + self.num_tokens, planes.ngram_lengths])
         self.num_documents += len(documents)
         self.num_tokens += num_tokens
+
+    def write_untold(self, planes: Planes, num_words: int) -> None:
+        """Append the words that the planes of documents, of ``num_words`` words, do not tell."""
+        columns = planes.untold_words + self._num_words, planes.untold_flags, planes.untold_lengths
+        self._untold.append(pa.table([owned(pa.array(column)) for column in columns], schema=UNTOLD))
+        self._num_words += num_words
+
+    def close(self) -> None:
+        super().close()
+        table = pa.concat_tables(self._untold).combine_chunks()
+        if len(table):
+            pq.write_table(table, self._folder / "untold.parquet", compression="zstd", use_dictionary=False)
 
 
 class StoreWriter:
@@ -170,54 +170,6 @@ class StoreWriter:
         first, num_tokens = self.num_documents, int(tokens.doc_offsets[-1])
         self._ids.write(doc_ids, tokens)
         self._view.write(np.arange(first, first + len(doc_ids)), individual, tokens, num_tokens)
-
-
-class PatchWriter:
-    """Appends documents to a folder of a patch (`reticent.engine.patched`)."""
-
-    def __init__(self, folder: Path, vocab_size: int):
-        with ExitStack() as stack:
-            schema = PATCH_TABLES["patches"]
-            self._own = stack.enter_context(_TokenWriter(folder, vocab_size, "patches", schema))
-            self._view = stack.enter_context(ViewWriter(folder))
-            self._writers = stack.pop_all()
-
-    @property
-    def num_documents(self) -> int:
-        return self._view.num_documents
-
-    @property
-    def num_tokens(self) -> int:
-        return self._view.num_tokens
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._writers.__exit__(kind, error, at)
-
-    def write(
-        self,
-        documents: np.ndarray,
-        individual: np.ndarray,
-        planes: Planes | PackedTokens,
-        num_tokens: int,
-        regions: Sequence[np.ndarray],
-        tokens: PackedTokens,
-    ) -> None:
-        """Append documents.
-
-        Parameters
-        ----------
-        documents, individual, planes, num_tokens : as of `ViewWriter.write`
-        regions : of each its document (from 0), first token among the ids, how many it replaces, and its words
-        tokens : packed tokens of the regions, one region as one document
-        """
-        document, firsts, replaced, num_words = regions
-        document = document + self.num_documents
-        self._own.table.write([document, firsts, replaced, np.diff(tokens.doc_offsets), num_words])
-        self._own.write_tokens(tokens)
-        self._view.write(documents, individual, planes, num_tokens)
 
 
 class BitFile:

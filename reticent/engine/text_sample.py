@@ -5,6 +5,7 @@ individuals, without the core.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,21 +13,55 @@ import numpy as np
 import pyarrow as pa
 
 from reticent.engine.oracle.documents import WordTable, read_words
-from reticent.engine.oracle.protection import looked_up_supports
+from reticent.engine.oracle.protection import DocumentWords, Seen, looked_up_supports
 from reticent.engine.oracle.retokenizer import Retokenizer, read_texts
-from reticent.engine.sampled_text import NUM_CHARACTERS, NUM_DOCUMENTS, SampledText
+from reticent.engine.oracle.tokens import Comparison, Protected, ReadTexts, Spans, TextCheck
 from reticent.engine.verify import read_spans
 
 if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.ngrams import NgramIndex
+    from reticent.engine.protect import Policy
     from reticent.engine.split import Individuals
+    from reticent.engine.store import TokenStore
 
-__all__ = ["TextSample"]
+__all__ = ["SampledText", "TextSample"]
 
+#: Documents of a sample, and characters of them that are looked at.
+NUM_DOCUMENTS, NUM_CHARACTERS = 200, 200_000
 #: Rows of an index's table that are looked at together.
 ROWS_AT_ONCE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledText:
+    """The documents of a sample as the oracle reads them.
+
+    Attributes
+    ----------
+    words, units, seen, spans, supports, num_units : as `Protected.by` takes them; no supports where none protect
+    read : their visible characters and their tokens
+    store_rows : the documents of the store that they are
+    """
+
+    words: DocumentWords
+    units: np.ndarray
+    seen: Seen
+    spans: Spans
+    supports: list[np.ndarray]
+    num_units: int
+    read: ReadTexts
+    store_rows: np.ndarray
+
+    def check(self, store: TokenStore, policy: Policy) -> TextCheck:
+        """Compare the tokens of these documents with what the policy protects of their text."""
+        protected = Protected.by(
+            policy, self.words, self.units, self.seen, self.spans, self.supports[: policy.n], self.num_units
+        )
+        comparison = Comparison(store)
+        comparison.add(self.store_rows, self.read, protected)
+        return comparison.result(whole=False)
 
 
 class TextSample:

@@ -12,17 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from reticent.core.errors import ArtifactError
 from reticent.engine.packed import PackedTokens, bits_at
 from reticent.engine.store import open_view
 from reticent.engine.store_writer import StoreWriter
 
-__all__ = ["copy_tokens", "is_copied"]
-
-
-def is_copied(view: Path | str) -> bool:
-    """Return whether a folder of tokens is of the original text, which alone is copied."""
-    return isinstance(open_view(Path(view)), PackedTokens)
+__all__ = ["copy_tokens"]
 
 
 def copy_tokens(view: Path | str, folder: Path | str) -> dict[str, int]:
@@ -36,8 +30,6 @@ def copy_tokens(view: Path | str, folder: Path | str) -> dict[str, int]:
     Cost: one pass over the ids of these documents; memory is a block of them.
     """
     tokens = open_view(Path(view))
-    if not isinstance(tokens, PackedTokens):
-        raise ArtifactError(f"{view}: tokens of rewritten text; only those of the original are copied")
     stored = tokens.stored
     with StoreWriter(Path(folder), 1 << 24 if stored.is_wide else 1 << 16) as writer:
         for first, end in tokens.runs():

@@ -1,36 +1,43 @@
-"""Documents, spans and index -> protected tokens of one tokenizer: the stage where protection meets tokens.
+"""Documents, spans and index -> protected tokens of one tokenizer.
 
-There are two passes. The first collects the surfaces of direct identifiers whose scope extends beyond their span
-(:mod:`reticent.engine.flagged_words`). The second flags words, tokenises, aligns and writes. Rust handles the strings;
-this file only moves batches.
+Text, perhaps rewritten, is cut into words and tokenised in one pass. Flags of rewritten text are those of the tokens of
+the original, carried over the map between old and new characters (:mod:`reticent.engine.rewrite`): rewritten words are
+looked up nowhere. Rust handles the strings; this file only moves batches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
 
-from reticent.core.errors import CorpusError
+from reticent.core.errors import ArtifactError, CorpusError
 from reticent.engine.flagged_words import Flagged, FlaggedWords
 from reticent.engine.names import SurrogateNames
-from reticent.engine.patches import PatchMaker
-from reticent.engine.rewrite import Rewritten, TextStyle, lower_case, replace_spans, replace_words_by_x
-from reticent.engine.schema import DIRECT, INDIRECT
+from reticent.engine.ngrams import NgramIndex
+from reticent.engine.packed import PackedTokens
+from reticent.engine.protect import Policy
+from reticent.engine.rewrite import Rewritten, TextStyle, lower_case, replace_spans, replace_words_by_x, words_of_view
+from reticent.engine.schema import DIRECT, INDIRECT, SPANS
+from reticent.engine.single_pass import Encoding, SinglePass
+from reticent.engine.store import open_view
 from reticent.engine.store_writer import StoreWriter
+from reticent.engine.token_views import NumberedCorpus, documents_of, write_view
+from reticent.engine.word_ids import NumberedWords, WordSpans
 
 if TYPE_CHECKING:
+    from reticent import _rust
+    from reticent.engine.config import Surface
     from reticent.engine.corpus import Corpus, Documents
     from reticent.engine.detect.spans import SpanReader
-    from reticent.engine.ngrams import NgramIndex
-    from reticent.engine.protect import Policy
+    from reticent.engine.pseudonymize import Style
     from reticent.engine.split import Individuals
-    from reticent.engine.survey import Survey
 
-__all__ = ["TokenMaker", "write_tokens"]
+__all__ = ["RewrittenTokens", "write_tokens"]
 
 
 def write_tokens(
@@ -44,7 +51,6 @@ def write_tokens(
     spans: SpanReader | None = None,
     policy: Policy | None = None,
     style: TextStyle | None = None,
-    ids: Path | None = None,
     progress: Callable[[int], None] | None = None,
     num_threads: int = 0,
 ) -> dict[str, Any]:
@@ -60,9 +66,7 @@ def write_tokens(
         Replacement of direct identifiers in the text whose tokens are written; None leaves it as it is. "x": ``X`` for
         each direct word, its flags 0. "tag": ``[NAME]`` for each span, direct. Flags of other words are those of the
         original. "lower": the text in lower case, no word flagged, for the attack of that name. For surrogates see
-        `TokenMaker.write`.
-    ids : Path, optional
-        See `TokenMaker`.
+        `RewrittenTokens`.
 
     Returns
     -------
@@ -77,133 +81,245 @@ def write_tokens(
         No document belongs to the splits, a span does not fit its text, or the tokenizer makes no token of a document
         with words, or more tokens than a text of its length can have.
 
-    Cost: two passes over the text (one without spans); memory is one batch and the blacklist.
+    Cost: two passes over the text (one without spans, twice as many where it is rewritten); memory is one batch and the
+    blacklist.
     """
+    from reticent import _rust
     from reticent.engine.corpus import as_corpus
 
-    corpus = as_corpus(corpus)
-    flagged = FlaggedWords(
-        corpus,
-        individuals,
-        splits=splits,
-        index=index,
-        spans=spans,
-        policy=policy,
-        by_category=style not in (None, "x", "lower"),
-        num_threads=num_threads,
-    )
-    return TokenMaker(flagged, tokenizer_json, ids=ids).write(folder, style=style, progress=progress)
+    folder, corpus, policy = Path(folder), as_corpus(corpus), policy or Policy()
+    common: dict[str, Any] = {"splits": splits, "num_threads": num_threads}
+    if style == "lower" or (style is None and index is None and spans is None):
+        words = FlaggedWords(corpus, individuals, **common)
+        lowered = style == "lower"
+        texts = ((each, _lowered(each, num_threads) if lowered else _as_they_are(each)) for each in words)
+        encoder = _rust.TokenEncoder(tokenizer_json, num_threads=num_threads)
+        return _write(folder, words, texts, encoder, tokenizer_json, progress)
+    protected = index, spans or NO_SPANS, policy
+    if style is None:
+        return _write_view(folder, corpus, individuals, tokenizer_json, *protected, progress=progress, **common)
+    with TemporaryDirectory(prefix=".original-", dir=folder) as original:
+        _write_view(Path(original), corpus, individuals, tokenizer_json, *protected, **common)
+        rewritten = RewrittenTokens(
+            style,
+            open_view(Path(original)),
+            corpus,
+            individuals,
+            tokenizer_json,
+            spans=spans,
+            policy=policy,
+            surface="exact" if index is None else cast("Surface", index.surface),
+            **common,
+        )
+        return rewritten.write(folder, progress=progress)
 
 
-class TokenMaker:
-    """Writes the tokens of flagged documents in any style, as often as is wanted; the costly parts are made once.
+class _NoSpans:
+    """Spans of documents that have none, as `SpanReader` gives them."""
+
+    def slice(self, first_document: int, num_documents: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, pa.Array]:
+        nothing = np.zeros(0, dtype=np.int32)
+        return np.zeros(num_documents + 1, dtype=np.int64), nothing, nothing, pa.array([], pa.string())
+
+    def of_documents(self, rows: np.ndarray) -> tuple[np.ndarray, pa.Table]:
+        return np.zeros(len(rows) + 1, dtype=np.int64), SPANS.empty_table()
+
+
+NO_SPANS = _NoSpans()
+
+
+def _write_view(
+    folder: Path,
+    corpus: Corpus,
+    individuals: Individuals | None,
+    tokenizer_json: str,
+    index: NgramIndex | None,
+    spans: SpanReader | _NoSpans,
+    policy: Policy,
+    *,
+    splits: tuple[str, ...] | None,
+    num_threads: int,
+    progress: Callable[[int], None] | None = None,
+) -> dict[str, Any]:
+    """Write ids and a view of the documents of these splits, as a run does: one pass over the text, then numbers."""
+    from reticent import _rust
+
+    ids = [batch.column("individual_id") for batch in corpus.batches(columns=("individual_id",))]
+    owners = pa.chunked_array(ids) if ids else pa.chunked_array([], pa.string())
+    _, units, kept = documents_of(owners, individuals, splits)
+    wanted, rows = (None, None) if kept.all() else (kept, np.flatnonzero(kept))
+    numbered = index
+    if numbered is None or spans is not NO_SPANS:  # every word needs a number, so that spans protect it elsewhere
+        surface = "exact" if index is None else index.surface
+        builder, first = _rust.IndexBuilder(max_n=1, surface=surface, num_threads=num_threads), 0
+        for batch in corpus.batches(columns=("text",)):
+            own = slice(first, first := first + batch.num_rows)
+            builder.add(batch.column("text"), np.where(kept[own], units[own], np.uint32(_rust.LEFT_OUT)))
+        numbered = NgramIndex(builder.finish(min_support=1))
+    if index is None:  # all words are used by one unit or more
+        policy = policy.model_copy(update={"k": 1, "n": 1, "max_document_frequency": None})
+    with TemporaryDirectory(prefix=".numbers-", dir=folder) as numbers:
+        words, word_spans, gaps = (Path(numbers) / name for name in ("words", "word-spans", "gaps"))
+        for made in (words, word_spans, gaps):
+            made.mkdir()
+        encoding = Encoding(tokenizer_json, folder, gaps)
+        text = SinglePass(corpus, words, numbered, word_spans, cast("SpanReader", spans), [encoding], wanted=wanted)
+        text.num_threads = num_threads
+        pretokens = text.run(progress)[folder]["pretokens"]
+        chosen = owners if rows is None else owners.take(rows)
+        documents = NumberedCorpus(corpus, NumberedWords(words), WordSpans(word_spans), numbered, chosen, rows)
+        counts = write_view(
+            folder,
+            folder,
+            gaps,
+            documents,
+            individuals,
+            splits=splits,
+            index=index or numbered,
+            policy=policy,
+            num_threads=num_threads,
+        )
+    return {**counts, "pretokens": pretokens}
+
+
+class RewrittenTokens:
+    """Tokens of documents whose direct identifiers are replaced, written as often as is wanted.
 
     Parameters
     ----------
-    ids : Path, optional
-        Folder of the ids of the corpus and this tokenizer. With it text in which identifiers are replaced is written
-        as a patch over them (:mod:`reticent.engine.patches`), if the tokenizer can be cut.
-    kept : Path, optional
-        See `PatchMaker`.
+    style : {"x", "tag", "surrogate", "rotate"}
+        See :mod:`reticent.engine.pseudonymize`.
+    view : the protected tokens of the same documents, whose flags are carried over
     names : SurrogateNames, optional
         Names that surrogates are drawn from; default: realistic ones in the language of most documents.
+
+    The others are those of `write_tokens`; ``surface`` is that of what spans protect elsewhere.
+
+    Cost: a pass over the text when made (with spans), one more before the first surrogates, and one for each writing.
     """
 
     def __init__(
         self,
-        flagged: FlaggedWords,
+        style: Style,
+        view: PackedTokens,
+        corpus: Corpus,
+        individuals: Individuals | None,
         tokenizer_json: str,
         *,
-        ids: Path | None = None,
-        kept: Path | None = None,
+        splits: tuple[str, ...] | None = None,
+        spans: SpanReader | None = None,
+        policy: Policy | None = None,
+        surface: Surface = "exact",
         names: SurrogateNames | None = None,
+        num_threads: int = 0,
     ):
         from reticent import _rust
 
-        self._flagged, self._tokenizer_json = flagged, tokenizer_json
-        self._encoder = _rust.TokenEncoder(tokenizer_json, num_threads=flagged.num_threads)
+        self._style, self._view, self._tokenizer_json, self._num_threads = style, view, tokenizer_json, num_threads
+        self._flagged = FlaggedWords(
+            corpus,
+            individuals,
+            splits=splits,
+            spans=spans,
+            policy=policy,
+            by_category=style != "x",
+            surface=surface,
+            num_threads=num_threads,
+        )
+        self._encoder = _rust.TokenEncoder(tokenizer_json, num_threads=num_threads)
         self._names = names or SurrogateNames()
-        self._survey: Survey | None = None
-        self._patches: PatchMaker | None = None
-        if ids is not None and self._encoder.path != "library":
-            self._patches = PatchMaker(flagged, self._encoder, ids, kept)
+        self._drawn_from: dict[str, Any] | None = None
 
     def write(
         self,
-        folder: Path | str,
+        folder: Path,
         *,
-        style: TextStyle | None = None,
         key: bytes = bytes(32),
         draw: int = 0,
         progress: Callable[[int], None] | None = None,
     ) -> dict[str, Any]:
-        """Write protected tokens; see `write_tokens`.
+        """Write the tokens to an existing empty folder; returns the counts of `write_tokens`.
 
         Parameters
         ----------
-        style : {"x", "tag", "surrogate", "rotate", "lower"}, optional
-            See :mod:`reticent.engine.pseudonymize`; every one but "x" and "lower" wants words flagged ``by_category``.
         key : 32 bytes
             For "surrogate" and "rotate": secret.
         draw : int
             For "rotate": the epoch.
+
+        Raises
+        ------
+        ArtifactError
+            The view is not of these documents.
         """
-        folder, flagged = Path(folder), self._flagged
-        if self._patches is not None and style is not None and style != "lower":
-            written = self._patches.write(folder, style, key, self._options(style, draw), progress)
-        else:
-            written = self._write_store(folder, style, key, draw, progress)
-        if not written["documents"]:
-            raise CorpusError(f"no document belongs to the splits {', '.join(flagged.splits or ())}")
-        (folder / "tokenizer.json").write_text(self._tokenizer_json, encoding="utf-8")
-        return {
-            **written,
-            "retention": 1.0 - written["protected"] / max(written["words"], 1),
-            "blacklisted": flagged.num_blacklisted,
-            "pretokens": self._encoder.path,
-        }
+        options: dict[str, Any] = {"num_threads": self._num_threads}
+        if self._style in ("surrogate", "rotate"):
+            if self._drawn_from is None:
+                self._drawn_from = self._flagged.survey().options(self._names)
+            options |= {"draw": draw, **self._drawn_from}
+        return _write(folder, self._flagged, self._texts(key, options), self._encoder, self._tokenizer_json, progress)
 
-    def _write_store(
-        self, folder: Path, style: TextStyle | None, key: bytes, draw: int, progress: Callable[[int], None] | None
-    ) -> dict[str, int]:
-        flagged = self._flagged
-        counts = dict.fromkeys(("words", "direct", "indirect", "protected"), 0)
-        with StoreWriter(folder, self._encoder.vocab_size) as writer:
-            for documents in flagged:
-                part = documents.part
-                text = self._rewritten(documents, style, key, draw)
-                try:
-                    tokens = self._encoder.pack(text.texts, text.words, text.flags, text.ngram_starts, gaps=text.gaps)
-                except CorpusError as error:
-                    raise flagged.placed(error, part) from None
-                flagged.check_tokens(part, documents.words, tokens.doc_offsets)
-                writer.write(part.doc_ids, part.codes, tokens)
-                counts["words"] += len(text.flags)
-                counts["direct"] += int(np.count_nonzero(text.flags & DIRECT))
-                counts["indirect"] += int(np.count_nonzero(text.flags & INDIRECT))
-                counts["protected"] += int(np.count_nonzero(text.flags))
-                if progress:
-                    progress(part.last_document)
-        return {"documents": writer.num_documents, "tokens": writer.num_tokens, **counts}
+    def _texts(self, key: bytes, options: dict[str, Any]) -> Iterator[tuple[Flagged, Rewritten]]:
+        first = first_word = 0
+        for documents in self._flagged:
+            part, words, direct, _, gaps = documents
+            end = first + len(part.codes)
+            if not np.array_equal(self._view.individual[first:end], part.codes):
+                raise ArtifactError(f"{self._view.stored.folder}: tokens of other documents; run protect again")
+            indirect, starts = words_of_view(self._view, first, end, words.doc_offsets, first_word)
+            flags, first, first_word = direct | indirect, end, first_word + words.num_words
+            if self._style == "x":
+                made = replace_words_by_x(part.texts, words, flags, starts, gaps, num_threads=self._num_threads)
+            else:
+                individuals = pa.array(part.codes).cast(pa.string())
+                batch = pa.record_batch([part.texts, individuals, part.doc_ids], ["text", "individual_id", "doc_id"])
+                spans = self._flagged.spans_of(part, words)
+                made = replace_spans(batch, words, flags, starts, spans, self._style, key, **options)
+            yield documents, made
 
-    def _options(self, style: TextStyle, draw: int) -> dict[str, Any]:
-        """Options of `pseudonymise_batch`."""
-        options: dict[str, Any] = {"draw": draw, "num_threads": self._flagged.num_threads}
-        if style in ("surrogate", "rotate"):
-            self._survey = self._survey or self._flagged.survey()
-            options |= self._survey.options(self._names)
-        return options
 
-    def _rewritten(self, documents: Flagged, style: TextStyle | None, key: bytes, draw: int) -> Rewritten:
-        threads = self._flagged.num_threads
-        part, words, flags, starts, gaps = documents
-        if style is None:
-            return Rewritten(part.texts, words, flags, starts, gaps)
-        if style == "lower":
-            return lower_case(part.texts, num_threads=threads)
-        if style == "x":
-            return replace_words_by_x(part.texts, words, flags, starts, gaps, num_threads=threads)
-        individuals = pa.array(part.codes).cast(pa.string())
-        batch = pa.record_batch([part.texts, individuals, part.doc_ids], ["text", "individual_id", "doc_id"])
-        spans, options = self._flagged.spans_of(part, words), self._options(style, draw)
-        return replace_spans(batch, words, flags, starts, spans, style, key, **options)
+def _as_they_are(documents: Flagged) -> Rewritten:
+    part, words, flags, starts, gaps = documents
+    return Rewritten(part.texts, words, flags, starts, gaps)
+
+
+def _lowered(documents: Flagged, num_threads: int) -> Rewritten:
+    return lower_case(documents.part.texts, num_threads=num_threads)
+
+
+def _write(
+    folder: Path,
+    flagged: FlaggedWords,
+    texts: Iterable[tuple[Flagged, Rewritten]],
+    encoder: _rust.TokenEncoder,
+    tokenizer_json: str,
+    progress: Callable[[int], None] | None,
+) -> dict[str, Any]:
+    """Write the tokens of texts with the flags of their words; returns the counts of `write_tokens`."""
+    counts = dict.fromkeys(("words", "direct", "indirect", "protected"), 0)
+    with StoreWriter(folder, encoder.vocab_size) as writer:
+        for documents, text in texts:
+            part = documents.part
+            try:
+                tokens = encoder.pack(text.texts, text.words, text.flags, text.ngram_starts, gaps=text.gaps)
+            except CorpusError as error:
+                raise flagged.placed(error, part) from None
+            flagged.check_tokens(part, documents.words, tokens.doc_offsets)
+            writer.write(part.doc_ids, part.codes, tokens)
+            counts["words"] += len(text.flags)
+            counts["direct"] += int(np.count_nonzero(text.flags & DIRECT))
+            counts["indirect"] += int(np.count_nonzero(text.flags & INDIRECT))
+            counts["protected"] += int(np.count_nonzero(text.flags))
+            if progress:
+                progress(part.last_document)
+    if not writer.num_documents:
+        raise CorpusError(f"no document belongs to the splits {', '.join(flagged.splits or ())}")
+    (folder / "tokenizer.json").write_text(tokenizer_json, encoding="utf-8")
+    return {
+        "documents": writer.num_documents,
+        "tokens": writer.num_tokens,
+        **counts,
+        "retention": 1.0 - counts["protected"] / max(counts["words"], 1),
+        "blacklisted": flagged.num_blacklisted,
+        "pretokens": encoder.path,
+    }

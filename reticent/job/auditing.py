@@ -17,7 +17,6 @@ from reticent.engine.canaries import open_canaries
 from reticent.engine.detect.labels import category
 from reticent.engine.detect.spans import SpanReader
 from reticent.engine.flagged_words import FlaggedWords
-from reticent.engine.index import open_index
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.split import households_of
 from reticent.engine.store import open_tokens
@@ -108,10 +107,10 @@ def read_categories(run: Run, splits: tuple[str, ...]) -> WordCategories:
         run.corpus,
         run.individuals,
         splits=splits,
-        index=open_index(run.folder / "index-joint"),
         spans=SpanReader(run.folder / "spans"),
         policy=run.policy,  # type: ignore[attr-defined]
         by_category=True,
+        surface=run.job.index.surface,
         num_threads=run.job.num_threads,
     )
     return categories_of(flagged)

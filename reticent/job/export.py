@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from reticent.core.artifact import write_artifact
 from reticent.core.errors import PolicyError
-from reticent.engine.token_copy import copy_tokens, is_copied
+from reticent.engine.token_copy import copy_tokens
+from reticent.job.variants import REWRITTEN
 
 if TYPE_CHECKING:
     from reticent.job.config import ModelSection
@@ -61,12 +62,9 @@ def copy_members_tokens(run: Run, folder: Path) -> dict[Path, dict[str, int]]:
     PolicyError
         Another model has the name of such a folder.
     """
-
     places: dict[Path, str] = {}
     for model in run.job.model:
-        names = [
-            name for name in _recipes_by_tokens(run, model) if is_copied(run.folder / "tokens" / model.name / name)
-        ]
+        names = [name for name in _recipes_by_tokens(run, model) if not name.startswith(tuple(REWRITTEN))]
         warn_of_other_tokens(run, model, names)
         for name in names:
             place = folder / f"{model.name}{name.removeprefix('train')}"

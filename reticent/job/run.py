@@ -38,10 +38,10 @@ from reticent.engine.corpus import open_configured
 from reticent.engine.dedup import read_left_out
 from reticent.engine.detect import quarantined_rows
 from reticent.engine.index import open_index
-from reticent.engine.numbered import NumberedWords, WordSpans
 from reticent.engine.sources.files import Files
 from reticent.engine.split import draw_user_inference_holdout, open_individuals
-from reticent.engine.views import NumberedCorpus
+from reticent.engine.token_views import NumberedCorpus
+from reticent.engine.word_ids import NumberedWords, WordSpans
 from reticent.job.artefact import Measurement, Training
 from reticent.job.config.job import changed_sections, kept_content, require_withdrawals
 from reticent.job.fingerprints import Fingerprints
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus
     from reticent.engine.ngrams import NgramIndex
     from reticent.engine.protect import Policy
-    from reticent.engine.views import NumberedCorpus
+    from reticent.engine.token_views import NumberedCorpus
     from reticent.job.config import Job, ModelSection
 
 __all__ = ["Run"]
@@ -213,10 +213,13 @@ class Run:
     @property
     def numbered(self) -> NumberedCorpus:
         """The documents as numbers, opened once; the step over the text must be done."""
+        from reticent.engine.token_views import NumberedCorpus
 
         if "numbered" not in self._opened:
             words, spans = NumberedWords(self.folder / "words"), WordSpans(self.folder / "word-spans")
-            self._opened["numbered"] = NumberedCorpus(self.corpus, words, spans, self.index("index-joint"))
+            self._opened["numbered"] = NumberedCorpus(
+                self.corpus, words, spans, self.index("index-joint"), self.corpus.scan().column("individual_id")
+            )
         return self._opened["numbered"]
 
     @property

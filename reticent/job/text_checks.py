@@ -19,7 +19,7 @@ from reticent.engine.verify import CheckedText, TextCheck, verify_tokens
 from reticent.job.artefact import Artefact, Step
 from reticent.job.maker import make
 from reticent.job.noise import noise_settings, protecting
-from reticent.job.rewritten import REWRITTEN
+from reticent.job.variants import REWRITTEN
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -12,10 +14,13 @@ from typing import TYPE_CHECKING
 
 from reticent.core.artifact import VERIFY, held_folder
 from reticent.core.errors import ArtifactError
+from reticent.engine.detect.spans import SpanReader
 from reticent.engine.schema import MEMBERS
-from reticent.engine.store import TokenStore, open_tokens
+from reticent.engine.store import TokenStore, open_tokens, open_view
+from reticent.engine.tokens import RewrittenTokens
 from reticent.job.dependencies import surrogate_names
 from reticent.job.noise import protecting
+from reticent.trainer.distributed import launched
 
 if TYPE_CHECKING:
     from reticent.engine.ngrams import NgramIndex
@@ -46,41 +51,51 @@ def training_tokens(
     those of other individuals.
 
     Surrogates are drawn under a key that is a hash of the documents, the spans and the seed: the same in every run of
-    the job, and a secret to all who do not have the documents anyway. Their tokens are in ``folder`` while needed.
+    the job, and a secret to all who do not have the documents anyway. Their tokens are in ``folder`` while needed; of
+    the processes that torchrun started on a machine, the first makes them for all.
     """
     store = open_tokens(run.folder / (of.tokens if of else f"tokens/{model.name}/{run.job.tokens(recipe.name)}"))
     if recipe.context != "surrogate":
         yield store, None
         return
-    from reticent.engine.detect.spans import SpanReader
     from reticent.engine.epochs import EpochTokens
-    from reticent.engine.flagged_words import FlaggedWords
-    from reticent.engine.index import open_index
-    from reticent.engine.tokens import TokenMaker
 
-    policy = run.job.protection(recipe.name)
-    flagged = FlaggedWords(
-        run.corpus,
-        of.individuals if of else run.individuals,
-        splits=(MEMBERS,),
-        index=of.index() if of else protecting(run, open_index(run.folder / "index"), policy.k),
-        spans=SpanReader(run.folder / "spans"),
-        policy=policy,
-        by_category=True,
-        num_threads=run.job.num_threads,
-    )
-    ids = run.folder / "tokens" / model.name / "ids"
-    place = folder / f".surrogates-{os.environ.get('RANK', '0')}"  # processes of one training must not share it
-    tokenizer = store.tokenizer_path.read_text(encoding="utf-8")
-    maker = TokenMaker(flagged, tokenizer, ids=ids, kept=place / "regions", names=surrogate_names(run.job))
+    make = _make_surrogates(run, store, recipe, of.individuals if of else run.individuals)
+    node = os.environ.get("GROUP_RANK", "0")
+    if launched().local_rank == 0:  # what a training left that was interrupted
+        for left in (folder / f".surrogates-{node}", *folder.glob(f".surrogates-{node}-*")):
+            shutil.rmtree(left, ignore_errors=True)
+    # One launcher has started all processes of the machine.
+    place = folder / f".surrogates-{node}-{os.getppid() if launched().size > 1 else os.getpid()}"
+    with EpochTokens(place, make if launched().local_rank == 0 else None, num_epochs) as epoch_store:
+        yield epoch_store(1), epoch_store
+
+
+def _make_surrogates(
+    run: Run, store: TokenStore, recipe: Recipe, individuals: Individuals
+) -> Callable[[Path, int], object]:
+    """Return what writes the tokens of an epoch: other surrogates for the identifiers of the documents of a store."""
+
+    @functools.cache
+    def rewritten() -> RewrittenTokens:
+        assert store.path is not None
+        return RewrittenTokens(
+            "rotate",
+            open_view(store.path),
+            run.corpus,
+            individuals,
+            store.tokenizer_path.read_text(encoding="utf-8"),
+            splits=(MEMBERS,),
+            spans=SpanReader(run.folder / "spans"),
+            policy=run.job.protection(recipe.name),
+            surface=run.job.index.surface,
+            names=surrogate_names(run.job),
+            num_threads=run.job.num_threads,
+        )
+
     drawn_for = ("reticent.surrogates", run.corpus.fingerprint(), run.fingerprints.of("spans"), str(run.job.seed))
     key = hashlib.sha256("\n".join(drawn_for).encode()).digest()
-
-    def make(into: Path, epoch: int) -> None:
-        maker.write(into, style="rotate", key=key, draw=epoch)
-
-    with EpochTokens(place, make, num_epochs, ids=ids) as epoch_store:
-        yield epoch_store(1), epoch_store
+    return lambda folder, epoch: rewritten().write(folder, key=key, draw=epoch)
 
 
 def public_context(run: Run, model: ModelSection, recipe: Recipe, *, of: Drawn | None = None) -> ContextWords | None:
@@ -162,6 +177,10 @@ def verify_training(
             if tokens is not None and manifest.inputs.get("tokens", tokens) != tokens:
                 mismatches.append("tokens: not those of the training; they were made again since")
     num_epochs = content["settings"]["num_epochs"]
+    if recipe.context == "surrogate":
+        run.progress.say(
+            f"{recipe.name}: its text was rewritten for each epoch, so it is rewritten and tokenised {num_epochs} times"
+        )
     with (
         held_folder(VERIFY, run.folder) as place,
         training_tokens(run, model, recipe, place, num_epochs) as (store, epoch_store),

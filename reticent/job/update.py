@@ -2,7 +2,8 @@
 
 The job of the new run is the old job with more sources and more files of withdrawn individuals. So every later command,
 and a rebuild from nothing, sees the same documents. The indexes are equal to those of a rebuild, byte by byte, and so
-are spans, word numbers and ids of tokens, which are taken from before where the run has them (`reticent.job.carry`).
+are spans, which are taken over where they follow from a document alone. Word ids, tokens and views are made by later
+commands. The run before stays as it is, and nothing of it is needed later.
 
 Documents of a database, an object store or a lake are read again only where that is asked for (``refresh``), into the
 new run; else they are those of the old run. Where the server makes digests of texts, only those that the old run lacks
@@ -12,40 +13,128 @@ are read. Individuals of whom a text has changed are counted again too.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
-from functools import partial
+from dataclasses import asdict, dataclass
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reticent.audit.dossier.seal import SUMS, dossier_digest
+from reticent.core.artifact import is_up_to_date as artifact_is_up_to_date
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
-from reticent.job.artefact import Output
-from reticent.job.carry import Carry
+from reticent.engine.corpus import open_corpus
+from reticent.engine.detect.choose import DETECTORS
+from reticent.engine.detect.passages import take_cache
+from reticent.engine.index import open_index
+from reticent.engine.reuse import ReusedSpans, differing_texts, rows_before, with_same_individual
+from reticent.engine.schema import MEMBERS
+from reticent.engine.update import read_ids, update_index
+from reticent.job.artefact import Artefact, Output
 from reticent.job.checks import require_same_documents
 from reticent.job.maker import is_up_to_date
 from reticent.job.pipeline import Stage, run_stages
 from reticent.job.run import Run
 from reticent.job.stages.corpus import Refresh, copied_steps, refreshed_steps
 from reticent.job.stages.dedup import dedup_steps
-from reticent.job.stages.detect import detect_steps
+from reticent.job.stages.detect import NER_CACHE, detect_steps, spans_artefact
+from reticent.job.stages.dossier import DOSSIER, REPLACED
 from reticent.job.stages.index import INDEXES, index_artefact, index_config, index_steps
-from reticent.job.stages.protect import text_steps
 from reticent.job.stages.split import split_steps
-from reticent.job.touched import touched_by_update
 
 if TYPE_CHECKING:
     from reticent.core.progress import Progress
     from reticent.engine.ngrams import NgramIndex
 
-__all__ = ["update_run"]
+__all__ = ["AffectedArtifacts", "Reuse", "affected_artifacts", "update_run"]
+
+
+class Reuse:
+    """An update of a run, seen from the new run ``run``."""
+
+    def __init__(self, refresh: Refresh, run: Run):
+        self._before, self._refresh, self._run = refresh.before, refresh, run
+
+    @cached_property
+    def _rows(self) -> np.ndarray:
+        """Of each document of the new run, its number among those of before, or -1."""
+        return rows_before(self._before.corpus, self._run.documents)
+
+    @cached_property
+    def _differing(self) -> np.ndarray:
+        """Documents of both runs whose texts are not the same. Local files are: the index of before has their bytes."""
+        if not self._may_differ:
+            return np.empty(0, dtype=np.int64)
+        if self._refresh.changed is not None:
+            changed = pa.array(self._refresh.changed, pa.string())
+            known = pc.is_in(self._run.documents.scan().column("doc_id").cast(pa.string()), value_set=changed)
+            return np.flatnonzero(known.to_numpy() & (self._rows >= 0))
+        threads = self._run.job.num_threads
+        return differing_texts(self._before.corpus, self._run.documents, self._rows, threads)
+
+    @cached_property
+    def _may_differ(self) -> bool:
+        if self._run.job.corpus.remote is None:
+            return False
+        old, new = (corpus.source.version() for corpus in (self._before.corpus, self._run.documents))
+        return bool(old != new)
+
+    def changed_individuals(self) -> set[str]:
+        """Return the ids of the individuals who have a document in both runs whose text is not the same."""
+        if not len(self._differing):
+            return set()
+        sides = ((self._before.corpus, self._rows[self._differing]), (self._run.documents, self._differing))
+        found = [corpus.scan().column("individual_id").take(rows).to_pylist() for corpus, rows in sides]
+        return {*found[0], *found[1]}
+
+    @cached_property
+    def _same(self) -> np.ndarray:
+        rows = with_same_individual(self._before.corpus, self._run.documents, self._rows)
+        rows[self._differing] = -1
+        return rows
+
+    @cached_property
+    def has_spans(self) -> bool:
+        """Whether spans were found in the run before, so that the new one has some too."""
+        return (self._before.folder / "spans").exists()
+
+    def spans(self) -> ReusedSpans | None:
+        """Return the spans that are taken; None, and a line that says why, where all documents are searched again."""
+        if why := self._why_not_spans():
+            self._run.progress.say_once(f"identifiers are searched for in all documents again: {why}")
+            if self._run.job.detect.cache:
+                take_cache(self._run.folder / NER_CACHE, self._before.folder / NER_CACHE)
+            return None
+        return ReusedSpans(self._before.folder / "spans", self._same)
+
+    def _why_not_spans(self) -> str:
+        settings, before = self._run.job.detect, spans_artefact(self._before)
+        if not _is_whole(self._before, before):
+            return "their settings, or a file that a detector reads, have changed"
+        if settings.confirm:
+            return "detect.confirm judges names by those of all documents"
+        if settings.propagate:
+            return "detect.propagate looks everywhere for an identifier that was found once"
+        for name in settings.detectors:
+            if why := DETECTORS[name].depends(settings.of(name)):
+                return f"detector {name}: {why}"
+            if self._may_differ and (name == "gold" or settings.of(name).get("columns")):
+                return f"detector {name}: it reads columns beside the text, which were read again"
+        return ""
+
+
+def _is_whole(run: Run, artefact: Artefact) -> bool:
+    return artifact_is_up_to_date(
+        run.folder / artefact.name, kind=artefact.kind, config=artefact.settings, inputs=artefact.inputs
+    )
 
 
 def _count_update(
-    before: Run, carry: Carry, run: Run, wanted: Sequence[str], output: Output, progress: Callable[[int], None]
+    before: Run, reuse: Reuse, run: Run, wanted: Sequence[str], output: Output, progress: Callable[[int], None]
 ) -> dict[str, NgramIndex]:
     """Return the first of the wanted indexes, as an update of that of the run ``before``."""
-    from reticent.engine.index import open_index
-    from reticent.engine.update import update_index
-
     name = wanted[0]
     update = update_index(
         open_index(before.folder / name),
@@ -55,7 +144,7 @@ def _count_update(
         run.individuals,
         splits=INDEXES[name],
         k=run.job.protect.k,
-        changed=carry.changed_individuals(),
+        changed=reuse.changed_individuals(),
         config=index_config(run, output.folder),
         progress=progress,
     )
@@ -75,9 +164,9 @@ def update_run(
 ) -> Run:
     """Make the run folder ``out``: the split and the indexes of ``before`` with more documents, or fewer individuals.
 
-    ``before`` stays as it is. If it has spans the new run has some, and if it has tokens the new run has their ids;
-    only new and changed documents are read for them, unless detectors must see all again, which is said. Views are left
-    to later commands. With ``refresh`` documents that are no local files are read again, in a new snapshot.
+    ``before`` stays as it is. If it has spans the new run has some; only new and changed documents are read for them,
+    unless detectors must see all again, which is said. Tokens are left to later commands. With ``refresh`` documents
+    that are no local files are read again, in a new snapshot.
 
     Raises
     ------
@@ -117,7 +206,7 @@ def update_run(
     values["out"] = str(out)
     values["corpus"]["source"] = [*job.corpus.sources, *added]
     values["corpus"]["withdrawn"] = [*job.corpus.withdrawn, *map(str, withdrawn)]
-    replaced = touched_by_update(before, ()).dossier
+    replaced = affected_artifacts(before, ()).dossier
     if replaced is not None:  # the dossier of the new run names that of the old one
         values["dossier"]["replaces"] = replaced
     run = Run(type(job).model_validate(values), progress)
@@ -129,12 +218,10 @@ def update_run(
     again = Refresh(before)
     read = partial(refreshed_steps, again) if refresh else partial(copied_steps, before)
     stages = [Stage("corpus", read), Stage("dedup", dedup_steps), Stage("split", split_steps)]
-    carry = Carry(again, run)
-    if carry.has_spans or job.detect.on_error == "quarantine":  # which decides what documents there are
-        stages.append(Stage("detect", partial(detect_steps, carried=carry.spans if carry.has_spans else None)))
-    stages.append(Stage("index", partial(index_steps, count=partial(_count_update, before, carry))))
-    if carry.has_text:
-        stages.append(Stage("protect", partial(text_steps, carried=carry.text)))
+    reuse = Reuse(again, run)
+    if reuse.has_spans or job.detect.on_error == "quarantine":  # which decides what documents there are
+        stages.append(Stage("detect", partial(detect_steps, carried=reuse.spans if reuse.has_spans else None)))
+    stages.append(Stage("index", partial(index_steps, count=partial(_count_update, before, reuse))))
     run_stages(run, stages)
     run.keep_job()
     return run
@@ -152,8 +239,6 @@ def _require_current(run: Run) -> None:
 
 
 def _require_known(before: Run, withdrawn: Sequence[Path]) -> None:
-    from reticent.engine.update import read_ids
-
     known = before.given_individuals() if withdrawn else None
     for file in withdrawn:
         read_ids(file, known, before.job.corpus.ids)
@@ -161,8 +246,6 @@ def _require_known(before: Run, withdrawn: Sequence[Path]) -> None:
 
 def _require_new_files(before: Run, run: Run, added: Sequence[str]) -> None:
     if added:
-        from reticent.engine.corpus import open_corpus
-
         old = {file.resolve() for file in before.whole_corpus.files}
         for source in added:
             files = open_corpus(source, format=run.job.corpus.format).files
@@ -170,3 +253,71 @@ def _require_new_files(before: Run, run: Run, added: Sequence[str]) -> None:
                 raise CorpusError(
                     f"--add {source}: {known:,} of its {len(files):,} files are documents of the run already"
                 )
+
+
+@dataclass(frozen=True, slots=True)
+class AffectedArtifacts:
+    """Models and dossiers of the run before an update.
+
+    A model cannot forget an individual: where one withdraws, each model that was trained on the documents of that
+    individual has to be made again, and each dossier about it holds no more.
+
+    Attributes
+    ----------
+    trained_on_withdrawn : whether a withdrawn individual is a member, so that all models were trained on them
+    models : trainings, by their folders in the run
+    dossier : digest of the dossier of the run, None for none
+    replaced : digests (first 16 digits) of dossiers that it had replaced, which may have been sent too
+    """
+
+    trained_on_withdrawn: bool
+    models: list[str]
+    dossier: str | None
+    replaced: list[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """Say it in sentences; none where the run has neither models nor dossiers."""
+        found = []
+        if self.models and self.trained_on_withdrawn:
+            found.append(
+                f"Trained on documents of individuals who withdrew: {', '.join(self.models)}. Train them again, and "
+                "ask those who have them to delete them."
+            )
+        elif self.models:
+            found.append(
+                f"Models of the documents as they were before: {', '.join(self.models)}. They were not changed."
+            )
+        digests = [*filter(None, (self.dossier,)), *self.replaced]
+        if digests:
+            found.append(
+                f"Dossiers of the documents as they were before: {', '.join(digest[:16] for digest in digests)}. The "
+                "dossier of the new run names the one that it replaces."
+            )
+        return found
+
+
+def affected_artifacts(before: Run, withdrawn: Sequence[Path]) -> AffectedArtifacts:
+    """Return the models and dossiers of a run that an update affects.
+
+    ``withdrawn`` are the files of individuals who withdraw now.
+    """
+    dossier = before.folder / DOSSIER
+    replaced = sorted(path.name for path in (before.folder / REPLACED).glob("*") if (path / SUMS).is_file())
+    models = sorted(path.parent for path in (before.folder / "models").rglob("manifest.json"))
+    return AffectedArtifacts(
+        trained_on_withdrawn=bool(withdrawn) and _name_a_member(before, withdrawn),
+        models=[model.relative_to(before.folder).as_posix() for model in models],
+        dossier=dossier_digest(dossier) if (dossier / SUMS).is_file() else None,
+        replaced=replaced,
+    )
+
+
+def _name_a_member(before: Run, files: Sequence[Path]) -> bool:
+    individuals = before.individuals
+    members = individuals.table.column("individual_id").filter(pa.array(individuals.mask(MEMBERS)))
+    known = before.given_individuals()
+    ids = pa.concat_arrays([read_ids(file, known, before.job.corpus.ids) for file in files])
+    return bool(pc.any(pc.is_in(ids, value_set=members)).as_py())

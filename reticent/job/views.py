@@ -1,41 +1,46 @@
-"""Views of a run: written from numbers, and held to a sample of the text.
+"""Views of a run: written from numbers, and checked against a sample of the text.
 
-Views by different indexes are made at a time where supports are kept for all: a third of each one's time is Python's,
-which waits for the core and the disk. Where n-grams are looked up they come one after the other, as both would wait for
-the same memory and hold their tables; so do those by one index, as what the first keeps (supports, a sample as numbers)
-serves the next. With a memory limit one view is made at a time.
+They come one after the other: two would wait for the same memory, and hold the tables of n-grams of both indexes.
 """
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from reticent.core.errors import PolicyError
-from reticent.engine.threads import mapped
 from reticent.job.artefact import Output, Outputs
-from reticent.job.capped import NONE, Capped, capped_supports
 from reticent.job.noise import protecting
-from reticent.job.samples import Samples, ViewSample
+from reticent.job.samples import Samples, require_text
 from reticent.job.stages.index import INDEXES
 from reticent.job.variants import TRAIN, Variant
 
 if TYPE_CHECKING:
     from reticent.engine.ngrams import NgramIndex
     from reticent.engine.protect import Policy
+    from reticent.engine.pseudonymize import Style
     from reticent.engine.split import Individuals
     from reticent.job.config import ModelSection
     from reticent.job.run import Run
 
-__all__ = ["ROOM_OF_TEXT", "build_views", "index_of", "require_room", "write_view_of"]
+__all__ = [
+    "ROOM_OF_TEXT",
+    "ROOM_OF_VIEW",
+    "build_views",
+    "index_of",
+    "require_room",
+    "write_rewritten",
+    "write_view_of",
+]
 
 #: Below this share of words that stay usable as targets, a run warns.
 LITTLE_RETENTION = 0.4
+#: Folders of older versions that hold documents, of individuals who may have withdrawn since.
+KEPT_BEFORE = ("supports", "text-samples")
 #: Memory that tokens and views take beside the tables of n-grams, whatever the size of the corpus.
 ROOM_OF_TEXT, ROOM_OF_VIEW = 256 << 20, 64 << 20
 
@@ -49,11 +54,10 @@ def write_view_of(
     index: NgramIndex,
     policy: Policy,
     progress: Callable[[int], None] | None = None,
-    capped: Capped = NONE,
 ) -> dict[str, Any]:
     """Write the view of the documents of these splits, protected by an index and a policy; returns its counts."""
     from reticent.core.artifact import read_manifest
-    from reticent.engine.views import write_view
+    from reticent.engine.token_views import write_view
 
     ids, gaps = (run.folder / "tokens" / model.name / name for name in ("ids", "gaps"))
     written = write_view(
@@ -65,12 +69,44 @@ def write_view_of(
         splits=splits,
         index=index,
         policy=policy,
-        capped=capped.folder,
-        keep=capped.keep,
         num_threads=run.job.num_threads,
         progress=progress,
     )
     return {**written, "pretokens": read_manifest(ids).counts["pretokens"]}
+
+
+def write_rewritten(
+    run: Run,
+    model: ModelSection,
+    folder: Path,
+    style: Style,
+    individuals: Individuals,
+    splits: tuple[str, ...],
+    policy: Policy,
+    original: Path,
+    progress: Callable[[int], None] | None = None,
+) -> dict[str, Any]:
+    """Write the tokens of the documents of these splits with their direct identifiers replaced; returns the counts.
+
+    ``original`` is the folder of the view of the same documents, whose flags are carried over.
+    """
+    from reticent.engine.detect.spans import SpanReader
+    from reticent.engine.store import open_view
+    from reticent.engine.tokens import RewrittenTokens
+
+    rewritten = RewrittenTokens(
+        style,
+        open_view(original, run.folder / "tokens" / model.name / "ids"),
+        run.corpus,
+        individuals,
+        run.tokenizer_of(model),
+        splits=splits,
+        spans=SpanReader(run.folder / "spans"),
+        policy=policy,
+        surface=run.job.index.surface,
+        num_threads=run.job.num_threads,
+    )
+    return rewritten.write(folder, progress=progress)
 
 
 def require_room(run: Run, variants: Iterable[Variant], room: int) -> None:
@@ -94,70 +130,19 @@ def build_views(
     run: Run, model: ModelSection, variants: Mapping[str, Variant], samples: Samples, outputs: Outputs
 ) -> None:
     """Write those views of a model that are among the outputs; ``variants`` by the names of their artefacts."""
-    from reticent import _rust
-
     stale = {name: variant for name, variant in variants.items() if name in outputs}
-    has_room = run.job.memory_limit is None and _rust.resolve_threads(run.job.num_threads) > 1
-    at_a_time = has_room and not any(_looks_up(run, variant) for variant in stale.values())
-    if has_room:
-        _open_at_a_time(run, stale.values())
+    for name in KEPT_BEFORE:
+        shutil.rmtree(run.folder / name, ignore_errors=True)
     title = " and ".join(variant.name for variant in stale.values())
-    task = run.progress.task(f"protect {title} tokens", len(stale) * run.corpus.num_documents, "documents")
-    done = dict.fromkeys(stale, 0)
-    stopped = Event()
-
-    def build(name: str, output: Output) -> None:
-        def advance(num_documents: int) -> None:
-            if stopped.is_set():
-                raise InterruptedError
-            done[name] = num_documents
-            tell(sum(done.values()))
-
-        advance(0)
-        _build_view(run, model, stale[name], samples, output, advance)
-
-    with task as tell:
-        if at_a_time:
-            _build_at_a_time({name: variant.index for name, variant in stale.items()}, outputs, build, stopped)
-        else:
-            for name in stale:
-                with outputs[name]() as output:
-                    build(name, output)
+    num_documents = run.corpus.num_documents
+    with run.progress.task(f"protect {title} tokens", len(stale) * num_documents, "documents") as advance:
+        for number, (name, variant) in enumerate(stale.items()):
+            with outputs[name]() as output:
+                _build_view(run, model, variant, samples, output, partial(_advance, advance, number * num_documents))
 
 
-def _looks_up(run: Run, variant: Variant) -> bool:
-    """Whether a view takes supports from tables of n-grams."""
-    policy = variant.policy or run.policy
-    return policy.n > 1 and capped_supports(run, variant.index, variant.splits, policy).folder is None
-
-
-def _open_at_a_time(run: Run, variants: Iterable[Variant]) -> None:
-    indexes = {"index-joint", *(variant.index for variant in variants)}  # its rows number the words
-    opened = [*(partial(run.index, name) for name in sorted(indexes)), run.corpus.scan, lambda: run.individuals]
-    mapped(lambda open_one: open_one(), opened)
-
-
-def _build_at_a_time(
-    index_of: Mapping[str, str], outputs: Outputs, build: Callable[[str, Output], None], stopped: Event
-) -> None:
-    """Build outputs, a thread for each index; each is whole once it and those before it are built."""
-    from reticent.core.artifact import signals_deferred
-
-    with ExitStack() as opened:
-        ends = {name: opened.enter_context(ExitStack()) for name in reversed(list(index_of))}  # the last is whole first
-        made = {name: end.enter_context(outputs[name]()) for name, end in ends.items()}
-        with ExitStack() as pools:
-            pool_of = {index: pools.enter_context(ThreadPoolExecutor(1)) for index in set(index_of.values())}
-            try:
-                # A thread whose start is interrupted would be left out of those that are waited for, and go on writing.
-                with signals_deferred():
-                    built = {name: pool_of[index].submit(build, name, made[name]) for name, index in index_of.items()}
-                for name, result in built.items():
-                    result.result()
-                    ends[name].close()
-            except BaseException:
-                stopped.set()
-                raise
+def _advance(advance: Callable[[int], None], before: int, num_documents: int) -> None:
+    advance(before + num_documents)
 
 
 def _build_view(
@@ -168,16 +153,13 @@ def _build_view(
     if variant.index != "index" and run.job.memory_limit is not None:
         run.invalidate("index")  # its words
     policy = variant.policy or run.policy
-    capped = capped_supports(run, variant.index, variant.splits, policy)
-    require_room(run, [variant] if capped.folder is None else (), ROOM_OF_VIEW)
+    require_room(run, [variant], ROOM_OF_VIEW)
     index = index_of(run, variant, policy)
-    sample = ViewSample(samples, run, model, variant.index, variant.splits, index, policy)
     with ThreadPoolExecutor(1) as pool:
-        reading = pool.submit(sample.read)  # while the core works on numbers
-        documents = (run.individuals, variant.splits)
-        counts = write_view_of(run, model, output.folder, *documents, index, policy, advance, capped)
-    reading.result()
-    output.counts.update(counts, text_check=sample.require(open_tokens(output.folder)).to_dict())
+        reading = pool.submit(samples.read, model, variant.splits, index, policy)  # while the core works on numbers
+        counts = write_view_of(run, model, output.folder, run.individuals, variant.splits, index, policy, advance)
+    check = require_text(open_tokens(output.folder), reading.result(), policy)
+    output.counts.update(counts, text_check=check.to_dict())
     if variant.splits == TRAIN:
         _warn_of_policy(run, model, policy, counts)
 

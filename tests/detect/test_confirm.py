@@ -21,7 +21,7 @@ from reticent.engine.detect import confirm as judge
 from reticent.engine.detect.config import DetectConfig
 from reticent.engine.detect.confirm import MIN_EXAMPLES, confirm_names
 from reticent.engine.schema import SPANS
-from reticent.job import carry
+from reticent.job import update as job_update
 from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
@@ -197,12 +197,12 @@ def test_a_job_confirms_before_it_spreads(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_an_update_judges_all_names_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(carry, "_is_whole", lambda *_: True)
-    monkeypatch.setattr("reticent.job.stages.detect.spans_artefact", lambda _: None)
+    monkeypatch.setattr(job_update, "_is_whole", lambda *_: True)
+    monkeypatch.setattr(job_update, "spans_artefact", lambda _: None)
     for confirms in (True, False):
         job = SimpleNamespace(detect=DetectConfig(confirm=confirms), corpus=SimpleNamespace(remote=None))
         run = SimpleNamespace(job=job)
-        update: Any = carry.Carry(SimpleNamespace(before=None), run)  # type: ignore[arg-type]
+        update: Any = job_update.Reuse(SimpleNamespace(before=None), run)  # type: ignore[arg-type]
         assert ("judges names by those of all documents" in update._why_not_spans()) == confirms
 
 

@@ -27,7 +27,7 @@ from reticent.engine.dp_vocabulary import (
 )
 from reticent.engine.ngrams import NgramIndex
 from reticent.engine.noisy_threshold import Noise, noisy_index
-from reticent.engine.numbered import NumberedWords, WordWriter
+from reticent.engine.word_ids import NumberedWords, WordWriter
 
 OCCURRENCES = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6)), max_size=40)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +22,11 @@ from tokenizers import Tokenizer
 from reticent import _rust
 from reticent.core.errors import ArtifactError
 from reticent.engine.epochs import EpochTokens
-from reticent.engine.flagged_words import FlaggedWords
+from reticent.engine.ngrams import NgramIndex
 from reticent.engine.protect import Policy
 from reticent.engine.schema import DIRECT, INDIRECT
-from reticent.engine.store import TokenStore, open_tokens
-from reticent.engine.tokens import TokenMaker
+from reticent.engine.store import TokenStore, open_tokens, open_view
+from reticent.engine.tokens import RewrittenTokens, write_tokens
 
 KEY = bytes(range(32))
 IDENTIFIERS = [
@@ -49,11 +51,20 @@ def made(case: Case, style: Any, draw: int = 1, folder: str = "out") -> tuple[To
     builder = _rust.IndexBuilder()
     texts = pa.concat_arrays([batch.column("text") for batch in case.corpus.batches(columns=("text",))])
     builder.add(texts, np.arange(len(texts), dtype=np.uint32))
-    flagged = FlaggedWords(
-        case.corpus, case.individuals, index=builder.finish(), spans=case.spans, policy=Policy(), by_category=True
+    index, out = NgramIndex(builder.finish()), case.folder / folder
+    out.mkdir()
+    if style in (None, "tag"):
+        counts = write_tokens(
+            out, case.corpus, case.individuals, bytelevel(), index=index, spans=case.spans, policy=Policy(), style=style
+        )
+        return open_tokens(out), counts
+    original = case.folder / f"{folder}-original"
+    original.mkdir()
+    write_tokens(original, case.corpus, case.individuals, bytelevel(), index=index, spans=case.spans, policy=Policy())
+    maker = RewrittenTokens(
+        style, open_view(original), case.corpus, case.individuals, bytelevel(), spans=case.spans, policy=Policy()
     )
-    (case.folder / folder).mkdir()
-    counts = TokenMaker(flagged, bytelevel()).write(case.folder / folder, style=style, key=KEY, draw=draw)
+    counts = maker.write(out, key=KEY, draw=draw)
     return open_tokens(case.folder / folder), counts
 
 
@@ -142,14 +153,17 @@ def test_surrogates_are_new_in_each_epoch_and_the_same_ones_again(tmp_path: Path
 def test_tokens_of_an_epoch_are_made_one_ahead_kept_private_and_deleted(tmp_path: Path) -> None:
     case, calls = Case(tmp_path, [("p0", "saw «Ann|NAME»"), ("p1", "odd")]), []
     case.write()
-    maker = TokenMaker(FlaggedWords(case.corpus, case.individuals, spans=case.spans, by_category=True), bytelevel())
+    (tmp_path / "original").mkdir()
+    write_tokens(tmp_path / "original", case.corpus, case.individuals, bytelevel(), spans=case.spans)
+    view = open_view(tmp_path / "original")
+    maker = RewrittenTokens("rotate", view, case.corpus, case.individuals, bytelevel(), spans=case.spans)
     folder = tmp_path / "run" / "epochs"
     folder.mkdir(parents=True)
     (folder / "left").write_text("by an interrupted run")
 
     def make(into: Path, epoch: int) -> None:
         calls.append(epoch)
-        maker.write(into, style="rotate", key=KEY, draw=epoch)
+        maker.write(into, key=KEY, draw=epoch)
 
     with EpochTokens(folder, make, 3) as epoch_store:
         assert not (folder / "left").exists()
@@ -164,6 +178,26 @@ def test_tokens_of_an_epoch_are_made_one_ahead_kept_private_and_deleted(tmp_path
     assert calls == [1, 2, 3]
     assert not folder.exists()
     assert third.num_documents == 2
+
+
+def test_processes_of_one_machine_share_the_tokens_of_an_epoch(tmp_path: Path) -> None:
+    case, calls = Case(tmp_path, [("p0", "saw «Ann|NAME»"), ("p1", "odd")]), []
+    case.write()
+
+    def make(into: Path, epoch: int) -> None:
+        calls.append(epoch)
+        write_tokens(into, case.corpus, case.individuals, bytelevel())
+
+    with ThreadPoolExecutor(1) as other, EpochTokens(tmp_path / "e", None, 3) as waiting:
+        first = other.submit(waiting, 1)
+        time.sleep(0.1)
+        with EpochTokens(tmp_path / "e", make, 3) as epoch_store:
+            for epoch in (1, 2, 3):
+                store = epoch_store(epoch)
+                assert (first.result() if epoch == 1 else waiting(epoch)).path == store.path
+                assert len([*(tmp_path / "e").iterdir()]) <= 2
+    assert calls == [1, 2, 3]
+    assert not (tmp_path / "e").exists()
 
 
 def test_an_error_in_an_epoch_made_ahead_is_raised_and_the_folder_deleted(tmp_path: Path) -> None:

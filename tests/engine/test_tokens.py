@@ -28,6 +28,7 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from reticent import _rust
 from reticent.core.errors import ArtifactError, CorpusError
+from reticent.engine.ngrams import NgramIndex
 from reticent.engine.protect import Policy
 from reticent.engine.rewrite import replace_words_by_x
 from reticent.engine.schema import DIRECT, INDIRECT
@@ -443,7 +444,7 @@ def test_blacklist_compares_words_as_the_index_does(tmp_path: Path) -> None:
     assert flags_of(store) == [[1], [1, 0, 0]]
     for surface, expected in (("casefold", [3, 3, 2]), ("fold", [3, 3, 3])):
         builder = _rust.IndexBuilder(surface=surface)
-        store, _ = case.tokens(surface, plain_tokenizer(), spans=case.spans, index=builder.finish())
+        store, _ = case.tokens(surface, plain_tokenizer(), spans=case.spans, index=NgramIndex(builder.finish()))
         assert flags_of(store) == [[3], expected]
 
 
@@ -469,7 +470,7 @@ def test_policy_says_which_words_of_an_ngram_are_flagged(
     builder = _rust.IndexBuilder(max_n=3)
     builder.add(pa.array(POLICY_TEXTS), np.arange(4, dtype=np.uint32))
     store, counts = case.tokens(
-        "tokens", plain_tokenizer(*"abcd"), index=builder.finish(), policy=Policy(k=2, n=n, policy=policy)
+        "tokens", plain_tokenizer(*"abcd"), index=NgramIndex(builder.finish()), policy=Policy(k=2, n=n, policy=policy)
     )
     assert flags_of(store) == [[int(c) * INDIRECT for c in word] for word in expected]
     assert counts["indirect"] == counts["protected"] == "".join(expected).count("1")
@@ -483,7 +484,7 @@ def test_counts_tell_direct_indirect_and_both(tmp_path: Path) -> None:
     builder = _rust.IndexBuilder()
     texts = ["rare odd common", "common words", "common words"]
     builder.add(pa.array(texts), np.arange(3, dtype=np.uint32))
-    store, counts = case.tokens("tokens", plain_tokenizer(), spans=case.spans, index=builder.finish())
+    store, counts = case.tokens("tokens", plain_tokenizer(), spans=case.spans, index=NgramIndex(builder.finish()))
     assert flags_of(store) == [[3, 2, 0], [1, 0], [0, 0]]
     assert {name: counts[name] for name in ("documents", "words", "direct", "indirect", "protected")} == {
         "documents": 3, "words": 7, "direct": 2, "indirect": 2, "protected": 3,
@@ -548,7 +549,7 @@ def test_files_are_the_same_bytes_for_any_threads_files_and_run(tmp_path: Path) 
             name = f"tokens-{number}-{pseudonymised}"
             case.tokens(
                 name, bytelevel() if not number else (tmp_path / "tokens-0-False" / "tokenizer.json").read_text(),
-                spans=case.spans, index=builder.finish() if not pseudonymised else None, policy=Policy(n=2),
+                spans=case.spans, index=NgramIndex(builder.finish()) if not pseudonymised else None, policy=Policy(n=2),
                 style="x" if pseudonymised else None, num_threads=threads,
             )  # fmt: skip
             for path in (tmp_path / name).iterdir():
@@ -642,7 +643,9 @@ def test_pseudonymised_tokens_hold_no_direct_word_and_keep_the_other_flags(tmp_p
     plain = ["saw Ann Lee, odd", "Ann was seen 5.Smith odd", "saw Smith was seen"]
     builder.add(pa.array(plain), np.arange(3, dtype=np.uint32))
     json = bytelevel()
-    store, counts = case.tokens("tokens", json, spans=case.spans, index=builder.finish(), policy=Policy(k=3), style="x")
+    store, counts = case.tokens(
+        "tokens", json, spans=case.spans, index=NgramIndex(builder.finish()), policy=Policy(k=3), style="x"
+    )
     written = [
         Tokenizer.from_str(json).decode(store.input_ids[a:b].tolist())
         for a, b in itertools.pairwise(store.doc_offsets.tolist())
@@ -670,7 +673,7 @@ def test_pseudonymised_document_does_not_depend_on_its_batch(tmp_path: Path) -> 
         case = Case(tmp_path / name, [(f"p{i}", texts[i]) for i in chosen])
         case.write()
         builder = _rust.IndexBuilder()
-        index = builder.finish()
+        index = NgramIndex(builder.finish())
         store, _ = case.tokens("tokens", bytelevel(), spans=case.spans, index=index, style="x")
         both[name] = list(zip(store.input_ids.tolist(), store.word_ids.tolist(), store.flags.tolist(), strict=True))
     assert both["together"] == both["0"] + both["1"] + both["2"]

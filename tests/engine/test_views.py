@@ -21,15 +21,15 @@ from hypothesis import strategies as st
 
 from reticent.core.errors import ArtifactError, CorpusError
 from reticent.engine import packed as packed_module
-from reticent.engine import views as views_module
+from reticent.engine import token_views as views_module
 from reticent.engine.detect import alignment
-from reticent.engine.numbered import NumberedWords, WordWriter
 from reticent.engine.packed import StoredIds
 from reticent.engine.protect import POLICIES, Policy
 from reticent.engine.schema import HELDOUT, MEMBERS
+from reticent.engine.single_pass import Encoding, SinglePass
 from reticent.engine.store import open_tokens
-from reticent.engine.text_pass import Encoding, TextPass
 from reticent.engine.token_copy import copy_tokens
+from reticent.engine.word_ids import NumberedWords, WordWriter
 
 #: Of every way that a text comes to tokens, and one whose ids need three bytes.
 WIDE = plain_tokenizer(*(f"none{i}" for i in range(70_000)), "a", "b", "Smith", "12")
@@ -131,7 +131,7 @@ def test_what_is_made_is_the_same_bytes_for_any_number_of_threads_and_any_part(t
         for name, folder in views.folders.items():  # each alone
             alone = views.case.folder / f"{name}-alone"
             alone.mkdir()
-            text = TextPass(views.case.corpus, index=views.joint, spans=views.case.spans)
+            text = SinglePass(views.case.corpus, index=views.joint, spans=views.case.spans)
             if name in ("words", "spans"):
                 setattr(text, {"words": "words", "spans": "word_spans"}[name], alone)
             else:
@@ -236,7 +236,7 @@ def test_words_of_people_who_are_in_no_index_protect_nothing(tmp_path: Path) -> 
     folder = views.folders["words"]
     for path in folder.iterdir():
         path.unlink()
-    TextPass(case.corpus, folder, views.numbered.index).run()
+    SinglePass(case.corpus, folder, views.numbered.index).run()
     views.numbered.words = NumberedWords(folder)
     assert_same(views.view("train", (MEMBERS,)), views.of_text("train", (MEMBERS,)))
     with pytest.raises(ArtifactError, match="a document that counts holds a word that the index does not"):

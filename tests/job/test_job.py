@@ -488,20 +488,12 @@ HELD = {
             "view.parquet: document, individual",
         ],
     ),
-    "text-sample": (
-        1,
-        [
-            "sample.arrow: spellings, starts, ends, doc_offsets, bases, seen_numbers, seen_spreads, span_owners, "
-            "span_starts, span_ends, span_labels, token_num_tokens, token_ids, token_starts, token_ends, support_1, "
-            "support_2, is_visible, cut_starts, cut_ends, units, num_units, store_rows, span_names, doc_ids"
-        ],
-    ),
 }
 
 
 def test_what_an_artefact_holds_changes_with_the_number_of_its_format_only(finished: Path) -> None:
     found: dict[str, tuple[int, list[str]]] = {}
-    for name in ("split", "spans", "index", *TEXT, "tokens/toy/audit", "text-samples/toy/index"):
+    for name in ("split", "spans", "index", *TEXT, "tokens/toy/audit"):
         manifest = read_manifest(finished / name)
         columns = {
             ".parquet": lambda path: pq.read_schema(path).names,

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 from fixtures.command import command
-from fixtures.jobs import Values, changed, make_hospital, run, values_of
+from fixtures.jobs import Recorder, Values, changed, make_hospital, run, values_of
 from fixtures.models import toy_model, toy_tokenizer
 
 from reticent.core.artifact import HELD, read_manifest
 from reticent.core.errors import ArtifactError, PolicyError, ReticentError
 from reticent.engine.flagged_words import FlaggedWords
 from reticent.engine.store import open_tokens
-from reticent.engine.tokens import TokenMaker
 from reticent.ext.warehouse.export import copy_members_tokens
+from reticent.job import training_tokens as module
 from reticent.job.artefact import trainings_of
 from reticent.job.config import parse_job
 from reticent.job.dependencies import training_dependencies
@@ -25,6 +29,7 @@ from reticent.job.run import Run
 from reticent.job.stages.shadows import shadows_of
 from reticent.job.text_checks import check_text
 from reticent.job.training_tokens import training_tokens, verify_training
+from reticent.trainer.distributed import World
 from reticent.trainer.export import write_model
 from reticent.trainer.models import load_tokenizer
 from reticent.trainer.recipes import get_recipe
@@ -153,34 +158,67 @@ def test_a_protection_that_cannot_be_is_refused(values: Values, own: Values, say
         parse_job({**values, "recipes": {**values["recipes"], "strict": {"base": "ppmlm", **own}}})
 
 
-def test_surrogates_of_an_epoch_are_a_patch_that_reads_no_text_after_the_first(
+def test_surrogates_of_an_epoch_are_looked_up_nowhere_and_a_verification_makes_each_epoch_once(
     values: Values, trained: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = Run(parse_job(values))
+    recorder = Recorder()
+    recorder.say = (said := []).append  # type: ignore[method-assign]
+    own = Run(parse_job(values), recorder)
     assert own.folder == trained.folder
     model, recipe = own.job.model[0], own.job.recipe("fresh")
-    ledger = own.folder / "models/toy/fresh/ledger.json"
-    passes = []
-    survey, read, made = FlaggedWords.survey, FlaggedWords.__iter__, TokenMaker.__init__
+    passes: list[str] = []
+    survey, read = FlaggedWords.survey, FlaggedWords.__iter__
     monkeypatch.setattr(FlaggedWords, "survey", lambda self: passes.append("survey") or survey(self))
     monkeypatch.setattr(FlaggedWords, "__iter__", lambda self: passes.append("read") or read(self))
-    found, expected = [], []
-    for ids, epochs in (("patch", found), ("whole", expected)):
-        if ids == "whole":  # as a tokenizer that cannot be cut has it
-            assert verify_training(own, "toy", "fresh", ledger).holds
-            monkeypatch.setattr(TokenMaker, "__init__", lambda *given, **_: made(*given))
-        with training_tokens(own, model, recipe, tmp_path / ids, 3) as (_, epoch_store):
+    monkeypatch.setattr("reticent.engine.index.open_index", None)
+    found = []
+    with training_tokens(own, model, recipe, tmp_path / "epochs", 3) as (_, epoch_store):
+        assert epoch_store is not None
+        for epoch in (1, 2, 3):
+            store = epoch_store(epoch)
+            assert store.path is not None
+            assert len([*store.path.parent.iterdir()]) <= 2
+            found.append((store.text_fingerprint(), store.flags_fingerprint()))
+    assert sorted(passes) == ["read", "read", "read", "survey"]
+    assert len({text for text, _ in found}) == 3
+    passes.clear()
+    assert verify_training(own, "toy", "fresh", own.folder / "models/toy/fresh/ledger.json").holds
+    num_epochs = own.job.training(model).num_epochs
+    assert passes.count("read") == num_epochs
+    assert said == [
+        f"fresh: its text was rewritten for each epoch, so it is rewritten and tokenised {num_epochs} times"
+    ]
+
+
+def test_processes_of_a_machine_share_the_surrogates_of_an_epoch(
+    values: Values, trained: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, recipe = trained.job.model[0], trained.job.recipe("fresh")
+    (tmp_path / ".surrogates-0-1/epoch-0001").mkdir(parents=True)  # of a training that was interrupted
+    folders: list[set[str]] = []
+    ranks, met = threading.local(), threading.Barrier(2)
+    monkeypatch.setattr(module, "launched", lambda: World(rank=ranks.own, size=2, local_rank=ranks.own))
+
+    def process(rank: int) -> list[str]:
+        ranks.own = rank
+        texts = []
+        with training_tokens(Run(parse_job(values)), model, recipe, tmp_path, 2) as (_, epoch_store):
             assert epoch_store is not None
-            for epoch in (1, 2, 3):
-                store = epoch_store(epoch)
-                assert store.path is not None
-                assert (store.path / "patches.parquet").exists() == (ids == "patch")
-                epochs.append((store.text_fingerprint(), store.flags_fingerprint(), store.ngram_starts.tolist()))
-        if ids == "patch":
-            assert sorted(passes) == ["read", "survey"]
-    assert found == expected
-    assert len({text for text, *_ in found}) == 3
-    assert verify_training(own, "toy", "fresh", ledger).holds
+            for epoch in (1, 2):
+                texts.append(epoch_store(epoch).text_fingerprint())
+                met.wait()  # as a step of both
+            folders.append({path.name for path in tmp_path.iterdir()})
+            met.wait()
+        return texts
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(process, 0)
+        while not [*tmp_path.glob(f".surrogates-0-{os.getppid()}")]:
+            time.sleep(0.01)
+        second = pool.submit(process, 1)
+        assert first.result() == second.result()
+    assert folders[0] == folders[1] == {f".surrogates-0-{os.getppid()}"}
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_change_of_the_names_makes_a_new_artefact_where_surrogates_are_drawn(values: Values, trained: Run) -> None:
@@ -196,14 +234,14 @@ def test_a_change_of_the_names_makes_a_new_artefact_where_surrogates_are_drawn(v
     assert digests["syllables", "auto"] is None
 
 
-def test_a_changed_byte_of_the_ids_is_found_under_a_patch(values: Values, trained: Run, tmp_path: Path) -> None:
+def test_a_changed_byte_of_rewritten_tokens_is_found(values: Values, trained: Run, tmp_path: Path) -> None:
     shutil.copytree(trained.folder, tmp_path / "run")
     mine = Run(parse_job({**values, "out": str(tmp_path / "run")}))
     ledger = mine.folder / "models/toy/tagged/ledger.json"
     assert verify_training(mine, "toy", "tagged", ledger).holds
     tokens = mine.folder / "tokens/toy"
-    assert (tokens / "train-tag-k5-n1-all/patches.parquet").exists()
-    for name in ("ids/outside.bits", "train-tag-k5-n1-all/patches.parquet"):
+    for name in ("outside.bits", "view.parquet", "ids.bin"):
+        name = f"train-tag-k5-n1-all/{name}"
         whole = (tokens / name).read_bytes()
         (tokens / name).write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
         assert not _holds(mine, ledger)

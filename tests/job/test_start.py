@@ -48,7 +48,7 @@ def test_a_run_with_nothing_to_do_loads_nothing_that_only_work_needs(values: dic
         "from reticent.job.pipeline import execute; from reticent.job.run import Run; "
         "run = Run(parse_job(json.load(open(sys.argv[1])))); execute(run, 'index'); "
         "print(*sorted({'pyarrow.compute', 'pyarrow.parquet', 'pyarrow.dataset', 'torch', 'tokenizers', 'polars', "
-        "'reticent.audit.evidence.rules', 'reticent.engine.views', 'reticent.engine.detect.records'} "
+        "'reticent.audit.evidence.rules', 'reticent.engine.token_views', 'reticent.engine.detect.records'} "
         "& set(sys.modules)))"
     )
     (tmp_path / "job.json").write_text(json.dumps(values))

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from fixtures.command import command
 from fixtures.jobs import changed, make_hospital, run, values_of
 from fixtures.models import toy_model, toy_tokenizer
 
 from reticent import _rust
-from reticent.core.artifact import locked, read_manifest
-from reticent.core.errors import ArtifactError, CorpusError
-from reticent.engine import sampled_text
-from reticent.engine.corpus import Corpus
-from reticent.engine.oracle import retokenizer
-from reticent.engine.protect import Policy
-from reticent.engine.sampled_text import SampledText, open_sampled_text
+from reticent.core.artifact import read_manifest
+from reticent.core.errors import ArtifactError
 from reticent.engine.schema import HELDOUT, MEMBERS
-from reticent.engine.store import TokenStore, open_tokens
+from reticent.engine.store import open_tokens
+from reticent.engine.text_sample import SampledText
 from reticent.engine.verify import TextCheck
 from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
@@ -185,182 +178,38 @@ def test_a_ledger_says_whether_its_flags_were_checked_and_fails_on_others(hospit
     assert any("not those that were checked" in line for line in verdict.mismatches)
 
 
-def kept(folder: Path) -> list[Path]:
-    return sorted((folder / "text-samples").rglob("sample.arrow"))
-
-
 def checks(folder: Path) -> list[dict[str, Any]]:
     return [read_manifest(folder / name).counts["text_check"] for name in (TRAIN, AUDIT)]
 
 
-def unread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From here on no text and no tokenizer is read."""
-
-    def refused(*_: Any, **__: Any) -> Any:
-        raise AssertionError("read again")
-
-    monkeypatch.setattr(Corpus, "for_each_batch", refused)
-    monkeypatch.setattr(Corpus, "batches", refused)
-    monkeypatch.setattr(retokenizer, "Retokenizer", refused)
-
-
-def test_another_protection_is_held_to_the_sample_as_it_was_kept(
-    hospital: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_another_protection_is_checked_against_the_text_as_a_run_from_nothing_is(
+    hospital: Path, tmp_path: Path
 ) -> None:
     values = values_of(hospital, tmp_path / "run")
     run(values)
-    files = {path: path.stat().st_mtime_ns for path in kept(tmp_path / "run")}
-    assert [path.parent.name for path in files] == ["index", "index-joint"]
     for protection in ({"k": 5}, {"k": 40}, {"k": 2, "n": 2, "policy": "cover"}, {"k": 4, "n": 1}):
         another = {f"protect__{name}": value for name, value in protection.items()}
-        with monkeypatch.context() as patch:
-            unread(patch)
-            run(changed(values, **another))
+        run(changed(values, **another))
         fresh = tmp_path / "-".join(map(str, protection.values()))
         run(changed(values, out=str(fresh), **another))
         assert checks(tmp_path / "run") == checks(fresh)
-    assert {path: path.stat().st_mtime_ns for path in kept(tmp_path / "run")} == files
 
 
-def test_a_violation_is_found_by_a_kept_sample(hospital: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_violation_by_another_protection_is_found(
+    hospital: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     values = values_of(hospital, tmp_path / "run")
     run(values)
-    found = []
-    check = SampledText.check
-
-    def recorded(self: SampledText, store: TokenStore, *arguments: Any) -> TextCheck:
-        checked = check(self, store, *arguments)
-        if "train" in str(store.path):  # the other view is made at the same time
-            found.append(checked)
-        return checked
-
-    monkeypatch.setattr(SampledText, "check", recorded)
     monkeypatch.setattr(_rust, "planes", without_gaps)
     with pytest.raises(ArtifactError, match=r"tokens: of [\d,]+ documents .* [1-9][\d,]* tokens of direct and 0 of"):
         run(changed(values, protect__k=5))
-    assert len(found) == 2  # of the kept one, and then of the text
-    assert found[0] == found[1]
-    assert found[0].direct_violations > 0
 
 
-def test_a_sample_is_that_of_its_documents_spans_index_and_tokenizer(mine: Run) -> None:
-    for path, index, splits in zip(kept(mine.folder), ("index", "index-joint"), (SIDES[:1], SIDES), strict=True):
-        manifest = read_manifest(path.parent)
-        made_of = {"split": "split", "spans": "spans", "index": index, "ids": "tokens/toy/ids"}
-        expected = {name: mine.fingerprints.of(place) for name, place in made_of.items()}
-        assert manifest.inputs == {**mine.corpus_input(), **expected}
-        versions = {name: version(name) for name in ("reticent", "pyarrow", "regex", "tokenizers")}
-        settings = {"n": 2, "seed": mine.job.seed, "splits": [*splits], "size": [200, 200_000], "versions": versions}
-        assert manifest.config == settings
-
-
-@pytest.mark.parametrize("name", ["corpus", "split", "spans", "index", "ids", "seed", "splits", "size", "versions"])
-def test_a_sample_of_anything_else_is_read_from_the_text_again(hospital: Path, mine: Run, name: str) -> None:
-    path = kept(mine.folder)[0].parent / "manifest.json"
-    before = json.loads(path.read_text())
-    other = json.loads(path.read_text())
-    part = "inputs" if name in other["inputs"] else "config"
-    other[part][name] = "0" * 64
-    path.write_text(json.dumps(other))
-    changes = {"model__recipes": ["ppmlm", "mlma"], "protect__k": 5}
-    run(changed(values_of(hospital, mine.folder), **changes))
-    after = json.loads(path.read_text())
-    assert (after["inputs"], after["config"]) == (before["inputs"], before["config"])
-
-
-def test_a_longer_ngram_has_the_sample_read_again(hospital: Path, tmp_path: Path) -> None:
-    values = changed(values_of(hospital, tmp_path / "run"), protect__n=1)
-    run(values)
-    short = open_sampled_text(kept(tmp_path / "run")[0].parent)
-    run(changed(values, protect__n=2))
-    run(changed(values, out=str(tmp_path / "fresh"), protect__n=2))
-    assert checks(tmp_path / "run") == checks(tmp_path / "fresh")
-    with pytest.raises(ArtifactError, match="n-grams of up to 1 words, not 2"):
-        short.check(open_tokens(tmp_path / "run" / TRAIN), Policy(n=2))
-
-
-def test_tokens_that_a_cached_sample_refuses_are_held_to_the_text(
-    hospital: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_of_a_sample_is_kept_and_what_older_versions_kept_goes(hospital: Path, tmp_path: Path) -> None:
     values = values_of(hospital, tmp_path / "run")
     run(values)
-    right = open_sampled_text(kept(tmp_path / "run")[0].parent)
-    wrong = replace(right, read=right.read._replace(tokens=right.read.tokens._replace(ids=right.read.tokens.ids + 1)))
-    monkeypatch.setattr(sampled_text, "open_sampled_text", lambda folder: wrong)
+    for name in ("text-samples", "supports"):
+        assert not (tmp_path / "run" / name).exists()
+        (tmp_path / "run" / name / "toy").mkdir(parents=True)
     run(changed(values, protect__k=5))
-    assert all(check["mismatches"] == 0 for check in checks(tmp_path / "run"))
-
-
-def test_no_sample_of_text_that_changed_meanwhile_is_kept(
-    hospital: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    documents = Path(shutil.copytree(hospital / "documents", tmp_path / "documents"))
-    values = changed(values_of(hospital, tmp_path / "run"), corpus__source=str(documents))
-    run(values)
-    shutil.rmtree(tmp_path / "run/text-samples")
-    write = SampledText.write
-
-    def meanwhile(self: SampledText, folder: Path) -> None:
-        write(self, folder)
-        part = sorted(documents.rglob("*.parquet"))[0]
-        pq.write_table(pq.read_table(part).slice(1), part)
-
-    monkeypatch.setattr(SampledText, "write", meanwhile)
-    with pytest.raises(CorpusError, match="changed"):
-        run(changed(values, protect__k=5))
-    assert kept(tmp_path / "run") == []
-
-
-def test_no_sample_holds_documents_that_were_withdrawn(hospital: Path, tmp_path: Path) -> None:
-    values = values_of(hospital, tmp_path / "run")
-    run(values)
-
-    def people() -> set[str]:
-        table = pq.read_table(hospital / "documents")
-        owners = dict(zip(*(table.column(name).to_pylist() for name in ("doc_id", "individual_id")), strict=True))
-        samples = [open_sampled_text(path.parent) for path in kept(tmp_path / "run")]
-        return {owners[document] for sample in samples for document in sample.read.doc_ids.to_pylist()}
-
-    person = min(people())
-    withdrawn = tmp_path / "withdrawn.txt"
-    withdrawn.write_text(person + "\n")
-    run(changed(values, corpus={**values["corpus"], "withdrawn": [str(withdrawn)]}))
-    assert person not in people()
-
-
-def test_a_view_does_without_a_sample_that_another_process_writes(hospital: Path, tmp_path: Path) -> None:
-    values = values_of(hospital, tmp_path / "run")
-    folder = tmp_path / "run/text-samples/toy"
-    run(values, "index")
-    with locked(folder / "index"), locked(folder / "index-joint"):
-        run(values)
-    assert kept(tmp_path / "run") == []
-    assert all(check["documents"] > 50 for check in checks(tmp_path / "run"))
-
-
-@pytest.mark.parametrize("damage", ["bytes", "manifest", "all"])
-def test_a_sample_that_cannot_be_read_is_read_from_the_text_again(hospital: Path, tmp_path: Path, damage: str) -> None:
-    values = values_of(hospital, tmp_path / "run")
-    run(values)
-    whole = [path.read_bytes() for path in kept(tmp_path / "run")]
-    for path in kept(tmp_path / "run"):
-        if damage == "bytes":
-            path.write_bytes(path.read_bytes()[:-9])
-        elif damage == "manifest":
-            (path.parent / "manifest.json").write_text("{}")
-        else:
-            shutil.rmtree(path.parent)
-    run(changed(values, protect__k=5))
-    assert [path.read_bytes() for path in kept(tmp_path / "run")] == whole
-
-
-def test_samples_of_other_documents_or_other_draws_are_not_taken(hospital: Path, tmp_path: Path) -> None:
-    values = values_of(hospital, tmp_path / "run")
-    run(values)
-    before = kept(tmp_path / "run")[0].read_bytes()
-    run(changed(values, split__heldout=0.2))
-    assert kept(tmp_path / "run")[0].read_bytes() != before
-    run(changed(values, protect__k=2, threshold__epsilon=2.0, protect__n=1))
-    noisy = kept(tmp_path / "run")[0].read_bytes()
-    run(changed(values, protect__k=3, threshold__epsilon=2.0, protect__n=1))
-    assert kept(tmp_path / "run")[0].read_bytes() != noisy  # supports are drawn for each k
+    assert not any((tmp_path / "run" / name).exists() for name in ("text-samples", "supports"))

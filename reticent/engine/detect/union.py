@@ -30,8 +30,8 @@ from reticent.engine.sources.columns import sorted_codes
 from reticent.engine.threads import overlapped, read_ahead
 
 if TYPE_CHECKING:
-    from reticent.engine.carry import CarriedSpans
     from reticent.engine.corpus import Corpus, Documents
+    from reticent.engine.reuse import ReusedSpans
 
 __all__ = ["OnError", "detect_spans"]
 
@@ -47,7 +47,7 @@ def detect_spans(
     folder: Path | str,
     *,
     on_error: OnError = "stop",
-    carried: CarriedSpans | None = None,
+    carried: ReusedSpans | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Write the union of all detectors' spans to ``folder/spans.parquet`` (`SPANS`; secret); returns counts.
@@ -60,7 +60,7 @@ def detect_spans(
     on_error : {"stop", "quarantine"}
         Effect of a document that a detector fails on: it stops the run, or it is listed in
         ``folder/quarantine.parquet`` (:mod:`reticent.engine.detect.spans`; secret) and has no span.
-    carried : CarriedSpans, optional
+    carried : ReusedSpans, optional
         Spans that these detectors found in an earlier run; the documents that have some there are not read.
 
     Returns
@@ -123,8 +123,8 @@ def _write(file: SpanFile, unite: Callable[[], pa.Table], carried: Iterable[tupl
     file.write(found)
 
 
-def _carried(carried: CarriedSpans | None, first: int, end: int, union: _Union) -> Iterator[tuple[int, pa.Table]]:
-    """Spans of the carried documents from one to another, as `CarriedSpans.between`, numbered without quarantine."""
+def _carried(carried: ReusedSpans | None, first: int, end: int, union: _Union) -> Iterator[tuple[int, pa.Table]]:
+    """Spans of the carried documents from one to another, as `ReusedSpans.between`, numbered without quarantine."""
     left_out = np.array([row["row"] - 1 for row in union.quarantine], dtype=np.int64)
     for stop, table in carried.between(first, end) if carried is not None else ():
         numbers = table.column("document").to_numpy()

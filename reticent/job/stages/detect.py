@@ -20,8 +20,8 @@ from reticent.engine.detect.records import missing_records
 from reticent.job.artefact import Artefact, Step
 
 if TYPE_CHECKING:
-    from reticent.engine.carry import CarriedSpans
     from reticent.engine.detect import Detector
+    from reticent.engine.reuse import ReusedSpans
     from reticent.job.run import Run
 
 __all__ = ["Carried", "detect_steps", "spans_artefact"]
@@ -30,7 +30,7 @@ __all__ = ["Carried", "detect_steps", "spans_artefact"]
 #: Folder of the run that keeps what a trained NER found.
 NER_CACHE = "ner-cache"
 #: Takes nothing; returns the spans that are taken from another run, or None where all documents are searched.
-Carried = Callable[[], "CarriedSpans | None"]
+Carried = Callable[[], "ReusedSpans | None"]
 
 
 def detect_steps(run: Run, carried: Carried | None = None) -> Iterator[Step]:
@@ -83,7 +83,7 @@ def _build(run: Run, carried: Carried | None, folder: Path, counts: dict[str, An
 
 
 def _find_identifiers(
-    run: Run, detectors: Sequence[Detector], carried: CarriedSpans | None, folder: Path, counts: dict[str, Any]
+    run: Run, detectors: Sequence[Detector], carried: ReusedSpans | None, folder: Path, counts: dict[str, Any]
 ) -> None:
     """Write the spans of all detectors; with ``detect.propagate`` also the other places of the same identifiers."""
 

@@ -3,33 +3,31 @@
     words, word-spans            the words of all documents as rows of the joint index, and the words of each span
     tokens/MODEL/ids, gaps       the ids of all documents, and the tokens that spans hold between words
     tokens/MODEL/train, audit    views over them: whose documents, and what of them is protected
-    tokens/MODEL/train-…         tokens of text in another style: a patch over the ids, or with ids of their own
+    tokens/MODEL/train-…         tokens of text in another style, with ids of their own and the flags of a view
 
-The first two lines are one pass over the text (:mod:`reticent.engine.text_pass`); a view reads none.
+The first two lines are one pass over the text (:mod:`reticent.engine.single_pass`); a view reads none.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from functools import lru_cache, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from reticent.audit.membership.names import USER_INFERENCE
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.job.artefact import Artefact, Outputs, Step
 from reticent.job.noise import noise_settings
-from reticent.job.rewritten import REWRITTEN
 from reticent.job.samples import Samples
 from reticent.job.stages.index import INDEXES
-from reticent.job.variants import AUDIT, TRAIN, Variant
+from reticent.job.variants import AUDIT, REWRITTEN, TRAIN, Variant
 
 if TYPE_CHECKING:
-    from reticent.engine.carried_text import CarriedText
     from reticent.engine.rewrite import TextStyle
-    from reticent.engine.text_pass import TextPass
     from reticent.job.config import ModelSection
     from reticent.job.run import Run
 
@@ -37,7 +35,6 @@ __all__ = [
     "digest_of",
     "protect_steps",
     "text_artefacts",
-    "text_steps",
     "variant_inputs",
 ]
 
@@ -49,7 +46,7 @@ def protect_steps(run: Run) -> Iterator[Step]:
     """Yield the step of the pass over the text, and one for each artefact ``tokens/MODEL/VARIANT``."""
     samples = Samples(run, TRAIN, AUDIT)
     if run.job.model:
-        yield Step(text_artefacts(run), partial(_read_text, run, samples, None))
+        yield Step(text_artefacts(run), partial(_read_text, run, samples))
     for model in run.job.model:
         tokenizer = run.tokenizer_of(model)
         planned = [(variant, _artefact(run, model, variant, tokenizer)) for variant in _variants(run, model)]
@@ -58,16 +55,11 @@ def protect_steps(run: Run) -> Iterator[Step]:
         yield Step(outputs, partial(_build_views, run, model, views, samples))
         for variant, artefact in planned:
             if variant.style is not None:
-                yield Step.of(artefact, partial(_build_store, run, model, variant))
+                build = _build_lowered if variant.style == "lower" else _build_rewritten
+                yield Step.of(artefact, partial(build, run, model, variant))
         if USER_INFERENCE in run.job.audit.attacks:
             yield _holdout_step(run, model, tokenizer)
     run.invalidate(*INDEXES, "numbered")  # their memory
-
-
-def text_steps(run: Run, carried: Callable[[TextPass], CarriedText]) -> Iterator[Step]:
-    """Yield the step of the pass over the text of an update, which takes results from another run."""
-    yield Step(text_artefacts(run), partial(_read_text, run, None, carried))
-    run.invalidate(*INDEXES, "numbered")
 
 
 def text_artefacts(run: Run) -> tuple[Artefact, ...]:
@@ -87,25 +79,22 @@ def text_artefacts(run: Run) -> tuple[Artefact, ...]:
     return tuple(outputs)
 
 
-def _read_text(
-    run: Run, samples: Samples | None, carried: Callable[[TextPass], CarriedText] | None, outputs: Outputs
-) -> None:
+def _read_text(run: Run, samples: Samples, outputs: Outputs) -> None:
     from reticent.engine.detect.spans import SpanReader
-    from reticent.engine.text_pass import Encoding, TextPass
+    from reticent.engine.single_pass import Encoding, SinglePass
     from reticent.job.views import ROOM_OF_TEXT, require_room
 
-    if samples:  # views follow
-        planned = [variant for model in run.job.model for variant in _variants(run, model)]
-        require_room(run, (variant for variant in planned if variant.style != "lower"), ROOM_OF_TEXT)
-        if run.job.memory_limit is not None:
-            run.invalidate("index")  # its words, until a view needs them
+    planned = [variant for model in run.job.model for variant in _variants(run, model)]
+    require_room(run, (variant for variant in planned if variant.style != "lower"), ROOM_OF_TEXT)
+    if run.job.memory_limit is not None:
+        run.invalidate("index")  # its words, until a view needs them
     with ExitStack() as stack:
         # The last that is opened is whole first.
         made = {name: stack.enter_context(outputs[name]()) for name in reversed(list(outputs))}
         folders = {name: output.folder for name, output in made.items()}
         run.invalidate("numbered")
-        text = TextPass(run.corpus, num_threads=run.job.num_threads)
-        text.shown = samples.shown() if samples else None
+        text = SinglePass(run.corpus, num_threads=run.job.num_threads)
+        text.on_batch = samples.on_batch()
         text.words, text.word_spans = folders.get(WORDS), folders.get(WORD_SPANS)
         if text.words:
             text.index = run.index("index-joint")
@@ -115,7 +104,6 @@ def _read_text(
                 text.encodings.append(Encoding(run.tokenizer_of(model), ids, gaps))
         if text.word_spans or any(encoding.gaps for encoding in text.encodings):
             text.spans = SpanReader(run.folder / "spans")
-        text.carried = carried(text) if carried else None
         with run.progress.task("words and tokens", run.corpus.num_documents, "documents") as advance:
             counts = text.run(advance)
         for output in made.values():
@@ -159,13 +147,12 @@ def _artefact(run: Run, model: ModelSection, variant: Variant, tokenizer: str) -
 
 
 def variant_inputs(run: Run, model: ModelSection, style: TextStyle | None) -> dict[str, str]:
-    """Return the fingerprints of what the pass over the text made for tokens of a style."""
+    """Return the fingerprints of what the pass over the text made for tokens of a style: of rewritten text, for the
+    view of the original.
+    """
     ids, gaps = (f"tokens/{model.name}/{name}" for name in ("ids", "gaps"))
-    if style is None:
-        names = {WORDS: WORDS, WORD_SPANS: WORD_SPANS, "ids": ids, "gaps": gaps}
-    else:
-        names = {} if style == "lower" else {"ids": ids}
-    return {name: run.fingerprints.of(path) for name, path in names.items()}
+    names = {WORDS: WORDS, WORD_SPANS: WORD_SPANS, "ids": ids, "gaps": gaps}
+    return {} if style == "lower" else {name: run.fingerprints.of(path) for name, path in names.items()}
 
 
 def _build_views(
@@ -176,12 +163,10 @@ def _build_views(
     build_views(run, model, variants, samples, outputs)
 
 
-def _build_store(run: Run, model: ModelSection, variant: Variant, folder: Path, counts: dict[str, Any]) -> None:
-    from reticent.engine.detect.spans import SpanReader
+def _build_lowered(run: Run, model: ModelSection, variant: Variant, folder: Path, counts: dict[str, Any]) -> None:
+    """Documents in lower case -> tokens without flags: an attack asks for them, and nothing is trained on them."""
     from reticent.engine.tokens import write_tokens
-    from reticent.job.views import index_of
 
-    lower = variant.style == "lower"  # asked for by an attack alone: no target, and no flag
     with run.progress.task(f"protect {variant.name} tokens", run.corpus.num_documents, "documents") as advance:
         written = write_tokens(
             folder,
@@ -189,15 +174,30 @@ def _build_store(run: Run, model: ModelSection, variant: Variant, folder: Path, 
             run.individuals,
             run.tokenizer_of(model),
             splits=variant.splits,
-            policy=variant.policy or run.policy,
-            index=None if lower else index_of(run, variant, variant.policy or run.policy),
-            spans=None if lower else SpanReader(run.folder / "spans"),
-            style=variant.style,
-            ids=None if lower else run.folder / "tokens" / model.name / "ids",
+            style="lower",
             progress=advance,
             num_threads=run.job.num_threads,
         )
     counts.update(written)
+
+
+def _build_rewritten(run: Run, model: ModelSection, variant: Variant, folder: Path, counts: dict[str, Any]) -> None:
+    """Rewritten documents -> tokens with the flags of the view of the original by the same policy."""
+    from reticent.job.views import ROOM_OF_VIEW, index_of, require_room, write_rewritten, write_view_of
+
+    assert variant.style is not None
+    assert variant.style != "lower"
+    policy, documents = variant.policy or run.policy, (run.individuals, variant.splits)
+    with (
+        TemporaryDirectory(prefix=".original-", dir=folder) as made,
+        run.progress.task(f"protect {variant.name} tokens", run.corpus.num_documents, "documents") as advance,
+    ):
+        original = run.folder / "tokens" / model.name / "train"
+        if policy != run.policy:
+            original = Path(made)
+            require_room(run, [variant], ROOM_OF_VIEW)
+            write_view_of(run, model, original, *documents, index_of(run, variant, policy), policy)
+        counts |= write_rewritten(run, model, folder, variant.style, *documents, policy, original, advance)
 
 
 def _holdout_step(run: Run, model: ModelSection, tokenizer: str) -> Step:

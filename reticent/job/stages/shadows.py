@@ -22,25 +22,24 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from reticent.audit.membership.names import ON_HOLDOUT
 from reticent.core.eta import Work
-from reticent.engine.detect.spans import SpanReader
 from reticent.engine.index import build_index
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.store import open_tokens
-from reticent.engine.tokens import write_tokens
 from reticent.job.artefact import Artefact, Measurement, Step, Training
 from reticent.job.auditing import audit_config, open_auditor, token_counts
 from reticent.job.dependencies import privacy_of, training_dependencies
 from reticent.job.noise import noise_settings, protecting
-from reticent.job.rewritten import REWRITTEN
 from reticent.job.stages.protect import digest_of, variant_inputs
 from reticent.job.training_tokens import Drawn, public_context, training_tokens
-from reticent.job.views import write_view_of
+from reticent.job.variants import REWRITTEN
+from reticent.job.views import write_rewritten, write_view_of
 from reticent.trainer.distributed import World
 
 if TYPE_CHECKING:
@@ -214,25 +213,13 @@ def _build(shadow: Shadow, auditor_of: Callable[[str], Auditor], folder: Path, c
 
 def _build_tokens(shadow: Shadow, folder: Path, counts: dict[str, int]) -> None:
     run, splits = shadow.run, (MEMBERS,)
-    if shadow.style is None:
-        policy, index = run.job.protection(shadow.recipe), shadow.index(folder)
-        written = write_view_of(run, shadow.model, folder, shadow.individuals, splits, index, policy)
+    policy, documents = run.job.protection(shadow.recipe), (shadow.individuals, splits)
+    with TemporaryDirectory(prefix=".original-", dir=folder) as made:
+        view = folder if shadow.style is None else Path(made)
+        written = write_view_of(run, shadow.model, view, *documents, shadow.index(folder), policy)
         run.invalidate("index-joint", "numbered")  # their memory, while models are trained
-        counts.update(written)
-        return
-    written = write_tokens(
-        folder,
-        run.corpus,
-        shadow.individuals,
-        run.tokenizer_of(shadow.model),
-        splits=splits,
-        policy=run.job.protection(shadow.recipe),
-        index=shadow.index(folder),
-        spans=SpanReader(run.folder / "spans"),
-        style=shadow.style,
-        ids=run.folder / "tokens" / shadow.model.name / "ids",
-        num_threads=run.job.num_threads,
-    )
+        if shadow.style is not None:
+            written = write_rewritten(run, shadow.model, folder, shadow.style, *documents, policy, view)
     counts.update(written)
 
 

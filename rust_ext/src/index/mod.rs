@@ -4,7 +4,6 @@
 //! indexes, `protect` the way out; `ngram_index` is what lies between.
 
 pub mod build;
-pub mod capped;
 pub mod counts;
 #[cfg(test)]
 mod design;

@@ -3,8 +3,7 @@
 //! A table with open addressing that reads one line of memory for most keys. Keys are mixed by a function that loses nothing, and the
 //! upper bits of the result say in which line a key belongs. So a slot need not hold the key: the lower bits tell it from all others
 //! that belong to the same line, and how many lines away from it the entry lies is stored too. With the rank that makes a slot of eight
-//! bytes, where ids are small enough (`Size::layout`); else a slot holds the key. Where four bits more are left they hold the support
-//! (`index::capped`).
+//! bytes, where ids are small enough (`Size::layout`); else a slot holds the key.
 //!
 //! What a look-up reads can be fetched ahead ([`Pairs::seek`]). The slots of a line are compared at once, without a branch that a
 //! processor would have to guess; with AVX2 where it has it.
@@ -24,7 +23,7 @@ pub struct Pairs {
     left: Size,
 }
 
-/// Zero is a free slot. What is found is rank + 1, and in the lowest bits the support, where there is room for it.
+/// Zero is a free slot. What is found is rank + 1.
 enum Slots {
     /// Lower bits of the mixed key, lines between it and where it belongs, what is found.
     Narrow(Buffer<Line>, Layout),
@@ -38,9 +37,8 @@ type Line = [u64; 8];
 #[derive(Clone, Copy)]
 struct Layout {
     low_bits: u32,
-    /// Of what is found, and of the support in it: [`CAP_BITS`] or none.
+    /// Of what is found.
     found_bits: u32,
-    cap_bits: u32,
 }
 
 /// What a table is to hold.
@@ -74,8 +72,6 @@ const NO_TAG: u64 = u64::MAX - (1 << DISTANCE_BITS);
 const AHEAD: usize = 32;
 /// Bits of the lines between an entry and where it belongs: with a third of the slots free none is known to need more.
 const DISTANCE_BITS: u32 = 7;
-/// Bits of a support beside a rank.
-pub const CAP_BITS: u32 = 4;
 /// Lines in which an entry may lie.
 const REACH: usize = 1 << DISTANCE_BITS;
 
@@ -107,10 +103,8 @@ impl Size {
         let key_bits = 2 * self.id_bits();
         // Of keys that belong in one line the lowest of so many bits differ: they follow each other.
         let low_bits = (key_bits + 1).saturating_sub(self.num_lines().ilog2()).min(key_bits);
-        let rank_bits = usize::BITS - self.num_ranked.leading_zeros();
-        let free_bits = u64::BITS.checked_sub(low_bits + DISTANCE_BITS + rank_bits)?;
-        let cap_bits = if free_bits < CAP_BITS { 0 } else { CAP_BITS };
-        Some(Layout { low_bits, found_bits: rank_bits + cap_bits, cap_bits })
+        let found_bits = usize::BITS - self.num_ranked.leading_zeros();
+        (low_bits + DISTANCE_BITS + found_bits <= u64::BITS).then_some(Layout { low_bits, found_bits })
     }
 }
 
@@ -134,7 +128,7 @@ impl Pairs {
     pub fn extend(&mut self, keys: &[u64], support: &[u32], least: Least) -> bool {
         let mut ranked = keys.iter().zip(support).filter(|pair| *pair.1 >= least.of_ranked);
         loop {
-            let mut taken = [(Seek::default(), 0u64, 0u32); AHEAD];
+            let mut taken = [(Seek::default(), 0u64); AHEAD];
             let (mut num_taken, mut num_seen) = (0, 0);
             for (&key, &support) in ranked.by_ref().take(AHEAD) {
                 let is_held = support >= least.of_held;
@@ -146,11 +140,11 @@ impl Pairs {
                 num_seen += 1;
                 self.num_ranked += 1;
                 if is_held {
-                    taken[num_taken] = (self.seek((key >> 32) as u32, key as u32), self.num_ranked.into(), support);
+                    taken[num_taken] = (self.seek((key >> 32) as u32, key as u32), self.num_ranked.into());
                     num_taken += 1;
                 }
             }
-            if !taken[..num_taken].iter().all(|&(seek, rank, support)| self.insert(seek, rank, support)) {
+            if !taken[..num_taken].iter().all(|&(seek, found)| self.insert(seek, found)) {
                 return false;
             }
             if num_seen < AHEAD {
@@ -159,9 +153,7 @@ impl Pairs {
         }
     }
 
-    fn insert(&mut self, Seek { home, tag }: Seek, rank: u64, support: u32) -> bool {
-        let cap_bits = self.cap_bits();
-        let found = rank << cap_bits | u64::from(support.min((1 << cap_bits) - 1));
+    fn insert(&mut self, Seek { home, tag }: Seek, found: u64) -> bool {
         match &mut self.slots {
             Slots::Narrow(lines, layout) => {
                 let mut near = lines[home..home + REACH].iter_mut().zip(tag..);
@@ -205,16 +197,7 @@ impl Pairs {
         Seek { home, tag: if is_known { tag } else { NO_TAG } }
     }
 
-    /// The lowest bits of what is found that hold the support: [`CAP_BITS`], or none.
-    pub fn cap_bits(&self) -> u32 {
-        match &self.slots {
-            Slots::Narrow(_, layout) => layout.cap_bits,
-            Slots::Wide(_) => CAP_BITS,
-        }
-    }
-
-    /// Of each n-gram that is looked for its rank + 1 above its support, of [`Pairs::cap_bits`] and capped by them; or 0 where the
-    /// table has it not.
+    /// Of each n-gram that is looked for its rank + 1; or 0 where the table has it not.
     pub fn find(&self, seeks: &[Seek], found: &mut [u64]) {
         self.find_with(seeks, found, InstructionSet::detect());
     }
@@ -294,15 +277,13 @@ mod tests {
                 found[0]
             });
             assert_eq!(found[0], found[1]);
-            let rank = (found[0] >> pairs.cap_bits()).checked_sub(1)? as u32;
-            Some((rank, found[0] & ((1 << pairs.cap_bits()) - 1)))
+            found[0].checked_sub(1).map(|rank| rank as u32)
         };
         let ranked = || keys.iter().zip(support).filter(|pair| *pair.1 >= least.of_ranked);
-        let cap = (1u32 << pairs.cap_bits()) - 1;
-        let held: HashMap<u64, (u32, u64)> = (0..)
+        let held: HashMap<u64, u32> = (0..)
             .zip(ranked())
             .filter(|(_, pair)| *pair.1 >= least.of_held)
-            .map(|(rank, (&key, &support))| (key, (rank, support.min(cap).into())))
+            .map(|(rank, (&key, _))| (key, rank))
             .collect();
         for &key in keys {
             assert_eq!(find(key), held.get(&key).copied());
@@ -347,9 +328,6 @@ mod tests {
         let of = |num_ids, num| Size { num_held: num, num_ranked: num, num_ids }.layout().is_some();
         assert!(of(1, 1) && of(1 << 24, 1 << 25) && of(1 << 25, 1 << 26));
         assert!(!of(u32::MAX as usize, 1 << 20));
-        // The first two have room for supports too.
-        let cap_bits = |num_ids, num| Size { num_held: num, num_ranked: num, num_ids }.layout().unwrap().cap_bits;
-        assert_eq!([cap_bits(1, 1), cap_bits(1 << 24, 1 << 25), cap_bits(1 << 25, 1 << 26)], [4, 4, 0]);
         // Two ids of 26 bits and a rank of 27 still fit, whatever share of them is held.
         let few = Size { num_held: 10, num_ranked: 1 << 26, num_ids: 1 << 26 };
         assert!(few.layout().is_none() && Pairs::narrow(few).is_none());

@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::index::capped::{capped, plane_of};
 use crate::index::lookup::{AHEAD, Found};
 use crate::index::ngram_index::{MAX_K, NgramIndex};
 use crate::index::pairs::{Pairs, Seek};
@@ -161,19 +160,14 @@ impl<'a> Finder<'a> {
         let mut take = self.begin();
         let known = (&index.words, &*index.support);
         index.lookup().find_all(known, text, words, memo, |word, found| take.word(&mut starts[word], found));
-        self.extend(take, starts, &mut []);
+        self.extend(take, starts);
     }
 
-    /// The same of words that were looked up before. Supports go into `planes` of these words (`capped`), as many as are given.
-    pub(super) fn minimal_starts_of(
-        &mut self,
-        found: impl Iterator<Item = Found>,
-        starts: &mut [u8],
-        planes: &mut [&mut [u8]],
-    ) {
+    /// The same of words that were looked up before.
+    pub(super) fn minimal_starts_of(&mut self, found: impl Iterator<Item = Found>, starts: &mut [u8]) {
         let mut take = self.begin();
         found.zip(&mut *starts).for_each(|(found, start)| take.word(start, found));
-        self.extend(take, starts, planes);
+        self.extend(take, starts);
     }
 
     /// Flag the words of the document whose starts were just found (`flags` is all zeros).
@@ -194,13 +188,12 @@ impl<'a> Finder<'a> {
     }
 
     /// From the words of a document to its longer n-grams.
-    fn extend(&mut self, Take { mut ids, rare, .. }: Take, starts: &mut [u8], planes: &mut [&mut [u8]]) {
+    fn extend(&mut self, Take { mut ids, rare, .. }: Take, starts: &mut [u8]) {
         let num_words = ids.len();
         let is_limited = self.settings.max_word_support.is_some();
         for n in 2..=self.settings.n.min(num_words) {
             let (pairs, num_starts) = (&*self.pairs[n - 2], num_words - n + 1);
             let (mut seeks, mut asked, mut found) = ([Seek::default(); AHEAD], [0; AHEAD], [0u64; AHEAD]);
-            let mut plane = planes.get_mut(plane_of(n));
             for first in (0..num_starts).step_by(AHEAD) {
                 let places = first..num_starts.min(first + AHEAD);
                 let mut num_asked = 0;
@@ -216,11 +209,8 @@ impl<'a> Finder<'a> {
                 ids[places].fill(0);
                 pairs.find(&seeks[..num_asked], &mut found);
                 for (&i, &found) in asked[..num_asked].iter().zip(&found) {
-                    ids[i] = (found >> pairs.cap_bits()) as u32;
+                    ids[i] = found as u32;
                     starts[i] |= u8::from(found == 0) << (n - 1);
-                }
-                if let Some(plane) = &mut plane {
-                    asked[..num_asked].iter().zip(&found).for_each(|(&i, &found)| plane[i] |= capped(n, found));
                 }
             }
             ids[num_starts..].fill(0);

@@ -1,7 +1,6 @@
 //! Word flags: the protection of documents whose words are numbers (`numbers`) and whose spans are ranges of words.
 //!
-//! The same answer as from the text (`protect`, and `detect::blacklist`), in integers. n-grams are looked up, or their supports stand
-//! beside the numbers (`capped`); words alone need neither.
+//! The same answer as from the text (`protect`, and `detect::blacklist`), in integers.
 
 use std::ops::Range;
 
@@ -11,7 +10,6 @@ use rayon::prelude::*;
 
 use crate::detect::blacklist::is_small_number;
 use crate::error::{Error, Result};
-use crate::index::capped::{KEPT, Planes, RARE, Starts, are_found, num_planes};
 use crate::index::lookup::Found;
 use crate::index::ngram_index::NgramIndex;
 use crate::index::numbers::{Stored, UNKNOWN};
@@ -85,11 +83,6 @@ impl NumberedDocuments<'_> {
         (self.offsets[document + 1] - self.offsets[document]) as usize
     }
 
-    /// Words of those that count.
-    fn num_kept(&self, documents: Range<usize>) -> usize {
-        documents.filter(|&document| self.kept[document]).map(|document| self.num_words_of(document)).sum()
-    }
-
     /// Words of a document that each of its spans meets, and the span's scope.
     fn spans_of(&self, document: usize) -> impl Iterator<Item = (Range<u32>, u8)> {
         let WordSpans { offsets, firsts, ends, scopes } = self.spans;
@@ -161,7 +154,11 @@ impl NumberBlacklist {
         Ok(())
     }
 
-    /// How far a word reaches.
+    /// By number, how far each word reaches beyond the spans that show it: [`OCCURRENCE`] (no farther), [`INDIVIDUAL`] or [`CORPUS`].
+    pub fn reaches(&self) -> Vec<u8> {
+        (0..self.alike.len()).map(|number| self.reach(number)).collect()
+    }
+
     fn reach(&self, number: usize) -> u8 {
         match self.alike[number] {
             UNKNOWN => OCCURRENCE,
@@ -185,30 +182,7 @@ pub struct Supports<'a> {
     pub index: &'a NgramIndex,
     /// By number: see [`NgramIndex::found_by_number`].
     pub found: &'a [Found],
-    /// By number, and last of a word without one: see [`known_words`].
-    pub known: &'a [u8],
     pub settings: Settings,
-}
-
-/// Bits of a word that reaches beyond the spans that show it, beside [`KEPT`] and [`RARE`].
-const OF_INDIVIDUAL: u8 = 4;
-const OF_CORPUS: u8 = 8;
-
-/// By number, and last of a word without one, what decides alone: [`KEPT`], [`RARE`] and how far the word reaches.
-pub fn known_words(found: &[Found], settings: Settings, blacklist: &NumberBlacklist) -> Vec<u8> {
-    let known_by_support = |support: u32| {
-        let is_rare = settings.max_word_support.is_none_or(|limit| support < limit);
-        u8::from(support >= settings.k) * KEPT + u8::from(is_rare) * RARE
-    };
-    let known = found.iter().enumerate().map(|(number, found)| {
-        let reaches = match blacklist.reach(number) {
-            CORPUS => OF_CORPUS,
-            INDIVIDUAL => OF_INDIVIDUAL,
-            _ => 0,
-        };
-        known_by_support(found.support) | reaches
-    });
-    known.chain([known_by_support(0)]).collect()
 }
 
 /// Documents that one thread takes at a time.
@@ -219,17 +193,6 @@ const SHARE: usize = 64;
 pub struct Flagged {
     pub flags: Vec<u8>,
     pub starts: Vec<u8>,
-    /// Supports of the words of documents that count, where they were to be kept (`capped`).
-    pub planes: Vec<Vec<u8>>,
-}
-
-/// Where supports come from.
-pub enum SupportsFrom<'a> {
-    Planes(Planes<'a>),
-    /// They are looked up, and those of documents that count are kept if that is asked for.
-    Index {
-        keeps: bool,
-    },
 }
 
 /// What one thread works on.
@@ -237,48 +200,31 @@ struct Share<'a> {
     rows: Range<usize>,
     flags: &'a mut [u8],
     starts: &'a mut [u8],
-    planes: Planes<'a>,
-    kept: Vec<&'a mut [u8]>,
 }
 
+/// Flag the words of documents; `reaches` is, by number, how far a word reaches ([`NumberBlacklist::reaches`]).
 pub fn flag_words(
     documents: NumberedDocuments<'_>,
     supports: &Supports<'_>,
     blacklist: &NumberBlacklist,
-    from: SupportsFrom<'_>,
+    reaches: &[u8],
 ) -> Result<Flagged> {
     documents.check()?;
-    let Supports { index, settings, .. } = supports;
+    let Supports { index, found, settings } = supports;
     settings.check(index)?;
-    let num_kept = documents.num_kept(0..documents.kept.len());
-    let (mut planes, keeps) = match from {
-        SupportsFrom::Planes(planes) => (planes, None),
-        SupportsFrom::Index { .. } if settings.n == 1 => (Planes(Vec::new()), None),
-        SupportsFrom::Index { keeps } => (Planes(Vec::new()), Some(keeps)),
-    };
-    let pairs = if keeps.is_some() { index.pairs(settings.n, settings.k)? } else { Vec::new() };
-    if keeps.is_none() {
-        planes.check(*settings, num_kept)?;
-    }
-    let num_made = if keeps == Some(true) && are_found(&pairs, *settings) { num_planes(settings.n) } else { 0 };
+    let pairs = index.pairs(settings.n, settings.k)?;
     let num_words = documents.num_words();
-    let mut made =
-        Flagged { flags: vec![0; num_words], starts: vec![0; num_words], planes: vec![vec![0; num_kept]; num_made] };
+    let mut made = Flagged { flags: vec![0; num_words], starts: vec![0; num_words] };
     let mut shares = Vec::new();
     let (mut flags_left, mut starts_left) = (&mut made.flags[..], &mut made.starts[..]);
-    let mut made_left: Vec<&mut [u8]> = made.planes.iter_mut().map(|plane| &mut plane[..]).collect();
     for first in (0..documents.kept.len()).step_by(SHARE) {
         let rows = first..(first + SHARE).min(documents.kept.len());
         let num = (documents.offsets[rows.end] - documents.offsets[rows.start]) as usize;
-        let num_kept = documents.num_kept(rows.clone());
-        let (flags, starts) = (split_off(&mut flags_left, num), split_off(&mut starts_left, num));
-        let kept = made_left.iter_mut().map(|left| split_off(left, num_kept)).collect();
-        shares.push(Share { rows, flags, starts, planes: planes.split_off(num_kept), kept });
+        shares.push(Share { rows, flags: split_off(&mut flags_left, num), starts: split_off(&mut starts_left, num) });
     }
     shares.into_par_iter().for_each(|share| {
-        let (mut finder, mut by_planes) = (Finder::new(&pairs, *settings), Starts::new(*settings));
-        let (mut numbers, mut known) = (Vec::new(), Vec::new());
-        let Share { rows, flags: mut flags_left, starts: mut starts_left, mut planes, kept: mut kept_left } = share;
+        let (mut finder, mut numbers) = (Finder::new(&pairs, *settings), Vec::new());
+        let Share { rows, flags: mut flags_left, starts: mut starts_left } = share;
         for document in rows {
             let num_words = documents.num_words_of(document);
             let (flags, starts) = (split_off(&mut flags_left, num_words), split_off(&mut starts_left, num_words));
@@ -287,24 +233,18 @@ pub fn flag_words(
             }
             numbers.resize(num_words, 0);
             documents.numbers.read(document, &mut numbers);
-            let num_known = supports.known.len() - 1;
-            known.clear();
-            known.extend(numbers.iter().map(|&number| supports.known[(number as usize).min(num_known)]));
-            if keeps.is_some() {
-                let found = |&number: &u32| supports.found.get(number as usize).copied().unwrap_or_default();
-                let mut kept: Vec<&mut [u8]> = kept_left.iter_mut().map(|left| split_off(left, num_words)).collect();
-                finder.minimal_starts_of(numbers.iter().map(found), starts, &mut kept);
-                finder.apply(starts, flags);
-            } else {
-                by_planes.flag(&known, &planes.split_off(num_words), starts, flags);
-            }
+            let known = |&number: &u32| found.get(number as usize).copied().unwrap_or_default();
+            finder.minimal_starts_of(numbers.iter().map(known), starts);
+            finder.apply(starts, flags);
             for (words, _) in documents.spans_of(document) {
                 flags[words.start as usize..words.end as usize].iter_mut().for_each(|flag| *flag |= DIRECT);
             }
             let unit = documents.units[document];
-            for ((flag, &known), &number) in flags.iter_mut().zip(&known).zip(&numbers) {
-                if known & OF_CORPUS != 0 || known & OF_INDIVIDUAL != 0 && blacklist.is_of_unit(number, unit) {
-                    *flag |= DIRECT;
+            for (flag, &number) in flags.iter_mut().zip(&numbers) {
+                match reaches.get(number as usize) {
+                    Some(&CORPUS) => *flag |= DIRECT,
+                    Some(&INDIVIDUAL) if blacklist.is_of_unit(number, unit) => *flag |= DIRECT,
+                    _ => {}
                 }
             }
         }

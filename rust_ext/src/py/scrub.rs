@@ -58,8 +58,7 @@ fn order_of(name: &str) -> PyResult<Order> {
 /// of edits (old_start, old_end, new_start, new_end in characters, span = row of the span that gave the label, outcome).
 #[pyfunction]
 #[pyo3(signature = (texts, individuals, doc_ids, span_offsets, starts, ends, span_categories, categories, *, style, key,
-    draw=0, shift_days=None, date_order="mdy", order_is_sure=false, avoid=None, left_out=None, names=None,
-    num_threads=0))]
+    draw=0, shift_days=None, date_order="mdy", order_is_sure=false, avoid=None, names=None, num_threads=0))]
 #[allow(clippy::too_many_arguments)]
 fn scrub_texts(
     py: Python<'_>,
@@ -78,7 +77,6 @@ fn scrub_texts(
     date_order: &str,
     order_is_sure: bool,
     avoid: Option<PyReadonlyArray1<'_, u64>>,
-    left_out: Option<PyReadonlyArray1<'_, i64>>,
     names: Option<&Bound<'_, PyNamePool>>,
     num_threads: usize,
 ) -> PyResult<(ArrowBatch, ArrowBatch)> {
@@ -93,7 +91,6 @@ fn scrub_texts(
         starts: starts.as_slice()?,
         ends: ends.as_slice()?,
         categories: span_categories.as_slice()?,
-        left_out: left_out.as_ref().map_or(Ok(&[][..]), |left_out| left_out.as_slice())?,
     };
     let settings = Settings {
         style: Style::parse(style).map_err(to_py_err)?,
@@ -160,7 +157,6 @@ fn py_real_identifiers<'py>(
         starts: starts.as_slice()?,
         ends: ends.as_slice()?,
         categories: span_categories.as_slice()?,
-        left_out: &[],
     };
     let threads = pool(num_threads).map_err(to_py_err)?;
     let (hashes, day_first, month_first) =

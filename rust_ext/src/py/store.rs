@@ -9,14 +9,11 @@ use super::index::PyNgramIndex;
 use super::to_py_err;
 use super::words::PyWords;
 use crate::error::Error;
-use crate::index::capped;
 use crate::index::lookup::Found;
 use crate::index::ngram_index::NgramIndex;
 use crate::index::numbers::{Stored, pack, unpack};
 use crate::index::protect::Settings;
-use crate::index::word_flags::{
-    Flagged, NumberBlacklist, NumberedDocuments, Supports, SupportsFrom, WordSpans, flag_words, known_words,
-};
+use crate::index::word_flags::{Flagged, NumberBlacklist, NumberedDocuments, Supports, WordSpans, flag_words};
 use crate::pool::pool;
 use crate::storage::bits::Bits;
 use crate::text::spans::{Spans, mark_spans};
@@ -137,6 +134,11 @@ pub struct PyPlanes {
     indirect: Column<u8>,
     ngram_tokens: Column<i64>,
     ngram_lengths: Column<u8>,
+    /// Words that the tokens do not tell, by number among those of the kept documents; their flags, and the lengths of the
+    /// n-grams that start there.
+    untold_words: Column<i64>,
+    untold_flags: Column<u8>,
+    untold_lengths: Column<u8>,
 }
 
 /// Planes of documents from the flags of their words. `token_offsets` are numbers of tokens in the store, whose bits and
@@ -188,6 +190,9 @@ fn py_planes(
         indirect: PyArray1::from_vec(py, made.indirect.into_bytes()).unbind(),
         ngram_tokens: PyArray1::from_iter(py, made.starts.iter().map(|&(token, _)| token as i64)).unbind(),
         ngram_lengths: PyArray1::from_iter(py, made.starts.iter().map(|&(_, lengths)| lengths)).unbind(),
+        untold_words: PyArray1::from_iter(py, made.untold.iter().map(|&(word, _, _)| word as i64)).unbind(),
+        untold_flags: PyArray1::from_iter(py, made.untold.iter().map(|&(_, flag, _)| flag)).unbind(),
+        untold_lengths: PyArray1::from_iter(py, made.untold.iter().map(|&(_, _, lengths)| lengths)).unbind(),
     })
 }
 
@@ -241,8 +246,8 @@ pub struct PyNumbering {
     by: Arc<NgramIndex>,
     /// By number, what `by` says of the word.
     found: Vec<Found>,
-    /// What decides of each word alone, made where it is asked for.
-    known: OnceLock<Vec<u8>>,
+    /// By number, how far a word reaches; made where it is asked for.
+    reaches: OnceLock<Vec<u8>>,
     settings: Settings,
     blacklist: NumberBlacklist,
     num_threads: usize,
@@ -269,7 +274,7 @@ impl PyNumbering {
         let settings = by.settings(k, n, policy, max_document_frequency).map_err(to_py_err)?;
         settings.check(&by.0).map_err(to_py_err)?;
         let (found, blacklist) = py.detach(|| (by.0.found_by_number(&numbered.0), NumberBlacklist::new(&numbered.0)));
-        Ok(Self { by: by.0.clone(), found, known: OnceLock::new(), settings, blacklist, num_threads })
+        Ok(Self { by: by.0.clone(), found, reaches: OnceLock::new(), settings, blacklist, num_threads })
     }
 
     /// Different surfaces that are protected beyond the span that showed them.
@@ -281,45 +286,25 @@ impl PyNumbering {
     /// Add what the spans of documents protect beyond themselves.
     fn add(&mut self, documents: Documents<'_>) -> PyResult<()> {
         let documents = read(&documents)?;
-        self.known = OnceLock::new();
+        self.reaches = OnceLock::new();
         self.blacklist.add(documents).map_err(to_py_err)
     }
 
-    /// Planes of capped supports that looking up gives; 0 where they would be of no use for another k.
-    fn num_planes(&self, py: Python<'_>) -> PyResult<usize> {
-        let Settings { n, k, .. } = self.settings;
-        let threads = pool(self.num_threads).map_err(to_py_err)?;
-        let pairs = py.detach(|| threads.install(|| self.by.pairs(n, k))).map_err(to_py_err)?;
-        Ok(if capped::are_found(&pairs, self.settings) { capped::num_planes(n) } else { 0 })
-    }
-
-    /// Flags of each word, and the lengths of the minimal identifying n-grams that start there (bit n - 1); and the planes of capped
-    /// supports of the documents that count, if they are to be kept. They are looked up where none are given.
-    #[pyo3(signature = (documents, planes=None, *, keeps=false))]
+    /// Flags of each word, and the lengths of the minimal identifying n-grams that start there (bit n - 1).
     #[allow(clippy::type_complexity)]
     fn flag_words<'py>(
         &self,
         py: Python<'py>,
         documents: Documents<'py>,
-        planes: Option<Vec<Read<'py, u8>>>,
-        keeps: bool,
-    ) -> PyResult<(Bound<'py, PyArray1<u8>>, Bound<'py, PyArray1<u8>>, Vec<Bound<'py, PyArray1<u8>>>)> {
+    ) -> PyResult<(Bound<'py, PyArray1<u8>>, Bound<'py, PyArray1<u8>>)> {
         let documents = read(&documents)?;
         let Self { found, settings, blacklist, .. } = self;
-        let known = self.known.get_or_init(|| known_words(found, *settings, blacklist));
-        let supports = Supports { index: &self.by, found, known, settings: *settings };
-        let from = match &planes {
-            None => SupportsFrom::Index { keeps },
-            Some(planes) => {
-                let planes = planes.iter().map(|plane| plane.as_slice());
-                SupportsFrom::Planes(capped::Planes(planes.collect::<std::result::Result<_, _>>()?))
-            }
-        };
+        let reaches = self.reaches.get_or_init(|| blacklist.reaches());
+        let supports = Supports { index: &self.by, found, settings: *settings };
         let threads = pool(self.num_threads).map_err(to_py_err)?;
-        let made = py.detach(|| threads.install(|| flag_words(documents, &supports, blacklist, from)));
-        let Flagged { flags, starts, planes } = made.map_err(to_py_err)?;
-        let planes = planes.into_iter().map(|plane| PyArray1::from_vec(py, plane)).collect();
-        Ok((PyArray1::from_vec(py, flags), PyArray1::from_vec(py, starts), planes))
+        let made = py.detach(|| threads.install(|| flag_words(documents, &supports, blacklist, reaches)));
+        let Flagged { flags, starts } = made.map_err(to_py_err)?;
+        Ok((PyArray1::from_vec(py, flags), PyArray1::from_vec(py, starts)))
     }
 }
 

@@ -12,8 +12,6 @@ pub struct Spans<'a> {
     pub ends: &'a [i32],
     /// Number of each span's category.
     pub categories: &'a [u32],
-    /// Characters of its document that are left out before each span, where the texts are parts of documents; else empty.
-    pub left_out: &'a [i64],
 }
 
 /// A stretch to replace: characters, then the same in bytes.
@@ -34,7 +32,6 @@ impl Spans<'_> {
             && self.offsets.last() == Some(&(self.starts.len() as i64))
             && self.starts.len() == self.ends.len()
             && self.starts.len() == self.categories.len()
-            && (self.left_out.is_empty() || self.left_out.len() == self.starts.len())
             && self.offsets.is_sorted();
         if !whole {
             return Err(Error::Corpus("span offsets do not match the documents and spans".into()));

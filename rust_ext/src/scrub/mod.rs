@@ -208,9 +208,7 @@ impl Document<'_> {
                 push_x(&mut out, value, scanner);
             } else {
                 if style == Style::Rotate {
-                    let left_out = self.spans.left_out.get(stretch.span).copied().unwrap_or(0);
-                    let place = (stretch.chars.start as u64).wrapping_add_signed(left_out).to_le_bytes();
-                    let draw = self.settings.draw.to_le_bytes();
+                    let (place, draw) = ((stretch.chars.start as u64).to_le_bytes(), self.settings.draw.to_le_bytes());
                     let key = self.individual.derive(&[&draw, self.doc_id.as_bytes(), &place]);
                     drawer = Drawer::new(key, avoid, names);
                 }

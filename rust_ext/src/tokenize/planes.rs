@@ -42,6 +42,10 @@ pub struct Planes {
     pub direct: Bits,
     pub indirect: Bits,
     pub starts: Vec<(u64, u8)>,
+    /// Words of the kept documents that the tokens do not tell: their numbers among these words, [`INDIRECT`] or 0, and the lengths of
+    /// the n-grams that start there as bits.
+    pub untold: Vec<(u64, u8, u8)>,
+    num_words: u64,
 }
 
 /// Documents that one thread takes at a time.
@@ -66,8 +70,10 @@ pub fn planes(tokens: StoredTokens<'_>, words: FlaggedWords<'_>) -> Result<Plane
         .collect::<Result<_>>()?;
     let mut whole = Planes::default();
     for part in parts {
-        let base = whole.direct.len() as u64;
+        let (base, words) = (whole.direct.len() as u64, whole.num_words);
         whole.starts.extend(part.starts.iter().map(|&(token, lengths)| (base + token, lengths)));
+        whole.untold.extend(part.untold.iter().map(|&(word, flag, lengths)| (words + word, flag, lengths)));
+        whole.num_words += part.num_words;
         whole.direct.append(&part.direct);
         whole.indirect.append(&part.indirect);
     }
@@ -110,16 +116,30 @@ fn one_document(
     let (flags, starts) = (&words.flags[range.clone()], &words.ngram_starts[range]);
     let exceptions = &tokens.exceptions[tokens.exceptions.partition_point(|e| e.token < own.start as u64)..];
     let has_exception = exceptions.first().is_some_and(|exception| exception.token < own.end as u64);
-    if !has_exception && follows_from_bits(tokens, own.clone(), flags.len()) {
-        by_bits(tokens, own, flags, starts, made);
-        return Ok(());
+    match (!has_exception).then(|| follows_from_bits(tokens, own.clone(), flags.len())).flatten() {
+        Some(num_begun) => {
+            by_bits(tokens, own, flags, starts, made);
+            made.add_untold(num_begun, &flags[num_begun..], &starts[num_begun..], |_| (0, 0));
+        }
+        None => by_token(tokens, own, (flags, starts), exceptions, scratch, made)?,
     }
-    by_token(tokens, own, (flags, starts), exceptions, scratch, made)
+    made.num_words += flags.len() as u64;
+    Ok(())
 }
 
-/// Whether each token of a document without exceptions is outside or belongs to the word that began last, and that word is
-/// there.
-fn follows_from_bits(tokens: StoredTokens<'_>, own: Range<usize>, num_words: usize) -> bool {
+impl Planes {
+    /// Add the words of a document from number `first` on whose flag and starts are not those that the tokens tell.
+    fn add_untold(&mut self, first: usize, flags: &[u8], starts: &[u8], told: impl Fn(usize) -> (u8, u8)) {
+        let words = flags.iter().map(|flag| flag & INDIRECT).zip(starts.iter().copied()).enumerate();
+        let untold = words.filter(|&(word, known)| told(word) != known);
+        let base = self.num_words + first as u64;
+        self.untold.extend(untold.map(|(word, (flag, lengths))| (base + word as u64, flag, lengths)));
+    }
+}
+
+/// How many words begin in a document without exceptions if each token is outside or belongs to the word that began last, and
+/// that word is there.
+fn follows_from_bits(tokens: StoredTokens<'_>, own: Range<usize>, num_words: usize) -> Option<usize> {
     let mut num_begun = 0;
     for at in own.clone().step_by(64) {
         let len = (own.end - at).min(64);
@@ -127,11 +147,11 @@ fn follows_from_bits(tokens: StoredTokens<'_>, own: Range<usize>, num_words: usi
         // Tokens before the first beginning: all of these bits under its own.
         let before = if num_begun > 0 { 0 } else { begins.wrapping_sub(1) & !begins & low(len) };
         if begins & outside != 0 || before & !outside != 0 {
-            return false;
+            return None;
         }
         num_begun += begins.count_ones() as usize;
     }
-    num_begun <= num_words
+    (num_begun <= num_words).then_some(num_begun)
 }
 
 /// The planes of a document of which [`follows_from_bits`] holds, 64 tokens at a time.
@@ -231,6 +251,8 @@ fn by_token(
     let mut next = exceptions.next();
     // The first word of the last token that met one, and the first word that no token has met.
     let (mut word, mut unseen) = (-1i64, 0usize);
+    // What the tokens tell of each word: indirect where all that meet it are, and where n-grams start.
+    let mut told: Vec<Option<(u8, u8)>> = vec![None; flags.len()];
     for token in own.clone() {
         let mut more = 0;
         word += i64::from(bit_at(tokens.begins, token));
@@ -250,15 +272,22 @@ fn by_token(
             let message = "token store: a token belongs to a word that is not there; damaged, run protect again";
             return Err(Error::Artifact(message.into()));
         }
-        scratch.push(flags[first..end].iter().fold(in_gap, |all, flag| all | flag));
+        let flag = flags[first..end].iter().fold(in_gap, |all, flag| all | flag);
+        scratch.push(flag);
+        for told in &mut told[first..end] {
+            *told = Some(told.map_or((flag & INDIRECT, 0), |(all, lengths)| (all & flag, lengths)));
+        }
         if end > unseen {
             let lengths = starts[first.max(unseen)..end].iter().fold(0, |all, lengths| all | lengths);
             if lengths != 0 {
                 made.starts.push(((base + token - own.start) as u64, lengths));
+                let known = told[first.max(unseen)].get_or_insert((0, 0));
+                known.1 |= lengths;
             }
             unseen = end;
         }
     }
+    made.add_untold(0, flags, starts, |word| told[word].unwrap_or((0, 0)));
     made.direct.extend_from(scratch, |flag| flag & DIRECT != 0);
     made.indirect.extend_from(scratch, |flag| flag & INDIRECT != 0);
     Ok(())
@@ -329,7 +358,7 @@ mod tests {
             fast.direct.push_word(0, 3);
             fast.indirect.push_word(0, 3);
             let done = by_token(tokens, own.clone(), (&flags, &starts), &[], &mut Vec::new(), &mut slow);
-            if follows_from_bits(tokens, own.clone(), num_words) {
+            if follows_from_bits(tokens, own.clone(), num_words).is_some() {
                 by_bits(tokens, own, &flags, &starts, &mut fast);
                 assert!(done.is_ok());
                 assert_eq!((fast.direct, fast.indirect, fast.starts), (slow.direct, slow.indirect, slow.starts));

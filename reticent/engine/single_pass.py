@@ -1,6 +1,6 @@
 """One pass over the text: ids of its tokens, numbers of its words, words of its spans, whichever are asked for.
 
-Everything after it (:mod:`reticent.engine.views`) is work on numbers.
+Everything after it (:mod:`reticent.engine.token_views`) is work on numbers.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ import numpy as np
 import pyarrow as pa
 
 from reticent.core.errors import CorpusError
-from reticent.engine.numbered import SpanWriter, WordWriter
 from reticent.engine.schema import placed
 from reticent.engine.store_writer import BitFile, IdsWriter
 from reticent.engine.threads import overlapped
+from reticent.engine.word_ids import SpanWriter, WordWriter
 
 if TYPE_CHECKING:
     from reticent import _rust
-    from reticent.engine.carried_text import CarriedText
     from reticent.engine.corpus import Corpus
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.ngrams import NgramIndex
 
-__all__ = ["GAPS", "Encoding", "TextPass"]
+__all__ = ["GAPS", "Encoding", "SinglePass"]
 
 #: File of the tokens that meet what a span holds between words: one bit a token.
 GAPS = "gaps.bits"
@@ -50,7 +49,7 @@ class Encoding:
 
 
 @dataclass(slots=True)
-class TextPass:
+class SinglePass:
     """One pass over the documents of a corpus, and the destinations of its results.
 
     Attributes
@@ -60,8 +59,8 @@ class TextPass:
     word_spans : folder of the words of spans, or None
     spans : SpanReader; needed for ``word_spans`` and gaps
     encodings : tokens, by tokenizer
-    shown : called with the row of its first document and each batch, which has ``individual_id`` then
-    carried : results of an earlier pass, of documents that are not read then, nor shown
+    wanted : which documents are read, bool, shape (num_documents,); None: all
+    on_batch : called with the row of its first document and each batch, which has ``individual_id`` then
     """
 
     corpus: Corpus
@@ -70,9 +69,14 @@ class TextPass:
     word_spans: Path | None = None
     spans: SpanReader | None = None
     encodings: list[Encoding] = field(default_factory=list)
-    shown: Callable[[int, pa.RecordBatch], None] | None = None
-    carried: CarriedText | None = None
+    wanted: np.ndarray | None = None
+    on_batch: Callable[[int, pa.RecordBatch], None] | None = None
     num_threads: int = 0
+    _rows: np.ndarray | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        if self.wanted is not None:
+            self._rows = np.flatnonzero(self.wanted)
 
     def run(self, progress: Callable[[int], None] | None = None) -> dict[Path, dict[str, Any]]:
         """Make it, and return the counts of each folder; every one must be there and empty.
@@ -89,60 +93,27 @@ class TextPass:
         encoders = [_rust.TokenEncoder(own.tokenizer_json, num_threads=self.num_threads) for own in self.encodings]
         with ExitStack() as stack:
             files = _Files(self, encoders, stack)
-            if self.carried is None:
-                self._read_all(encoders, files, progress)
-            else:
-                self._read_some(encoders, files, self.carried, progress)
+            self._read(encoders, files, progress)
         for own, encoder in zip(self.encodings, encoders, strict=True):
             if own.ids is not None:
                 (own.ids / "tokenizer.json").write_text(own.tokenizer_json, encoding="utf-8")
                 files.counts[own.ids]["pretokens"] = encoder.path
         return files.counts
 
-    def _read_all(
-        self, encoders: list[_rust.TokenEncoder], files: _Files, progress: Callable[[int], None] | None
-    ) -> None:
+    def _read(self, encoders: list[_rust.TokenEncoder], files: _Files, progress: Callable[[int], None] | None) -> None:
         num_done = 0
-        columns = ("doc_id", "individual_id", "text") if self.shown else ("doc_id", "text")
-        batches = self.corpus.batches(columns=columns)
+        columns = ("doc_id", "individual_id", "text") if self.on_batch else ("doc_id", "text")
+        batches = self.corpus.batches(columns=columns, wanted=self.wanted)
         for batch, made in overlapped(batches, lambda batch, first: self._work(encoders, batch, first)):
             files.write(batch.column("doc_id"), made)
-            if self.shown:
-                self.shown(num_done, batch)
+            if self.on_batch:
+                self.on_batch(num_done, batch)
             num_done += batch.num_rows
             if progress:
                 progress(num_done)
 
-    def _read_some(
-        self,
-        encoders: list[_rust.TokenEncoder],
-        files: _Files,
-        carried: CarriedText,
-        progress: Callable[[int], None] | None,
-    ) -> None:
-        """Read the documents that are not carried; write all."""
-        rows = np.flatnonzero(carried.rows < 0)
-        nothing, num_read, num_done = rows[:0], 0, 0
-        batches = self.corpus.batches(columns=("doc_id", "text"), wanted=carried.rows < 0)
-        for batch, made in overlapped(batches, lambda batch, first: self._work(encoders, batch, first, rows)):
-            read = rows[num_read : num_read + batch.num_rows]
-            documents, num_done = (num_done, int(read[-1]) + 1), int(read[-1]) + 1
-            for block in carried.joined(self.corpus, self.spans, documents, read, made):
-                files.write(*block)
-            num_read += batch.num_rows
-            if progress:
-                progress(num_done)
-        for block in carried.joined(self.corpus, self.spans, (num_done, len(carried.rows)), nothing, None):
-            files.write(*block)
-        if progress:
-            progress(len(carried.rows))
-
-    def _work(
-        self, encoders: list[_rust.TokenEncoder], batch: pa.RecordBatch, first: int, rows: np.ndarray | None = None
-    ) -> _Made:
-        """Return the results of a batch that begins with document ``first``, or with the first of the documents
-        ``rows``.
-        """
+    def _work(self, encoders: list[_rust.TokenEncoder], batch: pa.RecordBatch, first: int) -> _Made:
+        """Return the results of a batch that begins with document ``first``."""
         from reticent import _rust
 
         texts, threads = batch.column("text"), self.num_threads
@@ -152,7 +123,7 @@ class TextPass:
             assert self.index is not None
             numbers = self.index.number_words(texts, words, num_threads=threads)
         if self.spans is not None:
-            offsets, starts, ends, labels = self._spans_of(first, batch.num_rows, rows)
+            offsets, starts, ends, labels = self._spans_of(first, batch.num_rows)
             marked = _rust.mark_spans(
                 texts, words, offsets, np.ascontiguousarray(starts), np.ascontiguousarray(ends), num_threads=threads
             )
@@ -162,17 +133,18 @@ class TextPass:
         try:
             tokens = [encoder.pack(texts, words, none, none, gaps=gaps) for encoder in encoders]
         except CorpusError as error:
-            place = (lambda row: first + row) if rows is None else (lambda row: int(rows[first + row]))
-            raise placed(error, lambda row: self.corpus.place(place(row))) from None
+            raise placed(error, lambda row: self.corpus.place(self._row(first + row))) from None
         return _Made(words.doc_offsets, numbers, spans, tokens)
 
-    def _spans_of(
-        self, first: int, num_documents: int, rows: np.ndarray | None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, pa.Array]:
+    def _row(self, number: int) -> int:
+        """Return the row of a document, given its number among those that are read."""
+        return number if self._rows is None else int(self._rows[number])
+
+    def _spans_of(self, first: int, num_documents: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, pa.Array]:
         assert self.spans is not None
-        if rows is None:
+        if self._rows is None:
             return self.spans.slice(first, num_documents)
-        offsets, table = self.spans.of_documents(rows[first : first + num_documents])
+        offsets, table = self.spans.of_documents(self._rows[first : first + num_documents])
         starts, ends = (table.column(name).to_numpy() for name in ("start", "end"))
         return offsets, starts, ends, table.column("label").combine_chunks()
 
@@ -191,7 +163,7 @@ class _Made:
 class _Files:
     """The open files of a pass, and their counts by folder; all are closed at the end of the stack."""
 
-    def __init__(self, text: TextPass, encoders: list[_rust.TokenEncoder], stack: ExitStack):
+    def __init__(self, text: SinglePass, encoders: list[_rust.TokenEncoder], stack: ExitStack):
         self.counts: dict[Path, dict[str, Any]] = defaultdict(lambda: defaultdict(int))
         self._writers: list[Callable[[pa.Array, _Made], None]] = []
         if text.words is not None:

@@ -1,37 +1,34 @@
-"""Patches are the tokens that the rewritten text gives, bit for bit, though only regions of it were tokenised."""
+"""Tokens of rewritten text carry the flags of the original's view: those that looking the original's words up gives."""
 
 from __future__ import annotations
 
 import errno
 import os
-import shutil
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from fixtures.cases import Case, real_case
-from fixtures.small_files import files_of_at_most
 from fixtures.tokenizer_kinds import KINDS, published_tokenizers, tokenizer_json
+from fixtures.views import Views
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reticent.core.artifact import HashedFile, fingerprint, write_artifact
-from reticent.core.errors import ArtifactError
-from reticent.engine import packed as packed_module
-from reticent.engine.flagged_words import FlaggedWords
-from reticent.engine.index import IndexConfig, build_index
+from reticent import _rust
+from reticent.core.artifact import HashedFile, write_artifact
+from reticent.core.errors import ArtifactError, CorpusError
+from reticent.engine.flagged_words import Flagged, FlaggedWords
 from reticent.engine.names import SurrogateNames
+from reticent.engine.ngrams import NgramIndex
 from reticent.engine.protect import Policy
-from reticent.engine.regions import Regions
+from reticent.engine.rewrite import Rewritten, replace_spans, replace_words_by_x, words_of_view
 from reticent.engine.schema import MEMBERS
 from reticent.engine.store import TokenStore, open_tokens, open_view
-from reticent.engine.text_pass import Encoding, TextPass
-from reticent.engine.token_copy import copy_tokens
-from reticent.engine.tokens import TokenMaker
+from reticent.engine.tokens import RewrittenTokens, _write
 
 #: Documents of a real corpus; 0 for all.
 LIMIT = int(os.environ.get("RETICENT_VIEW_DOCUMENTS", "12")) or None
@@ -43,7 +40,7 @@ TOKENIZERS = {name: tokenizer_json(name) for name in KINDS}
 
 @dataclass
 class Rewritings:
-    """The ids of a case, and what makes its rewritten text, as a patch and whole."""
+    """The view of a case, and what makes its rewritten text by it, and by looking the original's words up."""
 
     case: Any
     tokenizer: str
@@ -51,38 +48,50 @@ class Rewritings:
     num_threads: int = 1
 
     def __post_init__(self) -> None:
-        self.ids = self.case.folder / "ids"
-        self.ids.mkdir()
-        TextPass(self.case.corpus, encodings=[Encoding(self.tokenizer, self.ids)], num_threads=self.num_threads).run()
-        self.index = build_index(
-            self.case.corpus, self.case.individuals, splits=(MEMBERS,), config=IndexConfig(max_n=self.policy.n)
-        )
+        views = Views(self.case, self.tokenizer, self.policy, num_threads=self.num_threads)
+        views.view("train", (MEMBERS,))
+        self.view, self.index = views.folder / "train", views.index((MEMBERS,))
 
-    def maker(
-        self, by_category: bool, *, patch: bool, kept: Path | None = None, names: str = "realistic"
-    ) -> TokenMaker:
-        flagged = FlaggedWords(
-            self.case.corpus,
-            self.case.individuals,
-            splits=(MEMBERS,),
-            index=self.index,
-            spans=self.case.spans,
-            policy=self.policy,
-            by_category=by_category,
-            num_threads=self.num_threads,
-        )
-        drawn = SurrogateNames(source=names)
-        return TokenMaker(flagged, self.tokenizer, ids=self.ids if patch else None, kept=kept, names=drawn)
+    def maker(self, style: Any, names: str = "realistic") -> RewrittenTokens:
+        case = self.case
+        return RewrittenTokens(
+            style, open_view(self.view), case.corpus, case.individuals, self.tokenizer, splits=(MEMBERS,),
+            spans=case.spans, policy=self.policy, names=SurrogateNames(source=names), num_threads=self.num_threads,
+        )  # fmt: skip
 
     def both(self, style: str, draw: int = 1) -> list[tuple[TokenStore, dict[str, Any]]]:
+        names = "syllables" if draw % 2 else "realistic"
+        write = partial(self.maker(style, names).write, key=KEY, draw=draw)
         found = []
-        for patch in (True, False):
-            folder = self.case.folder / f"{style}-{draw}-{'patch' if patch else 'store'}"
+        for how, made in (("view", write), ("text", partial(self.by_text, style, draw, names))):
+            folder = self.case.folder / f"{style}-{draw}-{how}"
             folder.mkdir()
-            maker = self.maker(style != "x", patch=patch, names="syllables" if draw % 2 else "realistic")
-            counts = maker.write(folder, style=style, key=KEY, draw=draw)
-            found.append((open_tokens(folder, ids=self.ids if patch else None), counts))
+            counts = made(folder)
+            found.append((open_tokens(folder), counts))
         return found
+
+    def by_text(self, style: Any, draw: int, names: str, folder: Path) -> dict[str, Any]:
+        """Flags of the original's words are looked up in the index, and follow the words into the new text."""
+        case, threads = self.case, self.num_threads
+        flagged = FlaggedWords(
+            case.corpus, case.individuals, splits=(MEMBERS,), index=self.index, spans=case.spans, policy=self.policy,
+            by_category=style != "x", num_threads=threads,
+        )  # fmt: skip
+        options = {"num_threads": threads}
+        if style in ("surrogate", "rotate"):
+            options |= {"draw": draw, **flagged.survey().options(SurrogateNames(source=names))}
+
+        def rewritten(documents: Flagged) -> Rewritten:
+            part, words, flags, starts, gaps = documents
+            if style == "x":
+                return replace_words_by_x(part.texts, words, flags, starts, gaps, num_threads=threads)
+            individuals = pa.array(part.codes).cast(pa.string())
+            batch = pa.record_batch([part.texts, individuals, part.doc_ids], ["text", "individual_id", "doc_id"])
+            return replace_spans(batch, words, flags, starts, flagged.spans_of(part, words), style, KEY, **options)
+
+        encoder = _rust.TokenEncoder(self.tokenizer, num_threads=threads)
+        texts = ((documents, rewritten(documents)) for documents in flagged)
+        return _write(folder, flagged, texts, encoder, self.tokenizer, None)
 
 
 def assert_same(found: tuple[TokenStore, dict[str, Any]], expected: tuple[TokenStore, dict[str, Any]]) -> None:
@@ -152,7 +161,7 @@ people = st.sampled_from(["p0", "p1", "p2", "p3", "held0", "held1"])
     st.sampled_from(["occurrence", "individual", "corpus"]),
     st.booleans(),
 )
-def test_a_patch_is_what_the_rewritten_text_gives(
+def test_flags_of_rewritten_text_are_those_of_the_words_of_the_original(
     tmp_path_factory: pytest.TempPathFactory,
     documents: list[tuple[str, str]],
     tokenizer: str,
@@ -185,48 +194,36 @@ HAND_MADE = [
 
 
 @pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("tokenizer", ["WordPiece, uncased", "byte-level BPE", "superword BPE"])
-def test_hand_made_documents_keep_the_tokens_beside_their_identifiers(
+@pytest.mark.parametrize("tokenizer", list(TOKENIZERS))
+def test_hand_made_documents_keep_the_flags_beside_their_identifiers(
     tmp_path: Path, tokenizer: str, style: str
 ) -> None:
     rewritings = Rewritings(case_of(tmp_path, HAND_MADE), TOKENIZERS[tokenizer], Policy(n=2))
     found, expected = rewritings.both(style)
     assert_same(found, expected)
-    patched = (tmp_path / f"{style}-1-patch" / "patches.parquet").exists()
-    assert patched == (tokenizer != "superword BPE")
-    if patched:
-        regions = pq.read_table(tmp_path / f"{style}-1-patch" / "patches.parquet").to_pydict()
-        assert 0 < sum(regions["made"]) < 0.75 * found[0].num_tokens
-        assert max(np.bincount(regions["document"])) > 1  # tokens between two regions stay
+    assert found[0].has_flag(2)
 
 
-def test_blocks_select_and_other_readers_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rewritings = Rewritings(case_of(tmp_path, HAND_MADE * 3), TOKENIZERS["WordPiece, uncased"], Policy(n=2))
-    (patch, _), (store, _) = rewritings.both("tag")
-    monkeypatch.setattr(packed_module, "TOKENS_AT_ONCE", 20)
-    chosen = np.array([4, 5, 6, 1, 0])
-    for name in COLUMNS[:4]:
-        assert [b.tolist() for b in patch.blocks(name)] == [b.tolist() for b in store.blocks(name)]
-        assert getattr(patch.select(chosen), name).tolist() == getattr(store.select(chosen), name).tolist()
-    assert [patch.has_flag(flag) for flag in (1, 2)] == [store.has_flag(flag) for flag in (1, 2)] == [True, True]
-    with pytest.raises(ArtifactError, match="tokens of rewritten text; only those of the original are copied"):
-        copy_tokens(tmp_path / "tag-1-patch", tmp_path)
+def test_no_word_of_rewritten_text_is_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rewritings = Rewritings(case_of(tmp_path, HAND_MADE), TOKENIZERS["WordPiece, uncased"], Policy(n=2))
+    monkeypatch.setattr(NgramIndex, "protect", None)
+    monkeypatch.setattr(NgramIndex, "number_words", None)
+    (tmp_path / "out").mkdir()
+    rewritings.maker("rotate").write(tmp_path / "out", key=KEY, draw=1)
+    assert open_tokens(tmp_path / "out").has_flag(2)
 
 
-def test_a_patch_is_the_same_bytes_for_any_number_of_threads_and_from_kept_regions(tmp_path: Path) -> None:
+def test_rewritten_tokens_are_the_same_bytes_for_any_number_of_threads(tmp_path: Path) -> None:
     made: dict[str, set[bytes]] = {}
     documents = [(f"p{i % 7}", f"a «Smith|NAME» seen on 12/«{i}|DATE» with b{i % 11} " * 5) for i in range(200)]
     for threads in (1, 2, 5):
         (tmp_path / str(threads)).mkdir()
         case = case_of(tmp_path / str(threads), documents)
-        rewritings = Rewritings(case, TOKENIZERS["byte-level BPE"], Policy(n=2), num_threads=threads)
-        kept = case.folder / "regions"
-        maker = rewritings.maker(True, patch=True, kept=kept)
+        maker = Rewritings(case, TOKENIZERS["byte-level BPE"], Policy(n=2), num_threads=threads).maker("rotate")
         for number, draw in enumerate((3, 4, 3)):
             folder = case.folder / str(number)
             folder.mkdir()
-            maker.write(folder, style="rotate", key=KEY, draw=draw)
-            assert kept.exists()
+            maker.write(folder, key=KEY, draw=draw)
             for path in folder.iterdir():
                 made.setdefault(f"{draw} {path.name}", set()).add(path.read_bytes())
     assert len(made) == 2 * 10
@@ -234,42 +231,59 @@ def test_a_patch_is_the_same_bytes_for_any_number_of_threads_and_from_kept_regio
     assert made["3 ids.bin"] != made["4 ids.bin"]
 
 
-@pytest.mark.parametrize(
-    ("column", "change"),
-    [("document", 99), ("first", 0), ("first", 1 << 40), ("replaced", 1 << 30), ("made", 0), ("document", -1)],
-)
-def test_regions_that_do_not_fit_are_refused(tmp_path: Path, column: str, change: int) -> None:
+def test_a_view_of_other_documents_or_words_is_refused(tmp_path: Path) -> None:
     rewritings = Rewritings(case_of(tmp_path, HAND_MADE), TOKENIZERS["WordPiece, uncased"], Policy())
-    rewritings.both("x")
-    path = tmp_path / "x-1-patch" / "patches.parquet"
-    table = pq.read_table(path)
-    values = table.column(column).to_pylist()
-    values[-1] = change
-    number = table.schema.get_field_index(column)
-    field = table.schema.field(number)
-    pq.write_table(table.set_column(number, field, pa.array(values, field.type)), path)
-    with pytest.raises(ArtifactError, match=r"damaged|cannot be read"):
-        open_tokens(path.parent, ids=rewritings.ids)
+    for name, documents in (("others", HAND_MADE[2:]), ("words", [(person, "a") for person, _ in HAND_MADE])):
+        (tmp_path / name).mkdir()
+        other = Rewritings(case_of(tmp_path / name, documents), TOKENIZERS["WordPiece, uncased"], Policy())
+        other.view = rewritings.view
+        (tmp_path / name / "out").mkdir()
+        with pytest.raises(ArtifactError, match=r"tokens of other (documents|words)"):
+            other.maker("x").write(tmp_path / name / "out")
 
 
-def test_ids_that_were_made_again_are_refused(tmp_path: Path) -> None:
+def test_tokens_of_patches_are_of_an_older_version(tmp_path: Path) -> None:
     rewritings = Rewritings(case_of(tmp_path, HAND_MADE), TOKENIZERS["WordPiece, uncased"], Policy())
-    ids, patch = tmp_path / "tokens" / "ids", tmp_path / "tokens" / "patch"
-    for text in ("first", "again"):
-        with write_artifact(ids, kind="token-ids", config={"made": text}, inputs={}) as writer:
-            shutil.copytree(rewritings.ids, writer.path, dirs_exist_ok=True)
-        if text == "first":
-            inputs = {"ids": fingerprint(ids)}
-            with write_artifact(patch, kind="tokens", config={}, inputs=inputs) as writer:
-                rewritings.maker(False, patch=True).write(writer.path, style="x")
-            assert open_tokens(patch).num_documents == 7
-    with pytest.raises(ArtifactError, match="not the ids that patch was made for; run protect again"):
-        open_tokens(patch)
+    (rewritings.view / "patches.parquet").touch()
+    with pytest.raises(ArtifactError, match="an older version of Reticent; run protect again"):
+        open_tokens(rewritings.view)
+
+
+def test_a_text_that_loses_all_its_tokens_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = case_of(tmp_path, [("p0", "a b"), ("p1", "a «b|NAME»")])
+    rewritings = Rewritings(case, TOKENIZERS["WordPiece, uncased"], Policy())
+    (tmp_path / "out").mkdir()
+    monkeypatch.setattr("reticent.engine.tokens.replace_words_by_x", lambda texts, *_, **__: emptied(texts))
+    with pytest.raises(CorpusError, match="row 2"):
+        rewritings.maker("x").write(tmp_path / "out")
+
+
+def emptied(texts: pa.Array) -> Rewritten:
+    texts = pa.array(["a b", *[""] * (len(texts) - 1)], pa.large_string())
+    words = _rust.segment(texts)
+    nothing = np.zeros(words.num_words, dtype=np.uint8)
+    return Rewritten(texts, words, nothing, nothing)
+
+
+@pytest.mark.parametrize("tokenizer", list(TOKENIZERS))
+def test_words_of_a_view_are_protected_as_they_were_when_it_was_made(tmp_path: Path, tokenizer: str) -> None:
+    rewritings = Rewritings(case_of(tmp_path, HAND_MADE * 3), TOKENIZERS[tokenizer], Policy(n=2))
+    view, case = open_view(rewritings.view), rewritings.case
+    flagged = FlaggedWords(case.corpus, case.individuals, splits=(MEMBERS,), index=rewritings.index, policy=Policy(n=2))
+    first = first_word = 0
+    for part, words, flags, starts, _ in flagged:
+        found = words_of_view(view, first, first + len(part.codes), words.doc_offsets, first_word)
+        assert found[0].tolist() == flags.tolist()
+        assert found[1].tolist() == starts.tolist()
+        first, first_word = first + len(part.codes), first_word + words.num_words
+    some_are_untold = len(view.untold) > 0
+    assert some_are_untold == (rewritings.view / "untold.parquet").exists()
+    assert some_are_untold or tokenizer not in ("superword BPE", "WordPiece, uncased")
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("corpus", ["aci_bench"])
-def test_patches_of_a_real_corpus_are_what_its_rewritten_text_gives(corpus: str, tmp_path: Path) -> None:
+def test_rewritten_tokens_of_a_real_corpus_have_the_flags_of_its_words(corpus: str, tmp_path: Path) -> None:
     tokenizers = published_tokenizers() or TOKENIZERS
     for number, name in enumerate(("bert-base-uncased", "gpt2")):
         (tmp_path / str(number)).mkdir()
@@ -280,14 +294,14 @@ def test_patches_of_a_real_corpus_are_what_its_rewritten_text_gives(corpus: str,
             assert_same(*rewritings.both(style))
 
 
-def test_a_disk_that_is_full_at_any_write_leaves_nothing_that_is_taken_for_a_patch(
+def test_a_disk_that_is_full_at_any_write_leaves_nothing_that_is_taken_for_tokens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rewritings = Rewritings(case_of(tmp_path, HAND_MADE), TOKENIZERS["WordPiece, uncased"], Policy(n=2))
-    kept, patch, whole, failures = tmp_path / "regions", tmp_path / "patch", HashedFile.write, 0
+    tokens, whole, failures = tmp_path / "out", HashedFile.write, 0
     expected = rewritings.both("rotate")[0][0].flags_fingerprint()
-    maker = rewritings.maker(True, patch=True, kept=kept, names="syllables")
-    while not patch.exists():
+    maker = rewritings.maker("rotate", "syllables")
+    while not tokens.exists():
         left = failures
 
         def write(self: HashedFile, data: Any) -> None:
@@ -299,22 +313,10 @@ def test_a_disk_that_is_full_at_any_write_leaves_nothing_that_is_taken_for_a_pat
 
         monkeypatch.setattr(HashedFile, "write", write if failures < 8 else whole)
         try:
-            with write_artifact(patch, kind="tokens", config={}, inputs={}) as writer:
-                maker.write(writer.path, style="rotate", key=KEY, draw=1)
+            with write_artifact(tokens, kind="tokens", config={}, inputs={}) as writer:
+                maker.write(writer.path, key=KEY, draw=1)
         except OSError:
             failures += 1
-            assert not patch.exists()
+            assert not tokens.exists()
     assert failures == 8
-    assert kept.exists()
-    assert TokenStore.of_packed(open_view(patch, rewritings.ids), patch).flags_fingerprint() == expected
-
-
-def test_a_disk_that_fills_up_while_regions_are_kept_is_an_error_with_its_number(tmp_path: Path) -> None:
-    regions = Regions(*[np.zeros(4000)] * len(fields(Regions)))
-    with (
-        (tmp_path / "regions").open("wb") as file,
-        pytest.raises(OSError, match="File too large") as error,
-        files_of_at_most(50_000),
-    ):
-        regions.save(file)
-    assert error.value.errno == errno.EFBIG
+    assert open_tokens(tokens).flags_fingerprint() == expected

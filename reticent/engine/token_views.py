@@ -1,28 +1,27 @@
 """Views: the documents of some individuals over the ids of a tokenizer, with what protects their tokens.
 
-A view is made from numbers alone: ids and their bits, word numbers, word spans and supports
-(:mod:`reticent.engine.text_pass` makes the first three). Neither text nor tokenizer is read, so another split, k, n or
-policy costs little. It holds, bit for bit, what `reticent.engine.tokens.write_tokens` makes of the text.
+A view is made from numbers alone: ids and their bits, word ids, word spans and supports
+(:mod:`reticent.engine.single_pass` makes the first three). Neither text nor tokenizer is read, so another split, k, n
+or policy costs little. It holds, bit for bit, what looking words up in the text gives.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from reticent.core.errors import ArtifactError, CorpusError
-from reticent.engine.capped import CappedSupports, CappedWriter
-from reticent.engine.numbered import NumberedWords, WordSpans
 from reticent.engine.packed import StoredIds, mapped_column
 from reticent.engine.schema import DIRECT, INDIRECT, no_token
+from reticent.engine.single_pass import GAPS
 from reticent.engine.store_writer import ViewWriter
-from reticent.engine.text_pass import GAPS
 from reticent.engine.threads import worked_ahead
+from reticent.engine.word_ids import NumberedWords, WordSpans
 
 if TYPE_CHECKING:
     from reticent._rust import Planes, _NumberedDocuments
@@ -31,12 +30,36 @@ if TYPE_CHECKING:
     from reticent.engine.protect import Policy
     from reticent.engine.split import Individuals
 
-__all__ = ["NumberedCorpus", "write_view"]
+__all__ = ["NumberedCorpus", "documents_of", "write_view"]
 
 #: Words that are flagged at a time.
 WORDS_AT_ONCE = 1 << 21
 #: Scopes as the core numbers them.
 SCOPES = {"occurrence": 0, "individual": 1, "corpus": 2}
+
+
+def documents_of(
+    owners: pa.ChunkedArray, individuals: Individuals | None, splits: tuple[str, ...] | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return for each document its individual and unit, uint32, and whether it belongs to the splits.
+
+    ``owners`` are the ids of their individuals. Without individuals each document is its own; without splits all count.
+
+    Raises
+    ------
+    CorpusError
+        None belongs to the splits.
+    """
+    if individuals is None:
+        codes = units = np.arange(len(owners), dtype=np.uint32)
+        kept = np.ones(len(codes), dtype=bool)
+    else:
+        codes = individuals.individual_codes(owners).astype(np.uint32)
+        units = individuals.units[codes].astype(np.uint32)
+        kept = individuals.mask(*splits)[codes] if splits else np.ones(len(codes), dtype=bool)
+    if not kept.any():
+        raise CorpusError(f"no document belongs to the splits {', '.join(splits or ())}")
+    return codes, units, kept
 
 
 @dataclass(slots=True)
@@ -48,12 +71,16 @@ class NumberedCorpus:
     words : NumberedWords
     word_spans : WordSpans
     index : index whose rows number the words
+    owners : the ids of the individuals of these documents
+    rows : their rows in the corpus, int64, ascending; None: all
     """
 
     corpus: Corpus
     words: NumberedWords
     word_spans: WordSpans
     index: NgramIndex
+    owners: pa.ChunkedArray
+    rows: np.ndarray | None = None
 
 
 def write_view(
@@ -61,13 +88,11 @@ def write_view(
     ids: Path,
     gaps: Path,
     numbered: NumberedCorpus,
-    individuals: Individuals,
+    individuals: Individuals | None,
     *,
-    splits: tuple[str, ...],
+    splits: tuple[str, ...] | None,
     index: NgramIndex,
     policy: Policy,
-    capped: Path | None = None,
-    keep: Callable[[], AbstractContextManager[Path | None]] | None = None,
     num_threads: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
@@ -77,10 +102,6 @@ def write_view(
     ----------
     ids, gaps : folders that one pass over the text made
     index : the index whose supports protect; it counts words by the surface of ``numbered.index``
-    capped : folder of supports of these documents by this index, kept at a k that is no larger and an n that is no
-        smaller (`reticent.engine.capped`); k is at most `CAP`. Without it n-grams are looked up.
-    keep : opens the folder that such supports are kept in, where looking up gives some of use, or None: the view is the
-        same without
 
     Raises
     ------
@@ -89,8 +110,8 @@ def write_view(
     ArtifactError
         The numbers do not fit each other.
 
-    Cost: two passes over the numbers, 10 to 50 ns a word of a core, 5 ns for n = 1 and with capped supports; memory is
-    that of the blacklist and three blocks.
+    Cost: two passes over the numbers, 10 to 50 ns a word of a core, 5 ns for n = 1; memory is that of the blacklist,
+    the tables of n-grams and three blocks.
     """
     from reticent import _rust
 
@@ -109,25 +130,20 @@ def write_view(
     in_gaps = mapped_column(gaps / GAPS, np.dtype("<u8"), -(-stored.num_tokens // 64)).view(np.uint8)
     bits = stored.begins.view(np.uint8), stored.outside.view(np.uint8), in_gaps
 
-    known = CappedSupports(capped, view.num_kept_words) if capped is not None and policy.n > 1 else None
-    num_planes = numbering.num_planes() if keep and known is None and policy.n > 1 else 0
-
     def protected(block: _Block) -> _Protected:
-        planes_of_words = known.of(block.kept_words) if known else None
-        flags, starts, supports = numbering.flag_words(block.words, planes_of_words, keeps=num_planes > 0)
+        flags, starts = numbering.flag_words(block.words)
         exceptions = stored.exceptions_of(block.first, block.first + len(block.kept))
         planes = _rust.planes(
             *bits, *exceptions, block.token_offsets, flags, starts, block.word_offsets, block.kept,
             num_threads=num_threads,
         )  # fmt: skip
-        return _Protected.of(block, flags, planes, supports)
+        return _Protected.of(block, flags, planes)
 
     counts = dict.fromkeys(("words", "direct", "indirect", "protected"), 0)
-    with ViewWriter(folder) as writer, _keeping(keep, num_planes) as kept:
+    with ViewWriter(folder) as writer:
         for block, found in worked_ahead(view.blocks(), protected):
             writer.write(block.first + found.rows, block.codes[found.rows], found.planes, found.num_tokens)
-            if kept:
-                kept.write(found.supports)
+            writer.write_untold(found.planes, found.counts["words"])
             for name in counts:
                 counts[name] += found.counts[name]
             if progress:
@@ -149,11 +165,9 @@ class _Protected:
     planes: Planes
     num_tokens: int
     counts: dict[str, int]
-    #: Planes of capped supports that are to be kept.
-    supports: list[np.ndarray]
 
     @classmethod
-    def of(cls, block: _Block, flags: np.ndarray, planes: Planes, supports: list[np.ndarray]) -> _Protected:
+    def of(cls, block: _Block, flags: np.ndarray, planes: Planes) -> _Protected:
         """Return the kept documents of a block with these flags of words."""
         rows = np.flatnonzero(block.kept)
         counts = {
@@ -162,16 +176,7 @@ class _Protected:
             "indirect": int(np.count_nonzero(flags & INDIRECT)),
             "protected": int(np.count_nonzero(flags)),
         }
-        return cls(rows, planes, int(np.diff(block.token_offsets)[rows].sum()), counts, supports)
-
-
-@contextmanager
-def _keeping(
-    keep: Callable[[], AbstractContextManager[Path | None]] | None, num_planes: int
-) -> Iterator[CappedWriter | None]:
-    with ExitStack() as opened:
-        folder = opened.enter_context(keep()) if keep is not None and num_planes > 0 else None
-        yield None if folder is None else opened.enter_context(CappedWriter(folder, num_planes))
+        return cls(rows, planes, int(np.diff(block.token_offsets)[rows].sum()), counts)
 
 
 @dataclass(slots=True)
@@ -185,8 +190,6 @@ class _Block:
     token_offsets: np.ndarray
     #: As `_rust.Numbering` takes documents.
     words: _NumberedDocuments
-    #: Those of its words that are kept, among all of the view.
-    kept_words: slice
 
 
 class _View:
@@ -196,14 +199,12 @@ class _View:
         self,
         numbered: NumberedCorpus,
         stored: StoredIds,
-        individuals: Individuals,
-        splits: tuple[str, ...],
+        individuals: Individuals | None,
+        splits: tuple[str, ...] | None,
         policy: Policy,
     ):
         self._numbered = numbered
-        self._codes = individuals.individual_codes(numbered.corpus.scan().column("individual_id")).astype(np.uint32)
-        self._units = individuals.units[self._codes].astype(np.uint32)
-        self._kept = individuals.mask(*splits)[self._codes]
+        self._codes, self._units, self._kept = documents_of(numbered.owners, individuals, splits)
         scopes = [SCOPES[policy.scope_of(label)] for label in numbered.word_spans.names]
         self._scopes = np.array(scopes or [0], dtype=np.uint8)
         self._token_offsets, self._word_offsets = stored.doc_offsets, numbered.words.doc_offsets
@@ -213,20 +214,11 @@ class _View:
         ]
         if lengths != [len(self._codes)] * 3:
             raise ArtifactError(f"{stored.folder}: ids, words, spans and documents differ in number; run protect again")
-        if not self._kept.any():
-            raise CorpusError(f"no document belongs to the splits {', '.join(splits)}")
-        num_words = np.where(self._kept, np.diff(self._word_offsets), 0)
-        self._kept_words = np.concatenate([[0], np.cumsum(num_words)])
         passed_over = (np.diff(self._word_offsets) > 0) & (np.diff(self._token_offsets) == 0) & self._kept
         if passed_over.any():
             row = int(np.argmax(passed_over))
-            raise CorpusError(
-                f"{numbered.corpus.place(row)}: {no_token(int(self._word_offsets[row + 1] - self._word_offsets[row]))}"
-            )
-
-    @property
-    def num_kept_words(self) -> int:
-        return int(self._kept_words[-1])
+            place = numbered.corpus.place(row if numbered.rows is None else int(numbered.rows[row]))
+            raise CorpusError(f"{place}: {no_token(int(self._word_offsets[row + 1] - self._word_offsets[row]))}")
 
     def blocks(self) -> Iterator[_Block]:
         """Yield all documents, in order."""
@@ -256,6 +248,5 @@ class _View:
                     spans.ends[own],
                     self._scopes[spans.labels[own]],
                 ),
-                slice(*self._kept_words[[first, end]].tolist()),
             )
             first = end

@@ -1,7 +1,6 @@
-"""Documents that two corpora share, so that what depends on them alone is copied and not made again.
+"""Documents that two corpora share, so that spans which depend on them alone are taken over.
 
-A document is carried from one run to another if both have one of its id, individual and text. Of such documents spans
-(where detectors work document by document), ids of tokens, words of spans and numbers of words are those of before.
+A document is the same in two runs if both have one of its id, individual and text.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from reticent.engine.schema import SPANS
 if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus
 
-__all__ = ["CarriedSpans", "differing_texts", "ranges", "rows_before", "spans_of", "with_same_individual"]
+__all__ = ["ReusedSpans", "differing_texts", "ranges", "rows_before", "spans_of", "with_same_individual"]
 
 
 def rows_before(before: Corpus, after: Corpus) -> np.ndarray:
@@ -92,7 +91,7 @@ def spans_of(reader: SpanReader, rows: np.ndarray, columns: Sequence[str] | None
     return np.concatenate([[0], np.cumsum(lengths)]), table
 
 
-class CarriedSpans:
+class ReusedSpans:
     """Spans that documents of a corpus had in an earlier run, for reuse.
 
     Parameters
