@@ -463,7 +463,7 @@ class Beside(NamedTuple):
 BESIDE: Final = (
     Beside(
         title="loss gap, held-out people less members, nats a token",
-        estimate=lambda found: found.loss_gap and found.loss_gap.gap,
+        estimate=lambda found: found.loss_gap.gap if found.loss_gap else None,
     ),
 )
 

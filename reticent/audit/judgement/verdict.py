@@ -79,6 +79,8 @@ ORDER = (WITHIN, NOT_SHOWN, BEYOND)
 #: For a lower bound on epsilon: the reasons why it passes, and why it could not.
 LOWER_BOUND = "more was not shown, though the guesses could have shown it; from above nothing is bounded"
 TOO_FEW_GUESSES = "so few guesses could not have shown more"
+#: For a gate without a number.
+NO_MODEL, NOT_THIS_MODEL = "no model of this job is measured so", "this model is not measured so"
 
 
 class Row(NamedTuple):
@@ -159,7 +161,7 @@ def verdict(
     results = []
     for number, gate in enumerate(gates, start=1):
         rows = list(_results(models, extraction, gate, small_cell))
-        rows = rows or [GateResult(outcome=NO_POWER, reason="no model of this job is measured so", n=0)]
+        rows = rows or [GateResult(outcome=NO_POWER, reason=NO_MODEL, n=0)]
         results += [
             replace(row, gate=number, measure=gate.measure, at_most=gate.at_most, required=gate.required)
             for row in rows
@@ -208,7 +210,7 @@ def _results(
         rows = [_gate_result(_row(number, twins, gate.at_most), gate, small_cell) for number in own]
         if not rows and (wanted or any(gate.attack in other.membership for k, other in last.items() if k[0] == name)):
             # Named, or attacked beside it: without a row it would look like a pass.
-            rows = [GateResult(attack=gate.attack, outcome=NO_POWER, reason="this model is not measured so", n=0)]
+            rows = [GateResult(attack=gate.attack, outcome=NO_POWER, reason=NOT_THIS_MODEL, n=0)]
         for row in rows:
             yield replace(row, model=name, recipe=recipe, seed=seed, epoch=model.epoch)
 
