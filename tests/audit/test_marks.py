@@ -63,6 +63,14 @@ def copied() -> dict[str, Any]:
     return audit
 
 
+def told_by_words() -> dict[str, Any]:
+    """Members are told by words at the threshold, and not by the whole text."""
+    audit = tiny_audit()
+    attack = {"auc": estimate(0.9, 0.85, 0.95, n=70), "num_members": 40, "num_nonmembers": 30}
+    audit["models"][-1]["threshold"] = {"k": 2, "num_words": 40, "at_threshold": attack, "above": attack}
+    return audit
+
+
 def private() -> dict[str, Any]:
     audit = tiny_audit()
     audit["models"][-1]["guarantee"] = "epsilon 3.21 at delta 1e-05 per individual (at most 4 documents each)"
@@ -76,6 +84,7 @@ AUDITS = {
     "broken rule": broken,
     "near-copies": copied,
     "private": private,
+    "told by words": told_by_words,
     "protected leaks much": lambda: leaking("ppclm", (0.2, 0.15, 0.25)),
     "protected leaks some": lambda: leaking("ppclm", (0.03, 0.01, 0.045)),
     "members are told": lambda: leaking("ppclm", (0.0, -0.01, 0.01), auc=0.9),
@@ -84,6 +93,8 @@ AUDITS = {
 #: Audits of which report, dossier and terminal still say opposite things, with the reason.
 CONTRADICT = {
     "near-copies": "findings read the attacks over all people, the sentence by the verdict those without near-copies",
+    "told by words": "the short findings say that who was in the data is distinguishable, by any risk of membership; "
+    "the findings below say that it is not, by the whole text alone",
     "leaks in a wide interval": "the next step says not to share what the verdict calls not shown, as the scale has no "
     "word for found, under the threshold",
 }

@@ -155,15 +155,14 @@ def _short(
             yield Marked(t(key, kinds=t.listed(silent)), *quiet)
         else:
             yield Marked(t("findings.no_others_leaky" if leaky else "findings.none_leaky"), *quiet)
-    found = [
-        (r, m, {risk for risk in MEMBERSHIP if (risk, m.model, m.objective, m.recipe) in beyond}) for r, m in trained
+    told = [
+        (r, m)
+        for r, m in trained
+        if is_distinguishable(m) or any((risk, m.model, m.objective, m.recipe) in beyond for risk in MEMBERSHIP)
     ]
-    told = [(r, m, risks) for r, m, risks in found if is_distinguishable(m) or risks]
-    if told:
-        marks = [mark for _, m, risks in told for risk in risks or {"individual"}
-                 for mark in _marks([("", m)], risk, _attack(m), FOUND)]  # fmt: skip
-        names = t.listed([r for r, *_ in told])
-        yield Marked(t("findings.who_was_in_the_data_is_distinguishable", names=names), *marks)
+    if told:  # it does not say by which words, so it is about the person
+        marks = _marks(told, "individual", "any attack", FOUND)
+        yield Marked(t("findings.who_was_in_the_data_is_distinguishable", names=_names(told, t)), *marks)
     elif attacked := [(r, m) for r, m in trained if strongest_attack(m)]:
         weak = [r for r, m in trained if without_power(m)]
         key = "findings.nobody_distinguishable_but" if weak else "findings.nobody_distinguishable"
