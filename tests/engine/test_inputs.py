@@ -740,7 +740,7 @@ def run_command(*arguments: object, **environment: str) -> None:
     """A command of its own process; `CorpusError` with its last line where it ends otherwise than well."""
     done = subprocess.run(
         [sys.executable, "-m", "reticent", *map(str, arguments)],
-        env=os.environ | environment, capture_output=True, text=True, timeout=300,
+        env=os.environ | environment, capture_output=True, text=True, timeout=900,
     )  # fmt: skip
     if done.returncode:
         raise CorpusError(done.stderr.strip().rpartition("\n")[2].removeprefix("reticent: "))
@@ -771,33 +771,17 @@ def born(folder: Path) -> Path:
     return folder / "notes.parquet"
 
 
-def birth_dates(*program: str, zone: str = "UTC") -> Callable[[Any, Input, Path], list[Any]]:
-    """A reader that detects birth dates of records; the rows are the spans' texts, or rather how many there are."""
+def birth_dates(*, on_spark: bool = False, zone: str = "UTC") -> Callable[[Any, Input, Path], list[Any]]:
+    """A reader that detects birth dates of records; the rows are the labels of the spans."""
 
     def read(source: Any, given: Input, folder: Path) -> list[Any]:
-        more = ["--set", "corpus.table=note"] if str(source).startswith("postgresql") else []
         put(folder / "words.txt", "born\nseen\nwith\nfever\n")
-        records = [
-            "--set",
-            'detect.records.columns={birth_date="birth"}',
-            "--set",
-            f'detect.records.common="{folder}/words.txt"',
-        ]
-        run_command(
-            *program,
-            "detect",
-            source,
-            "--out",
-            folder / "run",
-            "-q",
-            "--detector",
-            "records",
-            *settings_of(given),
-            *more,
-            *records,
-            TZ=zone,
-            PGTZ=zone,
-        )
+        changes = ['detect.records.columns={birth_date="birth"}', f'detect.records.common="{folder}/words.txt"']
+        changes += ["corpus.table=note"] if str(source).startswith("postgresql") else []
+        more = [*settings_of(given), *(part for change in changes for part in ("--set", change))]
+        more += ["--master", "local[1]"] if on_spark else []
+        program = ["spark", "detect"] if on_spark else ["detect"]
+        run_command(*program, source, "--out", folder / "run", "-q", "--detector", "records", *more, TZ=zone, PGTZ=zone)
         return pl.read_parquet(folder / "run" / "spans" / "*.parquet")["label"].to_list()
 
     return read
@@ -836,9 +820,9 @@ add("individuals of float32", individuals_by_spark_of(pa.float32()),
 add("Spark: individuals of float32", individuals_by_spark_of(pa.float32()), ["1.0E8", "3.0", "4.0"], wrong="W07",
     needs=SPARK, columns=NOTES, read=individuals_by_spark)
 add("birth dates with a time", born, ["DATE"] * 6, columns=NOTES, read=birth_dates())
-add("Spark: birth dates, in UTC", born, ["DATE"] * 6, needs=SPARK, columns=NOTES, read=birth_dates("spark"))
+add("Spark: birth dates, in UTC", born, ["DATE"] * 6, needs=SPARK, columns=NOTES, read=birth_dates(on_spark=True))
 add("Spark: birth dates, in New York", born, [], wrong="W14", needs=SPARK, columns=NOTES,
-    read=birth_dates("spark", zone="America/New_York"))
+    read=birth_dates(on_spark=True, zone="America/New_York"))
 
 
 def in_postgres(*statements: str, zone: str) -> Callable[[Any, Input, Path], list[Any]]:
