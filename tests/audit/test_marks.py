@@ -191,7 +191,9 @@ def test_marks_are_whole(name: str) -> None:
 
 def contradictions(found: list[Said]) -> list[str]:
     """What is said of one risk of one model in two ways."""
-    left, outcomes, numbers = [], {}, {}
+    left: list[str] = []
+    outcomes: dict[tuple[str, str], dict[str, Said]] = {}
+    numbers: dict[tuple[str, str], dict[str, Said]] = {}
     for said in found:
         for mark in said.marks:
             if mark.outcome in JUDGED:
