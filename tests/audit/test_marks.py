@@ -191,7 +191,9 @@ def test_marks_are_whole(name: str) -> None:
 
 def contradictions(found: list[Said]) -> list[str]:
     """What is said of one risk of one model in two ways."""
-    left, outcomes, numbers = [], {}, {}
+    left: list[str] = []
+    outcomes: dict[tuple[str, str], dict[str, Said]] = {}
+    numbers: dict[tuple[str, str], dict[str, Said]] = {}
     for said in found:
         for mark in said.marks:
             if mark.outcome in JUDGED:
@@ -214,7 +216,7 @@ def known(name: str) -> Any:
     return pytest.param(name, marks=pytest.mark.xfail(strict=True, reason=reason)) if reason else name
 
 
-@pytest.mark.parametrize("name", map(known, AUDITS))
+@pytest.mark.parametrize("name", [known(name) for name in AUDITS])
 def test_one_outcome_is_said_of_each_risk_of_each_model(name: str) -> None:
     assert contradictions(everything_said(name)) == []
 
