@@ -13,6 +13,7 @@ from pydantic import Field, field_validator, model_validator
 from reticent.audit.membership.names import COVERAGE, DEFAULT_ATTACKS, DEFAULT_SHADOW_ATTACKS
 from reticent.audit.membership.table import require_attacks
 from reticent.core.errors import PolicyError
+from reticent.audit.texts import LANGUAGES, Language
 from reticent.core.section import PUBLISHED, Section, of_job
 from reticent.engine.config import CanaryConfig, Surface
 from reticent.trainer.config import Bf16
@@ -22,6 +23,7 @@ __all__ = [
     "DEFAULT_SHADOW_ATTACKS",
     "AuditConfig",
     "CanaryAudit",
+    "DossierConfig",
     "ExtractionConfig",
     "GenerationConfig",
     "Init",
@@ -368,3 +370,27 @@ class VerdictConfig(Section):
     words: float = Field(default=0.6, gt=0.5, le=1, description="area of an attack by identifying words alone")
     individual: float = Field(default=0.6, gt=0.5, le=1, description="area of an attack by the whole text")
     passages: float = Field(default=0.01, gt=0, le=1, description="one passage in a hundred comes back word for word")
+
+
+class DossierConfig(Section):
+    """The dossier at the end of a run: the evidence for a decision about each model, in a folder that can be sent.
+
+    ``institution``, ``purpose``, ``legal_basis`` and ``documents`` are printed as they are given. What is not given is
+    left open, for a person to write.
+    """
+
+    section: ClassVar[str] = "dossier"
+
+    languages: tuple[Language, ...] = Field(default=LANGUAGES, min_length=1, description="the first is dossier.html")
+    pdf: Literal["auto", "on", "off"] = Field(
+        default="auto", description="also write PDF/UA by WeasyPrint; auto: where the extra `dossier` is installed"
+    )
+    key: str | None = Field(default=None, description="private SSH key of the institution, which signs the folder")
+    institution: str | None = Field(default=None, description="who answers for the model")
+    purpose: str | None = Field(default=None, description="what the model is made for")
+    legal_basis: str | None = Field(default=None, description="on which basis the documents are processed")
+    documents: str | None = Field(default=None, description="which documents these are, for the model card too")
+    licence: str | None = Field(default=None, description="licence of a model that leaves, for its card")
+    replaces: str | None = Field(
+        default=None, description="digest of the dossier that this one replaces; an update of a run sets it"
+    )

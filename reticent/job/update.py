@@ -22,9 +22,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reticent.audit.dossier.seal import SUMS, dossier_digest
 from reticent.core.artifact import is_up_to_date as artifact_is_up_to_date
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
+from reticent.core.resolve import resolve
 from reticent.engine.corpus import open_corpus
 from reticent.engine.detect.choose import DETECTORS
 from reticent.engine.detect.passages import take_cache
@@ -40,7 +40,6 @@ from reticent.job.run import Run
 from reticent.job.stages.corpus import Refresh, copied_steps, refreshed_steps
 from reticent.job.stages.dedup import dedup_steps
 from reticent.job.stages.detect import NER_CACHE, detect_steps, spans_artefact
-from reticent.job.stages.dossier import DOSSIER, REPLACED
 from reticent.job.stages.index import INDEXES, index_artefact, index_config, index_steps
 from reticent.job.stages.split import split_steps
 
@@ -304,13 +303,12 @@ def affected_artifacts(before: Run, withdrawn: Sequence[Path]) -> AffectedArtifa
 
     ``withdrawn`` are the files of individuals who withdraw now.
     """
-    dossier = before.folder / DOSSIER
-    replaced = sorted(path.name for path in (before.folder / REPLACED).glob("*") if (path / SUMS).is_file())
+    dossier, replaced = resolve("reticent.job.stages.dossier:dossiers_of")(before.folder)
     models = sorted(path.parent for path in (before.folder / "models").rglob("manifest.json"))
     return AffectedArtifacts(
         trained_on_withdrawn=bool(withdrawn) and _name_a_member(before, withdrawn),
         models=[model.relative_to(before.folder).as_posix() for model in models],
-        dossier=dossier_digest(dossier) if (dossier / SUMS).is_file() else None,
+        dossier=dossier,
         replaced=replaced,
     )
 

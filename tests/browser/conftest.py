@@ -13,7 +13,7 @@ import pytest
 from fixtures.audits import evidence, tiny_audit, write
 from fixtures.dossiers import dossier_evidence
 
-from reticent.audit.dossier.config import DossierConfig
+from reticent.audit.config import DossierConfig
 from reticent.audit.dossier.write import write_dossier
 from reticent.audit.evidence.dossier import Declared
 from reticent.audit.report.page import write_report

@@ -15,7 +15,7 @@ from reticent.audit.evidence.rules import publish
 from reticent.core.errors import ArtifactError, PolicyError
 
 if TYPE_CHECKING:
-    from reticent.audit.dossier.config import DossierConfig
+    from reticent.audit.config import DossierConfig
     from reticent.audit.evidence.dossier import DossierEvidence
 
 __all__ = ["write_dossier", "write_pdf", "writes_pdf"]

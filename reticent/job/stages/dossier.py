@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from reticent.job.config import Job
     from reticent.job.run import Run
 
-__all__ = ["DOSSIER", "REPLACED", "check_settings", "dossier_steps"]
+__all__ = ["DOSSIER", "REPLACED", "check_settings", "dossier_steps", "dossiers_of"]
 
 #: Folders of a run: its dossier, and those that it replaced.
 DOSSIER, REPLACED = "dossier", "replaced-dossiers"
@@ -41,6 +41,13 @@ def check_settings(job: Job) -> None:
         if not Path(job.dossier.key).expanduser().is_file():
             raise ArtifactError(f"dossier.key: {job.dossier.key}: no such file")
         fingerprint_of_key(job.dossier.key)
+
+
+def dossiers_of(folder: Path) -> tuple[str | None, list[str]]:
+    """Return the digest of the dossier in a run folder, None for none, and the names of those that it replaced."""
+    own = folder / DOSSIER
+    replaced = sorted(path.name for path in (folder / REPLACED).glob("*") if (path / SUMS).is_file())
+    return dossier_digest(own) if (own / SUMS).is_file() else None, replaced
 
 
 def dossier_steps(run: Run) -> Iterator[Step]:

@@ -15,7 +15,7 @@ import pytest
 from fixtures.dossiers import dossier_evidence
 from fixtures.places import ROOT
 
-from reticent.audit.dossier.config import DossierConfig
+from reticent.audit.config import DossierConfig
 from reticent.audit.dossier.seal import EVIDENCE, NAMESPACE, SIGNATURE, SUMS, dossier_digest, fingerprint_of_key, seal
 from reticent.audit.dossier.verify import model_digests, read_evidence, verify_dossier, verify_model
 from reticent.audit.dossier.write import write_dossier
