@@ -12,8 +12,8 @@ from pydantic import Field, field_validator, model_validator
 
 from reticent.audit.membership.names import COVERAGE, DEFAULT_ATTACKS, DEFAULT_SHADOW_ATTACKS
 from reticent.audit.membership.table import require_attacks
-from reticent.core.errors import PolicyError
 from reticent.audit.texts import LANGUAGES, Language
+from reticent.core.errors import PolicyError
 from reticent.core.section import PUBLISHED, Section, of_job
 from reticent.engine.config import CanaryConfig, Surface
 from reticent.trainer.config import Bf16

@@ -10,8 +10,7 @@ from typing import Annotated
 
 from pydantic import ByteSize, Field
 
-from reticent.audit.config import AuditConfig, CanaryAudit, ExtractionConfig, ProbeConfig, VerdictConfig
-from reticent.audit.config import DossierConfig
+from reticent.audit.config import AuditConfig, CanaryAudit, DossierConfig, ExtractionConfig, ProbeConfig, VerdictConfig
 from reticent.audit.judgement.rows import GateConfig
 from reticent.core.section import PUBLISHED, Section
 from reticent.engine.config import DedupConfig, IndexConfig, SplitConfig, SurrogateConfig, ThresholdConfig

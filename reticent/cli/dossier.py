@@ -12,7 +12,7 @@ from reticent.cli.help import CommandWithOthers, below, example_of
 from reticent.cli.options import AsJson, Quiet, RunFolder, Set, job_of, new_progress, read_job
 
 if TYPE_CHECKING:
-    from reticent.audit.dossier.verify import Checked
+    from reticent.ext.dossier.verify import Checked
 
 __all__ = ["DossierCommand", "dossier"]
 
@@ -49,7 +49,7 @@ def dossier(
     RUN/replaced-dossiers. `reticent dossier verify FOLDER` checks one; `reticent dossier export RUN MODEL RECIPE`
     copies a model with its card.
     """
-    from reticent.job.dossier import make_dossier
+    from reticent.ext.dossier.job import make_dossier
     from reticent.job.run import Run
 
     changes = [f"dossier.languages={json.dumps(language)}"] if language else []
@@ -87,7 +87,7 @@ def verify(
 
     Exit status 1 where anything differs.
     """
-    from reticent.job.dossier import check_dossier
+    from reticent.ext.dossier.job import check_dossier
 
     checked = check_dossier(folder, model or [], signers)
     if as_json:
@@ -121,7 +121,7 @@ def export(
 
     Exit status 3 where the verdict on it is not "within". To let a model leave is a decision of its own.
     """
-    from reticent.job.model_export import export_with_card
+    from reticent.ext.dossier.export import export_with_card
     from reticent.job.run import Run
 
     run = Run(job_of(read_job(run_folder), None))

@@ -222,7 +222,7 @@ def check_run(
     if audits:
         require_audit(run)
     if reports:
-        resolve("reticent.job.stages.dossier:check_settings")(run.job)
+        resolve("reticent.ext.dossier.stage:check_settings")(run.job)
 
 
 def require_same_documents(job: Job) -> None:

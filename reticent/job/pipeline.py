@@ -81,7 +81,7 @@ _PLAN = (
     Stage("extraction", "reticent.ext.extraction.stage:extraction_steps", within="audit"),
     Stage("audit", "reticent.job.stages.audit:audit_steps"),
     Stage("report", "reticent.job.stages.audit:report_steps"),
-    Stage("dossier", "reticent.job.stages.dossier:dossier_steps", within="report"),
+    Stage("dossier", "reticent.ext.dossier.stage:dossier_steps", within="report"),
 )
 #: Names of the stages, as a user gives them, in order.
 STAGES = tuple(stage.name for stage in _PLAN if not stage.within)

@@ -303,7 +303,7 @@ def affected_artifacts(before: Run, withdrawn: Sequence[Path]) -> AffectedArtifa
 
     ``withdrawn`` are the files of individuals who withdraw now.
     """
-    dossier, replaced = resolve("reticent.job.stages.dossier:dossiers_of")(before.folder)
+    dossier, replaced = resolve("reticent.ext.dossier.stage:dossiers_of")(before.folder)
     models = sorted(path.parent for path in (before.folder / "models").rglob("manifest.json"))
     return AffectedArtifacts(
         trained_on_withdrawn=bool(withdrawn) and _name_a_member(before, withdrawn),

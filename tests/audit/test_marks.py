@@ -17,14 +17,14 @@ import pytest
 from fixtures.audits import estimate, evidence, tiny_audit, two_berts
 from fixtures.dossiers import dossier_evidence
 
-from reticent.audit.dossier.card import card_of
-from reticent.audit.dossier.page import render
 from reticent.audit.evidence.audit import AuditEvidence
 from reticent.audit.judgement.rows import BEYOND, NOT_SHOWN, WITHIN
 from reticent.audit.near_copies import near_copies_lines
 from reticent.audit.report.page import write_report
 from reticent.audit.report.summary import guarantee_lines, ledger_line
 from reticent.audit.texts import FOUND, LANGUAGES, NOT_FOUND, Mark, Texts, marks_of
+from reticent.ext.dossier.card import card_of
+from reticent.ext.dossier.page import render
 
 pytestmark = pytest.mark.usefixtures("without_figures")
 Page = ElementTree.Element

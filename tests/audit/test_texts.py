@@ -15,12 +15,12 @@ from fixtures.audits import evidence, tiny_audit
 from jinja2 import nodes
 
 import reticent.audit.texts as texts
-from reticent.audit.dossier.page import CLAIMS
 from reticent.audit.judgement import verdict
 from reticent.audit.judgement.rows import GATES, RISKS
 from reticent.audit.membership.asking import EVERY_ATTACK
 from reticent.audit.membership.measure import subgroups
 from reticent.audit.texts import LANGUAGES, NO_BREAK, THIN, Forms, Texts, catalogue, evidence_texts
+from reticent.ext.dossier.page import CLAIMS
 
 AUDIT = Path(texts.__file__).parent
 #: Where texts are used.

@@ -14,9 +14,9 @@ from fixtures.audits import evidence, tiny_audit, write
 from fixtures.dossiers import dossier_evidence
 
 from reticent.audit.config import DossierConfig
-from reticent.audit.dossier.write import write_dossier
 from reticent.audit.evidence.dossier import Declared
 from reticent.audit.report.page import write_report
+from reticent.ext.dossier.write import write_dossier
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 NEEDED = ("playwright", "axe_playwright_python", "weasyprint", "pypdf", "jsonschema")

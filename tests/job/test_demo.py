@@ -19,11 +19,11 @@ from fixtures.command import command
 from fixtures.jobs import AGAIN, Recorder
 
 import reticent.job.demo
-from reticent.audit.dossier.seal import dossier_digest
 from reticent.core.artifact import fingerprint, read_manifest
+from reticent.ext.dossier.job import check_dossier
+from reticent.ext.dossier.seal import dossier_digest
 from reticent.job.config import load_kept_job
 from reticent.job.demo import demo_job, run_demo
-from reticent.job.dossier import check_dossier
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
 

@@ -18,14 +18,14 @@ from fixtures.command import command
 from fixtures.jobs import Recorder
 
 import reticent
-from reticent.audit.dossier.seal import dossier_digest
-from reticent.audit.dossier.verify import read_evidence
 from reticent.audit.evidence.audit import AuditEvidence
 from reticent.audit.evidence.json_form import from_json
 from reticent.core.artifact import read_manifest, verify
 from reticent.engine.split import open_individuals
+from reticent.ext.dossier.job import check_dossier
+from reticent.ext.dossier.seal import dossier_digest
+from reticent.ext.dossier.verify import read_evidence
 from reticent.job.config import load_kept_job
-from reticent.job.dossier import check_dossier
 from reticent.job.run import Run
 from reticent.job.status import job_status
 from reticent.trainer.verify import read_ledger

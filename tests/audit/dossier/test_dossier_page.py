@@ -13,21 +13,7 @@ import pytest
 from fixtures.audits import estimate, model, tiny_audit
 from fixtures.dossiers import dossier_evidence, published_audit
 
-import reticent.audit.dossier as room
-from reticent.audit.dossier.card import card_of
-from reticent.audit.dossier.fact_sentences import FACTS
-from reticent.audit.dossier.page import (
-    ADVERSARIES,
-    CLAIMS,
-    CRITERIA,
-    EXAMINED,
-    FIELDS,
-    FIGURES,
-    LIKELIHOODS,
-    page_name,
-    render,
-    rows_of,
-)
+import reticent.ext.dossier as room
 from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.dossier import Declared
 from reticent.audit.evidence.json_form import from_json
@@ -43,6 +29,20 @@ from reticent.audit.report.risk_text import REASONS, explained, number_in_words,
 from reticent.audit.stats.estimate import Estimate
 from reticent.audit.texts import ENGLISH, LANGUAGES, NO_BREAK, Language, Texts, catalogue
 from reticent.core.errors import ArtifactError
+from reticent.ext.dossier.card import card_of
+from reticent.ext.dossier.fact_sentences import FACTS
+from reticent.ext.dossier.page import (
+    ADVERSARIES,
+    CLAIMS,
+    CRITERIA,
+    EXAMINED,
+    FIELDS,
+    FIGURES,
+    LIKELIHOODS,
+    page_name,
+    render,
+    rows_of,
+)
 from reticent.trainer.recipes import RECIPES
 
 ROOM = Path(next(iter(room.__path__)))

@@ -16,16 +16,16 @@ from fixtures.dossiers import dossier_evidence
 from fixtures.places import ROOT
 
 from reticent.audit.config import DossierConfig
-from reticent.audit.dossier.seal import EVIDENCE, NAMESPACE, SIGNATURE, SUMS, dossier_digest, fingerprint_of_key, seal
-from reticent.audit.dossier.verify import model_digests, read_evidence, verify_dossier, verify_model
-from reticent.audit.dossier.write import write_dossier
 from reticent.audit.evidence.dossier import EVIDENCE_FORMAT, DossierEvidence
 from reticent.audit.evidence.json_form import schema_of, to_json
 from reticent.core.artifact import JOB, MANIFEST
 from reticent.core.errors import ArtifactError, GateError
-from reticent.job.dossier import check_dossier
-from reticent.job.model_export import export_with_card
-from reticent.job.stages.dossier import DOSSIER, _keep_replaced
+from reticent.ext.dossier.export import export_with_card
+from reticent.ext.dossier.job import check_dossier
+from reticent.ext.dossier.seal import EVIDENCE, NAMESPACE, SIGNATURE, SUMS, dossier_digest, fingerprint_of_key, seal
+from reticent.ext.dossier.stage import DOSSIER, _keep_replaced
+from reticent.ext.dossier.verify import model_digests, read_evidence, verify_dossier, verify_model
+from reticent.ext.dossier.write import write_dossier
 
 CONFIG = DossierConfig(pdf="off")
 

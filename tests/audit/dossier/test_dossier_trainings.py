@@ -10,7 +10,7 @@ from fixtures.audits import estimate, tiny_audit
 from fixtures.dossiers import dossier_evidence
 from test_dossier_page import parsed, rendered, text_of
 
-from reticent.audit.dossier.card import card_of
+from reticent.ext.dossier.card import card_of
 from reticent.trainer.privacy import Guarantee, unaccounted_steps
 from reticent.trainer.recipes import RECIPES
 

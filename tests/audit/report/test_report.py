@@ -127,7 +127,7 @@ def render(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[st
 def test_the_report_imports_nothing_of_the_dossier() -> None:
     files = sorted(Path(str(package("reticent.audit.report"))).glob("*.py"))
     assert len(files) > 5
-    assert [file.name for file in files if "reticent.audit.dossier" in file.read_text(encoding="utf-8")] == []
+    assert [file.name for file in files if "reticent.ext.dossier" in file.read_text(encoding="utf-8")] == []
 
 
 def test_the_page_fetches_nothing_and_runs_nothing(folder: Path, page: Page) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from reticent.audit.dossier.fact_sentences import FACTS, Context
 from reticent.audit.evidence.rules import FORBIDDEN
 from reticent.audit.membership.validity import INVALID
 from reticent.audit.near_copies import near_copies_lines
@@ -19,6 +18,7 @@ from reticent.audit.report.selectors import ordinary_utility, strongest_attack
 from reticent.audit.texts import Language, Texts
 from reticent.core.errors import ArtifactError
 from reticent.engine.schema import INDIRECT
+from reticent.ext.dossier.fact_sentences import FACTS, Context
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence
@@ -113,7 +113,7 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
     audit = evidence.audit
     models = shown_models(audit, words)
     context = Context(evidence, models, words)
-    page = template_environment(words, "reticent.audit.dossier").get_template("dossier.html.j2").render(
+    page = template_environment(words, "reticent.ext.dossier").get_template("dossier.html.j2").render(
         lang=language, others=[
             (other, page_name(other, languages, "html"), Texts(other)("dossier.in_this_language"))
             for other in languages if other != language

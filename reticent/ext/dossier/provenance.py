@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reticent.audit.dossier.verify import NOT_OF_THE_MODEL
 from reticent.audit.evidence.dossier import KeyedDigests, ModelUnderTest
 from reticent.core.artifact import canonical, read_manifest, write_private
 from reticent.core.errors import ArtifactError
+from reticent.ext.dossier.verify import NOT_OF_THE_MODEL
 from reticent.job.artefact import measurements_of
 
 if TYPE_CHECKING:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reticent.audit.dossier.card import card_of, verdict_of
-from reticent.audit.dossier.seal import dossier_digest
-from reticent.audit.dossier.verify import read_evidence, verify_dossier, verify_model
 from reticent.audit.judgement.rows import WITHIN
 from reticent.core.artifact import new_folder
 from reticent.core.errors import ArtifactError, GateError, PolicyError
 from reticent.engine.schema import REFERENCE
-from reticent.job.dossier import changed_results
-from reticent.job.provenance import KEY
-from reticent.job.stages.dossier import DOSSIER
+from reticent.ext.dossier.card import card_of, verdict_of
+from reticent.ext.dossier.job import changed_results
+from reticent.ext.dossier.provenance import KEY
+from reticent.ext.dossier.seal import dossier_digest
+from reticent.ext.dossier.stage import DOSSIER
+from reticent.ext.dossier.verify import read_evidence, verify_dossier, verify_model
 
 if TYPE_CHECKING:
     from reticent.job.run import Run

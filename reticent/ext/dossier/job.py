@@ -8,18 +8,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reticent.audit.dossier.seal import dossier_digest
-from reticent.audit.dossier.verify import read_evidence, verify_dossier
 from reticent.core.artifact import JOB, MANIFEST, fingerprint, new_folder, require_kind, require_new
 from reticent.core.errors import ArtifactError, ReticentError
+from reticent.ext.dossier.provenance import KEY
+from reticent.ext.dossier.seal import dossier_digest
+from reticent.ext.dossier.stage import DOSSIER, dossier_steps
+from reticent.ext.dossier.verify import read_evidence, verify_dossier
 from reticent.job.maker import make
-from reticent.job.provenance import KEY
 from reticent.job.stages.audit import report_steps
-from reticent.job.stages.dossier import DOSSIER, dossier_steps
 
 if TYPE_CHECKING:
-    from reticent.audit.dossier.verify import Checked
     from reticent.audit.evidence.dossier import DossierEvidence
+    from reticent.ext.dossier.verify import Checked
     from reticent.job.run import Run
 
 __all__ = ["changed_results", "check_dossier", "copy_dossier", "make_dossier"]

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from reticent.audit.dossier.fact_sentences import FACTS, Context
 from reticent.audit.judgement.rows import NOT_SHOWN
 from reticent.audit.report.risk_text import ShownModel, shown_models, verdicts_on
 from reticent.audit.report.selectors import ordinary_utility, strongest_attack
 from reticent.audit.texts import Marked, Texts, marks_of
+from reticent.ext.dossier.fact_sentences import FACTS, Context
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.dossier import DossierEvidence, ModelUnderTest

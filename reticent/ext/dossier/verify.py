@@ -7,20 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from reticent.audit.dossier.seal import (
-    EVIDENCE,
-    NAMESPACE,
-    SIGNATURE,
-    SUMS,
-    read_sums,
-    run_ssh_keygen,
-    signed_files,
-)
 from reticent.audit.evidence.dossier import EVIDENCE_FORMAT, DossierEvidence, ModelUnderTest
 from reticent.audit.evidence.json_form import from_json
 from reticent.core.artifact import MANIFEST, hash_file
 from reticent.core.errors import ArtifactError, ReticentError
 from reticent.core.json_toml import read_json
+from reticent.ext.dossier.seal import EVIDENCE, NAMESPACE, SIGNATURE, SUMS, read_sums, run_ssh_keygen, signed_files
 
 __all__ = ["Checked", "model_digests", "read_evidence", "verify_dossier", "verify_model"]
 

@@ -8,11 +8,11 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from reticent.audit.dossier.page import page_name, render
-from reticent.audit.dossier.seal import EVIDENCE, seal
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.rules import publish
 from reticent.core.errors import ArtifactError, PolicyError
+from reticent.ext.dossier.page import page_name, render
+from reticent.ext.dossier.seal import EVIDENCE, seal
 
 if TYPE_CHECKING:
     from reticent.audit.config import DossierConfig

@@ -11,17 +11,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reticent.audit.dossier.page import pages_digest
-from reticent.audit.dossier.seal import SUMS, dossier_digest, fingerprint_of_key
-from reticent.audit.dossier.write import write_dossier, writes_pdf
 from reticent.audit.evidence.audit import AuditEvidence
 from reticent.audit.evidence.dossier import EVIDENCE_FORMAT, Declared, DossierEvidence
 from reticent.audit.evidence.json_form import from_json
 from reticent.core.artifact import make_private_folder, require_kind, temporary_of
 from reticent.core.errors import ArtifactError
 from reticent.core.json_toml import read_json
+from reticent.ext.dossier.page import pages_digest
+from reticent.ext.dossier.provenance import code_digest, keyed, keyed_digests, models_under_test
+from reticent.ext.dossier.seal import SUMS, dossier_digest, fingerprint_of_key
+from reticent.ext.dossier.write import write_dossier, writes_pdf
 from reticent.job.artefact import Artefact, Step
-from reticent.job.provenance import code_digest, keyed, keyed_digests, models_under_test
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.dossier import DossierEvidence
@@ -52,8 +52,8 @@ def dossiers_of(folder: Path) -> tuple[str | None, list[str]]:
 
 def dossier_steps(run: Run) -> Iterator[Step]:
     """Yield the step of the artefact ``dossier``. The inputs in its manifest, which leaves with it, are keyed."""
-    from reticent.audit.dossier.seal import fingerprint_of_key
-    from reticent.audit.dossier.write import writes_pdf
+    from reticent.ext.dossier.seal import fingerprint_of_key
+    from reticent.ext.dossier.write import writes_pdf
 
     own = run.job.dossier
     config: dict[str, Any] = own.model_dump(mode="json", exclude={"key", "pdf"})
