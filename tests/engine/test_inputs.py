@@ -782,7 +782,8 @@ def birth_dates(*, on_spark: bool = False, zone: str = "UTC") -> Callable[[Any, 
         more += ["--master", "local[1]"] if on_spark else []
         program = ["spark", "detect"] if on_spark else ["detect"]
         run_command(*program, source, "--out", folder / "run", "-q", "--detector", "records", *more, TZ=zone, PGTZ=zone)
-        return pl.read_parquet(folder / "run" / "spans" / "*.parquet")["label"].to_list()
+        spans = [file for file in (folder / "run").rglob("*.parquet") if "label" in pl.read_parquet_schema(file)]
+        return [label for file in spans for label in pl.read_parquet(file)["label"]]
 
     return read
 
