@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import reticent
 from reticent.cli.options import (
     AsJson,
     ColumnOptions,
@@ -86,7 +87,6 @@ def _command(command: Callable[..., None]) -> Callable[..., None]:
 @spark_app.command()
 def script() -> None:
     """Print the path of our program: spark-submit OPTIONS $(reticent spark script) spark index OPTIONS"""
-    import reticent
 
     print(Path(reticent.__file__).with_name("__main__.py"))
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from reticent import _rust
 from reticent.core.errors import CorpusError
 from reticent.engine.detect.labels import category
 from reticent.engine.protect import Policy
@@ -143,8 +144,6 @@ class FlaggedWords:
             raise CorpusError(f"{self._place(part, row)}: {no_token(int(num_words[row]))}")
 
     def __iter__(self) -> Iterator[Flagged]:
-        from reticent import _rust
-
         policy, threads = self._policy, self.num_threads
         for part in self._selection.batches():
             words = _rust.segment(part.texts, num_threads=threads)
@@ -225,7 +224,6 @@ def _collect(
     num_threads: int,
 ) -> dict[str, Blacklist]:
     """First pass: the surfaces whose scope is the individual or the corpus, by category or all under ""."""
-    from reticent import _rust
 
     blacklists: dict[str, Blacklist] = {} if by_category else {"": _rust.Blacklist(surface=surface)}
     for part in selection.batches():

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reticent import _rust
 from reticent.engine.detect.spans import SpanReader
 from reticent.engine.schema import SPANS
 
@@ -26,7 +27,6 @@ __all__ = ["ReusedSpans", "differing_texts", "ranges", "rows_before", "spans_of"
 
 def rows_before(before: Corpus, after: Corpus) -> np.ndarray:
     """Return for each document of ``after`` the number of the document of ``before`` with its id, or -1; int64."""
-    from reticent import _rust
 
     old, new = (corpus.scan().column("doc_id").combine_chunks() for corpus in (before, after))
     rows = _rust.IdRows(old).rows(new)
@@ -57,8 +57,6 @@ def differing_texts(before: Corpus, after: Corpus, rows: np.ndarray, num_threads
 
 
 def _digests(corpus: Corpus, key: bytes, num_threads: int) -> np.ndarray:
-    from reticent import _rust
-
     digests, first = np.empty(corpus.num_documents, dtype="S16"), 0
     for batch in corpus.batches(columns=("text",)):
         made = _rust.pseudonymise_ids(batch.column("text"), key=key, purpose="text", num_threads=num_threads)

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reticent import _rust
 from reticent.core.errors import ArtifactError
 from reticent.engine.pseudonymize import SpanArrays, Style, pseudonymise_batch
 from reticent.engine.schema import DIRECT, INDIRECT
@@ -108,7 +109,6 @@ def replace_words_by_x(
 
     X is no individual's word: 0. So is the punctuation of an identifier, which stays.
     """
-    from reticent import _rust
 
     direct = (flags & DIRECT) > 0
     made, new_places = _rust.replace_words(texts, words, direct.astype(np.uint8), gaps=gaps, num_threads=num_threads)
@@ -125,7 +125,6 @@ def replace_words_by_x(
 
 def lower_case(texts: pa.Array, *, num_threads: int = 0) -> Rewritten:
     """Return texts in lower case, no word of which is flagged."""
-    from reticent import _rust
 
     lowered = pc.utf8_lower(texts)
     words = _rust.segment(lowered, num_threads=num_threads)
@@ -150,7 +149,6 @@ def replace_spans(
     words, flags, starts : of the old texts
     spans, style, key, options : see `pseudonymise_batch`
     """
-    from reticent import _rust
 
     old = batch.column("text")
     made = pseudonymise_batch(batch, spans, style, key, **options)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from reticent import _rust
 from reticent.core.errors import CorpusError
 from reticent.engine.schema import placed
 from reticent.engine.store_writer import BitFile, IdsWriter
@@ -88,7 +89,6 @@ class SinglePass:
 
         Cost: reading, segmenting and tokenising, once each; memory is four batches.
         """
-        from reticent import _rust
 
         encoders = [_rust.TokenEncoder(own.tokenizer_json, num_threads=self.num_threads) for own in self.encodings]
         with ExitStack() as stack:
@@ -114,7 +114,6 @@ class SinglePass:
 
     def _work(self, encoders: list[_rust.TokenEncoder], batch: pa.RecordBatch, first: int) -> _Made:
         """Return the results of a batch that begins with document ``first``."""
-        from reticent import _rust
 
         texts, threads = batch.column("text"), self.num_threads
         words = _rust.segment(texts, num_threads=threads)

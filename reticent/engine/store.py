@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from reticent.core.artifact import MANIFEST, read_manifest
 from reticent.core.errors import ArtifactError
 from reticent.engine.packed import PackedTokens, StoredIds, ids_of
 from reticent.engine.schema import DIRECT, INDIRECT
@@ -315,7 +316,6 @@ def open_view(folder: Path, ids: Path | None = None) -> PackedTokens:
 
 def _check_ids(folder: Path) -> None:
     """Raise `ArtifactError` where the ids beside a view are not the ids for which it was made."""
-    from reticent.core.artifact import MANIFEST, read_manifest
 
     ids = ids_of(folder)
     if ids != folder and (folder / MANIFEST).exists():

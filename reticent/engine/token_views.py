@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from reticent import _rust
 from reticent.core.errors import ArtifactError, CorpusError
 from reticent.engine.packed import StoredIds, mapped_column
 from reticent.engine.schema import DIRECT, INDIRECT, no_token
@@ -113,7 +114,6 @@ def write_view(
     Cost: two passes over the numbers, 10 to 50 ns a word of a core, 5 ns for n = 1; memory is that of the blacklist,
     the tables of n-grams and three blocks.
     """
-    from reticent import _rust
 
     stored = StoredIds(ids)
     view = _View(numbered, stored, individuals, splits, policy)

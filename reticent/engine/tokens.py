@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pyarrow as pa
 
+from reticent import _rust
 from reticent.core.errors import ArtifactError, CorpusError
+from reticent.engine.corpus import as_corpus
 from reticent.engine.flagged_words import Flagged, FlaggedWords
 from reticent.engine.names import SurrogateNames
 from reticent.engine.ngrams import NgramIndex
@@ -84,8 +86,6 @@ def write_tokens(
     Cost: two passes over the text (one without spans, twice as many where it is rewritten); memory is one batch and the
     blacklist.
     """
-    from reticent import _rust
-    from reticent.engine.corpus import as_corpus
 
     folder, corpus, policy = Path(folder), as_corpus(corpus), policy or Policy()
     common: dict[str, Any] = {"splits": splits, "num_threads": num_threads}
@@ -142,7 +142,6 @@ def _write_view(
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Write ids and a view of the documents of these splits, as a run does: one pass over the text, then numbers."""
-    from reticent import _rust
 
     ids = [batch.column("individual_id") for batch in corpus.batches(columns=("individual_id",))]
     owners = pa.chunked_array(ids) if ids else pa.chunked_array([], pa.string())
@@ -213,8 +212,6 @@ class RewrittenTokens:
         names: SurrogateNames | None = None,
         num_threads: int = 0,
     ):
-        from reticent import _rust
-
         self._style, self._view, self._tokenizer_json, self._num_threads = style, view, tokenizer_json, num_threads
         self._flagged = FlaggedWords(
             corpus,

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from reticent import _rust
 from reticent.core.artifact import HashedFile
 from reticent.core.errors import ArtifactError
 from reticent.engine.packed import mapped_column
@@ -40,7 +41,6 @@ class WordWriter:
 
     def write(self, numbers: np.ndarray, doc_offsets: np.ndarray) -> None:
         """Append documents: the numbers of all words, uint32, and words before each document, int64 (D + 1,)."""
-        from reticent import _rust
 
         self._words.write(_rust.pack_numbers(numbers, doc_offsets, self._bits))
         self._ends.write(np.ascontiguousarray(doc_offsets[1:] + self.num_words, dtype="<i8"))
@@ -84,7 +84,6 @@ class NumberedWords:
 
     def of(self, documents: np.ndarray) -> np.ndarray:
         """Return the numbers of the words of these documents, one document after the other, uint32."""
-        from reticent import _rust
 
         lengths = self.doc_offsets[documents + 1] - self.doc_offsets[documents]
         return _rust.unpack_numbers(*self.stored, self.first_bytes[documents], lengths)

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reticent.audit.evidence.json_form import to_json
+from reticent.audit.judgement.verdict import verdict
 from reticent.core.artifact import read_manifest, require_kind
 from reticent.job.artefact import Artefact, Step
+from reticent.job.maker import make
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence
@@ -41,7 +43,6 @@ def _build(run: Run, folder: Path, counts: dict[str, Any]) -> None:
 
 def judge_gates(run: Run, evidence: AuditEvidence) -> AuditEvidence:
     """Return the evidence with the verdict of the job's gates, or without a verdict if the job has no gate."""
-    from reticent.audit.judgement.verdict import verdict
 
     if not gate_settings(run):
         return replace(evidence, verdict=None)
@@ -52,7 +53,6 @@ def judge_gates(run: Run, evidence: AuditEvidence) -> AuditEvidence:
 
 def judge_again(run: Run) -> None:
     """Replace the verdict in a finished audit by that of the job's gates; nothing is measured again."""
-    from reticent.job.maker import make
 
     gates, made = gate_settings(run), require_kind(run.folder / "audit", "audit")
     others = {name: value for name, value in made.config.items() if name not in ("gates", "verdict")}

@@ -16,7 +16,11 @@ import pyarrow.parquet as pq
 
 from reticent.core.errors import ReticentError
 from reticent.engine.canaries import DETECTOR
+from reticent.engine.detect import detect_spans, make_detectors, quarantined_rows
+from reticent.engine.detect.common import learn_common_words
+from reticent.engine.detect.propagate import propagate
 from reticent.engine.schema import SPANS
+from reticent.engine.split import draw_user_inference_holdout
 from reticent.job.maker import is_up_to_date
 from reticent.job.stages.detect import detect_steps
 
@@ -44,14 +48,11 @@ def spans_as_given(run: Run, folder: Path) -> tuple[Corpus, int]:
     corpus, num_quarantined
         These documents, less copies and those that a detector fails on; and how many it fails on.
     """
-    from reticent.engine.detect import quarantined_rows
 
     given = run.deduplicated
     searched = np.arange(given.num_documents)
     parts, failed = [], []
     if run.job.split.user_inference_holdout:
-        from reticent.engine.split import draw_user_inference_holdout
-
         held_back = draw_user_inference_holdout(given, run.job.split.user_inference_holdout, run.job.seed)
         searched = np.flatnonzero(~held_back)
         rows, quarantined, spans = _search(run, given, np.flatnonzero(held_back), folder)
@@ -74,8 +75,6 @@ def spans_as_given(run: Run, folder: Path) -> tuple[Corpus, int]:
     with pq.ParquetWriter(folder / ("spans.parquet" if whole else "united.parquet"), SPANS) as writer:
         writer.write_table(united.sort_by(order))
     if not whole:
-        from reticent.engine.detect.propagate import propagate
-
         propagate(
             corpus,
             folder / "united.parquet",
@@ -91,8 +90,6 @@ def _search(run: Run, given: Corpus, rows: np.ndarray, folder: Path) -> tuple[np
 
     Their names are not confirmed (``detect.confirm``): nothing that was found in them is left out.
     """
-    from reticent.engine.detect import detect_spans, make_detectors, quarantined_rows
-    from reticent.engine.detect.common import learn_common_words
 
     job = run.job
     detectors = make_detectors(

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from reticent import _rust
 from reticent.core.errors import ArtifactError
+from reticent.engine.detect.spans import SpanReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,7 +55,6 @@ class Samples:
         """Read the sample of these splits as the text that a model's tokens are checked against; ``index`` has the
         supports that protect.
         """
-        from reticent.engine.detect.spans import SpanReader
 
         spans = SpanReader(self._run.folder / "spans")
         return self._of(splits).read(spans, index, self._tokenizer_of(model), max_n=policy.n)
@@ -62,7 +63,6 @@ class Samples:
         """Return the sample of these splits. Where no pass over the text went before, what is read of the corpus is
         the row groups and files that hold a document of a sample.
         """
-        from reticent import _rust
 
         if not self._taken:
             take, corpus = self.on_batch(), self._run.corpus

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
+from reticent.core.artifact import read_manifest, require_kind
 from reticent.core.errors import ArtifactError
+from reticent.engine.detect.spans import SpanReader
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.store import TokenStore, open_tokens
 from reticent.engine.verify import CheckedText, TextCheck, verify_tokens
@@ -48,7 +50,6 @@ def check_text(run: Run) -> dict[str, TextCheck | None]:
     ArtifactError
         A token does not have the flags that follow from its text, or there are no tokens.
     """
-    from reticent.core.artifact import require_kind
 
     found: dict[str, TextCheck | None] = {}
     reader = _Reader(run)
@@ -107,8 +108,6 @@ class _Reader:
         return _read(run.folder / place / FILE)
 
     def _verified(self, name: str, splits: tuple[str, ...], policy: Policy) -> TextCheck:
-        from reticent.engine.detect.spans import SpanReader
-
         run = self._run
         if self._text is None:
             with run.progress.task("read the text", None, "documents") as advance:
@@ -143,7 +142,6 @@ def text_check_of_flags(run: Run, name: str, store: TokenStore) -> tuple[str, bo
     Without a text it goes by the kept check of all documents, or else by the sample that was checked when the tokens
     were made.
     """
-    from reticent.core.artifact import read_manifest
 
     if _original(run, Path(name).name) is None:
         return "flags not checked against the text: that of these tokens was rewritten", True

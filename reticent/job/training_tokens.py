@@ -12,9 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reticent.core.artifact import VERIFY, held_folder
+from reticent.core.artifact import JOB, MANIFEST, VERIFY, fingerprint, held_folder, read_manifest
 from reticent.core.errors import ArtifactError
 from reticent.engine.detect.spans import SpanReader
+from reticent.engine.epochs import EpochTokens
+from reticent.engine.index import open_index
+from reticent.engine.packed import ids_of
+from reticent.engine.public_words import context_words, read_public_words
 from reticent.engine.schema import MEMBERS
 from reticent.engine.store import TokenStore, open_tokens, open_view
 from reticent.engine.tokens import RewrittenTokens
@@ -58,7 +62,6 @@ def training_tokens(
     if recipe.context != "surrogate":
         yield store, None
         return
-    from reticent.engine.epochs import EpochTokens
 
     make = _make_surrogates(run, store, recipe, of.individuals if of else run.individuals)
     node = os.environ.get("GROUP_RANK", "0")
@@ -102,8 +105,6 @@ def public_context(run: Run, model: ModelSection, recipe: Recipe, *, of: Drawn |
     """Return the public words for a recipe that replaces indirect identifiers in the context; None for any other."""
     if not recipe.replaces_indirect:
         return None
-    from reticent.engine.index import open_index
-    from reticent.engine.public_words import context_words, read_public_words
 
     k = run.job.protection(recipe.name).k
     index = of.index() if of else protecting(run, open_index(run.folder / "index"), k)
@@ -125,7 +126,6 @@ def find_run(ledger: Path) -> tuple[Path, str, str]:
     ArtifactError
         It stands in no run folder.
     """
-    from reticent.core.artifact import JOB
 
     ledger = ledger.resolve()
     for folder in ledger.parents:
@@ -152,7 +152,6 @@ def verify_training(
     ArtifactError
         The ledger or the tokens cannot be read, or the job has no such model.
     """
-    from reticent.core.artifact import MANIFEST, read_manifest
     from reticent.trainer.verify import read_ledger, verify_ledger
 
     content = read_ledger(ledger)
@@ -196,8 +195,6 @@ def verify_training(
 
 def _fingerprint(tokens: Path) -> str:
     """The fingerprint of tokens, every byte of which was read, those of the ids of a view too."""
-    from reticent.core.artifact import fingerprint, read_manifest
-    from reticent.engine.packed import ids_of
 
     ids = ids_of(tokens)
     if ids != tokens and fingerprint(ids) != read_manifest(tokens).inputs.get("ids"):

@@ -12,7 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reticent.core.artifact import read_manifest
 from reticent.core.errors import PolicyError
+from reticent.core.memory import own_bytes
+from reticent.engine.detect.spans import SpanReader
+from reticent.engine.store import open_tokens, open_view
+from reticent.engine.token_views import write_view
+from reticent.engine.tokens import RewrittenTokens
 from reticent.job.artefact import Output, Outputs
 from reticent.job.noise import protecting
 from reticent.job.samples import Samples, require_text
@@ -56,8 +62,6 @@ def write_view_of(
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Write the view of the documents of these splits, protected by an index and a policy; returns its counts."""
-    from reticent.core.artifact import read_manifest
-    from reticent.engine.token_views import write_view
 
     ids, gaps = (run.folder / "tokens" / model.name / name for name in ("ids", "gaps"))
     written = write_view(
@@ -90,9 +94,6 @@ def write_rewritten(
 
     ``original`` is the folder of the view of the same documents, whose flags are carried over.
     """
-    from reticent.engine.detect.spans import SpanReader
-    from reticent.engine.store import open_view
-    from reticent.engine.tokens import RewrittenTokens
 
     rewritten = RewrittenTokens(
         style,
@@ -111,7 +112,6 @@ def write_rewritten(
 
 def require_room(run: Run, variants: Iterable[Variant], room: int) -> None:
     """Raise `PolicyError` where the n-grams that protect one of these do not fit into the memory limit."""
-    from reticent.core.memory import own_bytes
 
     limit = run.job.memory_limit
     if limit is None:
@@ -148,8 +148,6 @@ def _advance(advance: Callable[[int], None], before: int, num_documents: int) ->
 def _build_view(
     run: Run, model: ModelSection, variant: Variant, samples: Samples, output: Output, advance: Callable[[int], None]
 ) -> None:
-    from reticent.engine.store import open_tokens
-
     if variant.index != "index" and run.job.memory_limit is not None:
         run.invalidate("index")  # its words
     policy = variant.policy or run.policy

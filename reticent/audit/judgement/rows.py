@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, NamedTupl
 from pydantic import AfterValidator, Field, model_validator
 
 from reticent.audit.membership.validity import CHANCE, INVALID, WITHOUT_COPIES
-from reticent.audit.stats.estimate import LEVEL
+from reticent.audit.stats.estimate import LEVEL, Estimate
 from reticent.core.section import PUBLISHED, Section
 from reticent.engine.config import Arm
 
@@ -341,7 +341,6 @@ def _exposure(gate: GateConfig, own: Subject, plain: Subject | None) -> Iterator
 
 def _epsilon(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
     """Judge a lower bound: it can show a failure, and passes only if it could have shown one."""
-    from reticent.audit.stats.estimate import Estimate  # with evidence: not to read a job
 
     arm, estimate = _arm(own, gate.arm), None
     if arm and arm.one_run.at_least is not None:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 __all__ = [
     "DocumentWords",
@@ -174,7 +175,6 @@ def looked_up_supports(
     tables : of 1, columns word and support; of 2, 3 … columns left, right and support, ascending: the numbers of two
         n-grams of the table before among those whose support is ``kept`` or more (of words: among all)
     """
-    import pyarrow.compute as pc  # a sample that is kept as numbers looks nothing up
 
     number = numbers_of(surfaces)
     first = np.unique(number, return_index=True)[1]  # of spellings with one surface, the first

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol, TypeAlias, TypeGuard
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from reticent.core.errors import CorpusError
 from reticent.engine.sources.columns import require_columns
@@ -237,8 +238,6 @@ def _feed(array: pa.Array, path: str, parts: dict[str, Any]) -> None:
 
     def add(part: str, data: Any) -> None:
         parts.setdefault(f"{path}/{part}", hashlib.sha256()).update(data)
-
-    import pyarrow.compute as pc
 
     kind = array.type
     if pa.types.is_dictionary(kind):

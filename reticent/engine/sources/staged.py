@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from reticent.core.artifact import signals_deferred
 from reticent.core.errors import CorpusError
@@ -166,7 +167,6 @@ class _Staging:
 
     def _groups(self, part: int) -> Iterator[pa.Table]:
         """The row groups of a part: they depend on its rows, not on the batches in which these came."""
-        import pyarrow.compute as pc
 
         held: list[pa.RecordBatch] = []
         num_rows = num_bytes = 0
@@ -207,8 +207,6 @@ class _Staging:
         return pa.schema([pa.field(name, types[name]) for name in columns])
 
     def _count(self, table: pa.Table) -> None:
-        import pyarrow.compute as pc
-
         texts = table.column(self.settings.text)
         with self.lock:
             self.counts["documents"] += table.num_rows
@@ -227,7 +225,6 @@ def _plain(array: pa.Array) -> pa.Array:
 
 def _digest_of_keys(folder: Path, settings: CorpusConfig) -> str:
     """SHA-256 over lengths and bytes of the ids of documents, and over those of individuals."""
-    import pyarrow.compute as pc
 
     digests = [hashlib.sha256() for _ in range(4)]
     for file in staged_files(folder):

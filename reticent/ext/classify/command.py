@@ -15,6 +15,7 @@ from reticent.core.progress import Progress
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.split import split_individuals
 from reticent.engine.store import open_tokens
+from reticent.engine.tokens import write_tokens
 from reticent.ext.classify.documents import FILE, baselines, classify_one, label_tokens, read_labels, result_of
 from reticent.job.config import Job
 from reticent.job.run import Run
@@ -76,7 +77,6 @@ def _tokenised(
     corpus: Corpus, individuals: Any, folders: Sequence[Path], progress: Progress
 ) -> Iterator[tuple[Path, TokenStore]]:
     """Yield each model folder with the tokens of its tokenizer. The tokens are deleted after the last folder."""
-    from reticent.engine.tokens import write_tokens
     from reticent.trainer.models import tokenizer_json_of
 
     made: dict[str, Path] = {}

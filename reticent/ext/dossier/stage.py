@@ -52,8 +52,6 @@ def dossiers_of(folder: Path) -> tuple[str | None, list[str]]:
 
 def dossier_steps(run: Run) -> Iterator[Step]:
     """Yield the step of the artefact ``dossier``. The inputs in its manifest, which leaves with it, are keyed."""
-    from reticent.ext.dossier.seal import fingerprint_of_key
-    from reticent.ext.dossier.write import writes_pdf
 
     own = run.job.dossier
     config: dict[str, Any] = own.model_dump(mode="json", exclude={"key", "pdf"})

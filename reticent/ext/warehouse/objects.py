@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+from pyarrow.fs import FileSelector, FileSystem, FileType
 
 from reticent.core.errors import CorpusError
 from reticent.engine.sources.columns import REQUIRED
@@ -52,8 +53,6 @@ class Objects:
 
     @cached_property
     def _store(self) -> tuple[FileSystem, str]:
-        from pyarrow.fs import FileSystem
-
         try:
             store, path = FileSystem.from_uri(str(self._settings.remote))
         except (OSError, pa.ArrowException, ValueError) as error:
@@ -63,7 +62,6 @@ class Objects:
     @cached_property
     def _objects(self) -> list[FileInfo]:
         """The objects that are documents, in the order of their names."""
-        from pyarrow.fs import FileSelector, FileType
 
         store, path = self._store
         try:

@@ -22,6 +22,7 @@ from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.leakage import Ledger
 from reticent.audit.evidence.sampled import SampledRecall
 from reticent.audit.membership.validity import judged
+from reticent.audit.report.page import page_digest, write_report
 from reticent.core.artifact import delete_artifact, delete_unfinished, read_manifest, require_kind
 from reticent.core.json_toml import read_json
 from reticent.core.resolve import resolve
@@ -185,7 +186,6 @@ def audit_steps(run: Run) -> Iterator[Step]:
 
 def report_steps(run: Run) -> Iterator[Step]:
     """Yield the step of the artefact ``report``: report.json and report.html."""
-    from reticent.audit.report.page import page_digest
 
     config = {"small_cell": run.job.audit.small_cell, "reticent": reticent.__version__, "page": page_digest()}
     if (language := run.job.dossier.languages[0]) != "en":
@@ -203,8 +203,6 @@ def _build_audit(run: Run, folder: Path, counts: dict[str, Any]) -> None:
 
 
 def _build_report(run: Run, folder: Path, counts: dict[str, Any]) -> None:
-    from reticent.audit.report.page import write_report
-
     write_report(folder, run.evidence, language=run.job.dossier.languages[0])
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reticent.core.artifact import delete_artifact, read_manifest
-from reticent.engine.sources.staged import open_remote, stage, staged_files
+from reticent.engine.sources.staged import Digesting, Earlier, Refreshed, open_remote, stage, staged_files
 from reticent.job.artefact import Step
 from reticent.job.staged import NAME, corpus_artefact, more_columns
 
@@ -77,8 +77,6 @@ def _delete_other(before: Run, run: Run) -> None:
 
 
 def _build(run: Run, folder: Path, counts: dict[str, Any], *, refresh: Refresh | None = None) -> None:
-    from reticent.engine.sources.staged import Refreshed
-
     settings = run.job.corpus
     with (
         run.progress.task("read the documents", None, "documents") as advance,
@@ -98,7 +96,6 @@ def _build(run: Run, folder: Path, counts: dict[str, Any], *, refresh: Refresh |
 
 def _refreshed(refresh: Refresh, source: RemoteSource, settings: CorpusConfig) -> Source:
     """The source, or what it makes digests for: the earlier documents and the differences to them."""
-    from reticent.engine.sources.staged import Digesting, Earlier, Refreshed, staged_files
 
     if not isinstance(source, Digesting):
         return source

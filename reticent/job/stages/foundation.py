@@ -16,6 +16,7 @@ from reticent.core.artifact import fingerprint
 from reticent.engine.corpus import open_corpus
 from reticent.engine.schema import REFERENCE
 from reticent.engine.store import open_tokens
+from reticent.engine.tokens import write_tokens
 from reticent.engine.vocabularies import bytelevel_tokenizer_json, wordpiece_tokenizer_json
 from reticent.job.artefact import Artefact, Step
 from reticent.trainer.config import TrainConfig
@@ -66,7 +67,6 @@ def _build(run: Run, model: ModelSection, settings: FoundationConfig, folder: Pa
 
     Writes ``folder/model``, a plain ``save_pretrained`` folder.
     """
-    from reticent.engine.tokens import write_tokens
     from reticent.trainer.loop import train
 
     reference = settings.text == "reference"

@@ -19,12 +19,24 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from reticent.audit.membership.names import USER_INFERENCE
+from reticent.engine.detect.spans import SpanReader
 from reticent.engine.schema import HELDOUT, MEMBERS
+from reticent.engine.single_pass import Encoding, SinglePass
+from reticent.engine.tokens import write_tokens
 from reticent.job.artefact import Artefact, Outputs, Step
 from reticent.job.noise import noise_settings
 from reticent.job.samples import Samples
 from reticent.job.stages.index import INDEXES
 from reticent.job.variants import AUDIT, REWRITTEN, TRAIN, Variant
+from reticent.job.views import (
+    ROOM_OF_TEXT,
+    ROOM_OF_VIEW,
+    build_views,
+    index_of,
+    require_room,
+    write_rewritten,
+    write_view_of,
+)
 
 if TYPE_CHECKING:
     from reticent.engine.rewrite import TextStyle
@@ -80,10 +92,6 @@ def text_artefacts(run: Run) -> tuple[Artefact, ...]:
 
 
 def _read_text(run: Run, samples: Samples, outputs: Outputs) -> None:
-    from reticent.engine.detect.spans import SpanReader
-    from reticent.engine.single_pass import Encoding, SinglePass
-    from reticent.job.views import ROOM_OF_TEXT, require_room
-
     planned = [variant for model in run.job.model for variant in _variants(run, model)]
     require_room(run, (variant for variant in planned if variant.style != "lower"), ROOM_OF_TEXT)
     if run.job.memory_limit is not None:
@@ -158,14 +166,11 @@ def variant_inputs(run: Run, model: ModelSection, style: TextStyle | None) -> di
 def _build_views(
     run: Run, model: ModelSection, variants: Mapping[str, Variant], samples: Samples, outputs: Outputs
 ) -> None:
-    from reticent.job.views import build_views
-
     build_views(run, model, variants, samples, outputs)
 
 
 def _build_lowered(run: Run, model: ModelSection, variant: Variant, folder: Path, counts: dict[str, Any]) -> None:
     """Documents in lower case -> tokens without flags: an attack asks for them, and nothing is trained on them."""
-    from reticent.engine.tokens import write_tokens
 
     with run.progress.task(f"protect {variant.name} tokens", run.corpus.num_documents, "documents") as advance:
         written = write_tokens(
@@ -183,7 +188,6 @@ def _build_lowered(run: Run, model: ModelSection, variant: Variant, folder: Path
 
 def _build_rewritten(run: Run, model: ModelSection, variant: Variant, folder: Path, counts: dict[str, Any]) -> None:
     """Rewritten documents -> tokens with the flags of the view of the original by the same policy."""
-    from reticent.job.views import ROOM_OF_VIEW, index_of, require_room, write_rewritten, write_view_of
 
     assert variant.style is not None
     assert variant.style != "lower"
@@ -211,7 +215,6 @@ def _holdout_step(run: Run, model: ModelSection, tokenizer: str) -> Step:
 
 def _build_holdout(run: Run, tokenizer: str, folder: Path, counts: dict[str, Any]) -> None:
     """Held-back documents of both sides -> tokens without flags: nothing is trained on them, and all are asked for."""
-    from reticent.engine.tokens import write_tokens
 
     corpus = run.user_inference_holdout
     with run.progress.task("tokens of held-back documents", corpus.num_documents, "documents") as advance:
