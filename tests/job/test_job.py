@@ -184,7 +184,7 @@ def test_what_is_not_installed_is_found_out_before_anything_is_spent(
 ) -> None:
     model = {**MODEL, "recipes": [recipe]}
     job = parse_job({**VALID, "out": str(tmp_path / "run"), "model": [model], "train": train})
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == module else True)
+    monkeypatch.setattr("reticent.job.checks.find_spec", lambda name: None if name == module else True)
     with pytest.raises(PolicyError, match=said):
         execute(Run(job), "train")
     assert not (tmp_path / "run").exists()
@@ -233,7 +233,7 @@ def test_a_dossier_that_cannot_be_made_is_refused_before_anything_is_spent(
     refused({"key": str(tmp_path / "nowhere")}, r"^dossier\.key: .*nowhere: no such file$")
     if shutil.which("ssh-keygen"):
         refused({"key": str(tmp_path / "key")}, "^ssh-keygen: ")
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("reticent.ext.dossier.write.find_spec", lambda name: None)
     refused({"pdf": "on"}, r"^dossier\.pdf: WeasyPrint is not installed")
 
 
@@ -573,7 +573,7 @@ def test_the_page_depends_on_its_template_and_on_every_module_that_makes_it(
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     modules = [name.replace(".", "/") for name in re.findall(r"reticent\.audit\.([\w.]+)", shown)]
     # The texts of attacks stand beside what computes them, which imports torch: they are read when a page is made.
-    modules += ["membership/attacks", "membership/catalogue", "membership/shadow", "membership/table"]
+    modules += ["membership/asking", "membership/attacks", "membership/shadow", "membership/table"]
     made = {path.relative_to(copied).with_suffix("").as_posix() for p in report.MADE_BY for path in copied.glob(p)}
     assert set(modules) <= made
     others = {name for name in made - set(modules) if not name.startswith("report/templates/")}
@@ -606,7 +606,6 @@ def test_a_report_is_made_of_an_audit_of_this_version_that_is_as_it_was_written(
 def test_an_interrupted_job_goes_on_where_it_stopped_and_gives_the_same_bytes(
     finished: Path, hospital: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: type[BaseException]
 ) -> None:
-    from reticent.engine import index
 
     values, write_index, calls = values_of(hospital, tmp_path / "run"), index.write_index, []
 
@@ -617,7 +616,7 @@ def test_an_interrupted_job_goes_on_where_it_stopped_and_gives_the_same_bytes(
             raise failure
 
     with monkeypatch.context() as patch:
-        patch.setattr(index, "write_index", interrupted)
+        patch.setattr("reticent.job.stages.index.write_index", interrupted)
         with pytest.raises(failure):
             run(values)
     assert sorted(path.name for path in (tmp_path / "run").glob("[!.]*")) == ["index", "job.json", "spans", "split"]
@@ -667,7 +666,6 @@ def test_a_run_that_fails_at_its_start_leaves_the_settings_of_the_last_one(
 def test_settings_are_kept_from_the_first_result_on(
     copy: Path, hospital: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from reticent.engine import index
 
     old, values = load_job(copy / "job.json"), changed(values_of(hospital, copy), index__max_n=3)
     write_index = index.write_index
@@ -678,7 +676,7 @@ def test_settings_are_kept_from_the_first_result_on(
             raise KeyboardInterrupt
         write_index(built, folder)
 
-    monkeypatch.setattr(index, "write_index", interrupted)
+    monkeypatch.setattr("reticent.job.stages.index.write_index", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run(values)
     assert load_job(copy / "job.json") == parse_job(values)

@@ -1165,7 +1165,7 @@ def test_few_ngrams_are_not_counted() -> None:
     found = published_corpus(corpus, 5)
     closed = {"distinct": None, "occurrences": None}
     assert {key: found["identifiers_by_n"][1]["all"][key] for key in closed} == closed
-    assert found["identifiers_by_n"][2]["minimal"]["occurrences_direct"] is None
+    assert found["identifiers_by_n"][2]["minimal"].get("occurrences_direct") is None
     assert found["identifiers_by_n"][2]["minimal"]["occurrences"] == 900
     assert found["identifying_words"]["direct"] == closed
     assert found["margin"][:2] == [
