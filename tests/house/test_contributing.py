@@ -1,8 +1,8 @@
 """The recipes of CONTRIBUTING.md, followed to the letter in a copy of the package, to the end of a run.
 
 A recipe is sentences and blocks: "Write `FILE`:" makes a file; "In `FILE`, above the line `START`, write:" puts a block
-above the one line that begins so; "In `FILE`, as a row of `TABLE`, write:" puts it first in a table; "A job asks for
-it:" is a part of a job, of one of its own where it names another source.
+above the one line that begins so, "below" puts it below; "In `FILE`, as a row of `TABLE`, write:" puts it first in a
+table; "A job asks for it:" is a part of a job, of one of its own where it names another source.
 """
 
 from __future__ import annotations
@@ -37,11 +37,14 @@ NATIONAL_ID = "A national id with a new label"
 pytestmark = [pytest.mark.skipif(not PAGE.exists(), reason="needs the sources"), pytest.mark.heavy]
 STEP = re.compile(r"^([^\n`#][^\n]*(?:\n[^\n`#][^\n]*)*:)\n\n```(\w+)\n(.*?)```", re.MULTILINE | re.DOTALL)
 WRITE = re.compile(r"Write `([^`]+)`:$")
-ABOVE = re.compile(r"In `([^`]+)`, above the line `([^`]+)`, write:$")
+BESIDE = re.compile(r"In `([^`]+)`, (above|below) the line `([^`]+)`, write:$")
 ROW = re.compile(r"In `([^`]+)`, as a row of `([^`]+)`, write:$")
 JOB = {
     "out": "run",
-    "model": [{"name": "bert", "base": "models/bert", "objective": "mlm", "recipes": ["mlm", "ppmlm"]}],
+    "model": [
+        {"name": "bert", "base": "models/bert", "objective": "mlm", "recipes": ["mlm", "ppmlm", "late"]},
+        {"name": "gpt2", "base": "models/gpt2", "objective": "clm", "recipes": ["clm"]},
+    ],
     "train": {"num_epochs": 1, "window_length": 32, "device": "cpu"},
     "audit": {"num_bootstrap": 100},
 }
@@ -58,9 +61,9 @@ def steps(recipe: str) -> Iterator[tuple[str, str, str]]:
     yield from STEP.findall(recipe)
 
 
-def put_above(text: str, start: str, block: str) -> str:
+def put_beside(text: str, start: str, block: str, *, below: bool) -> str:
     lines = text.splitlines(keepends=True)
-    (at,) = (number for number, line in enumerate(lines) if line.startswith(start))
+    (at,) = (number + below for number, line in enumerate(lines) if line.startswith(start))
     return "".join([*lines[:at], block, *lines[at:]])
 
 
@@ -83,10 +86,12 @@ def follow(recipe: str, package: Path) -> dict[str, Any]:
         if found := WRITE.search(sentence):
             path = package / found[1]
             assert not path.exists()
+            path.parent.mkdir(exist_ok=True)
             path.write_text(block, encoding="utf-8")
-        elif found := ABOVE.search(sentence):
+        elif found := BESIDE.search(sentence):
             path = package / found[1]
-            path.write_text(put_above(path.read_text(encoding="utf-8"), found[2], block), encoding="utf-8")
+            text = put_beside(path.read_text(encoding="utf-8"), found[3], block, below=found[2] == "below")
+            path.write_text(text, encoding="utf-8")
         elif found := ROW.search(sentence):
             path = package / found[1]
             path.write_text(put_row(path.read_text(encoding="utf-8"), found[2], block), encoding="utf-8")
@@ -135,17 +140,20 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
         connection.execute("CREATE TABLE notes (doc_id TEXT, individual_id TEXT, text TEXT)")
         connection.executemany("INSERT INTO notes VALUES (?, ?, ?)", notes.iter_rows())
     connection.close()
-    network = toy_model("bert", hidden_size=8)
-    tokenizer = load_tokenizer(toy_tokenizer("bert"))
-    write_model(network, tokenizer, desk / "models" / "bert", recipe=get_recipe("mlm"), epoch=0)
+    for name, recipe in (("bert", "mlm"), ("gpt2", "clm")):
+        network, tokenizer = toy_model(name, hidden_size=8), load_tokenizer(toy_tokenizer(name))
+        write_model(network, tokenizer, desk / "models" / name, recipe=get_recipe(recipe), epoch=0)
     return desk
 
 
 def test_recipes_are_those_that_the_page_promises() -> None:
     wanted = {
         "An attack on membership",
+        "An attack that asks the model",
         "A gate",
         "A number beside the verdict",
+        "A recipe with a new field",
+        "A sibling in `ext/`",
         "A plot of the report",
         "A detector",
         NATIONAL_ID,
@@ -185,9 +193,19 @@ def test_every_recipe_works_when_it_is_followed_to_the_letter(desk: Path, forks:
     assert trained["beside"]["entropy_gap"]["gap"]["value"] is not None
     assert "entropy gap, held-out people less members" in page
     assert "Identifiers predicted, Masked (BERT-like). " in page
-    (judged,) = report["verdict"]["results"]
-    assert judged["measure"] == "low_cost_recall"
-    assert judged["outcome"] in ("pass", "no power")
+    (asked,) = (model for model in report["models"] if model["recipe"] == "clm")
+    assert asked["membership"]["shuffled"]["auc"]["value"] is not None
+    assert "shuffled" not in trained["membership"]
+    assert "Shuffled beginning" in page
+    late = next(model for model in report["models"] if model["recipe"] == "late")
+    assert 0 < late["ledger"]["targets"] < trained["ledger"]["targets"]
+    assert report["regulars"]["num_documents"] == 2
+    owned = pl.read_parquet(desk / "notes.parquet")["individual_id"].value_counts()["count"]
+    assert report["regulars"]["num_individuals"] == (owned >= 2).sum()
+    judged = report["verdict"]["results"]
+    assert [row["recipe"] for row in judged] == ["ppmlm", "late"]
+    assert {row["measure"] for row in judged} == {"low_cost_recall"}
+    assert {row["outcome"] for row in judged} <= {"pass", "no power"}
     spans = pl.read_parquet(desk / "run" / "spans" / "*.parquet")
     num_documents = pl.read_parquet(desk / "notes.parquet").height
     assert spans.filter(pl.col("detector") == "badge").height == num_documents
