@@ -36,7 +36,7 @@ ROOT = Path(__file__).parents[1]
 LARGE_BPE = "bpe-128k"
 #: The vocabularies that are tried: WordPiece and byte-level BPE of two bytes an id, and both of three.
 VOCABULARIES = ("bert-base-cased", "gpt2", "bert-base-multilingual-cased", LARGE_BPE)
-TOY_VOCABULARIES = VOCABULARIES[:2]
+TOY_VOCABULARIES = VOCABULARIES[:1]
 #: Folder of the run -> bytes that count as tokens, all planes of both views among them.
 TOKENS = "tokens"
 #: Folders whose bytes are told.
@@ -207,7 +207,7 @@ def run(
     growth: tuple[int, ...] = (),
     wanted: tuple[str, ...] = VOCABULARIES,
 ) -> dict[str, Any]:
-    """Measure, and write the record; at toy size two vocabularies."""
+    """Measure, and write the record; at toy size of one vocabulary."""
     if size == "toy":
         documents, rounds, growth, wanted = 300, 1, (), tuple(name for name in wanted if name in TOY_VOCABULARIES)
     from benchmarks.engine_workers import make_corpus

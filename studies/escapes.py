@@ -226,12 +226,12 @@ def compare(texts: list[str], individuals: list[str]) -> dict[str, Any]:
 
 
 def _classes(words: set[str]) -> dict[str, int]:
-    """Words by the rarest class of their characters."""
+    """Words by the rarest class of their characters, the most common class first."""
     found: Counter[str] = Counter()
     names = list(_CLASSES)
     for word in words:
         found[names[min(int(match.lastgroup[1:]) for match in _CLASS.finditer(word) if match.lastgroup)]] += 1
-    return dict(found.most_common())
+    return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
 
 
 def measure_supports(size: str) -> dict[str, dict[str, Any]]:

@@ -57,7 +57,7 @@ def leftovers(folder: Path) -> list[str]:
 KILLED_WRITER = """
 import os, signal, sys
 from pathlib import Path
-from reticent.core import artifact, deletion
+from reticent.core import artifact
 path, point = Path(sys.argv[1]), sys.argv[2]
 
 def die(*_):
@@ -75,9 +75,9 @@ if point == "sync":
 if point == "manifest":
     Path.write_text = lambda self, text, **_: die() if self.name == "manifest.json" else self.write_bytes(text.encode())
 if point == "wiping":
-    deletion.delete = artifact.delete = die
+    artifact.delete = die
 if point == "wipe":
-    deletion.shutil.rmtree = die
+    artifact.shutil.rmtree = die
 Path.rename = rename
 with artifact.write_artifact(path, kind="index", config={}, inputs={}) as writer:
     (writer.path / "words.txt").write_bytes(b"new")

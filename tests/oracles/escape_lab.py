@@ -26,6 +26,7 @@ from reticent.engine.corpus import Columns, Corpus, open_corpus
 from reticent.engine.detect import detect_spans
 from reticent.engine.detect.gold import GoldDetector
 from reticent.engine.detect.spans import SpanReader
+from reticent.engine.ngrams import NgramIndex
 from reticent.engine.protect import Policy
 from reticent.engine.schema import INDIVIDUALS, SPAN_TYPE
 from reticent.engine.split import Individuals
@@ -108,7 +109,7 @@ class Case:
         builder = _rust.IndexBuilder(max_n=2)
         for batch in self.corpus.batches():
             builder.add(batch.column("text"), self.individuals.individual_codes(batch.column("individual_id")))
-        self.index = builder.finish()
+        self.index = NgramIndex(builder.finish())
 
     def tokens(self, name: str, json: str, policy: Policy) -> TokenStore:
         """Write the token store as the product does, and open it."""
