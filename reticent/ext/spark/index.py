@@ -24,7 +24,17 @@ from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.config import IndexConfig
 from reticent.engine.index import write_tables
 from reticent.engine.schema import MEMBERS, SPLITS
-from reticent.ext.spark.tables import decoded, in_order, kept, numbered, one_each, rows_of_parts, to_parts
+from reticent.ext.spark.tables import (
+    blobs_of,
+    decoded,
+    frame_of,
+    in_order,
+    kept,
+    numbered,
+    one_each,
+    rows_of_parts,
+    to_parts,
+)
 from reticent.ext.spark.tasks import errors_of_tasks
 
 if TYPE_CHECKING:
@@ -88,7 +98,8 @@ class SparkIndex:
     def write(self, folder: Path | str) -> None:
         """Write the tables into ``folder`` as `write_index` does; `open_index` reads them.
 
-        Cost: each table is sorted and numbered by Spark; the driver holds a partition of one at a time.
+        Cost: each table is sorted and numbered by Spark; the driver holds a partition of one at a time. A table is kept
+        as bytes, whose plan is short: one that held the plans of the tables before would double with each n.
         """
         about = {
             "max_n": self.max_n,
@@ -97,7 +108,7 @@ class SparkIndex:
             "min_support": self.config.least_support,
             "surface": self.config.surface,
         }
-        tables, found, numbers = [], [], None
+        tables, blobs, found, numbers = [], [], [], None
         for n in range(1, self.max_n + 1):
             table = self._table(n)
             if numbers is None:
@@ -107,7 +118,8 @@ class SparkIndex:
                     named = numbers.select(numbers["id"].alias(side), numbers["number"].alias(f"{side}_number"))
                     table = table.join(named, side).drop(side).withColumnRenamed(f"{side}_number", side)
                 table = table.orderBy("left", "right")
-            tables.append(table.persist())
+            blobs.append(kept(blobs_of(table)))
+            tables.append(frame_of(self.documents.spark, blobs[-1], _ROWS[n > 1]))
             with errors_of_tasks():
                 self._sizes[n] = tables[-1].count()
             schema = _WORDS if n == 1 else _NGRAMS
@@ -116,8 +128,8 @@ class SparkIndex:
                 is_kept = "support > 0" if n == 1 else f"support >= {self.config.least_support}"
                 numbers = numbered(tables[-1].filter(is_kept).select("id"), "number")
         write_tables(Path(folder), about, found[0], found[1:], at_once=False)
-        for table in tables:
-            table.unpersist()
+        for each in blobs:
+            each.unpersist()
 
     def release(self) -> None:
         """Forget the tables and slices."""

@@ -72,17 +72,22 @@ def _each(make: Callable[..., Any], elements: Iterable[Any]) -> Iterable[Any]:
 
 
 def frame_of(spark: SparkSession, tables: RDD, schema: pa.Schema) -> DataFrame:
-    """Return tables of parts (bytes; empty ones are none) as a data frame with the columns of a schema."""
+    """Return tables of parts (bytes; empty ones are none) as a data frame with the columns of a schema.
+
+    Its plan begins here. That of ``spark.createDataFrame`` shows the plans of all data frames that the tables came from
+    as a tree, which grows fourfold with each level of an index.
+    """
+    from pyspark.serializers import NoOpSerializer
+    from pyspark.sql import DataFrame
     from pyspark.sql.pandas.types import from_arrow_schema
-    from pyspark.sql.types import BinaryType, StructField, StructType
 
     plain = pa.schema([pa.field(field.name, _SIGNED.get(field.type, field.type)) for field in schema])
-    blobs = spark.createDataFrame(tables.map(_row), StructType([StructField("blob", BinaryType())]))
+    jvm: Any = spark._jvm
+    rows = tables._reserialize(NoOpSerializer())._jrdd.rdd()  # bytes, as they are
+    blobs = DataFrame(
+        spark._jsparkSession.createDataset(rows, jvm.org.apache.spark.sql.Encoders.BINARY()).toDF(), spark
+    )
     return blobs.mapInArrow(Task(partial(_batches, plain)), from_arrow_schema(plain))
-
-
-def _row(data: bytes) -> tuple[bytes]:
-    return (data,)
 
 
 def _batches(schema: pa.Schema, blobs: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
