@@ -81,7 +81,8 @@ def script() -> None:
 @spark_app.command()
 def index(
     source: SourceOrJob, out: Result, *, master: Master = None, parts: Parts = None,
-    unencrypted: Unencrypted = False, max_n: MaxN = None, settings: Set = None, quiet: Quiet = False, as_json: AsJson = False,
+    unencrypted: Unencrypted = False, max_n: MaxN = None, settings: Set = None, quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Split the individuals, and count how many use each word and n-gram: OUT/index and OUT/split."""
     sections = {"index": {"max_n": max_n}}

@@ -237,7 +237,7 @@ def refused(capfd: pytest.CaptureFixture[str], tmp_path: Path, *arguments: objec
 def test_an_index_that_was_not_built_for_it(monday: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert command("index", monday.parent / "notes", "--out", tmp_path / "run", "-n", 3, "-q") == 0
     said = refused(capfd, tmp_path, tmp_path / "run", "--add", monday.parent / "new")
-    assert "reticent index --updatable" in said
+    assert "reticent index --set index.updatable=true" in said
 
 
 def test_a_run_that_holds_documents_back(monday: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
