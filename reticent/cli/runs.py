@@ -234,7 +234,7 @@ def export(
 def copy_members_tokens(job: Job, folder: Path, quiet: bool, as_json: bool) -> None:
     """Copy the members' tokens of a run to a folder, and say how many there are."""
     from reticent.cli.show import print_counts
-    from reticent.ext.warehouse.export import copy_members_tokens as copied
+    from reticent.job.export import copy_members_tokens as copied
     from reticent.job.run import Run
 
     for place, counts in copied(Run(job, new_progress(quiet)), folder).items():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from benchmarks.escape_tokenizers import tokenizer_json
+from fixtures.tokenizer_kinds import tokenizer_json
 from tokenizers import Tokenizer
 
 from reticent import _rust

@@ -19,11 +19,11 @@ from reticent.core.artifact import HELD, read_manifest
 from reticent.core.errors import ArtifactError, PolicyError, ReticentError
 from reticent.engine.flagged_words import FlaggedWords
 from reticent.engine.store import open_tokens
-from reticent.ext.warehouse.export import copy_members_tokens
 from reticent.job import training_tokens as module
 from reticent.job.artefact import trainings_of
 from reticent.job.config import parse_job
 from reticent.job.dependencies import training_dependencies
+from reticent.job.export import copy_members_tokens
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.job.stages.shadows import shadows_of

@@ -80,8 +80,9 @@ def page_name(language: Language, languages: Sequence[Language], suffix: str) ->
 def pages_digest() -> str:
     """Return the SHA-256 of all files that make the pages; pages of another digest are stale."""
     here, digest = Path(__file__).parent, hashlib.sha256()
+    audit = here.parents[1] / "audit"
     others = [
-        here.parent / name
+        audit / name
         for name in (
             "judgement/rows.py",
             "judgement/verdict.py",

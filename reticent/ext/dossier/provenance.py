@@ -111,7 +111,7 @@ def models_under_test(run: Run) -> Iterator[ModelUnderTest]:
 
 def code_digest() -> str:
     """Return the SHA-256 over the files of the installed package, its compiled core among them."""
-    package, digest = Path(__file__).parents[1], hashlib.sha256()
+    package, digest = Path(__file__).parents[2], hashlib.sha256()
     for path in sorted(path for pattern in CODE for path in package.rglob(pattern)):
         digest.update(path.relative_to(package).as_posix().encode() + b"\0")
         digest.update(hashlib.sha256(path.read_bytes()).digest())
