@@ -158,8 +158,8 @@ def train_head(model: Any, source: Path, work: Path, folder: Path, size: Size, c
     from reticent.engine.tokens import write_tokens
     from reticent.trainer.config import TrainConfig
     from reticent.trainer.loop import train
-    from reticent.trainer.models import tokenizer_json_of
     from reticent.trainer.recipes import get_recipe
+    from reticent.trainer.tokenizer_of_model import tokenizer_json_of
 
     config = TrainConfig(
         num_epochs=size.epochs["head"],

@@ -396,7 +396,7 @@ class Grid:
     def _auditor(self) -> Any:
         """An auditor that keeps the scores of a model: the documents are the same whoever is a member."""
         from reticent.audit.evaluate import Auditor
-        from reticent.audit.scoring.scores import TokenScores
+        from reticent.audit.scoring.token_scores import TokenScores
 
         folder = self.folder / "scores"
 

@@ -27,7 +27,8 @@ from reticent.audit.membership.kinds import KindAudit
 from reticent.audit.membership.measure import MembershipAudit
 from reticent.audit.membership.threshold import ThresholdAudit, spelling_of
 from reticent.audit.membership.validity import judged
-from reticent.audit.scoring.scores import BaseModelScores, TokenScores, score_models
+from reticent.audit.scoring.scores import score_models
+from reticent.audit.scoring.token_scores import BaseModelScores, TokenScores
 from reticent.audit.stats.intervals import bootstrap_of
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.core.resolve import resolve

@@ -329,7 +329,7 @@ def _require_bases(run: Run, *, trains: bool) -> None:
             _require_there(model.foundation.text, f"model {model.name}: foundation.text", beside=("reference",))
             _require_there(model.foundation.vocabulary, f"model {model.name}: foundation.vocabulary")
         if model.base is not None:
-            from reticent.trainer.models import check_base
+            from reticent.trainer.base_files import check_base
 
             window_length = run.job.training(model).window_length if trains else 0
             check_base(model.base, tokenizer=run.tokenizer_of(model), window_length=window_length)

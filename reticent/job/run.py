@@ -255,7 +255,7 @@ class Run:
 
         One that made the model's ids is not tested again.
         """
-        from reticent.trainer.models import tokenizer_json_of
+        from reticent.trainer.tokenizer_of_model import tokenizer_json_of
 
         name = f"tokenizer of {model.name}"
         if name not in self._opened:

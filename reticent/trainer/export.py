@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from reticent.core.artifact import new_folder
 from reticent.core.errors import ArtifactError
 from reticent.engine.schema import DIRECT, INDIRECT
-from reticent.trainer.models import without_foreign_keys
+from reticent.trainer.base_files import without_foreign_keys
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast

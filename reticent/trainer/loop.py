@@ -34,20 +34,13 @@ from reticent.trainer.ledger import Ledger
 from reticent.trainer.lora import Adapter, add_adapter
 from reticent.trainer.metrics import Clock, LossReader, Metrics, open_metrics
 from reticent.trainer.models import check_fit, freeze_embeddings, load_tokenizer, logits_at, num_rows, special_ids
+from reticent.trainer.packing import block_diagonal_mask
 from reticent.trainer.privacy import Guarantee, PrivacyConfig
 from reticent.trainer.recipes import Recipe
 from reticent.trainer.resume import State, delete_state, delete_training, identity_of, read_state, restore, save_state
 from reticent.trainer.steps import MakeTargets, PlainStep, Step
 from reticent.trainer.verify import write_ledger
-from reticent.trainer.windows import (
-    Batch,
-    SpecialIds,
-    Windows,
-    block_diagonal_mask,
-    cut_windows,
-    padding_multiple,
-    prefetched,
-)
+from reticent.trainer.windows import Batch, SpecialIds, Windows, cut_windows, padding_multiple, prefetched
 
 if TYPE_CHECKING:
     from torch.optim.lr_scheduler import LambdaLR

@@ -33,9 +33,10 @@ from reticent.trainer.distributed import World
 from reticent.trainer.labels import Targets
 from reticent.trainer.ledger import Ledger
 from reticent.trainer.models import lm_head, logits_of
+from reticent.trainer.packing import block_diagonal_mask, lay_out, packed_order
 from reticent.trainer.recipes import Recipe
 from reticent.trainer.resume import State
-from reticent.trainer.windows import Batch, Windows, block_diagonal_mask, lay_out, packed_order
+from reticent.trainer.windows import Batch, Windows
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

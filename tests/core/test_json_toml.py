@@ -18,7 +18,7 @@ from reticent.ext.dp.budget import read_budget
 from reticent.ext.propile.subjects import read_items
 from reticent.ext.propile.templates import read_templates
 from reticent.job.config import load_job, parse_job
-from reticent.trainer.models import check_base, read_tokenizer_json
+from reticent.trainer.base_files import check_base, read_tokenizer_json
 from reticent.trainer.verify import read_ledger
 
 SECRET = "Zyxwvut"

@@ -227,7 +227,7 @@ def test_a_national_id_is_found_by_a_core_that_is_built_with_it(tmp_path: Path, 
 
 
 def test_the_attack_of_the_page_scores_documents() -> None:
-    from reticent.audit.scoring.scores import TokenScores
+    from reticent.audit.scoring.token_scores import TokenScores
 
     code = next(block for _, _, block in steps(recipes()["An attack on membership"]) if "def max_loss_score" in block)
     names: dict[str, Any] = {"np": np, "TokenScores": TokenScores, "Any": Any}

@@ -12,7 +12,7 @@ import pytest
 
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.leakage.words import words_of
-from reticent.audit.scoring.scores import load_candidates
+from reticent.audit.scoring.token_scores import load_candidates
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.schema import DIRECT, HELDOUT, MEMBERS
 from reticent.engine.store import open_tokens

@@ -18,9 +18,11 @@ from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
+from reticent.trainer.base_files import FOREIGN_KEYS, _at_least, check_base
 from reticent.trainer.export import export_model, write_model
-from reticent.trainer.models import FOREIGN_KEYS, _at_least, check_base, load_model, load_tokenizer, tokenizer_json_of
+from reticent.trainer.models import load_model, load_tokenizer
 from reticent.trainer.recipes import get_recipe
+from reticent.trainer.tokenizer_of_model import tokenizer_json_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

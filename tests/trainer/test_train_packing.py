@@ -23,16 +23,10 @@ from reticent.trainer.labels import make_targets
 from reticent.trainer.ledger import Ledger
 from reticent.trainer.loop import require_packable
 from reticent.trainer.models import logits_at
+from reticent.trainer.packing import block_diagonal_mask, lay_out, num_packed_rows, packed_order
 from reticent.trainer.recipes import get_recipe
 from reticent.trainer.steps import Part, TargetLoss, iter_steps, target_loss
-from reticent.trainer.windows import (
-    SpecialIds,
-    block_diagonal_mask,
-    cut_windows,
-    lay_out,
-    num_packed_rows,
-    packed_order,
-)
+from reticent.trainer.windows import SpecialIds, cut_windows
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from reticent.audit.evidence.leakage import Gap, NumbersBeside, SideUtility
 from reticent.audit.leakage.words import Words
-from reticent.audit.scoring.scores import TokenScores
+from reticent.audit.scoring.token_scores import TokenScores
 from reticent.audit.stats.intervals import Bootstrap, Estimate, ratio_difference, ratio_estimate
 from reticent.engine.document_kernels import document_sums
 from reticent.engine.kernels import words_all

@@ -14,7 +14,7 @@ from reticent.audit.membership.asking import ASKING_ATTACKS
 from reticent.audit.membership.coverage import coverage_score
 from reticent.audit.membership.names import COVERAGE, PROBING
 from reticent.audit.membership.probing import probe_score
-from reticent.audit.scoring.scores import TokenScores
+from reticent.audit.scoring.token_scores import TokenScores
 from reticent.engine.store import TokenStore
 from reticent.trainer.windows import SpecialIds
 

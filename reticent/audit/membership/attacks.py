@@ -16,7 +16,7 @@ import numpy as np
 from reticent.audit.evidence.membership import AttackedDocuments, MeasuredAttack, Roc
 from reticent.audit.membership.names import USER_INFERENCE
 from reticent.audit.membership.table import Attack, Need, table_of
-from reticent.audit.scoring.scores import TokenScores
+from reticent.audit.scoring.token_scores import TokenScores
 from reticent.audit.stats.intervals import Bootstrap, auc_estimate, clustered_auc, roc_curve, tpr_at_fpr
 from reticent.engine.document_kernels import document_lowest, document_sums, document_window_wins
 

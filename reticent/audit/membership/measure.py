@@ -20,7 +20,7 @@ from reticent.audit.membership.blind import blind_baseline
 from reticent.audit.membership.names import ON_HOLDOUT
 from reticent.audit.membership.table import Need
 from reticent.audit.membership.validity import kept_without_copies
-from reticent.audit.scoring.scores import TokenScores
+from reticent.audit.scoring.token_scores import TokenScores
 from reticent.audit.stats.intervals import LEVEL, Bootstrap, auc_estimate, best_attack
 from reticent.core.errors import ArtifactError
 from reticent.engine.store import TokenStore

@@ -16,7 +16,7 @@ import numpy as np
 from reticent.audit.membership.asking import probing_score
 from reticent.audit.membership.names import PROBE_COPIES, PROBE_TOKENS
 from reticent.audit.scoring.generate import Decoding, score_continuations
-from reticent.audit.scoring.scores import TokenScores
+from reticent.audit.scoring.token_scores import TokenScores
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
 from reticent.trainer.windows import SpecialIds

@@ -31,7 +31,7 @@ from reticent.audit.membership.shadow_attacks import (
     rmia_score,
 )
 from reticent.audit.membership.table import Attack, Need, table_of
-from reticent.audit.scoring.scores import TokenScores
+from reticent.audit.scoring.token_scores import TokenScores
 from reticent.audit.stats.estimate import Estimate
 from reticent.core.errors import ArtifactError
 from reticent.engine.document_kernels import document_sums

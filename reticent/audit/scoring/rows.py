@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import torch
 
-from reticent.audit.scoring.scores import Scorer, TokenScores
+from reticent.audit.scoring.scores import Scorer
+from reticent.audit.scoring.token_scores import TokenScores
 from reticent.core.errors import PolicyError, TrainingError
 from reticent.trainer.distributed import World
 from reticent.trainer.models import lm_head

@@ -77,7 +77,7 @@ def _tokenised(
     corpus: Corpus, individuals: Any, folders: Sequence[Path], progress: Progress
 ) -> Iterator[tuple[Path, TokenStore]]:
     """Yield each model folder with the tokens of its tokenizer. The tokens are deleted after the last folder."""
-    from reticent.trainer.models import tokenizer_json_of
+    from reticent.trainer.tokenizer_of_model import tokenizer_json_of
 
     made: dict[str, Path] = {}
     with held_folder("reticent-classify-") as temporary:

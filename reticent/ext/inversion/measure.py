@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
     from reticent.audit.config import AuditConfig
-    from reticent.audit.scoring.scores import BaseModelScores
+    from reticent.audit.scoring.token_scores import BaseModelScores
 
 __all__ = ["InversionAudit", "Scores"]
 

@@ -165,7 +165,7 @@ def _texts(corpus: Any, individuals: Any, splits: tuple[str, ...] | None) -> Ite
 def _given_tokenizer(settings: FoundationConfig) -> str:
     path = Path(str(settings.vocabulary))
     if path.is_file():
-        from reticent.trainer.models import read_tokenizer_json
+        from reticent.trainer.base_files import read_tokenizer_json
 
         return read_tokenizer_json(path)
     if settings.kind == "bert":

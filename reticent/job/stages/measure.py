@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from reticent.audit.evaluate import Auditor
-    from reticent.audit.scoring.scores import BaseModelScores
+    from reticent.audit.scoring.token_scores import BaseModelScores
     from reticent.job.config import ModelSection
     from reticent.job.run import Run
 
@@ -133,7 +133,7 @@ def _inputs(run: Run, measurement: Measurement) -> dict[str, str]:
 
 
 def _base_scores(run: Run, model: ModelSection) -> BaseModelScores:
-    from reticent.audit.scoring.scores import BaseModelScores
+    from reticent.audit.scoring.token_scores import BaseModelScores
 
     settings = audit_config(run)
     return BaseModelScores.load(

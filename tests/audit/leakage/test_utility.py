@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from reticent.audit.evidence.leakage import SideUtility
 from reticent.audit.leakage.utility import numbers_beside, utility
 from reticent.audit.leakage.words import words_of
-from reticent.audit.scoring.scores import TokenScores
+from reticent.audit.scoring.token_scores import TokenScores
 from reticent.audit.stats.estimate import Estimate
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store import TokenStore

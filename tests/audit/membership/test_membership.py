@@ -29,7 +29,8 @@ from reticent.audit.membership.attacks import (
 from reticent.audit.membership.names import ATTACKS_ON_SIZES, DEFAULT_ATTACKS
 from reticent.audit.membership.shadow import SHADOW_ATTACKS
 from reticent.audit.membership.table import Need, table_of
-from reticent.audit.scoring.scores import TokenScores, score_causal
+from reticent.audit.scoring.scores import score_causal
+from reticent.audit.scoring.token_scores import TokenScores
 from reticent.audit.stats.estimate import Estimate
 from reticent.engine.store import TokenStore
 from reticent.trainer.windows import SpecialIds

@@ -26,7 +26,8 @@ from transformers import (
 )
 
 from reticent.audit.scoring.rows import score_pseudo
-from reticent.audit.scoring.scores import TokenScores, score_causal, score_masked, score_models, word_folds
+from reticent.audit.scoring.scores import score_causal, score_masked, score_models, word_folds
+from reticent.audit.scoring.token_scores import TokenScores
 from reticent.core.errors import ArtifactError, PolicyError, TrainingError
 from reticent.engine.store import TokenStore
 from reticent.trainer.distributed import World

@@ -1,0 +1,142 @@
+"""TokenScores: the result of one pass of a model over the tokens of a store, and its file.
+
+Every likelihood attack is a pure function of these arrays (:mod:`reticent.audit.membership.attacks`).
+"""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from reticent.core.errors import ArtifactError
+
+if TYPE_CHECKING:
+    pass
+
+
+__all__ = [
+    "COLUMNS",
+    "INTEGERS",
+    "BaseModelScores",
+    "TokenScores",
+    "load_candidates",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenScores:
+    """Scores aligned with the tokens of a store; shape (num_tokens,) each.
+
+    Attributes
+    ----------
+    log_probs : float32, natural log of the probability of the true token; NaN where not scored
+    entropy : float32, entropy of the prediction in nats; minus it is the mean of log p under p (Min-K%++'s mu)
+    std : float32, standard deviation of log p under p
+    argmax : int32, most likely token, -1 where not scored
+    rank : int32, number of tokens that are more likely than the true one, -1 where not scored
+    doc_offsets : int64, shape (num_documents + 1,)
+    top_log_probs : float32, natural log of the probability of the most likely token; NaN where not scored, or not given
+    """
+
+    log_probs: np.ndarray
+    entropy: np.ndarray
+    std: np.ndarray
+    argmax: np.ndarray
+    rank: np.ndarray
+    doc_offsets: np.ndarray
+    top_log_probs: np.ndarray = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if self.top_log_probs is None:
+            object.__setattr__(self, "top_log_probs", np.full(len(self.log_probs), np.nan, dtype=np.float32))
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Mean of log p under p, which is minus the entropy."""
+        return -self.entropy
+
+    @property
+    def scored(self) -> np.ndarray:
+        return self.argmax >= 0
+
+    def to_parquet(self, path: Path | str) -> None:
+        """Write one row for each document, with a list for each score."""
+        offsets = pa.array(self.doc_offsets)
+        columns = {name: pa.LargeListArray.from_arrays(offsets, pa.array(getattr(self, name))) for name in COLUMNS}
+        pq.write_table(pa.table(columns), path, compression="zstd")
+
+    @classmethod
+    def from_parquet(cls, path: Path | str) -> TokenScores:
+        try:
+            table = pq.read_table(path)
+            lists = [table.column(name).cast(_list_of(name)).combine_chunks() for name in COLUMNS]
+        except (OSError, KeyError, pa.ArrowException) as error:
+            raise ArtifactError(f"{path}: not a readable table of scores ({type(error).__name__})") from None
+        offsets = lists[0].offsets.to_numpy()
+        if not all(column.null_count == 0 and np.array_equal(column.offsets, offsets) for column in lists):
+            raise ArtifactError(f"{path}: the scores of a document have different lengths")
+        columns: dict[str, np.ndarray] = {
+            name: column.flatten().to_numpy(zero_copy_only=False) for name, column in zip(COLUMNS, lists, strict=True)
+        }
+        return cls(doc_offsets=offsets, **columns)
+
+
+#: Names of the arrays, in the order that the scoring pass makes them.
+COLUMNS = [field.name for field in fields(TokenScores) if field.name != "doc_offsets"]
+
+
+INTEGERS = ("argmax", "rank")
+
+
+def _list_of(name: str) -> pa.DataType:
+    return pa.large_list(pa.int32() if name in INTEGERS else pa.float32())
+
+
+DOCUMENTS, HOLDOUT, CANDIDATES = "scores.parquet", "holdout.parquet", "candidates.npz"
+
+
+@dataclass(frozen=True, slots=True)
+class BaseModelScores:
+    """Scores of the documents and of the holdout of user inference, and sums of the candidates of the inversion by kind
+    of identifiers (or "association"); None if no attack needs them. ``path`` is the folder of the model.
+    """
+
+    path: Path
+    documents: TokenScores
+    holdout: TokenScores | None
+    candidates: dict[str, np.ndarray] | None
+
+    def save(self, folder: Path) -> None:
+        """Write a file for each of them that exists; they are secret like the tokens."""
+        self.documents.to_parquet(folder / DOCUMENTS)
+        if self.holdout is not None:
+            self.holdout.to_parquet(folder / HOLDOUT)
+        if self.candidates is not None:
+            np.savez(folder / CANDIDATES, **self.candidates)  # type: ignore[arg-type]
+
+    @classmethod
+    def load(cls, folder: Path, path: Path, *, holdout: bool, candidates: bool) -> BaseModelScores:
+        """Read the scores that were saved, those of the holdout and of candidates where they are asked for;
+        `ArtifactError` if they cannot be read.
+        """
+        return cls(
+            path,
+            TokenScores.from_parquet(folder / DOCUMENTS),
+            TokenScores.from_parquet(folder / HOLDOUT) if holdout else None,
+            load_candidates(folder / CANDIDATES) if candidates else None,
+        )
+
+
+def load_candidates(path: Path) -> dict[str, np.ndarray]:
+    """Return the sums of the candidates; `ArtifactError` where they cannot be read."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise ArtifactError(f"{path}: not readable scores of an inversion ({type(error).__name__})") from None

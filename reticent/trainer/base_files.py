@@ -1,0 +1,215 @@
+"""Consistency checks of the files of a model folder, made before a library loads them.
+
+If ``config.json`` and the weights disagree on the vocabulary, loading fails deep inside torch, or allocates all memory.
+This module also lists the keys that hold or name code: none of them is copied into a checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reticent.core.errors import ArtifactError, TrainingError
+from reticent.core.json_toml import parse_json, read_json
+
+if TYPE_CHECKING:
+    pass
+
+
+__all__ = [
+    "FOREIGN_KEYS",
+    "check_base",
+    "checked_tokenizer_json",
+    "read_tokenizer_json",
+    "without_foreign_keys",
+    "without_panic",
+]
+
+#: JSON files of a model folder that transformers reads.
+READ = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "model.safetensors.index.json",
+)
+
+
+#: Keys that name code, hold a template that is run as code, or hold a path on the machine that wrote the file.
+FOREIGN_KEYS = frozenset(
+    {
+        "auto_map", "custom_pipelines", "custom_generate", "chat_template", "_name_or_path", "name_or_path",
+        "tokenizer_file", "vocab_file", "merges_file", "special_tokens_map_file", "added_tokens_file",
+    }
+)  # fmt: skip
+
+
+def check_base(folder: Path | str, *, tokenizer: str | None = None, window_length: int = 0) -> None:
+    """Raise `ArtifactError` unless the files of a model folder can be read and agree on the size of the vocabulary, and
+    `TrainingError` where a window has more tokens than the model has positions.
+
+    A folder without ``config.json`` is left to its loader. Cost: reads the headers of the weights and no weight.
+
+    Parameters
+    ----------
+    tokenizer : text of the model's ``tokenizer.json``; each of its ids must have a row in the embeddings
+    window_length : tokens of a window, special ones included
+    """
+    folder = Path(folder)
+    for name in READ:
+        if (folder / name).is_file() and not isinstance(read_json(folder / name), dict):
+            raise ArtifactError(f"{folder / name}: expected a JSON object")
+    if not (folder / "config.json").is_file():
+        return
+    config = read_json(folder / "config.json")
+    for section in (config, config.get("text_config")):
+        if isinstance(section, dict) and "vocab_size" in section:
+            _check_vocabulary(folder, section["vocab_size"], "quantization_config" in config, tokenizer)
+        for name in ("max_position_embeddings", "n_positions") if isinstance(section, dict) else ():
+            positions = section.get(name)
+            if isinstance(positions, int) and 0 < positions < window_length:
+                raise TrainingError(
+                    f"train.window_length: {window_length} tokens are more than the {positions} positions of {folder}"
+                )
+
+
+def _check_vocabulary(folder: Path, size: Any, quantised: bool, tokenizer: str | None) -> None:
+    where = f"{folder / 'config.json'}: vocab_size"
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        got = size if isinstance(size, int) else type(size).__name__
+        raise ArtifactError(f"{where}: expected a number of tokens, got {got}")
+    weights = [] if quantised else sorted(folder.glob("*.safetensors"))
+    rows = {shape[0] for file in weights for shape in _shapes(file)}
+    if rows and size not in rows:
+        raise ArtifactError(f"{where}: {size:,} tokens, but no matrix of the weights has as many rows")
+    if tokenizer is None or not _may_reach(tokenizer, size):
+        return
+    if (largest := _largest_id(tokenizer)) >= size:
+        raise ArtifactError(
+            f"{where}: {size:,} tokens, but {folder / 'tokenizer.json'} has ids up to {largest:,}; is it another's?"
+        )
+
+
+def _shapes(file: Path) -> list[list[int]]:
+    """Shapes of the matrices in a safetensors file, from its header."""
+    try:
+        with file.open("rb") as opened:
+            (length,) = struct.unpack("<Q", opened.read(8))
+            if length > file.stat().st_size:
+                raise ValueError
+            header = parse_json(opened.read(length))
+        shapes = [about["shape"] for name, about in header.items() if name != "__metadata__"]
+        return [shape for shape in shapes if len(shape) > 1]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error):
+        raise ArtifactError(f"{file}: not readable safetensors") from None
+
+
+def _may_reach(tokenizer: str, size: int) -> bool:
+    """Whether the vocabulary may have an id of ``size`` or more. An id follows a colon or is the place of a list, so
+    False is certain; it takes a third of the time of parsing.
+    """
+    return re.search(rf":\s*{_at_least(size)}", tokenizer) is not None or tokenizer.count("[") >= size
+
+
+def _at_least(number: int) -> str:
+    """A pattern of the numbers that are as large or larger: it finds none, so no number of a text is made an object."""
+    digits = str(number)
+    larger = (
+        f"{digits[:place]}[{int(digit) + 1}-9][0-9]{{{len(digits) - place - 1}}}"
+        for place, digit in enumerate(digits)
+        if digit < "9"
+    )
+    return f"(?:[0-9]{{{len(digits) + 1}}}|{'|'.join((digits, *larger))})"
+
+
+def _largest_id(tokenizer: str) -> int:
+    """The largest id of the model's own vocabulary. Added tokens may lie beyond the embeddings if none is used."""
+    model = parse_json(tokenizer).get("model") or {}
+    vocabulary = model.get("vocab") or {}
+    if isinstance(vocabulary, list):  # Unigram: by place
+        return len(vocabulary) - 1
+    return max(vocabulary.values(), default=-1)
+
+
+def without_foreign_keys(path: Path) -> None:
+    """Remove keys that hold or name code from a JSON file, at any depth; a file without such a key is not rewritten."""
+    content = read_json(path)
+    kept = _without(content)
+    if kept != content:
+        path.write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _without(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without(inner) for key, inner in value.items() if key not in FOREIGN_KEYS}
+    return [_without(inner) for inner in value] if isinstance(value, list) else value
+
+
+def read_tokenizer_json(file: Path | str, *, tested: str | None = None) -> str:
+    """Return the text of a ``tokenizer.json`` that works; `ArtifactError` names the file.
+
+    Parameters
+    ----------
+    tested : SHA-256 (hex) of a text that was tested before; it is not tested again
+    """
+    try:
+        data = Path(file).read_bytes()
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise ArtifactError(f"{file}: not valid UTF-8 (byte {error.start})") from None
+    except OSError as error:
+        raise ArtifactError(f"{file}: cannot be read ({error.strerror})") from None
+    if tested is not None and sha256(data).hexdigest() == tested:
+        return text
+    return checked_tokenizer_json(text, str(file))
+
+
+def checked_tokenizer_json(text: str, where: str) -> str:
+    """Return the text of a tokenizer after a test.
+
+    Raises
+    ------
+    ArtifactError
+        The text cannot be read, or the library fails with it on ordinary text, by an error or a panic.
+    """
+    if wrong := _fault_of(text):
+        raise ArtifactError(f"{where}: not a readable tokenizer.json: {wrong}")
+    return text
+
+
+@lru_cache(maxsize=4)
+def _fault_of(text: str) -> str | None:
+    """The faults of a tokenizer, or None. Each text is tested once, because many models of a run share it.
+
+    A machine that only trains may lack the core; its tokenizers were tested where the tokens were made.
+    """
+    try:
+        from reticent import _rust
+    except ImportError:
+        return None
+    try:
+        _rust.check_tokenizer(text)
+    except ArtifactError as error:
+        return str(error).removeprefix("tokenizer.json ")
+    return None
+
+
+@contextmanager
+def without_panic(where: str) -> Iterator[None]:
+    """Raise `ArtifactError` for a panic of the tokenizers library, which is not an `Exception` and would end a run."""
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise ArtifactError(f"{where}: cannot be used (the tokenizers library fails on it)") from None

@@ -1,0 +1,117 @@
+"""Packing: several windows in one row, without attention between them.
+
+Windows are gathered, masked and counted one by one, and laid side by side after that. So loss and ledger are those of
+unpacked training. A block-diagonal mask separates the windows (True where two cells belong to one window), and
+positions start again with each window. Attention must be ``sdpa``, because eager attention misreads such a mask without
+an error. So a forward pass over two windows checks, before training, that they do not influence each other.
+
+Shapes: W windows, B rows, T tokens of a row.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from reticent.engine.randomness import generator
+from reticent.engine.schema import IGNORE_INDEX
+from reticent.engine.window_kernels import lay_rows, pack_rows
+
+if TYPE_CHECKING:
+    pass
+
+
+from reticent.trainer.windows import Windows
+
+__all__ = [
+    "Packed",
+    "block_diagonal_mask",
+    "lay_out",
+    "num_packed_rows",
+    "packed_order",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Windows in packed rows: input_ids, labels and positions int64 (B, T), segments int32 (B, T), -1 for padding."""
+
+    input_ids: np.ndarray
+    labels: np.ndarray
+    segments: np.ndarray
+    positions: np.ndarray
+
+
+def packed_order(
+    windows: Windows, batch_size: int, length: int, *, seed: int, epoch: int
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return the batches of an epoch, each of ``batch_size`` rows of at most ``length`` tokens.
+
+    The windows of a row and the order of rows change with (seed, epoch); the number of rows does not.
+
+    Returns
+    -------
+    list of (windows, rows) : int64 arrays, shape (W,) each
+        Numbers of windows, and the row of the batch that each is placed in, ascending.
+    """
+    random = generator(seed, epoch)
+    order = random.permutation(len(windows))
+    dressed = windows.lengths[order] + windows.special.num_added
+    falling = np.argsort(-dressed, kind="stable")
+    order = order[falling]
+    rows = pack_rows(dressed[falling], length)
+    rows = random.permutation(int(rows.max(initial=-1)) + 1)[rows]
+    by_row = np.argsort(rows, kind="stable")
+    order, rows = order[by_row], rows[by_row]
+    num_batches = -(-(int(rows.max(initial=-1)) + 1) // batch_size)
+    bounds = np.searchsorted(rows, np.arange(num_batches + 1) * batch_size)
+    return [(order[a:b], rows[a:b] % batch_size) for a, b in itertools.pairwise(bounds)]
+
+
+def num_packed_rows(windows: Windows, length: int) -> int:
+    """Number of rows that the windows fill; it is the same in every epoch."""
+    dressed = np.sort(windows.lengths + windows.special.num_added)[::-1]
+    return int(pack_rows(dressed, length).max(initial=-1)) + 1
+
+
+def lay_out(
+    input_ids_WS: np.ndarray,
+    labels_WS: np.ndarray,
+    lengths: np.ndarray,
+    rows: np.ndarray,
+    *,
+    pad: int,
+    padded: Callable[[int], int],
+) -> Packed:
+    """Place windows of these lengths side by side in their rows; ``rows`` must be ascending, ``padded`` says how wide
+    the longest becomes.
+    """
+    ends = np.cumsum(lengths)
+    first = np.searchsorted(rows, rows)  # the first window of each window's row
+    columns = ends - lengths - (ends - lengths)[first]
+    shape = (int(rows[-1]) + 1, padded(int((columns + lengths).max())))
+    packed = Packed(
+        np.full(shape, pad, dtype=np.int64),
+        np.full(shape, IGNORE_INDEX, dtype=np.int64),
+        np.full(shape, -1, dtype=np.int32),
+        np.zeros(shape, dtype=np.int64),
+    )
+    lay_rows(
+        input_ids_WS, labels_WS, lengths, rows, columns,
+        packed.input_ids, packed.labels, packed.segments, packed.positions,
+    )  # fmt: skip
+    return packed
+
+
+def block_diagonal_mask(segments_BT: torch.Tensor, positions_BT: torch.Tensor, causal: bool) -> torch.Tensor:
+    """Return the attention mask (B, 1, T, T): True for cells of one window, without later cells in a causal model.
+    Padding attends to padding."""
+    mask = segments_BT[:, :, None] == segments_BT[:, None, :]
+    if causal:
+        mask &= positions_BT[:, :, None] >= positions_BT[:, None, :]
+    return mask[:, None]
