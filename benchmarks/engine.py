@@ -198,7 +198,7 @@ def _run_row(row: Row, corpora: Corpora) -> dict[str, Any]:
         return _worker("peer", paths, n=row.n, k=row.k, **row.more)
     if row.task == "command":
         with tempfile.TemporaryDirectory(prefix="reticent-bench-", dir=corpora.folder) as out:
-            options = [str(corpus), "--out", out, "--max-n", str(row.n), *SETTINGS]
+            options = [str(corpus), "--out", out, "-n", str(row.n), *SETTINGS]
             command = [sys.executable, *COMMAND, *options, "--set", f"detect.detectors={row.more['detectors']}"]
             spent = _timed(command, {"PYTHONPATH": str(ROOT)})
             # Everything is there now: what is left is the start, and seeing that nothing has changed.

@@ -17,9 +17,11 @@ import warnings
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from reticent import __version__
 from reticent.cli.help import example_of, unwrap_help
+from reticent.cli.options import removed
 from reticent.core.errors import PolicyError, ReticentError
 from reticent.core.without_pandas import keep_pandas_out
 
@@ -86,9 +88,24 @@ def _options(
     """Options that stand before a command."""
 
 
+class _Commands(TyperGroup):
+    """The commands; an option that one had, and a field of the job says now, fails with the setting to use."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Exception as failed:
+            option, place = getattr(failed, "option_name", None), getattr(failed, "ctx", None)
+            names = place.command_path.removeprefix(f"{ctx.command_path} ") if place is not None else ""
+            if option is not None and (instead := removed(names, option)) is not None:
+                raise PolicyError(instead) from None
+            raise
+
+
 def _command_line(name: str | None = None) -> typer.Typer:
     """Return the command of this name alone, or all of them, which takes several times as long to make."""
     app = typer.Typer(
+        cls=_Commands,
         no_args_is_help=True,
         add_completion=name is None,
         pretty_exceptions_enable=False,

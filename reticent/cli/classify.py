@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -10,14 +9,11 @@ import typer
 
 from reticent.cli.options import (
     AsJson,
-    ColumnOptions,
     Quiet,
     Set,
-    expanded,
     is_job,
     job_from_source,
     new_progress,
-    said,
 )
 from reticent.core.errors import PolicyError
 
@@ -31,14 +27,6 @@ OF_DOCUMENTS = (
 )
 
 
-class WindowsRead(Enum):
-    """Choices for a document longer than a window."""
-
-    ALL = "all"
-    FIRST = "first"
-
-
-@expanded
 def classify(
     source: Annotated[
         str,
@@ -48,14 +36,6 @@ def classify(
             "(file, folder or glob), with --model.",
         ),
     ],
-    label: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="Column of the class; a run or a job may name it. Documents without one are left out. Names of "
-            "classes are written into results and models: no column of text.",
-        ),
-    ] = None,
     model: Annotated[
         list[Path] | None,
         typer.Option(metavar="FOLDER", help="For documents: a model folder to start from; repeat for several."),
@@ -64,45 +44,6 @@ def classify(
         Path | None,
         typer.Option("--out", "-o", help="For documents: folder for classification.json; private to you."),
     ] = None,
-    from_epoch: Annotated[
-        list[int] | None,
-        typer.Option(
-            metavar="EPOCH",
-            help="For a run: checkpoints to start from; repeat for several (default: 8 and 64 if kept, else the last).",
-        ),
-    ] = None,
-    epochs: Annotated[
-        int | None, typer.Option(help="Passes over the members' labelled documents (default: 4).")
-    ] = None,
-    learning_rate: Annotated[
-        float | None,
-        typer.Option(
-            help="Peak, after a tenth of the steps in which it rises from 0; then falls to 0 (default: 2e-05)."
-        ),
-    ] = None,
-    windows: Annotated[
-        WindowsRead | None,
-        typer.Option(
-            metavar="WHICH",
-            help="Of a document longer than a window: all of its windows, their answers averaged, or the first only "
-            "(default: all).",
-        ),
-    ] = None,
-    min_individuals: Annotated[
-        int | None,
-        typer.Option(
-            help="Leave out classes that fewer people have among members or held out; otherwise a class that no one "
-            "has on a side is an error."
-        ),
-    ] = None,
-    heldout: Annotated[
-        float | None, typer.Option(help="For documents: share of the individuals that are held out (default: 0.4).")
-    ] = None,
-    save: Annotated[
-        bool, typer.Option("--save", help="Keep the classifiers too, beside the result: plain transformers folders.")
-    ] = False,
-    *,
-    columns: ColumnOptions,
     settings: Set = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -110,6 +51,9 @@ def classify(
     """Train a classifier's last layer and head on checkpoints, and print F1 on held-out individuals.
 
     Beside it: the commonest class, a bag of words, and the same from the base model.
+
+    The column of classes is --set classify.label=COLUMN; names of classes are written into results and models: no
+    column of text.
     """
     from reticent.cli.show import print_classification
     from reticent.ext.classify.command import classify_documents
@@ -118,29 +62,10 @@ def classify(
     from reticent.job.run import Run
 
     own = is_job(source)
-    for option, value in (("--model", model), ("--out", out), ("--heldout", heldout)):
+    for option, value in (("--model", model), ("--out", out)):
         if own and value is not None:
             raise PolicyError(f"{option}: a run or a job has its own")
-    given = {
-        "label": label,
-        "from_epochs": from_epoch,
-        "num_epochs": epochs,
-        "learning_rate": learning_rate,
-        "windows": windows.value if windows else None,
-        "min_individuals": min_individuals,
-        "save_model": save or None,
-    }
-    job = job_from_source(
-        source,
-        None,
-        columns,
-        sections={
-            "classify": said(given),
-            "split": {} if heldout is None else {"heldout": heldout},
-        },
-        settings=settings,
-        used=None if own else OF_DOCUMENTS,
-    )
+    job = job_from_source(source, None, settings=settings, used=None if own else OF_DOCUMENTS)
     progress = new_progress(quiet)
     if own:
         run = Run(job, progress)
@@ -149,6 +74,6 @@ def classify(
         return
     if not model:
         raise PolicyError("--model: missing; give a model folder to start from, or a run instead of documents")
-    if from_epoch:
-        raise PolicyError("--from-epoch: belongs to a run; --model names the checkpoint itself")
+    if job.classify is not None and job.classify.from_epochs:
+        raise PolicyError("classify.from_epochs: belongs to a run; --model names the checkpoint itself")
     print_classification([classify_documents(job, model, out, progress)], as_json)

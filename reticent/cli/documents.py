@@ -14,14 +14,12 @@ from reticent.audit.evidence.rules import publish
 from reticent.cli.help import CommandWithOthers, below, example_of
 from reticent.cli.options import (
     AsJson,
-    ColumnOptions,
-    DetectOptions,
+    Detector,
     Quiet,
     RunFolder,
     Seed,
     Set,
     SourceOrJob,
-    expanded,
     is_job,
     job_from_source,
     job_of,
@@ -116,7 +114,6 @@ def synth(
     print_counts(writer.counts, out, as_json)
 
 
-@expanded
 def detect(
     source: Annotated[
         str | None,
@@ -133,8 +130,7 @@ def detect(
     ] = False,
     list_rules: Annotated[bool, typer.Option("--list-rules", help="Print what each rule finds, and stop.")] = False,
     *,
-    columns: ColumnOptions,
-    found: DetectOptions,
+    detector: Detector = None,
     settings: Set = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -158,62 +154,38 @@ def detect(
         raise PolicyError("--out: a run or a job has its own place")
     # Settings of later commands stay as they were.
     keep = ("seed", "dedup", "split", "index", "protect", "model", "train", "classify", "audit")
-    if not (kept := own or out is not None) and found.spans and not (evaluate or "gold" in (found.detector or ())):
-        raise PolicyError("--spans: has no effect without --evaluate or --detector gold")
+    kept = own or out is not None
     used = (*SEARCHED, "split", "canaries", "seed", *(["audit.num_bootstrap"] if evaluate else []))
-    job = job_from_source(source, out, columns, found, keep=keep, settings=settings, used=None if kept else used)
+    job = job_from_source(source, out, detector, keep=keep, settings=settings, used=None if kept else used)
+    if not (kept or evaluate or "gold" in job.detect.detectors) and job.corpus.spans is not None:
+        raise PolicyError("corpus.spans: has no effect without --evaluate or --detector gold")
     result = detect_documents(job, keep=kept, evaluate=evaluate, progress=new_progress(quiet))
     print_detection(result, as_json)
 
 
-@expanded
 def dedup(
     source: SourceOrJob,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder for the counts and left_out.parquet; private to you.")
     ] = None,
     *,
-    columns: ColumnOptions,
-    mode: Annotated[
-        str | None,
-        typer.Option(help="Copies to leave out: exact, near (which has the exact), or off: they are only counted."),
-    ] = None,
-    scope: Annotated[
-        str | None,
-        typer.Option(help="individual: copies among one's own documents; corpus: another individual's as well."),
-    ] = None,
-    threshold: Annotated[
-        float | None,
-        typer.Option(
-            help="Jaccard similarity of 5-word shingles from which two documents are near duplicates (default: 0.8)."
-        ),
-    ] = None,
-    passage_words: Annotated[
-        int | None, typer.Option(help="Words of the shortest passage that counts as shared (default: 50).")
-    ] = None,
-    k: Annotated[
-        int | None,
-        typer.Option(help="Support that copies may lift a word to, so that it identifies no individual (default: 2)."),
-    ] = None,
     settings: Set = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Count copies of documents and passages, within individuals and between them, and what they do to protection.
 
-    Nothing is changed: a job leaves out what its section \\[dedup] says.
+    Nothing is changed: a job leaves out what its section \\[dedup] says. The same settings count here, such as --set
+    dedup.mode=near or dedup.passage_words=50.
     """
     from reticent.cli.show import print_copies
     from reticent.engine.dedup import find_copies, write_left_out
     from reticent.job.checks import refuse_idle_scope
     from reticent.job.run import Run
 
-    given = {"mode": mode, "scope": scope, "threshold": threshold, "passage_words": passage_words}
-    sections = {"dedup": {name: value for name, value in given.items() if value is not None}}
-    sections |= {"protect": {"k": k}} if k is not None else {}
     progress = new_progress(quiet)
     used = ("corpus", "dedup", "protect.k", "index.surface", "num_threads")
-    run = Run(job_from_source(source, None, columns, sections=sections, settings=settings, used=used), progress)
+    run = Run(job_from_source(source, None, settings=settings, used=used), progress)
     refuse_idle_scope(run.job.dedup)
     with progress.task("dedup", run.whole_corpus.num_documents, "documents") as advance:
         found = find_copies(run.whole_corpus, run.job.dedup, progress=advance)
@@ -225,7 +197,6 @@ def dedup(
     print_copies({**found.counts, **run.whole_corpus.reading.skipped()}, as_json)
 
 
-@expanded
 def scrub(
     source: SourceOrJob,
     out: Annotated[
@@ -301,9 +272,7 @@ def scrub(
         typer.Option(min=0, metavar="<int>", help="For tests: a key that anyone who knows the seed can make."),
     ] = None,
     *,
-    columns: ColumnOptions,
-    found: DetectOptions,
-    label: Annotated[str | None, typer.Option(help="Column of a label, which is kept as it is.")] = None,
+    detector: Detector = None,
     settings: Set = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -324,12 +293,9 @@ def scrub(
     if renew_key and not overwrite:
         raise PolicyError("--new-key: belongs to --overwrite")
     _refuse_idle(style, names, language, date_order, draw, keeps_key=(keep_key or key is not None) and not new_ids)
-    if is_job(source) and (found.detector or label):
-        raise PolicyError("--detector, --label: a run or a job has its own; change them with --set")
-    sections = {"corpus": {"label": label}} if label else {}
-    job = job_from_source(
-        source, None, columns, found, marked=True, sections=sections, settings=settings, used=SEARCHED
-    )
+    if is_job(source) and detector:
+        raise PolicyError("--detector: a run or a job has its own; change it with --set detect.detectors=[...]")
+    job = job_from_source(source, None, detector, marked=True, settings=settings, used=SEARCHED)
     if language is not None and (names or job.surrogates.names) == SYLLABLES:
         raise PolicyError("--language: of realistic names; those of syllables have none")
     config = ScrubConfig(

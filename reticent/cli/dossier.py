@@ -27,14 +27,6 @@ class DossierCommand(CommandWithOthers):
 
 def dossier(
     run_folder: RunFolder,
-    language: Annotated[
-        list[str] | None,
-        typer.Option(metavar="LANGUAGE", help="en or fr; repeat for both, the first is dossier.html (default: both)."),
-    ] = None,
-    key: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Private SSH key of the institution, which signs the folder."),
-    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Also copy the folder there, to send it: new or empty.")
     ] = None,
@@ -45,16 +37,15 @@ def dossier(
     """Write the dossier of a finished run to RUN/dossier: evidence for a decision, in a folder that can be sent.
 
     The run makes it at its end too. What the run cannot know is said in the job: --set dossier.institution=NAME,
-    dossier.purpose, dossier.legal_basis, dossier.documents, dossier.licence. A dossier that is replaced is kept in
+    dossier.purpose, dossier.legal_basis, dossier.documents, dossier.licence; dossier.key=FILE signs the folder, and the
+    first of dossier.languages is dossier.html. A dossier that is replaced is kept in
     RUN/replaced-dossiers. `reticent dossier verify FOLDER` checks one; `reticent dossier export RUN MODEL RECIPE`
     copies a model with its card.
     """
     from reticent.ext.dossier.job import make_dossier
     from reticent.job.run import Run
 
-    changes = [f"dossier.languages={json.dumps(language)}"] if language else []
-    changes += [f"dossier.key={json.dumps(str(key.absolute()))}"] if key is not None else []
-    job = job_of(read_job(run_folder), [*changes, *(settings or [])], used=("dossier",))
+    job = job_of(read_job(run_folder), settings, used=("dossier",))
     made = make_dossier(Run(job, new_progress(quiet)), out)
     if as_json:
         typer.echo(json.dumps(made))

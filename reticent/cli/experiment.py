@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import json
-from dataclasses import fields
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,10 +12,8 @@ import typer
 
 from reticent.cli.options import (
     AsJson,
-    ColumnOptions,
-    DetectOptions,
+    Detector,
     Set,
-    expanded,
     job_from_source,
     job_of,
     new_progress,
@@ -36,7 +33,6 @@ class SizeName(Enum):
     BASE = "base"
 
 
-@expanded
 def new_job(
     source: Annotated[
         str | None,
@@ -68,8 +64,8 @@ def new_job(
         typer.Option("--minimal", help="A short job: one protected model beside its unprotected twin; no --size."),
     ] = False,
     *,
-    columns: ColumnOptions,
-    found: DetectOptions,
+    detector: Detector = None,
+    settings: Set = None,
 ) -> None:
     """Print the job file of the experiment of Boutet et al. (2025): all recipes, 4 to 64 epochs, 3 seeds, the audit.
 
@@ -81,12 +77,12 @@ def new_job(
         raise PolicyError("--size: has no effect with --minimal")
     corpus = detect = None
     if source is not None:
-        job = job_from_source(source, Path(out), columns, found, marked=True)
+        job = job_from_source(source, Path(out), detector, marked=True, settings=settings, used=("corpus", "detect"))
         given = job.model_dump(exclude_defaults=True, include={"corpus", "detect"})
         corpus, detect = given["corpus"], {"detectors": job.detect.detectors, **given.get("detect", {})}
-        if found.records:
-            detect["records"] = found.records  # the short form, easier to read
-    elif found.detector or found.spans or found.records or _says_something(columns):
+        if detect.get("records", {}).keys() == {"table"}:
+            detect["records"] = detect["records"]["table"]  # the short form, easier to read
+    elif detector or settings:
         raise PolicyError("SOURCE is missing: the options are about documents")
     bases = {name: base for name, base in (("mlm", mlm), ("clm", clm)) if base is not None}
     if source is not None and "://" not in source and not glob.glob(source):
@@ -95,10 +91,6 @@ def new_job(
         print(minimal_job(out=out, corpus=corpus, detect=detect, bases=bases), end="")
     else:
         print(experiment_job((size or SizeName.CPU).value, out=out, corpus=corpus, detect=detect, bases=bases), end="")
-
-
-def _says_something(columns: ColumnOptions) -> bool:
-    return any(getattr(columns, option.name) != option.default for option in fields(columns))
 
 
 def status(

@@ -13,12 +13,9 @@ import typer
 from reticent.cli.help import example_of
 from reticent.cli.options import (
     AsJson,
-    ColumnOptions,
-    DetectOptions,
     Quiet,
     Set,
     SourceOrJob,
-    expanded,
     is_job,
     job_from_source,
     job_of,
@@ -45,7 +42,6 @@ guard_app = typer.Typer(
 
 
 @guard_app.command(epilog=example_of("guard build"))
-@expanded
 def build(
     source: SourceOrJob,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the guard; private to you.")],
@@ -62,7 +58,6 @@ def build(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=(1 << 64) - 1, metavar="<int>", help="Key of the hashes.")] = 0,
     *,
-    columns: ColumnOptions,
     settings: Set = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -76,8 +71,7 @@ def build(
     from reticent.guard import guard_detectors, refuse_detectors
     from reticent.job.run import Run
 
-    found = DetectOptions(detector=detector)
-    job = job_from_source(source, None, columns, found, settings=settings, used=("corpus", *_looked_at()))
+    job = job_from_source(source, None, detector, settings=settings, used=("corpus", *_looked_at()))
     if detector:
         refuse_detectors(detector)
     detectors = guard_detectors(job.detect.detectors, job.detect.options)

@@ -6,13 +6,10 @@ job, so that a command checks, opens and searches documents exactly as `reticent
 
 from __future__ import annotations
 
-import functools
-import inspect
-import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,10 +22,9 @@ if TYPE_CHECKING:
     from reticent.job.config import Job
 
 __all__ = [
+    "REMOVED",
     "AsJson",
-    "ColumnOptions",
-    "DetectOptions",
-    "MemoryLimit",
+    "Detector",
     "Out",
     "Quiet",
     "RunFolder",
@@ -36,15 +32,14 @@ __all__ = [
     "Set",
     "SourceOrJob",
     "Verify",
-    "expanded",
     "is_job",
     "job_from_source",
     "job_of",
-    "memory_setting",
     "models_of",
     "new_progress",
     "read_job",
     "refuse_given",
+    "removed",
     "said",
     "without_others",
 ]
@@ -53,15 +48,6 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress, on
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Run folder; made if absent, private to you.")]
 Seed = Annotated[int, typer.Option(min=0, metavar="<int>", help="Equal seeds give equal documents.")]
-MemoryLimit = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SIZE",
-        help="The most memory of the process while n-grams are counted, e.g. 4GB: what does not fit goes to disk "
-        "beside the results, and a limit too small for the vocabulary is refused with the least that is not. Other "
-        "stages take what they need, and one that takes more says so.",
-    ),
-]
 Verify = Annotated[
     bool,
     typer.Option(
@@ -89,88 +75,73 @@ Set = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnOptions:
-    """How documents are read."""
+Detector = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="gold, rules, records, gazetteer, context, spacy, transformers, presidio or eds; repeat to unite "
+        "them (default: rules; gold where documents have marks; records where --set detect.records gives fields of "
+        "individuals). Options: --set detect.NAME.OPTION=VALUE.",
+    ),
+]
 
-    format: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FORMAT",
-            help="Such as parquet, csv or jsonl (these two also .gz, .zst, .bz2), or a format with marks of humans, "
-            "such as i2b2-2014 or brat; a wrong one lists all; by the suffix (default: auto).",
-        ),
-    ] = None
-    doc_id: Annotated[str | None, typer.Option(help="Column of the document's id (default: doc_id).")] = None
-    individual_id: Annotated[
-        str | None,
-        typer.Option(
-            help="Column that says whose document it is (default: individual_id). Ids that differ only in how they "
-            "are spelt stop the run; "
-            "--set corpus.ids=fold joins them, exact keeps them apart."
-        ),
-    ] = None
-    text: Annotated[str | None, typer.Option(help="Column of the text (default: text).")] = None
-    household_id: Annotated[
-        str | None,
-        typer.Option(help="Column of a coarser unit, such as a household: it counts once and is never split up."),
-    ] = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DetectOptions:
-    """How direct identifiers are found."""
-
-    detector: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="gold, rules, records, gazetteer, context, spacy, transformers, presidio or eds; repeat to unite "
-            "them (default: rules, and what other options or the job name). Options: --set detect.NAME.OPTION=VALUE.",
-        ),
-    ] = None
-    spans: Annotated[
-        str | None, typer.Option(help="Column of annotated identifiers: lists of (start, end, label).")
-    ] = None
-    records: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Parquet or CSV of record fields, a row an individual, found in that individual's documents; adds the "
-            "detector records.",
-        ),
-    ] = None
-
-
-def expanded(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of each dataclass among its parameters, in its place, and call it with these."""
-    signature = inspect.signature(command, eval_str=True)
-    groups: dict[str, Any] = {
-        name: p.annotation for name, p in signature.parameters.items() if is_dataclass(p.annotation)
+_COLUMNS = {
+    "--format": "corpus.format=VALUE",
+    "--doc-id": "corpus.doc_id=VALUE",
+    "--individual-id": "corpus.individual_id=VALUE",
+    "--text": "corpus.text=VALUE",
+    "--household-id": "corpus.household_id=VALUE",
+}
+_SEARCHED = {**_COLUMNS, "--spans": "corpus.spans=VALUE", "--records": "detect.records.table=VALUE"}
+_MEMORY = {"--memory-limit": "memory_limit=VALUE"}
+_MAX_N = {"--max-n": "index.max_n=VALUE"}
+#: Command -> an option that it had -> the setting of the job that says the same.
+REMOVED: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "new-job": _SEARCHED,
+        "run": _MEMORY,
+        "detect": _SEARCHED,
+        "dedup": {
+            **_COLUMNS,
+            "--mode": "dedup.mode=VALUE",
+            "--scope": "dedup.scope=VALUE",
+            "--threshold": "dedup.threshold=VALUE",
+            "--passage-words": "dedup.passage_words=VALUE",
+            "--k": "protect.k=VALUE",
+        },
+        "scrub": {**_SEARCHED, "--label": "corpus.label=VALUE"},
+        "index": {**_SEARCHED, **_MEMORY, **_MAX_N, "--updatable": "index.updatable=true"},
+        "protect": {"--k": "protect.k=VALUE", "--n": "protect.n=VALUE", "--policy": "protect.policy=VALUE"},
+        "train": {"--epochs": "train.num_epochs=VALUE", "--learning-rate": "train.learning_rate=VALUE"},
+        "classify": {
+            **_COLUMNS,
+            "--label": "classify.label=VALUE",
+            "--from-epoch": "classify.from_epochs=[VALUE]",
+            "--epochs": "classify.num_epochs=VALUE",
+            "--learning-rate": "classify.learning_rate=VALUE",
+            "--windows": "classify.windows=VALUE",
+            "--min-individuals": "classify.min_individuals=VALUE",
+            "--heldout": "split.heldout=VALUE",
+            "--save": "classify.save_model=true",
+        },
+        "report": {"--language": "dossier.languages=['VALUE']"},
+        "dossier": {"--language": "dossier.languages=['VALUE']", "--key": "dossier.key=VALUE"},
+        "guard build": _COLUMNS,
+        "spark index": {**_COLUMNS, **_MAX_N},
+        "spark detect": _SEARCHED,
+        "spark protect": _SEARCHED,
+        "spark tokens": _SEARCHED,
     }
-    parameters = []
-    for name, parameter in signature.parameters.items():
-        if name not in groups:
-            parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY))
-            continue
-        hints = get_type_hints(groups[name], include_extras=True)
-        for option in fields(groups[name]):
-            kind = inspect.Parameter.KEYWORD_ONLY
-            parameters.append(
-                inspect.Parameter(option.name, kind, default=option.default, annotation=hints[option.name])
-            )
+)
 
-    @functools.wraps(command)
-    def call(**values: Any) -> None:
-        chosen: dict[str, Any] = {
-            name: group(**{option.name: values.pop(option.name) for option in fields(group)})
-            for name, group in groups.items()
-        }
-        command(**chosen, **values)
 
-    call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    call.__annotations__ = {}
-    return call
+def removed(command: str, option: str) -> str | None:
+    """Return what takes the place of an option that a command had; None for one that it never had."""
+    setting = REMOVED.get(command, {}).get(option)
+    if setting is None:
+        return None
+    quote = '"' if "[" in setting else ""
+    return f"{option}: is no option any more; use --set {quote}{setting}{quote}"
 
 
 def is_job(source: str | Path) -> bool:
@@ -182,12 +153,11 @@ def is_job(source: str | Path) -> bool:
 def job_from_source(
     source: str,
     out: Path | None,
-    columns: ColumnOptions,
-    found: DetectOptions | None = None,
+    detectors: list[str] | None = None,
     *,
     marked: bool = False,
     keep: tuple[str, ...] = (),
-    sections: dict[str, Any] | None = None,
+    sections: Mapping[str, Mapping[str, Any]] | None = None,
     settings: list[str] | None = None,
     used: tuple[str, ...] | None = None,
 ) -> Job:
@@ -197,66 +167,48 @@ def job_from_source(
     ----------
     out : Path, optional
         The run folder of documents; None where nothing is kept.
+    detectors : names of ``--detector``, which take the place of those of SOURCE
     marked : bool
         Annotations in documents are believed: the detector gold is added where there are any.
     keep : sections of the job that a run folder ``out`` keeps from earlier commands
-    sections : section -> settings that other options of the command make
+    sections : section -> settings of ``-k`` and ``-n``; None for one that was not given
     settings : of ``--set``, which have the last word
     used : sections and fields that the command looks at, as in :func:`job_of`
-
-    Raises
-    ------
-    PolicyError
-        SOURCE has settings of its own and an option says otherwise, but for the choice of detectors.
     """
 
-    if is_job(source):
-        _refuse_options(columns, found)
+    if own := is_job(source):
         values = read_job(Path(source))
-        if found is not None and found.detector:
-            values["detect"] = without_others(values["detect"], found.detector) | {"detectors": found.detector}
+        if detectors:
+            values["detect"] = without_others(values["detect"], detectors) | {"detectors": detectors}
             values["detect"].pop("preset", None)  # it was another choice of detectors
     else:
         earlier = read_job(out) if keep and out is not None and (out / JOB).exists() else {}
         values = {name: earlier[name] for name in keep if name in earlier}
-        values["out"] = str(out or ".")
-        values["corpus"] = {"source": source, **said(_values(columns))}
-        if found is not None:
-            values["corpus"]["spans"] = found.spans
-            is_preset = any(setting.partition("=")[0].strip() == "detect.preset" for setting in settings or ())
-            chosen = [] if is_preset and not found.detector else _detectors(columns, found, marked)
-            values["detect"] = {"detectors": chosen} if chosen else {}
-            if found.records:
-                values["detect"]["records"] = {"table": found.records}
+        values |= {"out": str(out or "."), "corpus": {"source": source}}
+        if detectors:
+            values["detect"] = {"detectors": detectors}
     for section, given in (sections or {}).items():
-        if given or section in values:
-            values[section] = {**(values.get(section) or {}), **given} or None
-    return job_of(values, settings, used)
+        values[section] = {**(values.get(section) or {}), **said(given)}
+    values = _changed(values, settings, used)
+    if not own:
+        _choose_detectors(values, detectors or None, marked)
+    return job_of(values, None)
 
 
-def _values(options: Any) -> dict[str, Any]:
-    return {option.name: getattr(options, option.name) for option in fields(options)}
-
-
-def _refuse_options(*groups: Any) -> None:
-    for options in filter(None, groups):
-        for option in fields(options):
-            if option.name != "detector" and getattr(options, option.name) != option.default:
-                section = "detect" if option.name == "records" else "corpus"
-                raise PolicyError(
-                    f"--{option.name.replace('_', '-')}: a run or a job has its own; "
-                    f"change it with --set {section}.{option.name}=VALUE"
-                )
-
-
-def _detectors(columns: ColumnOptions, found: DetectOptions, marked: bool) -> list[str]:
+def _choose_detectors(values: dict[str, Any], chosen: list[str] | None, marked: bool) -> None:
+    """Choose the detectors of documents where no setting does: with records, that detector is among them."""
     from reticent.engine.sources.corpus_config import CorpusConfig
 
-    names = list(found.detector or [])
+    corpus, detect = values["corpus"], values.setdefault("detect", {})
+    if not isinstance(corpus, dict) or not isinstance(detect, dict):
+        return  # refused when the job is checked
+    if detect.get("detectors") != chosen or (chosen is None and detect.get("preset")):
+        return
+    names = list(chosen or [])
     if not names:
-        has_marks = found.spans is not None or CorpusConfig.model_construct(format=columns.format or "auto").marked
+        has_marks = corpus.get("spans") or CorpusConfig.model_construct(format=corpus.get("format", "auto")).marked
         names = [*(["gold"] if marked and has_marks else []), "rules"]
-    return [*names, *(["records"] if found.records and "records" not in names else [])]
+    detect["detectors"] = [*names, *(["records"] if detect.get("records") and "records" not in names else [])]
 
 
 def without_others(section: dict[str, Any], detectors: list[str]) -> dict[str, Any]:
@@ -302,11 +254,6 @@ def read_job(path: Path) -> dict[str, Any]:
     return load_kept_job(path / JOB).model_dump()
 
 
-def memory_setting(memory_limit: str | None) -> list[str]:
-    """Return the setting that ``--memory-limit`` is short for."""
-    return [] if memory_limit is None else [f"memory_limit={json.dumps(memory_limit)}"]
-
-
 def job_of(values: dict[str, Any], settings: list[str] | None, used: tuple[str, ...] | None = None) -> Job:
     """Apply SECTION.KEY=VALUE changes to a job and check it; values are TOML, and a bare word is a string.
 
@@ -315,6 +262,10 @@ def job_of(values: dict[str, Any], settings: list[str] | None, used: tuple[str, 
     """
     from reticent.job.config import parse_job
 
+    return parse_job(_changed(values, settings, used))
+
+
+def _changed(values: dict[str, Any], settings: list[str] | None, used: tuple[str, ...] | None) -> dict[str, Any]:
     for change in settings or []:
         name, equals, text = change.partition("=")
         if not equals:
@@ -337,7 +288,7 @@ def job_of(values: dict[str, Any], settings: list[str] | None, used: tuple[str, 
             if not isinstance(target, dict):
                 raise PolicyError(f"--set {name}: no such section of a job")
         target[key] = value
-    return parse_job(values)
+    return values
 
 
 def models_of(job: Job, models: list[str], recipes: list[str]) -> list[dict[str, Any]]:

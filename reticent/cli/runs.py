@@ -12,23 +12,18 @@ import typer
 
 from reticent.cli.options import (
     AsJson,
-    ColumnOptions,
-    DetectOptions,
-    MemoryLimit,
+    Detector,
     Out,
     Quiet,
     RunFolder,
     Set,
     Verify,
-    expanded,
     is_job,
     job_from_source,
     job_of,
-    memory_setting,
     models_of,
     new_progress,
     read_job,
-    said,
 )
 from reticent.core.artifact import JOB
 from reticent.core.errors import ArtifactError, PolicyError
@@ -247,13 +242,6 @@ def copy_members_tokens(job: Job, folder: Path, quiet: bool, as_json: bool) -> N
             print_counts(counts, place, as_json)
 
 
-class Language(Enum):
-    """Languages of the first screen of a report."""
-
-    ENGLISH = "en"
-    FRENCH = "fr"
-
-
 class Stage(Enum):
     """Stages of a job in order."""
 
@@ -302,7 +290,6 @@ def run(
     ] = Stage.REPORT,
     part: PartOption = None,
     verify: Verify = False,
-    memory_limit: MemoryLimit = None,
     settings: Set = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -315,7 +302,7 @@ def run(
     from reticent.job.config import load_job
 
     values = read_job(job) if job.is_dir() else load_job(job).model_dump()
-    changed = job_of(values, memory_setting(memory_limit) + (settings or []))
+    changed = job_of(values, settings)
     if part is not None:
         if until is not Stage.REPORT:
             raise PolicyError("--part: a part has its own end; leave --until out")
@@ -324,31 +311,27 @@ def run(
     _execute(changed, until.value, quiet, as_json, reread=verify)
 
 
-@expanded
 def index(
     source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="File, folder or glob: Parquet, Arrow, CSV, JSONL, or see --format.")
+        str,
+        typer.Argument(
+            metavar="SOURCE", help="File, folder or glob: Parquet, Arrow, CSV, JSONL, or another corpus.format."
+        ),
     ],
     out: Out,
-    columns: ColumnOptions,
-    found: DetectOptions,
+    detector: Detector = None,
     max_n: Annotated[
-        int | None, typer.Option(min=1, max=8, help="Longest n-gram that is counted, in words (default: 1).")
+        int | None, typer.Option("-n", min=1, max=8, help="Longest n-gram that is counted, in words (default: 1).")
     ] = None,
-    updatable: Annotated[
-        bool,
-        typer.Option(
-            "--updatable",
-            help="Keep what `reticent update` needs: every n-gram, also what one individual alone uses. Larger where "
-            "--max-n is more than 1; the protection is the same.",
-        ),
-    ] = False,
-    memory_limit: MemoryLimit = None,
     settings: Set = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Split the individuals, find direct identifiers, and count how many individuals use each word and n-gram."""
+    """Split the individuals, find direct identifiers, and count how many individuals use each word and n-gram.
+
+    Columns of the documents: --set corpus.individual_id=COLUMN, corpus.doc_id, corpus.text, corpus.household_id,
+    corpus.spans. With --set index.updatable=true `reticent update` can change the index.
+    """
     from reticent.job.checks import require_same_documents
 
     if is_job(source):
@@ -356,12 +339,11 @@ def index(
     job = job_from_source(
         source,
         out,
-        columns,
-        found,
+        detector,
         marked=True,
         keep=("protect", "model", "train", "classify", "audit"),  # later commands keep the settings they chose
-        sections={"index": {**said({"max_n": max_n}), "updatable": updatable}},
-        settings=memory_setting(memory_limit) + (settings or []),
+        sections={"index": {"max_n": max_n}},
+        settings=settings,
     )
     require_same_documents(job)
     _execute(job, "index", quiet, as_json)
@@ -397,7 +379,7 @@ def update(
     some. Documents and FILE must stay where they are. The models and dossiers of RUN that the
     update touches are named. The old run folder still names who withdrew: delete it.
 
-    Once: reticent index notes/ --out monday --updatable
+    Once: reticent index notes/ --out monday --set index.updatable=true
 
     Then: reticent update monday --add new/ --remove gone.txt --out tuesday
     """
@@ -428,19 +410,6 @@ def protect(
             "\\[recipes]. See `reticent train --list-recipes`.",
         ),
     ] = None,
-    k: Annotated[
-        int | None, typer.Option(help="What fewer than k individuals use identifies them, 2 to 255 (default: 2).")
-    ] = None,
-    n: Annotated[
-        int | None, typer.Option(help="Longest n-gram that can identify, at most --max-n of the index (default: 1).")
-    ] = None,
-    policy: Annotated[
-        str | None,
-        typer.Option(
-            help="Protected words of a minimal identifying n-gram: all, the last, or the fewest that meet each "
-            "(cover); paper: all words of every identifying n-gram, minimal or not (default: all)."
-        ),
-    ] = None,
     verify: Annotated[
         bool,
         typer.Option(
@@ -464,22 +433,17 @@ def protect(
 ) -> None:
     """Flag every token that must never be a target, for each base model's tokenizer.
 
-    A sample of the documents is held to its text each time, all of them with --verify.
+    The policy is that of the job: --set protect.k=5, protect.n, protect.policy. A sample of the documents is held to
+    its text each time, all of them with --verify.
 
     Another machine trains on: reticent protect run --copy-members to-the-gpu
     """
-
-    changes = [
-        f"protect.{key}={json.dumps(value)}"
-        for key, value in (("k", k), ("n", n), ("policy", policy))
-        if value is not None
-    ]
     values = read_job(run_folder)
     if recipe and not model:
         raise PolicyError("--recipe: belongs to --model NAME=PATH; give both")
     if model:
         values["model"] = models_of(job_of(values, None), model, recipe or [])
-    job = job_of(values, [*changes, *(settings or [])])
+    job = job_of(values, settings)
     _execute(job, "protect", quiet, as_json and not verify)
     if copy_members is not None:
         copy_members_tokens(job, copy_members, quiet, as_json)
@@ -491,8 +455,6 @@ def train(
     run_folder: Annotated[
         Path | None, typer.Argument(metavar="RUN", help="A run folder that an earlier command made.")
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the members' documents (default: 8).")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Peak; falls linearly to 0 (default: 0.0001).")] = None,
     resume: Annotated[
         bool,
         typer.Option("--resume/--restart", help="Go on with a training that was interrupted, or begin it anew."),
@@ -525,14 +487,12 @@ def train(
     if (run_folder is None) == (verify is None):
         raise PolicyError("train: give either RUN, a run folder, or --verify LEDGER")
     if verify is not None:
-        if settings or epochs is not None or learning_rate is not None or not resume:
+        if settings or not resume:
             raise PolicyError("train --verify: goes by the settings of the finished training; give no others")
         verify_ledger(verify, quiet, as_json)
         return
     assert run_folder is not None
-    changes = [f"train.num_epochs={epochs}"] if epochs is not None else []
-    changes += [f"train.learning_rate={learning_rate}"] if learning_rate is not None else []
-    job = job_of(read_job(run_folder), [*changes, *(settings or [])])
+    job = job_of(read_job(run_folder), settings)
     _execute(job, "train", quiet, as_json, restart=not resume)
 
 
@@ -546,14 +506,6 @@ def audit(run_folder: RunFolder, settings: Set = None, quiet: Quiet = False, as_
 
 def report(
     run_folder: RunFolder,
-    language: Annotated[
-        Language | None,
-        typer.Option(
-            metavar="LANGUAGE",
-            help="en or fr: language of report.html. "
-            "This language then comes first in the dossier too. Default: the first of dossier.languages.",
-        ),
-    ] = None,
     settings: Set = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -561,16 +513,13 @@ def report(
     """Write report.json and report.html again from a finished audit.
 
     Other gates and thresholds are judged by what the audit measured: --set 'gate=[{measure="membership_auc",
-    at_most=0.6}]', --set verdict.emission=0.02. The report says that they were not fixed before the training. No other
-    setting has an effect here.
+    at_most=0.6}]', --set verdict.emission=0.02. The report says that they were not fixed before the training.
+    The page is in the first language of --set "dossier.languages=['fr', 'en']". No other setting has an effect here.
     """
     from reticent.job.pipeline import report_again
     from reticent.job.run import Run
 
     job = job_of(read_job(run_folder), settings, used=("gate", "verdict", "dossier.languages"))
-    if language is not None:
-        others = [other for other in job.dossier.languages if other != language.value]
-        job = job.changed(dossier=job.dossier.model_copy(update={"languages": (language.value, *others)}))
     job_run = Run(job, new_progress(quiet))
     report_again(job_run)
     _end(job_run, as_json)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,15 +10,12 @@ import typer
 import reticent
 from reticent.cli.options import (
     AsJson,
-    ColumnOptions,
-    DetectOptions,
+    Detector,
     Quiet,
     Set,
     SourceOrJob,
-    expanded,
     job_from_source,
     new_progress,
-    said,
 )
 
 if TYPE_CHECKING:
@@ -39,7 +34,9 @@ spark_app = typer.Typer(
 )
 
 Result = Annotated[Path, typer.Option("--out", "-o", help="Folder of the result; private to you.")]
-MaxN = Annotated[int | None, typer.Option(min=1, max=8, help="Longest n-gram that is counted, in words (default: 1).")]
+MaxN = Annotated[
+    int | None, typer.Option("-n", min=1, max=8, help="Longest n-gram that is counted, in words (default: 1).")
+]
 K = Annotated[int | None, typer.Option("-k", help="N-grams that fewer than k individuals use identify (default: 2).")]
 N = Annotated[int | None, typer.Option("-n", help="Longest n-gram looked at (default: 1); it is counted too.")]
 
@@ -47,41 +44,31 @@ N = Annotated[int | None, typer.Option("-n", help="Longest n-gram looked at (def
 USED = ("corpus", "dedup", "split", "detect", "index", "protect", "seed", "canaries")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SparkOptions:
-    """How Spark is used."""
-
-    master: Annotated[
-        str | None,
-        typer.Option(metavar="MASTER", help="local or local[N]: start Spark on this machine, for N cores or all."),
-    ] = None
-    parts: Annotated[
-        int | None,
-        typer.Option(min=1, help="Parts that documents are cut into; one task holds one (64 to 256 MB of text)."),
-    ] = None
-    unencrypted: Annotated[
-        bool,
-        typer.Option("--unencrypted", help="Disks and network of the cluster are trusted: Spark need not encrypt."),
-    ] = False
+Master = Annotated[
+    str | None,
+    typer.Option(metavar="MASTER", help="local or local[N]: start Spark on this machine, for N cores or all."),
+]
+Parts = Annotated[
+    int | None,
+    typer.Option(min=1, help="Parts that documents are cut into; one task holds one (64 to 256 MB of text)."),
+]
+Unencrypted = Annotated[
+    bool, typer.Option("--unencrypted", help="Disks and network of the cluster are trusted: Spark need not encrypt.")
+]
 
 
 def _run(
-    stage: Stage, source: str, out: Path, columns: Any, found: Any, how: SparkOptions, settings: list[str] | None,
-    sections: dict[str, Any], quiet: bool, as_json: bool, tokenizer: Path | None = None,
+    stage: Stage, source: str, out: Path, detector: list[str] | None, how: tuple[str | None, int | None, bool],
+    settings: list[str] | None, sections: dict[str, Any], quiet: bool, as_json: bool, tokenizer: Path | None = None,
 ) -> None:  # fmt: skip
     from reticent.cli.show import print_counts
     from reticent.ext.spark.job import OnSpark, run_on_spark
 
-    sections = {name: said(values) for name, values in sections.items()}
-    job = job_from_source(source, None, columns, found, sections=sections, settings=settings, used=USED)
-    on_spark = OnSpark(master=how.master, num_parts=how.parts, unencrypted=how.unencrypted)
+    job = job_from_source(source, None, detector, sections=sections, settings=settings, used=USED)
+    master, num_parts, unencrypted = how
+    on_spark = OnSpark(master=master, num_parts=num_parts, unencrypted=unencrypted)
     counts = run_on_spark(job, stage, out, on_spark, tokenizer=tokenizer, progress=new_progress(quiet))
     print_counts(counts, out, as_json)
-
-
-def _command(command: Callable[..., None]) -> Callable[..., None]:
-    """Make a command of the group."""
-    return spark_app.command()(expanded(command))
 
 
 @spark_app.command()
@@ -91,41 +78,45 @@ def script() -> None:
     print(Path(reticent.__file__).with_name("__main__.py"))
 
 
-@_command
+@spark_app.command()
 def index(
-    source: SourceOrJob, out: Result, *, columns: ColumnOptions, how: SparkOptions, max_n: MaxN = None,
-    settings: Set = None, quiet: Quiet = False, as_json: AsJson = False,
+    source: SourceOrJob, out: Result, *, master: Master = None, parts: Parts = None,
+    unencrypted: Unencrypted = False, max_n: MaxN = None, settings: Set = None, quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Split the individuals, and count how many use each word and n-gram: OUT/index and OUT/split."""
-    _run("index", source, out, columns, None, how, settings, {"index": {"max_n": max_n}}, quiet, as_json)
+    sections = {"index": {"max_n": max_n}}
+    _run("index", source, out, None, (master, parts, unencrypted), settings, sections, quiet, as_json)
 
 
-@_command
+@spark_app.command()
 def detect(
-    source: SourceOrJob, out: Result, *, columns: ColumnOptions, found: DetectOptions, how: SparkOptions,
-    settings: Set = None, quiet: Quiet = False, as_json: AsJson = False,
+    source: SourceOrJob, out: Result, *, detector: Detector = None, master: Master = None, parts: Parts = None,
+    unencrypted: Unencrypted = False, settings: Set = None, quiet: Quiet = False, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Find direct identifiers with any installed detector: OUT/spans.parquet."""
-    _run("detect", source, out, columns, found, how, settings, {}, quiet, as_json)
+    _run("detect", source, out, detector, (master, parts, unencrypted), settings, {}, quiet, as_json)
 
 
-@_command
+@spark_app.command()
 def protect(
-    source: SourceOrJob, out: Result, *, columns: ColumnOptions, found: DetectOptions, how: SparkOptions,
-    k: K = None, n: N = None, settings: Set = None, quiet: Quiet = False, as_json: AsJson = False,
+    source: SourceOrJob, out: Result, *, detector: Detector = None, master: Master = None, parts: Parts = None,
+    unencrypted: Unencrypted = False, k: K = None, n: N = None, settings: Set = None, quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Flag the words of each document by the supports of all: OUT/flags.parquet, a row a document."""
     sections = {"index": {"max_n": n}, "protect": {"k": k, "n": n}}
-    _run("protect", source, out, columns, found, how, settings, sections, quiet, as_json)
+    _run("protect", source, out, detector, (master, parts, unencrypted), settings, sections, quiet, as_json)
 
 
-@_command
+@spark_app.command()
 def tokens(
     source: SourceOrJob, out: Result,
     tokenizer: Annotated[Path, typer.Option(metavar="FILE", help="The tokenizer.json of the model.")],
-    *, columns: ColumnOptions, found: DetectOptions, how: SparkOptions, k: K = None, n: N = None,
+    *, detector: Detector = None, master: Master = None, parts: Parts = None,
+    unencrypted: Unencrypted = False, k: K = None, n: N = None,
     settings: Set = None, quiet: Quiet = False, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Write the protected tokens of all documents, ready for training: OUT is the store."""
     sections = {"index": {"max_n": n}, "protect": {"k": k, "n": n}}
-    _run("tokens", source, out, columns, found, how, settings, sections, quiet, as_json, tokenizer)
+    _run("tokens", source, out, detector, (master, parts, unencrypted), settings, sections, quiet, as_json, tokenizer)

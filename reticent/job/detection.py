@@ -35,7 +35,7 @@ def detect_documents(job: Job, *, keep: bool, evaluate: bool, progress: Progress
         Compare with ``corpus.spans``. The detector gold is not compared with itself.
     """
     if evaluate and job.corpus.spans is None and job.corpus.mentions is None and not job.corpus.marked:
-        raise PolicyError("nothing to evaluate against: give the column of gold spans (--spans, corpus.spans)")
+        raise PolicyError("nothing to evaluate against: give the column of gold spans (corpus.spans)")
     if keep:
         return _detect(job, evaluate, progress)
     job = staged_job(job)

@@ -192,7 +192,7 @@ def update_run(
     if not job.index.updatable:
         raise PolicyError(
             f"{before.folder}: its index lacks the n-grams that an update needs; build it once with "
-            "`reticent index --updatable` (index.updatable = true)"
+            "`reticent index --set index.updatable=true`"
         )
     if job.canaries is not None:
         raise PolicyError(

@@ -410,7 +410,7 @@ def test_starts_are_those_of_the_paper_where_they_were_kept() -> None:
 @pytest.mark.heavy
 def test_the_command_classifies_a_run_again(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = Path(shutil.copytree(finished, tmp_path / "run"))
-    assert command("classify", out, "--from-epoch", 2, "--epochs", 1, "-q") == 0
+    assert command("classify", out, "--set", "classify.from_epochs=[2]", "--set", "classify.num_epochs=1", "-q") == 0
     shown = capsys.readouterr().out
     assert re.search(r"^ppmlm +2 +0\.\d{3} \[", shown, re.MULTILINE)
     assert "6 documents without a label" in " ".join(shown.split())
@@ -426,7 +426,18 @@ def test_the_command_classifies_documents_from_any_model_folder(
     folder: Path, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     models = ("--model", folder / "base", "--model", finished / "models/toy/ppmlm/epoch-0002")
-    more = ("--label", "status", "--epochs", 1, "--save", "--out", tmp_path / "out", "-q", "--json")
+    more = (
+        "--set",
+        "classify.label=status",
+        "--set",
+        "classify.num_epochs=1",
+        "--set",
+        "classify.save_model=true",
+        "--out",
+        tmp_path / "out",
+        "-q",
+        "--json",
+    )
     small = ("-s", "train.window_length=16", "-s", "audit.num_bootstrap=100")
     assert command("classify", folder / "notes.parquet", *models, *more, *small) == 0
     (result,) = json.loads(capsys.readouterr().out)
@@ -453,7 +464,16 @@ def test_the_smoking_task_is_classified_from_its_own_files(
     annotated = (record(n, f'<SMOKING STATUS="{statuses[n % 5]}"></SMOKING>') for n in range(100))
     (tmp_path / "smokers_train.xml").write_text(f"<ROOT>{''.join(annotated)}</ROOT>")
     (tmp_path / "unannotated.xml").write_text(f"<ROOT>{''.join(record(n, '') for n in range(100, 107))}</ROOT>")
-    how = ("--format", "i2b2-2006", "--label", "label", "--model", folder / "base", "--epochs", 1)
+    how = (
+        "--set",
+        "corpus.format=i2b2-2006",
+        "--set",
+        "classify.label=label",
+        "--model",
+        folder / "base",
+        "--set",
+        "classify.num_epochs=1",
+    )
     small = ("-s", "train.window_length=32", "-s", "audit.num_bootstrap=100", "-q", "--json")
     assert command("classify", tmp_path, *how, *small) == 0
     (result,) = json.loads(capsys.readouterr().out)
@@ -469,18 +489,25 @@ def test_the_smoking_task_is_classified_from_its_own_files(
     [
         (("RUN", "--model", "x"), 2, "--model: a run or a job has its own"),
         (("RUN", "--out", "x"), 2, "--out: a run or a job has its own"),
-        (("RUN", "--text", "note"), 2, "--text: a run or a job has its own"),
-        (("DOCUMENTS", "--label", "status"), 2, "--model: missing"),
-        (("DOCUMENTS", "--model", "BASE"), 2, "classify needs the column of classes: --label"),
+        (("DOCUMENTS", "--set", "classify.label=status"), 2, "--model: missing"),
+        (("DOCUMENTS", "--model", "BASE"), 2, "classify needs the column of classes: classify.label"),
         (
-            ("DOCUMENTS", "--model", "BASE", "--label", "status", "--from-epoch", "8"),
+            ("DOCUMENTS", "--model", "BASE", "--set", "classify.label=status", "--set", "classify.from_epochs=[8]"),
             2,
-            "--from-epoch: belongs to a run",
+            "classify.from_epochs: belongs to a run",
         ),
-        (("DOCUMENTS", "--model", "BASE", "--label", "status", "--save"), 2, "--save: needs a folder"),
-        (("DOCUMENTS", "--model", "nowhere", "--label", "status"), 1, "nowhere: no such folder"),
-        (("DOCUMENTS", "--model", "BASE", "--label", "nothere"), 1, "column nothere is missing"),
-        (("DOCUMENTS", "--model", "BASE", "--label", "status"), 1, "window_length 512 is longer than the model's 64"),
+        (
+            ("DOCUMENTS", "--model", "BASE", "--set", "classify.label=status", "--set", "classify.save_model=true"),
+            2,
+            "classify.save_model: needs a folder",
+        ),
+        (("DOCUMENTS", "--model", "nowhere", "--set", "classify.label=status"), 1, "nowhere: no such folder"),
+        (("DOCUMENTS", "--model", "BASE", "--set", "classify.label=nothere"), 1, "column nothere is missing"),
+        (
+            ("DOCUMENTS", "--model", "BASE", "--set", "classify.label=status"),
+            1,
+            "window_length 512 is longer than the model's 64",
+        ),
     ],
 )
 def test_wrong_options_are_refused(

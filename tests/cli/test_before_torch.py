@@ -39,7 +39,7 @@ RUN = ("run", "job.toml", "-q", "--set")
 PROBE = ("probe", "base", "--subjects", "people.parquet")
 SELF = ("probe", "base", "--self", "--items", "me.toml")
 ATTACK = ("tagger", "attack", "base", "--out", "out", "--train", "train.conll", "--names", "names.txt")
-CLASSIFY = ("classify", "notes.parquet", "--model", "base", "--label", "label")
+CLASSIFY = ("classify", "notes.parquet", "--model", "base", "--set", "classify.label=label")
 #: Arguments, exit status, and what is said.
 WRONG: list[tuple[tuple[str, ...], int, str]] = [
     ((*RUN, "audit.attacks=['magic']"), 2, "unknown attack 'magic'"),
@@ -95,11 +95,11 @@ WRONG: list[tuple[tuple[str, ...], int, str]] = [
     (("tagger", "attack", "base", "--out", "out", "--train", "none.conll", "--names", "names.txt"), 1, "none.conll"),
     (("tagger", "attack", "base", "--out", "out", "--train", "train.conll", "--names", "none.txt"), 1, "none.txt"),
     (("tagger", "thesis", "none.csv"), 1, "none.csv: not a readable CSV"),
-    ((*CLASSIFY, "--from-epoch", "3"), 2, "--from-epoch: belongs to a run"),
-    ((*CLASSIFY, "--save"), 2, "--save: needs a folder"),
-    ((*CLASSIFY, "--epochs", "0"), 2, "classify.num_epochs"),
+    ((*CLASSIFY, "--set", "classify.from_epochs=[3]"), 2, "classify.from_epochs: belongs to a run"),
+    ((*CLASSIFY, "--set", "classify.save_model=true"), 2, "classify.save_model: needs a folder"),
+    ((*CLASSIFY, "--set", "classify.num_epochs=0"), 2, "classify.num_epochs"),
     ((*CLASSIFY, "--set", "train.device=tpu"), 2, "device 'tpu'"),
-    ((*CLASSIFY[:-1], "nothere"), 1, "column nothere is missing"),
+    ((*CLASSIFY[:-1], "classify.label=nothere"), 1, "column nothere is missing"),
     (
         ("guard", "build", "notes.parquet", "--out", "out", "--detector", "magic"),
         2,

@@ -271,7 +271,9 @@ def test_protect_works_on_a_run(run: Path, capfd: pytest.CaptureFixture[str]) ->
     assert command("protect", run) == 2
     assert "reticent: the job names no model; add a [[model]] section" in capfd.readouterr().err
     model = f"toy={run.parent / 'base'}"
-    assert command("protect", run, "--model", model, "--recipe", "ppmlm", "--k", 3, "--json", "--quiet") == 0
+    assert (
+        command("protect", run, "--model", model, "--recipe", "ppmlm", "--set", "protect.k=3", "--json", "--quiet") == 0
+    )
     shown = capfd.readouterr()
     assert json.loads(shown.out)["tokens/toy/train"]["retention"] == 1.0
     assert shown.err == ""
@@ -299,7 +301,7 @@ def test_stats_say_what_is_counted(tmp_path: Path, capfd: pytest.CaptureFixture[
         "text": ["alpha beta gamma"] * 80,
     }
     pq.write_table(pa.table(table), tmp_path / "d.parquet")
-    for unit, options in (("individuals", ()), ("households", ("--household-id", "home"))):
+    for unit, options in (("individuals", ()), ("households", ("--set", "corpus.household_id=home"))):
         out = tmp_path / unit
         assert command("index", tmp_path / "d.parquet", "--out", out, *options, "-q") == 0
         capfd.readouterr()
@@ -351,7 +353,7 @@ def test_indexing_again_keeps_what_later_commands_chose(
 ) -> None:
     folder = Path(shutil.copytree(run, tmp_path / "run"))
     model = f"toy={run.parent / 'base'}"
-    assert command("protect", folder, "--model", model, "--recipe", "ppmlm", "--k", 3, "-q") == 0
+    assert command("protect", folder, "--model", model, "--recipe", "ppmlm", "--set", "protect.k=3", "-q") == 0
     before = (folder / "job.json").read_bytes()
     assert command("index", run.parent / "d.parquet", "--out", folder, "-q") == 0
     assert (folder / "job.json").read_bytes() == before
@@ -378,7 +380,7 @@ def test_an_index_of_other_documents_does_not_replace_a_run(
 def test_records_of_the_command_line_are_detected(run: Path, tmp_path: Path) -> None:
     people = pa.table({"individual_id": [f"p{i}" for i in range(40)], "first_name": [SECRET] * 40})
     pq.write_table(people, tmp_path / "records.parquet")
-    options = ["--out", tmp_path / "run", "--records", tmp_path / "records.parquet", "-q"]
+    options = ["--out", tmp_path / "run", "--set", f"detect.records.table={tmp_path / 'records.parquet'}", "-q"]
     assert command("index", run.parent / "d.parquet", *options) == 0
     assert json.loads((tmp_path / "run" / "spans" / "manifest.json").read_text())["counts"]["records"] == 40
 
@@ -420,13 +422,17 @@ def test_a_warning_is_printed_even_when_quiet(run: Path, tmp_path: Path, capfd: 
         (["protect", "RUN", "--model", "a=b", "--recipe", "x"], 2, "reticent: unknown recipe 'x'; expected one of clm"),
         (["protect", "RUN", "--model", "a=b"], 2, "reticent: --recipe: give at least one recipe"),
         (["protect", "RUN", "--recipe", "ppmlm"], 2, "reticent: --recipe: belongs to --model NAME=PATH; give both"),
-        (["protect", "RUN", "--k", "1"], 2, "reticent: job: protect.k: expected greater than or equal to 2"),
-        (["protect", "RUN", "--n", "2"], 2, "reticent: job: protect.n = 2 needs index.max_n >= 2, got 1"),
+        (
+            ["protect", "RUN", "--set", "protect.k=1"],
+            2,
+            "reticent: job: protect.k: expected greater than or equal to 2",
+        ),
+        (["protect", "RUN", "--set", "protect.n=2"], 2, "reticent: job: protect.n = 2 needs index.max_n >= 2, got 1"),
         (["protect", "RUN", "--set", "protect"], 2, "reticent: --set protect: expected SECTION.KEY=VALUE"),
         (["protect", "RUN", "--set", "seed.x.y=1"], 2, "reticent: --set seed.x.y: no such section of a job"),
         (["run", "nowhere.toml"], 2, "reticent: nowhere.toml: cannot be read (No such file or directory)"),
         (["index", "nowhere.csv", "--out", "OUT"], 1, "reticent: nowhere.csv: no file found"),
-        (["index", "x", "--out", "OUT", "--max-n", "9"], 2, "Invalid value for '--max-n'"),
+        (["index", "x", "--out", "OUT", "-n", "9"], 2, "Invalid value for '-n'"),
         (["index", "x"], 2, "Missing option '--out'"),
         (["synth", "OUT", "--individuals", "0"], 2, "reticent: num_individuals: expected 1 to 67108864, got 0"),
         (["demo", "--out", "RUN"], 1, "run: holds the run of another job; choose another --out"),
@@ -642,7 +648,7 @@ def test_stats_are_a_table_unless_json_is_asked_for(run: Path, capfd: pytest.Cap
 
 
 def test_a_new_job_shows_letters_with_accents_as_they_are() -> None:
-    shown = reticent_command("new-job", "notes.parquet", "--text", "Compte-rendu été\x7f").stdout
+    shown = reticent_command("new-job", "notes.parquet", "--set", "corpus.text=Compte-rendu été\x7f").stdout
     assert 'text = "Compte-rendu été\\u007f"' in shown
     assert parse_job(tomllib.loads(shown)).corpus.text == "Compte-rendu été\x7f"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from fixtures.command import command
 
 import reticent
 from reticent.cli import RESUMED, RESUMED_IN_A_RUN, _command_line, app
+from reticent.cli.options import REMOVED, job_of
 from reticent.core.artifact import read_manifest
 from reticent.engine.detect.choose import DETECTORS
 from reticent.guard import open_guard
@@ -42,10 +44,69 @@ def test_commands_over_documents_have_the_same_options() -> None:
     group: Any = typer.main.get_command(app)
     commands = {name: group.commands[name] for name in ("index", "detect", "dedup", "scrub", "classify")}
     commands["build"] = group.commands["guard"].commands["build"]
-    columns = {"format", "doc_id", "individual_id", "text", "household_id", "settings"}
     for name, verb in commands.items():
-        wanted = columns | ({"detector", "spans", "records"} if name not in ("dedup", "build", "classify") else set())
+        wanted = {"source", "out", "settings", "quiet", "as_json"}
+        wanted |= {"detector"} if name not in ("dedup", "classify") else set()
         assert wanted <= {parameter.name for parameter in verb.params}, name
+
+
+GONE = [(verb, option, setting) for verb, options in REMOVED.items() for option, setting in options.items()]
+#: Values of settings that are no text.
+VALUES = {
+    "classify.from_epochs": "8",
+    "classify.windows": "first",
+    "corpus.format": "csv",
+    "dedup.mode": "near",
+    "dedup.scope": "corpus",
+    "dossier.languages": "fr",
+    "memory_limit": "4GB",
+    "protect.policy": "cover",
+}
+
+
+@pytest.mark.parametrize(("verb", "option", "setting"), GONE)
+def test_an_option_that_repeated_a_field_fails_with_the_setting(
+    capfd: pytest.CaptureFixture[str], verb: str, option: str, setting: str
+) -> None:
+    for given in ((option,) if setting.endswith("=true") else (option, "8"), (f"{option}=8",)):
+        assert command(*verb.split(), "somewhere", *given) == 2
+        said = capfd.readouterr().err.strip()
+        assert said.startswith(f"reticent: {option}: is no option any more; use --set ")
+        assert shlex.split(said)[-1] == setting
+    field, _, value = setting.partition("=")
+    text = value.replace("VALUE", VALUES.get(field, "0.5" if re.search("held|rate|threshold", field) else "3"))
+    if field.startswith("corpus.") or field in ("detect.records.table", "classify.label", "dossier.key"):
+        text = VALUES.get(field, "somewhere")
+    beside = {"detect.records": "detect.detectors=['records']", "protect.n": "index.max_n=3"}
+    beside |= {"classify": "classify.label=status", "dedup.": "dedup.mode=exact"}
+    settings = [other for name, other in beside.items() if field.startswith(name) and not other.startswith(f"{field}=")]
+    made = [job_of({"out": "run", "corpus": {"source": "x"}}, given) for given in ([f"{field}={text}", *settings], [])]
+    values = [job.model_dump() for job in made]
+    for name in field.split(".")[:-1]:
+        values = [each.get(name) or {} for each in values]
+    last = field.rpartition(".")[2]
+    assert values[0][last] != values[1].get(last)
+
+
+def test_the_setting_in_place_of_an_option_does_what_the_option_did(source: Path, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"individual_id": ["q"], "name": [SECRET]}), tmp_path / "r.parquet")
+    columns = ("--set", "corpus.label=home", "--set", "memory_limit=4GB", "--set", "seed=1")
+    records = ("--set", f"detect.records.table={tmp_path / 'r.parquet'}", "--set", "index.updatable=true")
+    assert command("index", source, "--out", tmp_path / "run", "-n", 2, *columns, *records, "-q") == 0
+    job = json.loads((tmp_path / "run" / "job.json").read_text())
+    assert job["detect"]["detectors"] == ["rules", "records"]
+    assert (job["corpus"]["label"], job["memory_limit"]) == ("home", 4 * 10**9)
+    assert (job["index"]["max_n"], job["index"]["updatable"]) == (2, True)
+    assert command("index", source, "--out", tmp_path / "other", "--set", "corpus.docid=x") == 2
+    assert not (tmp_path / "other").exists()
+
+
+def test_no_command_has_an_option_that_was_removed() -> None:
+    group: Any = typer.main.get_command(app)
+    for verb, options in REMOVED.items():
+        name, _, below = verb.partition(" ")
+        found = group.commands[name].commands[below] if below else group.commands[name]
+        assert not {each for parameter in found.params for each in parameter.opts} & options.keys(), verb
 
 
 def test_the_help_of_a_choice_of_detectors_names_them_all() -> None:
@@ -119,8 +180,8 @@ def test_an_option_that_a_style_of_scrub_would_ignore_is_refused(
 def test_scrub_refuses_a_column_that_is_not_there_before_it_searches(
     source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    for option in ("--label", "--household-id"):
-        assert command("scrub", source, "--out", tmp_path / "out", option, "none") == 1
+    for field in ("label", "household_id"):
+        assert command("scrub", source, "--out", tmp_path / "out", "--set", f"corpus.{field}=none") == 1
         said = capfd.readouterr().err
         assert "column none is missing" in said
         assert "spans" not in said
@@ -135,7 +196,7 @@ def test_scrub_refuses_a_column_that_is_not_there_before_it_searches(
             "--verbatim-only does not look",
         ),
         (("tagger", "attack", "M", "--out", "OUT", "--run", "RUN", "--fewer"), "--fewer has no effect with --run"),
-        (("detect", "notes.parquet", "--spans", "marks"), "--spans: has no effect without --evaluate"),
+        (("detect", "notes.parquet", "--set", "corpus.spans=marks"), "corpus.spans: has no effect without --evaluate"),
     ],
 )
 def test_an_option_that_another_makes_idle_is_refused(
@@ -148,12 +209,8 @@ def test_an_option_that_another_makes_idle_is_refused(
 @pytest.mark.parametrize(
     ("verb", "arguments", "message"),
     [
-        (("detect",), ("--text", "note"), "--text: a run or a job has its own; change it with --set corpus.text=VALUE"),
-        (("detect",), ("--records", "r.csv"), "--records: a run or a job has its own; change it with --set detect.rec"),
         (("detect",), ("--out", "x"), "--out: a run or a job has its own place"),
-        (("dedup",), ("--household-id", "home"), "--household-id: a run or a job has its own"),
-        (("scrub",), ("--out", "x", "--detector", "rules"), "--detector, --label: a run or a job has its own"),
-        (("guard", "build"), ("--out", "x", "--doc-id", "id"), "--doc-id: a run or a job has its own"),
+        (("scrub",), ("--out", "x", "--detector", "rules"), "--detector: a run or a job has its own"),
         (("index",), ("--out", "x"), "has its own settings; use `reticent run JOB.toml --until index`"),
     ],
 )
@@ -187,7 +244,7 @@ def test_an_option_that_a_run_would_ignore_is_refused(
             ("protect.k=3", "seed=1", "detect.propagate=true", "detect.on_error=quarantine", "detect.cache=false"),
         ),
         (
-            ("classify", "SOURCE", "--model", "x", "--label", "y"),
+            ("classify", "SOURCE", "--model", "x", "--set", "classify.label=y"),
             ("train.num_epochs=2", "split.user_inference_holdout=0.5", "gate=[]"),
         ),
         (("guard", "check", "GUARD"), ("corpus.source=x", "seed=1", "detect.propagate=true", "detect.confirm=true")),
@@ -210,7 +267,7 @@ def test_a_setting_that_a_command_does_not_look_at_is_refused(
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize("more", [("--set", "train.num_epochs=1"), ("--epochs", 3), ("--restart",)])
+@pytest.mark.parametrize("more", [("--set", "train.num_epochs=1"), ("--restart",)])
 def test_a_proof_of_a_ledger_takes_no_setting(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], more: tuple[object, ...]
 ) -> None:
@@ -219,7 +276,7 @@ def test_a_proof_of_a_ledger_takes_no_setting(
 
 
 def test_detect_keeps_the_household_that_later_commands_count_by(source: Path, tmp_path: Path) -> None:
-    assert command("detect", source, "--out", tmp_path / "run", "--household-id", "home", "-q") == 0
+    assert command("detect", source, "--out", tmp_path / "run", "--set", "corpus.household_id=home", "-q") == 0
     assert json.loads((tmp_path / "run" / "job.json").read_text())["corpus"]["household_id"] == "home"
 
 
@@ -230,7 +287,12 @@ def test_records_may_be_columns_of_the_documents_alone(
     assert command("detect", source, *options, "--json", "-q") == 0
     assert json.loads(capfd.readouterr().out)["spans"] == {"records": {"NAME": 1}}
     pq.write_table(pa.table({"individual_id": ["p", "q", "r"], "name": ["", SECRET, None]}), tmp_path / "r.parquet")
-    assert command("detect", source, "--records", tmp_path / "r.parquet", "--out", tmp_path / "run", "-q") == 0
+    assert (
+        command(
+            "detect", source, "--set", f"detect.records.table={tmp_path / 'r.parquet'}", "--out", tmp_path / "run", "-q"
+        )
+        == 0
+    )
     assert read_manifest(tmp_path / "run" / "spans").counts["empty_fields"] == 2
 
 
@@ -258,7 +320,7 @@ def test_scrubbed_documents_keep_marks_where_they_are_in_the_new_text(tmp_path: 
         (tmp_path / "in" / f"{name}.txt").write_text(f"seen by {SECRET}\n")
         (tmp_path / "in" / f"{name}.ann").write_text(f"T1\tNAME 8 15\t{SECRET}\n")
     out = tmp_path / "out"
-    assert command("scrub", tmp_path / "in", "--format", "brat", "--out", out, "--style", "tag", "-q") == 0
+    assert command("scrub", tmp_path / "in", "--set", "corpus.format=brat", "--out", out, "--style", "tag", "-q") == 0
     table = pq.read_table(out / "documents")
     assert table.column("text").to_pylist() == ["seen by [NAME]\n"] * 2
     for column in ("spans", "mentions"):
@@ -273,7 +335,7 @@ def test_copies_are_counted_of_a_run_by_its_settings(
     job.write_text(f'out = "{tmp_path / "run"}"\n[corpus]\nsource = "{source}"\n[dedup]\npassage_words = 99\n')
     assert command("detect", job, "-q") == 0
     found = []
-    for arguments in ((tmp_path / "run",), (job, "--passage-words", 50), (source,)):
+    for arguments in ((tmp_path / "run",), (job, "--set", "dedup.passage_words=50"), (source,)):
         capfd.readouterr()
         assert command("dedup", *arguments, "--json", "-q") == 0
         found.append(json.loads(capfd.readouterr().out))
@@ -337,7 +399,14 @@ def test_a_preset_takes_the_place_of_the_default_detectors_and_gives_way_to_chos
     source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     pq.write_table(pa.table({"individual_id": ["p"], "last_name": ["Zorba"]}), tmp_path / "records.parquet")
-    options = ("--records", tmp_path / "records.parquet", "--set", "detect.preset=fast", "--set", "seed=1")
+    options = (
+        "--set",
+        f"detect.records.table={tmp_path / 'records.parquet'}",
+        "--set",
+        "detect.preset=fast",
+        "--set",
+        "seed=1",
+    )
     assert command("index", source, "--out", tmp_path / "run", *options, "-q") == 0
 
     def looking(*arguments: object) -> set[str]:

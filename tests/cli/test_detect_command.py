@@ -94,7 +94,14 @@ def test_evaluation_says_which_marks_are_found_and_which_by_no_detector(
     documents: Path, tmp_path: Path, found: Callable[..., Any]
 ) -> None:
     pq.write_table(pa.table({"individual_id": ["p"], "name": [SECRET]}), tmp_path / "records.parquet")
-    result = found(documents, "--spans", "marks", "--evaluate", "--records", tmp_path / "records.parquet")
+    result = found(
+        documents,
+        "--set",
+        "corpus.spans=marks",
+        "--evaluate",
+        "--set",
+        f"detect.records.table={tmp_path / 'records.parquet'}",
+    )
     assert result["spans"] == {"rules": {"EMAIL": 2}, "records": {"NAME": 1}}
     evaluation = result["evaluation"]
     assert evaluation["union"]["overall"]["strict"]["recall"]["value"] == 0.75
@@ -102,14 +109,23 @@ def test_evaluation_says_which_marks_are_found_and_which_by_no_detector(
     assert evaluation["only"] == {"rules": {"EMAIL": 2}, "records": {"NAME": 1}}
     assert evaluation["missed"] == {"NAME": 1}
     pq.write_table(pa.table({"individual_id": ["p"], "name": ["Nobody"]}), tmp_path / "records.parquet")
-    result = found(documents, "--spans", "marks", "--evaluate", "--records", tmp_path / "records.parquet")
+    result = found(
+        documents,
+        "--set",
+        "corpus.spans=marks",
+        "--evaluate",
+        "--set",
+        f"detect.records.table={tmp_path / 'records.parquet'}",
+    )
     assert result["spans"]["records"] == {}
     assert result["evaluation"]["alone"]["records"]["overall"]["strict"]["recall"]["value"] == 0.0
 
 
 def test_gold_is_not_measured_against_itself(documents: Path, found: Callable[..., Any]) -> None:
     names = ("--detector", "gold", "--detector", "rules")
-    result = found(documents, "--spans", "marks", *names, "--evaluate", "--set", "detect.rules.labels=['EMAIL']")
+    result = found(
+        documents, "--set", "corpus.spans=marks", *names, "--evaluate", "--set", "detect.rules.labels=['EMAIL']"
+    )
     assert result["spans"] == {"gold": {"EMAIL": 2, "NAME": 2}, "rules": {"EMAIL": 2}}
     assert list(result["evaluation"]["alone"]) == ["rules"]
     assert result["evaluation"]["union"]["overall"]["strict"]["recall"]["value"] == 0.5
@@ -120,14 +136,14 @@ def test_numbers_are_whole_beside_a_long_category(tmp_path: Path, reticent: Call
     marks = [[{"start": 0, "end": 7, "label": label}], [{"start": 0, "end": 7, "label": label}]]
     table = {"doc_id": ["a", "b"], "individual_id": ["p", "q"], "text": [f"{SECRET} slept", f"{SECRET} woke"]}
     pq.write_table(pa.table({**table, "marks": pa.array(marks, pa.list_(SPAN_TYPE))}), tmp_path / "marked.parquet")
-    done = reticent(tmp_path / "marked.parquet", "--spans", "marks", "--evaluate", "-q")
+    done = reticent(tmp_path / "marked.parquet", "--set", "corpus.spans=marks", "--evaluate", "-q")
     assert done.status == 0
     assert "…" not in done.stdout
     assert re.search(r"^NUMERO\S*\s+2\s+-\s+0\.000\s+-\s+0\.000\s+0\.000\s+0\.000\s+0\s+2\s*$", done.stdout, re.M)
 
 
 def test_the_tables_are_for_a_reader(documents: Path, reticent: Callable[..., Done]) -> None:
-    done = reticent(documents, "--spans", "marks", "--evaluate")
+    done = reticent(documents, "--set", "corpus.spans=marks", "--evaluate")
     assert done.status == 0
     for words in ("Spans found", "3 documents of 2 individuals", "Found whole", "By category", "By detector"):
         assert words in done.stdout

@@ -16,7 +16,7 @@ from fixtures.command import command
 from reticent.core.progress import VARIABLE
 
 NOTE = "id,person,text\n1,a,planted Zanzibarova fever\n2,b,fever again\n3,c,fever\n4,d,fever\n5,a,fever\n"
-GIVEN = ("--doc-id", "id", "--individual-id", "person", "--set", "split.heldout=0.5")
+GIVEN = ("--set", "corpus.doc_id=id", "--set", "corpus.individual_id=person", "--set", "split.heldout=0.5")
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +72,7 @@ def test_the_environment_says_it_too_and_a_wrong_format_is_refused(
 
 @pytest.mark.parametrize(
     ("given", "status"),
-    [(("index", "--nonsense"), 2), (("index", "n", "--max-n", "99"), 2), (("nonsense",), 2), (("--version",), 0)],
+    [(("index", "--nonsense"), 2), (("index", "n", "-n", "99"), 2), (("nonsense",), 2), (("--version",), 0)],
 )
 def test_wrong_options_are_lines_of_json_too(
     given: tuple[str, ...], status: int, capfd: pytest.CaptureFixture[str]
@@ -85,12 +85,10 @@ def test_wrong_options_are_lines_of_json_too(
 def test_a_bug_is_lines_of_json_without_its_message(
     notes: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from reticent.job.run import Run
-
     def broken(*_: object) -> None:
         raise KeyError(NOTE.split()[2])
 
-    monkeypatch.setattr(Run, "execute", broken)
+    monkeypatch.setattr("reticent.job.pipeline.execute", broken)
     assert command("index", notes, "--out", tmp_path / "run", "--log-format", "json") == 1
     shown = capfd.readouterr().err
     assert "KeyError" in lines(shown)[-1]["message"]

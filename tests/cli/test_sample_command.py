@@ -247,4 +247,4 @@ def test_the_commands_stand_below_detect_and_detect_stays_one(run: Path, monkeyp
     # A file that is called like a command is a path.
     monkeypatch.chdir(run.parent)
     (run.parent / "notes.parquet").rename("sample")
-    assert command("detect", "./sample", "--format", "parquet", "-q") == 0
+    assert command("detect", "./sample", "--set", "corpus.format=parquet", "-q") == 0

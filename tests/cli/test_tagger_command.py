@@ -163,7 +163,7 @@ def test_names_of_a_run_are_those_of_members_and_held_out_individuals(
         for number, name in enumerate(trained["set"].names)
     ]  # fmt: skip
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "documents.parquet")
-    source = [tmp_path / "documents.parquet", "--spans", "spans"]
+    source = [tmp_path / "documents.parquet", "--set", "corpus.spans=spans"]
     assert command("index", *source, "--out", tmp_path / "run", "--quiet") == 0
     options = ["--run", tmp_path / "run", "--out", tmp_path / "result", "--device", "cpu", "--json"]
     assert command("tagger", "attack", trained["folder"], *options) == 0

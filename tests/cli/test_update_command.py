@@ -46,7 +46,9 @@ def monday(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("update")
     source = write(folder / "notes" / "a.parquet", ROWS)
     write(folder / "new" / "b.parquet", NEW)
-    assert command("index", source.parent, "--out", folder / "monday", "--max-n", 3, "--updatable", "-q") == 0
+    assert (
+        command("index", source.parent, "--out", folder / "monday", "-n", 3, "--set", "index.updatable=true", "-q") == 0
+    )
     return folder / "monday"
 
 
@@ -66,7 +68,7 @@ def test_the_result_is_that_of_a_rebuild(monday: Path, withdrawn: Path, tmp_path
     gone = set() if what == "add" else {"q2", "p7"}
     rows = [row for row in ROWS + (NEW if what != "remove" else []) if row[1] not in gone]
     source = write(tmp_path / "rows" / "c.parquet", rows)
-    assert command("index", source, "--out", tmp_path / "rebuilt", "--max-n", 3, "--updatable", "-q") == 0
+    assert command("index", source, "--out", tmp_path / "rebuilt", "-n", 3, "--set", "index.updatable=true", "-q") == 0
     assert files_of(tmp_path / "tuesday") == files_of(tmp_path / "rebuilt") != before
     assert files_of(monday) == before
     for name in INDEXES:
@@ -81,12 +83,12 @@ def test_later_commands_go_on_from_an_update_and_protect_as_without_it(
     assert command("update", monday, "--remove", withdrawn, "--out", tuesday, "-q") == 0
     (tmp_path / "base").mkdir()
     (tmp_path / "base" / "tokenizer.json").write_text(toy_tokenizer("bert"))
-    model = ("--model", f"toy={tmp_path / 'base'}", "--recipe", "ppmlm", "--n", 3)
+    model = ("--model", f"toy={tmp_path / 'base'}", "--recipe", "ppmlm", "--set", "protect.n=3")
     capfd.readouterr()
     assert command("protect", tuesday, *model) == 0
     assert "index: up to date" in capfd.readouterr().err
     source = write(tmp_path / "rows" / "c.parquet", [row for row in ROWS if row[1] not in ("q2", "p7")])
-    assert command("index", source, "--out", tmp_path / "rebuilt", "--max-n", 3, "-q") == 0  # not updatable
+    assert command("index", source, "--out", tmp_path / "rebuilt", "-n", 3, "-q") == 0  # not updatable
     assert command("protect", tmp_path / "rebuilt", *model, "-q") == 0
     flags = [
         {
@@ -106,7 +108,7 @@ def test_it_says_how_many_ngrams_changed_side(tmp_path: Path, capfd: pytest.Capt
     source = write(tmp_path / "a.parquet", rows)
     added = write(tmp_path / "b.parquet", [("6", "p1", "d e")])
     run, out = tmp_path / "run", tmp_path / "out"
-    assert command("index", source, "--out", run, "--max-n", 2, "--updatable", "-q", "-s", "seed=1") == 0
+    assert command("index", source, "--out", run, "-n", 2, "--set", "index.updatable=true", "-q", "-s", "seed=1") == 0
     (tmp_path / "gone.txt").write_text("p2")
     capfd.readouterr()
     assert command("update", run, "--add", added, "--remove", tmp_path / "gone.txt", "--out", out, "--json", "-q") == 0
@@ -137,7 +139,7 @@ def test_an_update_of_an_update(monday: Path, withdrawn: Path, tmp_path: Path) -
     options = ("--add", monday.parent / "new", "--remove", tmp_path / "more.txt")
     assert command("update", tuesday, *options, "--out", wednesday, "-q") == 0
     source = write(tmp_path / "c.parquet", [row for row in ROWS + NEW if row[1] not in ("q1", "q2", "p7")])
-    assert command("index", source, "--out", tmp_path / "rebuilt", "--max-n", 3, "--updatable", "-q") == 0
+    assert command("index", source, "--out", tmp_path / "rebuilt", "-n", 3, "--set", "index.updatable=true", "-q") == 0
     assert files_of(wednesday) == files_of(tmp_path / "rebuilt")
 
 
@@ -147,7 +149,7 @@ def test_a_list_may_name_who_has_withdrawn_before(monday: Path, withdrawn: Path,
     (tmp_path / "all.txt").write_text(withdrawn.read_text() + "q1\n")
     assert command("update", tuesday, "--remove", tmp_path / "all.txt", "--out", wednesday, "-q") == 0
     source = write(tmp_path / "c.parquet", [row for row in ROWS if row[1] not in ("q1", "q2", "p7")])
-    assert command("index", source, "--out", tmp_path / "rebuilt", "--max-n", 3, "--updatable", "-q") == 0
+    assert command("index", source, "--out", tmp_path / "rebuilt", "-n", 3, "--set", "index.updatable=true", "-q") == 0
     assert files_of(wednesday) == files_of(tmp_path / "rebuilt")
 
 
@@ -192,7 +194,17 @@ def test_an_individual_withdraws_whose_documents_are_copies_of_others(tmp_path: 
     copies = [("c1", "copy", ROWS[0][2])]
     write(tmp_path / "notes" / "a.parquet", ROWS + copies)
     (tmp_path / "gone.txt").write_text("copy\n")
-    options = ("--max-n", 3, "--set", "dedup.mode=exact", "--set", "dedup.scope=corpus", "--updatable", "-q")
+    options = (
+        "-n",
+        3,
+        "--set",
+        "dedup.mode=exact",
+        "--set",
+        "dedup.scope=corpus",
+        "--set",
+        "index.updatable=true",
+        "-q",
+    )
     run = tmp_path / "run"
     assert command("index", tmp_path / "notes", "--out", run, *options) == 0
     assert command("update", run, "--remove", tmp_path / "gone.txt", "--out", tmp_path / "out", "-q") == 0
@@ -223,13 +235,13 @@ def refused(capfd: pytest.CaptureFixture[str], tmp_path: Path, *arguments: objec
 
 
 def test_an_index_that_was_not_built_for_it(monday: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert command("index", monday.parent / "notes", "--out", tmp_path / "run", "--max-n", 3, "-q") == 0
+    assert command("index", monday.parent / "notes", "--out", tmp_path / "run", "-n", 3, "-q") == 0
     said = refused(capfd, tmp_path, tmp_path / "run", "--add", monday.parent / "new")
-    assert "reticent index --updatable" in said
+    assert "reticent index --set index.updatable=true" in said
 
 
 def test_a_run_that_holds_documents_back(monday: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    options = ("--updatable", "--set", "split.user_inference_holdout=0.5", "-q")
+    options = ("--set", "index.updatable=true", "--set", "split.user_inference_holdout=0.5", "-q")
     assert command("index", monday.parent / "notes", "--out", tmp_path / "run", *options) == 0
     assert "split.user_inference_holdout" in refused(capfd, tmp_path, tmp_path / "run", "--add", monday.parent / "new")
 
@@ -275,7 +287,7 @@ def test_documents_that_changed_since_they_were_indexed(
     monday: Path, withdrawn: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     source = write(tmp_path / "notes" / "a.parquet", ROWS)
-    assert command("index", source.parent, "--out", tmp_path / "run", "--updatable", "-q") == 0
+    assert command("index", source.parent, "--out", tmp_path / "run", "--set", "index.updatable=true", "-q") == 0
     write(source, [(*ROWS[0][:2], "alpha"), *ROWS[1:]])
     assert "documents have changed" in refused(capfd, tmp_path, tmp_path / "run", "--remove", withdrawn)
     write(source, ROWS)
@@ -300,7 +312,7 @@ def test_a_run_over_other_documents_is_not_replaced(
     monday: Path, withdrawn: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     other = write(tmp_path / "other" / "a.parquet", ROWS).parent
-    assert command("index", other, "--out", tmp_path / "run", "--max-n", 3, "--updatable", "-q") == 0
+    assert command("index", other, "--out", tmp_path / "run", "-n", 3, "--set", "index.updatable=true", "-q") == 0
     (tmp_path / "run" / "tokens").mkdir()
     before = files_of(tmp_path / "run")
     assert command("update", monday, "--remove", withdrawn, "--out", tmp_path / "run", "-q") == 2

@@ -78,12 +78,12 @@ def test_a_command_without_memory_ends_with_one_line_and_what_it_left_is_repaire
         "from reticent.cli import main\n"
         f"leave({room} << 20)\nsys.argv = ['reticent', 'index', *sys.argv[1:]]\nmain()"
     )
-    done = run(script, documents, "--out", out, "--max-n", 3, "--set", "num_threads=1")
+    done = run(script, documents, "--out", out, "-n", 3, "--set", "num_threads=1")
     assert done.returncode == 1, done.stderr
     assert done.stderr.splitlines()[-1] == f"reticent: {OUT_OF_MEMORY}"
     assert "Traceback" not in done.stderr
     assert "internal error" not in done.stderr
-    assert command("index", documents, "--out", out, "--max-n", 3) == 0
+    assert command("index", documents, "--out", out, "-n", 3) == 0
     assert not [path for path in out.rglob("*") if ".tmp-" in path.name]
 
 
@@ -134,7 +134,7 @@ def test_an_error_for_want_of_memory_is_one_line_and_status_1(
 def test_a_limit_under_what_the_process_takes_is_refused_before_anything_is_made(
     documents: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert command("index", documents, "--out", tmp_path / "run", "--memory-limit", "10MB") == 2
+    assert command("index", documents, "--out", tmp_path / "run", "--set", "memory_limit=10MB") == 2
     assert "reticent: memory limit of 10MB cannot be held: " in (shown := capfd.readouterr().err)
     assert "allow at least " in shown
     assert not (tmp_path / "run").exists()
@@ -151,7 +151,7 @@ def test_a_stage_that_goes_over_the_limit_says_so_once(
         def __exit__(self, *_: object) -> None: ...
 
     monkeypatch.setattr(memory, "OwnMemory", Told)
-    assert command("index", documents, "--out", tmp_path / "run", "--memory-limit", "4GB") == 0
+    assert command("index", documents, "--out", tmp_path / "run", "--set", "memory_limit=4GB") == 0
     said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("warning: ")]
     over = "over the memory limit of 4,000 MB"
     assert said == [

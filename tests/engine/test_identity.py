@@ -377,7 +377,10 @@ def test_an_update_withdraws_who_is_spelt_otherwise(tmp_path: Path, capfd: pytes
     source = write(tmp_path / "a.parquet", ["7", "7", *(f"p{i}" for i in range(20))])
     for ids, status in (("stop", 1), ("fold", 0)):
         run = tmp_path / ids
-        assert command("index", source, "-o", run, "-q", "--updatable", "--set", f"corpus.ids={ids}") == 0
+        assert (
+            command("index", source, "-o", run, "-q", "--set", "index.updatable=true", "--set", f"corpus.ids={ids}")
+            == 0
+        )
         assert command("update", run, "--remove", tmp_path / "gone.txt", "-o", tmp_path / f"{ids}2", "-q") == status
     assert "gone.txt: 1 id(s) spelt otherwise than in the documents: line 1 (zero padding)" in capfd.readouterr().err
     assert "7" not in open_individuals(tmp_path / "fold2" / "split").table["individual_id"].to_pylist()
@@ -415,7 +418,7 @@ def test_a_format_that_does_not_say_whose_a_document_is_is_warned_of_as_such_alo
         (["--set", "corpus.individual=(.*)"], "an individual of its own"),
     ):
         out = tmp_path / kinds.split()[0]
-        assert command("index", tmp_path, "--format", "brat", "-o", out, "-q", *settings) == 0
+        assert command("index", tmp_path, "--set", "corpus.format=brat", "-o", out, "-q", *settings) == 0
         said = [line for line in capfd.readouterr().err.splitlines() if "individual" in line]
         assert len(said) == 1
         assert kinds in said[0]

@@ -218,7 +218,7 @@ add("compressed documents beside others",
     folder_of(a=parquet(GOOD), b=file("b.csv.gz", gzip.compress(as_csv(GOOD).encode()))),
     r"FOLDER: files of one format expected, found \.gz, \.parquet")
 add("a suffix of no format", file("a.txt", SENTINEL),
-    r"a.txt: \.txt does not tell the format; set corpus\.format \(--format\) to parquet, arrow, csv, jsonl, i2b2-2006")
+    r"a.txt: \.txt does not tell the format; set corpus\.format to parquet, arrow, csv, jsonl, i2b2-2006")
 add("no bytes: CSV", file("a.csv", ""), r"a.csv: cannot be read as csv \(an empty file\)$")
 add("no bytes: Arrow", file("a.arrow", ""), r"a.arrow: cannot be read as arrow \(an empty file\)$")
 add("a header and nothing else", csv_lines(), "a.csv: no documents$")

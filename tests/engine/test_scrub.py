@@ -30,7 +30,17 @@ from reticent.ext.scrub.scrub import ScrubConfig, key_of_seed, new_key, read_key
 SECRET = "Zyxwvut"
 COLUMNS = Columns(household_id="household_id", label="label", spans="spans")
 KEY = key_of_seed(7)
-OPTIONS = ("--spans", "spans", "--household-id", "household_id", "--label", "label", "--seed", 7, "-q")
+OPTIONS = (
+    "--set",
+    "corpus.spans=spans",
+    "--set",
+    "corpus.household_id=household_id",
+    "--set",
+    "corpus.label=label",
+    "--seed",
+    7,
+    "-q",
+)
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +149,12 @@ def test_spans_found_again_lie_where_surrogates_were_put(synth: Path, tmp_path: 
 def test_scrubbed_documents_can_be_scrubbed_and_indexed(synth: Path, tmp_path: Path) -> None:
     assert command("scrub", synth, "--out", tmp_path / "once", *OPTIONS) == 0
     assert command("scrub", tmp_path / "once" / "documents", "--out", tmp_path / "twice", *OPTIONS) == 0
-    assert command("index", tmp_path / "twice" / "documents", "--out", tmp_path / "run", "--spans", "spans", "-q") == 0
+    assert (
+        command(
+            "index", tmp_path / "twice" / "documents", "--out", tmp_path / "run", "--set", "corpus.spans=spans", "-q"
+        )
+        == 0
+    )
 
 
 def test_artefact_is_private_and_holds_no_old_span_and_no_key(synth: Path, tmp_path: Path) -> None:
@@ -167,7 +182,7 @@ def test_manifest_holds_no_option_of_a_detector(synth: Path, tmp_path: Path) -> 
 
 
 def test_a_kept_key_gives_the_same_surrogates_again(synth: Path, tmp_path: Path) -> None:
-    options = ("--spans", "spans", "-q")
+    options = ("--set", "corpus.spans=spans", "-q")
     for out, more in (
         ("a", ("--keep-key",)),
         ("b", ("--key", tmp_path / "a" / "scrub.key")),
@@ -190,7 +205,7 @@ def test_nothing_is_overwritten_unasked_and_no_kept_key_is_lost_unasked(
     other.write_text(new_key().hex())
 
     def scrub(*more: object) -> object:
-        return command("scrub", synth, "--out", out, "--spans", "spans", "-q", *more)
+        return command("scrub", synth, "--out", out, "--set", "corpus.spans=spans", "-q", *more)
 
     assert scrub("--keep-key") == 0
     key, texts = file.read_bytes(), rows_of(out / "documents")
@@ -237,7 +252,20 @@ def test_new_ids_are_consistent_and_belong_to_no_individual(synth: Path, tmp_pat
 
 def test_run_folder_gives_its_spans_and_columns(synth: Path, tmp_path: Path) -> None:
     run, out = tmp_path / "run", tmp_path / "out"
-    assert command("index", synth, "--out", run, "--spans", "spans", "--household-id", "household_id", "-q") == 0
+    assert (
+        command(
+            "index",
+            synth,
+            "--out",
+            run,
+            "--set",
+            "corpus.spans=spans",
+            "--set",
+            "corpus.household_id=household_id",
+            "-q",
+        )
+        == 0
+    )
     assert command("scrub", run, "--out", out, "--style", "tag", "-q") == 0
     assert read_manifest(out).counts["spans"] == read_manifest(run / "spans").counts["spans"]
     assert "household_id" in pq.read_schema(out / "documents" / "part-00000.parquet").names
@@ -310,7 +338,7 @@ def write(path: Path, texts: list[str], spans: list[list[dict[str, Any]]]) -> Pa
 
 def test_errors_hold_no_text_and_leave_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     source = write(tmp_path / "in.parquet", [f"seen by {SECRET}"] * 2, [[], [{"start": 8, "end": 99, "label": "NAME"}]])
-    assert command("scrub", source, "--out", tmp_path / "out", "--spans", "spans") == 1
+    assert command("scrub", source, "--out", tmp_path / "out", "--set", "corpus.spans=spans") == 1
     said = "".join(capfd.readouterr())
     assert "row 2" in said
     assert SECRET not in said
@@ -325,7 +353,7 @@ def test_replacements_not_done_as_asked_are_reported(tmp_path: Path, capfd: pyte
         [{"start": 0, "end": 7, "label": "DATE"}],
     ]
     source = write(tmp_path / "in.parquet", texts, spans)
-    options = ("--detector", "gold", "--spans", "spans", "--shift-dates", 9, "--json")
+    options = ("--detector", "gold", "--set", "corpus.spans=spans", "--shift-dates", 9, "--json")
     assert command("scrub", source, "--out", tmp_path / "out", *options) == 0
     said = capfd.readouterr()
     counts = json.loads(said.out)

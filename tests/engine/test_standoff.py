@@ -342,7 +342,7 @@ def test_index_of_marked_documents_believes_the_marks_and_says_what_was_repaired
     write(tmp_path / "xml" / "1-1.xml", xml_2014("a\r\nAnn", [("NAME", "PATIENT", 3, 6, "Ann")]))
     for number in range(2, 6):
         write(tmp_path / "xml" / f"{number}-1.xml", xml_2014("Bob ate", [("NAME", "PATIENT", 0, 3, "Bob")]))
-    assert command("index", tmp_path / "xml", "--format", "i2b2-2014", "--out", tmp_path / "run") == 0
+    assert command("index", tmp_path / "xml", "--set", "corpus.format=i2b2-2014", "--out", tmp_path / "run") == 0
     assert "documents whose offsets counted CR LF as two: 1" in capsys.readouterr().err
     spans = pq.read_table(tmp_path / "run" / "spans" / "spans.parquet")
     assert spans.column("detector").to_pylist() == ["gold"] * 5

@@ -148,7 +148,7 @@ def test_every_setting_and_every_command_has_its_line(monkeypatch: pytest.Monkey
             assert generate.subsection(info) or f"| `{field}` |" in job, (name, field)
     for name in (name.removesuffix("_app").replace("_", "-") for panel in PANELS.values() for name in panel):
         assert f"### `reticent {name}`" in commands
-    assert "`--memory-limit`" in commands
+    assert "`--set, -s`" in commands
     for page in generate.PAGES.values():
         assert "<object" not in page()
         assert str(ROOT) not in page()

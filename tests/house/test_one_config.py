@@ -148,18 +148,7 @@ def test_default_attacks_are_attacks() -> None:
 
 #: Command and option -> the section and field that it sets.
 OPTIONS = {
-    ("classify", "epochs"): "classify.num_epochs",
-    ("classify", "learning_rate"): "classify.learning_rate",
-    ("classify", "windows"): "classify.windows",
-    ("classify", "heldout"): "split.heldout",
     ("index", "max_n"): "index.max_n",
-    ("index", "doc_id"): "corpus.doc_id",
-    ("index", "individual_id"): "corpus.individual_id",
-    ("index", "text"): "corpus.text",
-    ("index", "format"): "corpus.format",
-    ("dedup", "threshold"): "dedup.threshold",
-    ("dedup", "passage_words"): "dedup.passage_words",
-    ("dedup", "k"): "protect.k",
     ("probe", "level"): "probe.levels",
     ("probe", "language"): "probe.language",
     ("probe", "beams"): "probe.beam_sizes",
@@ -168,11 +157,6 @@ OPTIONS = {
     ("probe", "soft_tokens"): "probe.soft_prompt.num_tokens",
     ("probe", "soft_epochs"): "probe.soft_prompt.num_epochs",
     ("probe", "soft_init"): "probe.soft_prompt.init",
-    ("protect", "k"): "protect.k",
-    ("protect", "n"): "protect.n",
-    ("protect", "policy"): "protect.policy",
-    ("train", "epochs"): "train.num_epochs",
-    ("train", "learning_rate"): "train.learning_rate",
 }
 
 

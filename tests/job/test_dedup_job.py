@@ -114,10 +114,10 @@ def test_command_counts_and_keeps_what_it_would_leave_out(tmp_path: Path, capsys
     assert counts["exact"]["across"]["documents"] == 3
     assert counts["support"]["lifted_words"] == 60
     out = tmp_path / "out"
-    assert command("dedup", source, "--mode", "near", "--out", out) == 0
+    assert command("dedup", source, "--set", "dedup.mode=near", "--out", out) == 0
     shown = capsys.readouterr().out
     assert "near duplicates of one individual" in shown
     assert "letter1" not in shown
     assert read_left_out(out).tolist() == [10, 12]
-    assert command("dedup", source, "--mode", "most") == 2
+    assert command("dedup", source, "--set", "dedup.mode=most") == 2
     assert command("dedup", tmp_path / "nothing") == 1

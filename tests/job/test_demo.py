@@ -164,7 +164,9 @@ def test_another_dossier_names_the_one_that_it_replaces_which_is_kept(
     run: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = dossier_digest(run / "dossier")
-    assert command("dossier", run, "--language", "en", "--out", run.parent / "sent", "-q", "--json") == 0
+    assert (
+        command("dossier", run, "--set", "dossier.languages=['en']", "--out", run.parent / "sent", "-q", "--json") == 0
+    )
     made = json.loads(capfd.readouterr().out)
     assert made == {"folder": str(run.parent / "sent"), "digest": dossier_digest(run / "dossier")}
     assert made["digest"] != before == evidence(run)["replaces"]
@@ -178,7 +180,7 @@ def test_another_dossier_names_the_one_that_it_replaces_which_is_kept(
     recorder = Recorder()
     execute(Run(load_kept_job(run / "job.json"), recorder))
     assert recorder.made == []
-    assert command("dossier", run, "--out", run.parent / "sent", "--language", "fr", "-q") == 1
+    assert command("dossier", run, "--out", run.parent / "sent", "--set", "dossier.languages=['fr']", "-q") == 1
     assert evidence(run)["replaces"] == before, "it is refused before the work"
     assert "not empty" in capfd.readouterr().err
 

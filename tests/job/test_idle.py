@@ -151,7 +151,7 @@ def test_a_run_checks_its_own_stages_alone_and_starts_nothing(tmp_path: Any) -> 
 def test_a_scope_of_copies_that_are_only_counted_is_refused(tmp_path: Any, capfd: pytest.CaptureFixture[str]) -> None:
     notes = [{"doc_id": name, "individual_id": name, "text": "Seen today."} for name in "ab"]
     (tmp_path / "notes.jsonl").write_text("\n".join(map(json.dumps, notes)))
-    for more in (("--mode", "exact", "--scope", "corpus"), ("--threshold", "0.9")):
+    for more in (("--set", "dedup.mode=exact", "--set", "dedup.scope=corpus"), ("--set", "dedup.threshold=0.9")):
         assert command("dedup", tmp_path / "notes.jsonl", *more, "-q") == 0
-    assert command("dedup", tmp_path / "notes.jsonl", "--scope", "corpus", "-q") == 2
+    assert command("dedup", tmp_path / "notes.jsonl", "--set", "dedup.scope=corpus", "-q") == 2
     assert "dedup.scope: has no effect where dedup.mode is off" in capfd.readouterr().err

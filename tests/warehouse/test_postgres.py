@@ -258,7 +258,14 @@ def test_the_staged_documents_are_private_and_whole_commands_read_them(
 ) -> None:
     fill(database)
     out = tmp_path / "run"
-    given = ["--doc-id", "note_id", "--individual-id", "person_id", "--text", "note_text"]
+    given = [
+        "--set",
+        "corpus.doc_id=note_id",
+        "--set",
+        "corpus.individual_id=person_id",
+        "--set",
+        "corpus.text=note_text",
+    ]
     assert command("index", database.address(), "--out", out, *given, "--set", "corpus.table=note") == 0
     assert stat.S_IMODE((out / "corpus").stat().st_mode) == 0o700
     for file in staged_files(out / "corpus"):

@@ -37,7 +37,7 @@ from reticent.job.config import parse_job
 pytestmark = [pytest.mark.heavy, pytest.mark.skipif(missing() is not None, reason=missing() or "")]
 
 COMMANDS = {
-    "index": ("--max-n", "3"),
+    "index": ("-n", "3"),
     "detect": (),
     "protect": ("-k", "2", "-n", "3"),
     "tokens": ("-k", "2", "-n", "3", "--tokenizer", "tokenizer.json"),

@@ -135,7 +135,7 @@ def read_marks(corpus: Corpus, folder: Path | str) -> Marks:
     found = found.filter(pc.not_equal(source, "gold"))
     gold = "mentions" if corpus.columns.mentions is not None else "spans"
     if getattr(corpus.columns, gold) is None:
-        raise CorpusError("no gold spans to measure against: map their column (--spans, corpus.spans)")
+        raise CorpusError("no gold spans to measure against: map their column (corpus.spans)")
     return gather_marks(corpus.batches(columns=("individual_id", "text", gold), batch_rows=512), found)
 
 

@@ -303,9 +303,7 @@ def find_format(sources: Sequence[str | Path], format: str) -> tuple[Found, Form
     shown = ", ".join(sorted({file.suffix or "no suffix" for file in found.files}))
     if formats:
         raise CorpusError(f"{where}: files of one format expected, found {shown}; choose with a glob, such as *.csv")
-    raise CorpusError(
-        f"{where}: {shown} does not tell the format; set corpus.format (--format) to {', '.join(FORMATS)}"
-    )
+    raise CorpusError(f"{where}: {shown} does not tell the format; set corpus.format to {', '.join(FORMATS)}")
 
 
 def _kinds(chosen: Format | None) -> str:
@@ -322,7 +320,7 @@ def _other_format(sources: Sequence[str | Path]) -> str:
         found = {file.suffix.lower() for file in ([source] if source.is_file() else source.glob("*"))}
         names = [row.name for row in FORMATS.values() if row.is_marked and found.intersection(row.suffixes)]
         if names:
-            return f"; if its files are of {', '.join(names)}, name the format (--format, corpus.format)"
+            return f"; if its files are of {', '.join(names)}, name the format (corpus.format)"
     return ""
 
 

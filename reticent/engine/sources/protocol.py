@@ -150,7 +150,7 @@ class Format:
     Parameters
     ----------
     name : str
-        As in ``corpus.format`` and ``--format``.
+        As in ``corpus.format``.
     title : str
         As in messages.
     suffixes : tuple of str

@@ -44,7 +44,7 @@ def classify_documents(
 
     settings = job.classifying()
     if settings.save_model and out is None:
-        raise PolicyError("--save: needs a folder to save classifiers in (--out)")
+        raise PolicyError("classify.save_model: needs a folder to save classifiers in (--out)")
     check_device(job.train.device)
     run = Run(job, progress)
     corpus = run.whole_corpus

@@ -203,7 +203,7 @@ def build_index(
         if num_rows > max_rows:
             raise PolicyError(
                 f"n = {n}: the parts hold {num_rows:,} n-grams of this length, and Spark groups at most {max_rows:,}; "
-                "use one machine (reticent index with --memory-limit), a smaller n, or fewer parts"
+                "use one machine (reticent index with memory_limit), a smaller n, or fewer parts"
             )
         rows = rows_of_parts(documents.spark, parts, documents.tokens, _rows_of, _ROWS[n > 1])
         rows = rows.repartition(documents.num_parts, *_keys(rows)).persist()

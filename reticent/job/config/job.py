@@ -213,7 +213,7 @@ class Job(JobSettings):
             The job names no column of classes.
         """
         if self.classify is None:
-            raise PolicyError("classify needs the column of classes: --label COLUMN, or classify.label in the job")
+            raise PolicyError("classify needs the column of classes: classify.label (--set classify.label=COLUMN)")
         training = self.train if model is None else self.training(model)
         shared = {name: getattr(training, name) for name in ("window_length", "device", "bf16")}
         return self.classify.model_copy(update=shared)
