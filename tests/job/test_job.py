@@ -35,6 +35,7 @@ from reticent.job.config import Job, load_job, parse_job
 from reticent.job.pipeline import STAGES, execute
 from reticent.job.pipeline import report_again as write_again
 from reticent.job.run import Run
+from reticent.job.stages import index as index_stage
 from reticent.job.stages.audit import corpus_section, gather_evidence
 from reticent.trainer.recipes import RECIPES
 
@@ -233,7 +234,7 @@ def test_a_dossier_that_cannot_be_made_is_refused_before_anything_is_spent(
     refused({"key": str(tmp_path / "nowhere")}, r"^dossier\.key: .*nowhere: no such file$")
     if shutil.which("ssh-keygen"):
         refused({"key": str(tmp_path / "key")}, "^ssh-keygen: ")
-    monkeypatch.setattr("reticent.ext.dossier.write.find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     refused({"pdf": "on"}, r"^dossier\.pdf: WeasyPrint is not installed")
 
 
@@ -607,7 +608,7 @@ def test_an_interrupted_job_goes_on_where_it_stopped_and_gives_the_same_bytes(
     finished: Path, hospital: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: type[BaseException]
 ) -> None:
 
-    values, write_index, calls = values_of(hospital, tmp_path / "run"), index.write_index, []
+    values, write_index, calls = values_of(hospital, tmp_path / "run"), index_stage.write_index, []
 
     def interrupted(built: Any, folder: Path) -> None:
         calls.append(folder)
@@ -616,7 +617,7 @@ def test_an_interrupted_job_goes_on_where_it_stopped_and_gives_the_same_bytes(
             raise failure
 
     with monkeypatch.context() as patch:
-        patch.setattr("reticent.job.stages.index.write_index", interrupted)
+        patch.setattr("reticent.job.stages.index_stage.write_index", interrupted)
         with pytest.raises(failure):
             run(values)
     assert sorted(path.name for path in (tmp_path / "run").glob("[!.]*")) == ["index", "job.json", "spans", "split"]
@@ -668,7 +669,7 @@ def test_settings_are_kept_from_the_first_result_on(
 ) -> None:
 
     old, values = load_job(copy / "job.json"), changed(values_of(hospital, copy), index__max_n=3)
-    write_index = index.write_index
+    write_index = index_stage.write_index
 
     def interrupted(built: Any, folder: Path) -> None:
         assert load_job(copy / "job.json") == (old if "joint" not in folder.name else parse_job(values))
@@ -676,7 +677,7 @@ def test_settings_are_kept_from_the_first_result_on(
             raise KeyboardInterrupt
         write_index(built, folder)
 
-    monkeypatch.setattr("reticent.job.stages.index.write_index", interrupted)
+    monkeypatch.setattr("reticent.job.stages.index_stage.write_index", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run(values)
     assert load_job(copy / "job.json") == parse_job(values)
