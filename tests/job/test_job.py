@@ -617,7 +617,7 @@ def test_an_interrupted_job_goes_on_where_it_stopped_and_gives_the_same_bytes(
             raise failure
 
     with monkeypatch.context() as patch:
-        patch.setattr("reticent.job.stages.index_stage.write_index", interrupted)
+        patch.setattr(index_stage, "write_index", interrupted)
         with pytest.raises(failure):
             run(values)
     assert sorted(path.name for path in (tmp_path / "run").glob("[!.]*")) == ["index", "job.json", "spans", "split"]
@@ -677,7 +677,7 @@ def test_settings_are_kept_from_the_first_result_on(
             raise KeyboardInterrupt
         write_index(built, folder)
 
-    monkeypatch.setattr("reticent.job.stages.index_stage.write_index", interrupted)
+    monkeypatch.setattr(index_stage, "write_index", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run(values)
     assert load_job(copy / "job.json") == parse_job(values)
