@@ -26,6 +26,7 @@ from reticent.ext.dossier.job import check_dossier
 from reticent.ext.dossier.seal import dossier_digest
 from reticent.ext.dossier.verify import read_evidence
 from reticent.job.config import load_kept_job
+from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.job.status import job_status
 from reticent.trainer.verify import read_ledger
@@ -62,7 +63,7 @@ def copy(tmp_path: Path) -> Path:
 
 def run_again(folder: Path, until: str = "report") -> Recorder:
     recorder = Recorder()
-    Run(load_kept_job(folder / "job.json"), recorder).execute(until)
+    execute(Run(load_kept_job(folder / "job.json"), recorder), until)
     return recorder
 
 
