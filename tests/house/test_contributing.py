@@ -78,9 +78,10 @@ def put_row(text: str, table: str, block: str) -> str:
     return "".join([*lines[:at], textwrap.indent(block.rstrip() + ",\n", indent), *lines[at:]])
 
 
-def follow(recipe: str, package: Path) -> dict[str, Any]:
-    """Do what a recipe says; returns its part of a job."""
+def follow(recipe: str, package: Path) -> tuple[dict[str, Any], str]:
+    """Do what a recipe says; returns its part of a job, and the program that it shows at its end."""
     job: dict[str, Any] = {}
+    program = ""
     edits = 0
     for sentence, language, block in steps(recipe):
         if found := WRITE.search(sentence):
@@ -95,12 +96,14 @@ def follow(recipe: str, package: Path) -> dict[str, Any]:
         elif found := ROW.search(sentence):
             path = package / found[1]
             path.write_text(put_row(path.read_text(encoding="utf-8"), found[2], block), encoding="utf-8")
+        elif language == "python":
+            program = block
         else:
             assert language == "toml"
             job |= tomllib.loads(block)
         edits += 1
     assert edits >= 2
-    return job
+    return job, program
 
 
 def toml(values: dict[str, Any], where: str = "") -> str:
@@ -169,7 +172,8 @@ def test_every_recipe_works_when_it_is_followed_to_the_letter(desk: Path, forks:
     for heading, recipe in recipes().items():
         if heading == NATIONAL_ID:
             continue
-        part = follow(recipe, code)
+        part, program = follow(recipe, code)
+        assert not program
         if heading == "A source that a job can name":
             (desk / "source.toml").write_text(toml({"out": "of-source", **part}), encoding="utf-8")
             continue
