@@ -35,7 +35,6 @@ from reticent.core.progress import Progress
 from reticent.job.config import parse_job
 from reticent.job.demo import NUM_INDIVIDUALS
 from reticent.job.pipeline import STAGES
-from reticent.job.run import Run
 
 COMMANDS = ("demo", "synth", "run", "detect", "dedup", "guard", "scrub")
 COMMANDS += ("index", "update", "protect", "train", "classify", "audit", "report", "dossier", "stats")
@@ -488,7 +487,7 @@ def test_a_failure_has_a_status_and_a_bug_shows_where_it_is_and_never_what_it_sa
         except RuntimeError as cause:
             raise error from cause
 
-    monkeypatch.setattr(Run, "execute", fail)
+    monkeypatch.setattr("reticent.job.pipeline.execute", fail)
     assert command("index", "x.csv", "--out", tmp_path) == status
     shown = capfd.readouterr().err
     assert shown.rstrip("\n").rpartition("\n")[2] == last
