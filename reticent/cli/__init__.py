@@ -23,6 +23,8 @@ from reticent import __version__
 from reticent.cli.help import example_of, unwrap_help
 from reticent.cli.options import removed
 from reticent.core.errors import PolicyError, ReticentError
+from reticent.core.memory import OUT_OF_MEMORY, is_out_of_memory, lacks_address_space
+from reticent.core.progress import FORMATS, VARIABLE, is_json, log
 from reticent.core.without_pandas import keep_pandas_out
 
 __all__ = ["app", "main"]
@@ -148,9 +150,6 @@ def main() -> None:
         if signal.getsignal(number) == signal.SIG_DFL:  # `nohup` has it ignored
             signal.signal(number, _stop)
     atexit.register(_spare_collection)
-    from reticent.core.memory import OUT_OF_MEMORY, is_out_of_memory, lacks_address_space
-    from reticent.core.progress import log
-
     keep_pandas_out()
     try:
         try:
@@ -196,8 +195,6 @@ def _extra_of(module: str | None) -> str:
 
 def _run() -> None:
     """Run the command of the arguments; in the log's format of JSON also a wrong option is a line of it."""
-    from reticent.core.progress import is_json
-
     _take_log_format()
     command = _command_line(sys.argv[1] if len(sys.argv) > 1 else None)
     if not is_json():
@@ -219,8 +216,6 @@ def _run() -> None:
 
 def _take_log_format() -> None:
     """Take ``--log-format`` out of the arguments, so that it may stand before and after the command."""
-    from reticent.core.progress import FORMATS, VARIABLE
-
     name, chosen, left = "--log-format", os.environ.get(VARIABLE), []
     arguments = iter(sys.argv[1:])
     for argument in arguments:
@@ -241,14 +236,10 @@ def _take_log_format() -> None:
 
 def _complain(message: str) -> None:
     """Print the last line of a command that failed."""
-    from reticent.core.progress import log
-
     log(message, level="error", text=f"reticent: {message}")
 
 
 def _show_warning(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any) -> None:
-    from reticent.core.progress import log
-
     log(str(message), level="warning", category=category.__name__, place=f"{os.path.basename(filename)}:{lineno}")
 
 
