@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reticent.audit.evidence.json_form import to_json
-from reticent.audit.evidence.rules import publish
 from reticent.cli.help import CommandWithOthers, below, example_of
 from reticent.cli.options import (
     AsJson,
@@ -357,6 +355,8 @@ def stats(
     Also how near to the line words are, what is left to learn from, and how often a few words that many people use
     still point to one person. No count of few people is shown.
     """
+    from reticent.audit.evidence.json_form import to_json
+    from reticent.audit.evidence.rules import publish
     from reticent.cli.show import print_statistics, write_statistics
     from reticent.job.pipeline import execute
     from reticent.job.run import Run
@@ -468,6 +468,8 @@ def _job(run: Path) -> Job:
 
 
 def _print(found: SampledRecall, as_json: bool) -> None:
+    from reticent.audit.evidence.json_form import to_json
+
     if as_json:
         print(json.dumps(to_json(found), indent=1))
         return

@@ -10,14 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from reticent.audit.evidence.json_form import to_json
-from reticent.audit.evidence.rules import publish
 from reticent.cli.options import AsJson, Quiet, new_progress, refuse_given, said
 from reticent.core.artifact import fingerprint
 from reticent.core.device import check_device, pick_device
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.core.names import require_name
-from reticent.ext.propile.templates import read_templates
 
 if TYPE_CHECKING:
     from reticent.ext.propile.prompts import ProbeConfig, ProbeModel, SoftPromptConfig, SoftPromptStudy
@@ -135,6 +132,7 @@ def probe(
     and numbers by person in a private table.
     """
     from reticent.ext.propile.prompts import ProbeConfig, SoftPromptConfig, require_questions
+    from reticent.ext.propile.templates import read_templates
 
     if not soft_prompt:
         refuse_given(
@@ -211,6 +209,8 @@ def _run(
     entries: list[ProbeModel], table: Subjects, source: Path, config: ProbeConfig, study: SoftPromptStudy | None,
     own: tuple[Template, ...] | None, templates: Path | None, out: Path | None, quiet: bool, as_json: bool,
 ) -> None:  # fmt: skip
+    from reticent.audit.evidence.json_form import to_json
+    from reticent.audit.evidence.rules import publish
     from reticent.ext.propile.measure import probe_models, write_probe
 
     if out is not None and study is not None:  # a soft prompt stands in a folder of the model's and the target's name

@@ -27,7 +27,6 @@ from reticent.cli.options import (
 )
 from reticent.core.artifact import JOB
 from reticent.core.errors import ArtifactError, PolicyError
-from reticent.engine.sources.table import shown
 from reticent.trainer.distributed import launched
 
 if TYPE_CHECKING:
@@ -211,6 +210,7 @@ def export(
     No row holds text, but ids, tokens and places of identifiers are as secret as the documents.
     """
     from reticent.cli.show import print_export
+    from reticent.engine.sources.table import shown
     from reticent.ext.warehouse.export import export_files, export_tables
     from reticent.job.run import Run
 

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from reticent.audit.evidence.json_form import to_json
 from reticent.cli.help import example_of
 from reticent.cli.options import AsJson, Quiet, job_of, new_progress, read_job, refuse_given
 from reticent.core.artifact import fingerprint, require_kind
 from reticent.core.device import check_device
 from reticent.core.errors import PolicyError
-from reticent.ext.tagger.prompts import FRENCH_PROMPTS, PROMPTS, person_labels, read_prompts
 
 if TYPE_CHECKING:
     from reticent.ext.tagger.prompts import Prompt
@@ -99,6 +97,9 @@ def attack(
     as_json: AsJson = False,
 ) -> None:
     """Attack a tagger, and write numbers, scores (of hashed names) and a page with figures."""
+
+    from reticent.audit.evidence.json_form import to_json
+    from reticent.ext.tagger.prompts import person_labels
 
     if bf16 not in ("auto", "on", "off"):
         raise PolicyError(f"--bf16: expected auto, on or off, got {bf16!r}")
@@ -208,6 +209,8 @@ def _labels_of(model: str) -> dict[str, str] | None:
 
 
 def _prompts(prompts: str) -> tuple[Prompt, ...]:
+    from reticent.ext.tagger.prompts import FRENCH_PROMPTS, PROMPTS, read_prompts
+
     return {"en": PROMPTS, "fr": FRENCH_PROMPTS}.get(prompts) or read_prompts(prompts)
 
 

@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 OUT_OF_MEMORY = (
-    "out of memory; allow more, use fewer threads (num_threads), and let counting write to disk (--memory-limit)"
+    "out of memory; allow more, use fewer threads (num_threads), and let counting write to disk (memory_limit)"
 )
 #: Messages of the system's loader for a library that there is no room for, and of Python for a thread.
 NO_ROOM = (

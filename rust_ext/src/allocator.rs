@@ -8,7 +8,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 
 /// As in `reticent.core.memory`.
 const MESSAGE: &str = "reticent: out of memory; allow more, use fewer threads (num_threads), \
-                       and let counting write to disk (--memory-limit)\n";
+                       and let counting write to disk (memory_limit)\n";
 
 struct OrExit;
 

@@ -14,8 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from py4j.protocol import Py4JError
-
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError, ReticentError
 
 __all__ = ["SparkError", "Task", "TaskError", "errors_of_tasks"]
@@ -87,6 +85,7 @@ def errors_of_tasks() -> Iterator[None]:
     SparkError
         Anything else that Spark fails with: a driver or its executors were lost, a source cannot be read.
     """
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     failure: BaseException | None = None
