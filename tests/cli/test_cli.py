@@ -342,7 +342,7 @@ def test_figures_that_cannot_be_written_are_an_error_that_names_their_folder(
         raise OSError(errno.ENOSPC, "full")
 
     assert command("index", run.parent / "d.parquet", "--out", tmp_path / "run", "-q") == 0
-    monkeypatch.setattr("reticent.audit.report.corpus_plots.write_corpus_plots", full)
+    monkeypatch.setattr("reticent.cli.show.write_corpus_plots", full)
     assert command("stats", tmp_path / "run", "--out", tmp_path / "figures", "-q") == 1
     assert f"reticent: {tmp_path / 'figures'}: not written (No space left on device)\n" in capfd.readouterr().err
 

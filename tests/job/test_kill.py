@@ -28,15 +28,19 @@ import json, sys
 from pathlib import Path
 from fixtures import kill
 from reticent.core import artifact
+from reticent.job import maker
 
 def counted(table):
     return {"rows": table.rows, "failures": table.failures}
 
 def sabotaged(name, harm, run):
     whole = getattr(artifact, name)
-    setattr(artifact, name, harm)
+    places = [(module, own) for module in (artifact, maker) for own, value in vars(module).items() if value is whole]
+    for module, own in places:
+        setattr(module, own, harm)
     table = run()
-    setattr(artifact, name, whole)
+    for module, own in places:
+        setattr(module, own, whole)
     return counted(table)
 
 def one():
