@@ -379,7 +379,7 @@ def test_an_audit_decides_once_which_units_are_resampled_and_who_is_left_out(
         asked.append("units")
         return real(units)
 
-    monkeypatch.setattr(split, "households_of", households)
+    monkeypatch.setattr("reticent.audit.stats.intervals.households_of", households)
     copied = (np.arange(len(ground.members)) % 3 == 0).view(Counted)
     config = AuditConfig(num_bootstrap=100, attacks=("loss",), batch_size=5, window_length=32, device="cpu")
     ground.run(config, models=[], copied=copied)

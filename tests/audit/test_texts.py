@@ -23,11 +23,10 @@ from reticent.audit.texts import LANGUAGES, NO_BREAK, THIN, Forms, Texts, catalo
 from reticent.ext.dossier.page import CLAIMS
 
 AUDIT = Path(texts.__file__).parent
+DOSSIER = AUDIT.parent / "ext" / "dossier"
 #: Where texts are used.
-MODULES = sorted(
-    [*AUDIT.glob("report/*.py"), *AUDIT.glob("dossier/*.py"), AUDIT / "near_copies.py", AUDIT / "texts.py"]
-)
-TEMPLATES = sorted([*AUDIT.glob("report/templates/*.j2"), *AUDIT.glob("dossier/templates/*.j2")])
+MODULES = sorted([*AUDIT.glob("report/*.py"), *DOSSIER.glob("*.py"), AUDIT / "near_copies.py", AUDIT / "texts.py"])
+TEMPLATES = sorted([*AUDIT.glob("report/templates/*.j2"), *DOSSIER.glob("templates/*.j2")])
 
 
 def forms_of(text: Forms) -> list[str]:

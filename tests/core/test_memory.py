@@ -150,7 +150,7 @@ def test_a_stage_that_goes_over_the_limit_says_so_once(
 
         def __exit__(self, *_: object) -> None: ...
 
-    monkeypatch.setattr(memory, "OwnMemory", Told)
+    monkeypatch.setattr("reticent.job.maker.OwnMemory", Told)
     assert command("index", documents, "--out", tmp_path / "run", "--set", "memory_limit=4GB") == 0
     said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("warning: ")]
     over = "over the memory limit of 4,000 MB"

@@ -180,7 +180,7 @@ def test_a_job_confirms_before_it_spreads(tmp_path: Path, monkeypatch: pytest.Mo
     documents = [*examples(30), (note("Kim", "Xanax"), ()), ("Xanax again", ())]
     write(tmp_path, documents)
     detectors = [Words("sure", NAMES), Words("spacy", ["Kim", "Xanax"])]
-    monkeypatch.setattr("reticent.engine.detect.make_detectors", lambda *_, **__: detectors)
+    monkeypatch.setattr("reticent.job.stages.detect.make_detectors", lambda *_, **__: detectors)
     values: dict[str, Any] = {
         "out": str(tmp_path / "run"),
         "corpus": {"source": str(tmp_path / "d.parquet")},

@@ -111,7 +111,7 @@ def test_another_version_of_a_pipelines_package_is_another_detection(monkeypatch
     job = {"out": "x", "corpus": {"source": "d"}, "detect": {"detectors": ["spacy"], "spacy": "numpy"}}
     found = []
     for number in ("3.8.0", "3.9.0"):
-        monkeypatch.setattr("importlib.metadata.version", lambda _, number=number: number)
+        monkeypatch.setattr("reticent.engine.detect.choose.version", lambda _, number=number: number)
         run: Any = types.SimpleNamespace(
             job=parse_job(job), documents=types.SimpleNamespace(fingerprint=lambda: "same")
         )
@@ -272,7 +272,7 @@ def test_a_job_goes_on_without_the_documents_in_quarantine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     corpus_of(tmp_path / "d.parquet", [f"common word{i} {'!' if i == 2 else ''}" for i in range(8)])
-    monkeypatch.setattr("reticent.engine.detect.make_detectors", lambda *_, **__: [Custom(first_characters)])
+    monkeypatch.setattr("reticent.job.stages.detect.make_detectors", lambda *_, **__: [Custom(first_characters)])
     values = {
         "out": str(tmp_path / "run"),
         "corpus": {"source": str(tmp_path / "d.parquet")},
@@ -296,7 +296,7 @@ def test_copies_and_the_quarantine_leave_out_documents_one_after_the_other(
 ) -> None:
     texts = [f"common word{i % 6} {'!' if i % 6 == 2 else ''}" for i in range(9)]  # 6, 7 and 8 are copies of 0, 1 and 2
     corpus_of(tmp_path / "d.parquet", texts)
-    monkeypatch.setattr("reticent.engine.detect.make_detectors", lambda *_, **__: [Custom(first_characters)])
+    monkeypatch.setattr("reticent.job.stages.detect.make_detectors", lambda *_, **__: [Custom(first_characters)])
     values = {
         "out": str(tmp_path / "run"),
         "corpus": {"source": str(tmp_path / "d.parquet")},
@@ -333,7 +333,7 @@ def propagated_with(values: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_spans_are_propagated_over_the_documents_that_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus_of(tmp_path / "d.parquet", [f"word{i} {'!' if i == 2 else ''}" for i in range(8)])
-    monkeypatch.setattr("reticent.engine.detect.make_detectors", lambda *_, **__: [Custom(first_characters)])
+    monkeypatch.setattr("reticent.job.stages.detect.make_detectors", lambda *_, **__: [Custom(first_characters)])
     values = {
         "out": str(tmp_path / "run"),
         "corpus": {"source": str(tmp_path / "d.parquet")},

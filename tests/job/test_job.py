@@ -539,7 +539,7 @@ def reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def write_quickly(folder: Path, audit: AuditEvidence) -> None:
         (folder / "report.html").write_text(str(audit))
 
-    monkeypatch.setattr(report, "write_report", write_quickly)
+    monkeypatch.setattr("reticent.job.stages.audit.write_report", write_quickly)
     monkeypatch.setattr("reticent.ext.dossier.stage.dossier_steps", lambda run: iter(()))
     assert report_again(tmp_path / "run") == ["report"]
     assert report_again(tmp_path / "run") == []

@@ -14,7 +14,6 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from reticent import _rust
 from reticent.core.errors import CorpusError
@@ -143,6 +142,8 @@ def _as_text(array: pa.Array, column: str, file: Path | str) -> pa.Array:
 
 def _check_spans(spans: pa.Array, texts: pa.Array | None, where: str, file: Path | str, first_row: int) -> None:
     """Raise for a span without start, end or label, and for one that does not lie inside its text."""
+
+    import pyarrow.compute as pc
 
     rows = pc.list_parent_indices(spans).to_numpy()
     start, end, label = (pc.struct_field(pc.list_flatten(spans), name) for name in ("start", "end", "label"))
