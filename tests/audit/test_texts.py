@@ -25,7 +25,14 @@ from reticent.ext.dossier.page import CLAIMS
 AUDIT = Path(texts.__file__).parent
 DOSSIER = AUDIT.parent / "ext" / "dossier"
 #: Where texts are used.
-MODULES = sorted([*AUDIT.glob("report/*.py"), *DOSSIER.glob("*.py"), AUDIT / "near_copies.py", AUDIT / "texts.py"])
+MODULES = sorted(
+    [
+        *AUDIT.glob("report/*.py"),
+        *(DOSSIER / f"{name}.py" for name in ("card", "fact_sentences", "page", "verify", "write")),
+        AUDIT / "near_copies.py",
+        AUDIT / "texts.py",
+    ]
+)
 TEMPLATES = sorted([*AUDIT.glob("report/templates/*.j2"), *DOSSIER.glob("templates/*.j2")])
 
 

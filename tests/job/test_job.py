@@ -536,7 +536,7 @@ def reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with write_artifact(tmp_path / "run" / "audit", kind="audit", config={}, inputs={}) as writer:
         (writer.path / "audit.json").write_text(json.dumps(to_json(filled(AuditEvidence, {}))))
 
-    def write_quickly(folder: Path, audit: AuditEvidence) -> None:
+    def write_quickly(folder: Path, audit: AuditEvidence, **_: object) -> None:
         (folder / "report.html").write_text(str(audit))
 
     monkeypatch.setattr("reticent.job.stages.audit.write_report", write_quickly)

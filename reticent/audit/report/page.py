@@ -59,10 +59,10 @@ __all__ = ["extraction_html", "page_digest", "probe_page", "probe_section", "sel
 
 #: Files of the audit that make the page.
 MADE_BY = (
-    "config.py", "evidence/*.py", "job_settings.py", "judgement/rows.py", "judgement/verdict.py", "membership/asking.py", "membership/attacks.py",
-    "membership/names.py", "membership/shadow.py", "membership/table.py", "membership/validity.py", "near_copies.py",
-    "recipes.py", "report/*.py", "report/templates/*.j2", "stats/estimate.py", "stats/seeds.py", "texts.py",
-    "texts.toml",
+    "config.py", "evidence/*.py", "job_settings.py", "judgement/rows.py", "judgement/verdict.py",
+    "membership/asking.py", "membership/attacks.py", "membership/names.py", "membership/shadow.py",
+    "membership/table.py", "membership/validity.py", "near_copies.py", "recipes.py", "report/*.py",
+    "report/templates/*.j2", "stats/estimate.py", "stats/seeds.py", "texts.py", "texts.toml",
 )  # fmt: skip
 #: Labels shown before the rest is folded away.
 NUM_LABELS = 8
