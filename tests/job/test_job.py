@@ -558,7 +558,7 @@ def test_a_page_of_another_version_of_the_code_is_written_again(
     monkeypatch.setattr(reticent, "__version__", "99.0")
     assert report_again(reported) == ["report"]
     assert report_again(reported) == []
-    monkeypatch.setattr(report, "page_digest", lambda: "of another template")
+    monkeypatch.setattr("reticent.job.stages.audit.page_digest", lambda: "of another template")
     assert report_again(reported) == ["report"]
 
 
@@ -598,7 +598,7 @@ def test_a_report_is_made_of_an_audit_of_this_version_that_is_as_it_was_written(
     audit.write_text(written)
     assert report_again(reported) == []
     monkeypatch.setitem(FORMATS, "audit", 99)
-    monkeypatch.setattr(report, "page_digest", lambda: "of another template")
+    monkeypatch.setattr("reticent.job.stages.audit.page_digest", lambda: "of another template")
     with pytest.raises(ArtifactError, match=r"another version of Reticent \(format 2 of audit, expected 99\)"):
         report_again(reported)
 
