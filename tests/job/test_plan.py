@@ -190,7 +190,7 @@ class Terminal:
     def __init__(self, width: int, monkeypatch: pytest.MonkeyPatch):
         live = Console(file=StringIO(), width=width, force_terminal=True, color_system=None)
         self.console = Console(file=StringIO(), width=width, color_system=None)
-        monkeypatch.setattr("rich.console.Console", lambda **_: live)
+        monkeypatch.setattr("reticent.core.progress.Console", lambda **_: live)
         monkeypatch.setattr(Progress, "_terminal", lambda _: True)
 
     def lines(self, progress: Progress) -> list[str]:
