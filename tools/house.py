@@ -33,7 +33,7 @@ HEAVY = {
     *("torch", "transformers", "safetensors", "huggingface_hub", "peft", "opacus", "dp_accounting", "scipy", "sklearn"),
     *("matplotlib", "spacy", "edsnlp", "presidio_analyzer", "numba", "polars", "pandas", "pyspark", "deltalake"),
     *("pyiceberg", "adbc_driver_manager", "adbc_driver_postgresql", "duckdb", "jinja2", "weasyprint", "phonenumbers"),
-    *("rapidfuzz", "sacrebleu", "rouge_score", "tensorboard", "wordfreq"),
+    *("rapidfuzz", "sacrebleu", "rouge_score", "tensorboard", "wordfreq", "tokenizers", "tldextract", "py4j"),
 }
 
 Kind = Literal["top", "inner", "types", "late"]

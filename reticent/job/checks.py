@@ -18,6 +18,7 @@ from reticent.engine.config import DedupConfig
 from reticent.engine.index import check_memory_limit
 from reticent.job.config import load_kept_job, parse_job
 from reticent.job.config.job import kept_content
+from reticent.trainer.base_files import check_base
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.privacy import refuse_conflicts, refuse_promise, unaccounted_steps
 
@@ -329,8 +330,6 @@ def _require_bases(run: Run, *, trains: bool) -> None:
             _require_there(model.foundation.text, f"model {model.name}: foundation.text", beside=("reference",))
             _require_there(model.foundation.vocabulary, f"model {model.name}: foundation.vocabulary")
         if model.base is not None:
-            from reticent.trainer.base_files import check_base
-
             window_length = run.job.training(model).window_length if trains else 0
             check_base(model.base, tokenizer=run.tokenizer_of(model), window_length=window_length)
 

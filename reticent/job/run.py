@@ -46,6 +46,7 @@ from reticent.job.artefact import Measurement, Training
 from reticent.job.config.job import changed_sections, kept_content, require_withdrawals
 from reticent.job.fingerprints import Fingerprints
 from reticent.job.staged import staged_job
+from reticent.trainer.tokenizer_of_model import tokenizer_json_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -255,7 +256,6 @@ class Run:
 
         One that made the model's ids is not tested again.
         """
-        from reticent.trainer.tokenizer_of_model import tokenizer_json_of
 
         name = f"tokenizer of {model.name}"
         if name not in self._opened:

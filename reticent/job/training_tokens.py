@@ -25,6 +25,7 @@ from reticent.engine.tokens import RewrittenTokens
 from reticent.job.dependencies import surrogate_names
 from reticent.job.noise import protecting
 from reticent.trainer.distributed import launched
+from reticent.trainer.verify import read_ledger, verify_ledger
 
 if TYPE_CHECKING:
     from reticent.engine.ngrams import NgramIndex
@@ -152,7 +153,6 @@ def verify_training(
     ArtifactError
         The ledger or the tokens cannot be read, or the job has no such model.
     """
-    from reticent.trainer.verify import read_ledger, verify_ledger
 
     content = read_ledger(ledger)
     model = next((model for model in run.job.model if model.name == model_name), None)

@@ -19,6 +19,7 @@ from reticent.engine.tokens import write_tokens
 from reticent.ext.classify.documents import FILE, baselines, classify_one, label_tokens, read_labels, result_of
 from reticent.job.config import Job
 from reticent.job.run import Run
+from reticent.trainer.tokenizer_of_model import tokenizer_json_of
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.classification import ClassificationEvidence, ClassifiedStart
@@ -77,7 +78,6 @@ def _tokenised(
     corpus: Corpus, individuals: Any, folders: Sequence[Path], progress: Progress
 ) -> Iterator[tuple[Path, TokenStore]]:
     """Yield each model folder with the tokens of its tokenizer. The tokens are deleted after the last folder."""
-    from reticent.trainer.tokenizer_of_model import tokenizer_json_of
 
     made: dict[str, Path] = {}
     with held_folder("reticent-classify-") as temporary:

@@ -15,6 +15,7 @@ from reticent.ext.dossier.provenance import KEY
 from reticent.ext.dossier.seal import dossier_digest
 from reticent.ext.dossier.stage import DOSSIER
 from reticent.ext.dossier.verify import read_evidence, verify_dossier, verify_model
+from reticent.trainer.export import export_model, write_card
 
 if TYPE_CHECKING:
     from reticent.job.run import Run
@@ -43,7 +44,6 @@ def export_with_card(
         There is no dossier, it was changed or is of an earlier audit, or the model files are not those that it is
         about.
     """
-    from reticent.trainer.export import export_model, write_card
 
     section = next((each for each in run.job.model if each.name == model), None)
     if section is None or recipe not in section.recipes:

@@ -19,6 +19,7 @@ from reticent.engine.store import open_tokens
 from reticent.engine.tokens import write_tokens
 from reticent.engine.vocabularies import bytelevel_tokenizer_json, wordpiece_tokenizer_json
 from reticent.job.artefact import Artefact, Step
+from reticent.trainer.base_files import read_tokenizer_json
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.distributed import World
 from reticent.trainer.recipes import get_recipe
@@ -165,8 +166,6 @@ def _texts(corpus: Any, individuals: Any, splits: tuple[str, ...] | None) -> Ite
 def _given_tokenizer(settings: FoundationConfig) -> str:
     path = Path(str(settings.vocabulary))
     if path.is_file():
-        from reticent.trainer.base_files import read_tokenizer_json
-
         return read_tokenizer_json(path)
     if settings.kind == "bert":
         return wordpiece_tokenizer_json(path / "vocab.txt", lowercase="uncased" in path.name)

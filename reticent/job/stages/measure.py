@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.membership.names import USER_INFERENCE
+from reticent.audit.scoring.token_scores import BaseModelScores
 from reticent.engine.schema import HELDOUT, INDIRECT, MEMBERS
 from reticent.engine.text_sizes import write_text_sizes
 from reticent.job.artefact import Artefact, Measurement, Step, measurements_of
@@ -133,8 +134,6 @@ def _inputs(run: Run, measurement: Measurement) -> dict[str, str]:
 
 
 def _base_scores(run: Run, model: ModelSection) -> BaseModelScores:
-    from reticent.audit.scoring.token_scores import BaseModelScores
-
     settings = audit_config(run)
     return BaseModelScores.load(
         run.folder / Measurement(model).name,
