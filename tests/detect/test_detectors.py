@@ -324,9 +324,7 @@ def propagated_with(values: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> 
         pq.write_table(pq.read_table(spans_in).slice(0, 3), spans_out)
         return {"spans": 3, "propagated": 2, "surfaces": 1}
 
-    module = types.ModuleType("reticent.engine.detect.propagate")
-    module.propagate = propagate  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr("reticent.job.stages.detect.propagate", propagate)
     execute(Run(parse_job(values)), "detect")
     return seen
 

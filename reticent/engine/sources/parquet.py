@@ -81,10 +81,9 @@ def _read_any_parquet(
 
 def row_groups(file: Path) -> list[int]:
     """Number of rows of each row group of a Parquet file; `CorpusError` where it cannot be read."""
-    import pyarrow.parquet as pq
-
     if (parquet := _rust.ParquetFile.open(file)) is not None:
         return parquet.num_rows
+    import pyarrow.parquet as pq
 
     try:
         metadata = pq.read_metadata(file)
