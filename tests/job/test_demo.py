@@ -217,7 +217,7 @@ def test_a_model_leaves_with_its_card_and_only_where_the_verdict_allows_it(
     assert "nor a word that fewer than 2 people use" in card
     assert "Hospital of X" in card
     with monkeypatch.context() as broken:
-        broken.setattr("reticent.trainer.export.write_card", Mock(side_effect=KeyboardInterrupt))
+        broken.setattr("reticent.ext.dossier.export.write_card", Mock(side_effect=KeyboardInterrupt))
         assert command("dossier", "export", run, "bert", "ppmlm", "--out", run.parent / "x", "--despite-verdict") == 130
     assert not (run.parent / "x").exists(), "a model must not lie there without its verdict"
     (run / "audit" / "manifest.json").unlink()  # the audit is another one now
