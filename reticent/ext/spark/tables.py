@@ -7,6 +7,7 @@ that partition: what is joined to the rows of a part returns to it by `repartiti
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -136,8 +137,25 @@ def to_parts(rows: DataFrame, num_parts: int) -> RDD:
 
 def blobs_of(rows: DataFrame, gather: Callable[[pa.Table], bytes] = encoded) -> RDD:
     """Return a dataset with one element a partition of a data frame: its rows as ``gather`` makes bytes of them."""
-    with errors_of_tasks():  # Spark plans as it goes: what comes before the last shuffle is done here
+    # Spark plans as it goes: what comes before the last shuffle is done here.
+    with errors_of_tasks(), _every_partition(rows.sparkSession):
         return rows.mapInArrow(Task(partial(_blob, gather)), "blob binary").rdd.mapPartitions(_only)
+
+
+@contextmanager
+def _every_partition(spark: SparkSession) -> Iterator[None]:
+    """Keep the partitions of a data frame that turns out to have no row: without, it has fewer than it was cut into."""
+    name, rule = "spark.sql.adaptive.optimizer.excludedRules", "AQEPropagateEmptyRelation"
+    before = spark.conf.get(name, None)
+    named = f"org.apache.spark.sql.execution.adaptive.{rule}"
+    spark.conf.set(name, f"{before},{named}" if before else named)
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, before)
 
 
 def _blob(gather: Callable[[pa.Table], bytes], batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
