@@ -457,7 +457,7 @@ def statistics_tables(corpus: CorpusEvidence) -> Iterator[Table]:
 
 
 def _documents(corpus: CorpusEvidence) -> Table:
-    table = _table_statistics_table(
+    table = _plain_table(
         "documents of members", "", title=f"identifying: used by fewer than {corpus.k} {_whose(corpus)}"
     )
     sides = corpus.num_individuals
@@ -478,9 +478,7 @@ def _documents(corpus: CorpusEvidence) -> Table:
 
 
 def _identifiers(corpus: CorpusEvidence) -> Table:
-    table = _table_statistics_table(
-        "n", "identifying", "minimal", "occurrences", "not identifying", title="Identifying n-grams"
-    )
+    table = _plain_table("n", "identifying", "minimal", "occurrences", "not identifying", title="Identifying n-grams")
     for row in corpus.identifiers_by_n or ():
         counts = (row.all.distinct, row.minimal.distinct, row.all.occurrences, row.kept.distinct)
         table.add_row(str(row.n), *map(_count, counts))
@@ -488,7 +486,7 @@ def _identifiers(corpus: CorpusEvidence) -> Table:
 
 
 def _retention(corpus: CorpusEvidence) -> Table:
-    table = _table_statistics_table("policy", "n", "k", "left by indirect protection", title="Words left to learn from")
+    table = _plain_table("policy", "n", "k", "left by indirect protection", title="Words left to learn from")
     for row in retention_rows(corpus):
         table.add_row(row.policy, _count(row.n), _count(row.k), _share(row.retention))
     return table
@@ -496,7 +494,7 @@ def _retention(corpus: CorpusEvidence) -> Table:
 
 def _unicity(corpus: CorpusEvidence) -> Table:
     heads = ("shared words", f"{_whose(corpus)} singled out", "95 % interval")
-    table = _table_statistics_table(*heads, title="Sets of words that many use")
+    table = _plain_table(*heads, title="Sets of words that many use")
     for row in corpus.unicity or ():
         if row.share.value is not None:
             ends = f"{_share(row.share.low)} to {_share(row.share.high)}"
@@ -509,7 +507,7 @@ def _whose(corpus: CorpusEvidence) -> str:
     return "households" if corpus.unit == "household" else "individuals"
 
 
-def _table_statistics_table(*heads: str, title: str) -> Table:
+def _plain_table(*heads: str, title: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, title=title, title_justify="left")
     for number, head in enumerate(heads):
         table.add_column(head, justify="right" if number else "left")

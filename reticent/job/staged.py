@@ -48,13 +48,6 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _more(job: Job) -> list[str]:
-    """Columns of the source that later stages read beside those of documents."""
-    columns = [str(column) for column in job.detect.of("records").get("columns", {}).values()]
-    label = job.classify.label if job.classify is not None else None
-    return sorted({*columns, *([label] if label else [])})
-
-
 def staged_job(job: Job) -> Job:
     """Return a job whose documents are local files: those of the run folder, where the job's own are not.
 

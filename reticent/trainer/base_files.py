@@ -14,14 +14,10 @@ from contextlib import contextmanager
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reticent.core.errors import ArtifactError, TrainingError
 from reticent.core.json_toml import parse_json, read_json
-
-if TYPE_CHECKING:
-    pass
-
 
 __all__ = [
     "FOREIGN_KEYS",

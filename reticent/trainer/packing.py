@@ -13,7 +13,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -21,11 +20,6 @@ import torch
 from reticent.engine.randomness import generator
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.engine.window_kernels import lay_rows, pack_rows
-
-if TYPE_CHECKING:
-    pass
-
-
 from reticent.trainer.windows import Windows
 
 __all__ = [

@@ -199,7 +199,3 @@ def prefetched(items: Iterable[T], depth: int = 4) -> Generator[T, None, None]:
     finally:
         stopped.set()
         thread.join()
-
-
-if TYPE_CHECKING:
-    pass

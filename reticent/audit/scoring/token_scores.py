@@ -8,17 +8,12 @@ from __future__ import annotations
 import zipfile
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from reticent.core.errors import ArtifactError
-
-if TYPE_CHECKING:
-    pass
-
 
 __all__ = [
     "COLUMNS",
