@@ -174,8 +174,9 @@ def numbered(rows: DataFrame, name: str) -> DataFrame:
 
     place = spark_partition_id()
     with errors_of_tasks():
-        sizes = dict(rows.select(place.alias("place")).groupBy("place").count().collect())
-    firsts = np.cumsum([0] + [sizes.get(place, 0) for place in range(max(sizes, default=0) + 1)]).tolist()
+        counted = rows.select(place.alias("place")).groupBy("place").count().collect()
+    sizes = {int(number): int(count) for number, count in counted}
+    firsts = np.cumsum([0] + [sizes.get(number, 0) for number in range(max(sizes, default=0) + 1)]).tolist()
     first = element_at(array(*(lit(number).cast("long") for number in firsts)), place + 1)
     # Spark's own number has that of the partition above these bits.
     within = monotonically_increasing_id().bitwiseAND(lit((1 << 33) - 1))
