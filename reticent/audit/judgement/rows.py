@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, NamedTupl
 
 from pydantic import AfterValidator, Field, model_validator
 
-from reticent.audit.membership.validity import CHANCE, INVALID, WITHOUT_COPIES
+from reticent.audit.membership.validity import CHANCE, INVALID, OVER_BASE, WITHOUT_COPIES
 from reticent.audit.stats.estimate import LEVEL, Estimate
 from reticent.core.section import PUBLISHED, Section
 from reticent.engine.config import Arm
@@ -25,7 +25,7 @@ from reticent.engine.config import Arm
 if TYPE_CHECKING:
     from reticent.audit.evidence.extraction import CanaryArm, ExtractedModel
     from reticent.audit.evidence.leakage import Excess, NumbersBeside, Part
-    from reticent.audit.evidence.membership import KindAttack, MeasuredAttack
+    from reticent.audit.evidence.membership import KindAttack, KindMembership, MeasuredAttack
     from reticent.audit.evidence.model import ModelEvidence
     from reticent.audit.stats.estimate import Estimate
     from reticent.trainer.recipes import Recipe
@@ -90,7 +90,7 @@ class Number(NamedTuple):
     ``invalid`` is why it says nothing, if so. ``proof`` is what must lie over ``null`` in the twin, if that is another
     estimate. ``control`` is whether something else proves that it could be found; None without such a thing.
     ``fewest`` are the individuals of the smaller side, if two sides are compared; ``left_out`` are those of it that the
-    number leaves out.
+    number leaves out. ``doubt`` is why it cannot show that a model is within, if so.
     """
 
     what: str
@@ -102,6 +102,7 @@ class Number(NamedTuple):
     control: bool | str | None = TWIN
     fewest: int | None = None
     left_out: int = 0
+    doubt: str | None = None
 
     @property
     def of(self) -> tuple[str, About]:
@@ -155,6 +156,7 @@ class Risk:
 
 
 WHOLE_TEXT = "membership by the whole text"
+ORDINARY, TAUGHT = "membership by ordinary words", "membership by the words that it may be taught"
 PARTS: dict[Part, str] = {"both": "identifiers", "direct": "direct identifiers", "indirect": "indirect identifiers"}
 
 
@@ -181,13 +183,22 @@ def _context(subject: Subject) -> Iterator[Number]:
 
 
 def _areas(
-    way: str, name: str, attack: MeasuredAttack | KindAttack, auc: Estimate | None = None, invalid: str | None = None
+    way: str,
+    name: str,
+    attack: MeasuredAttack | KindAttack,
+    auc: Estimate | None = None,
+    invalid: str | None = None,
+    doubt: str | None = None,
 ) -> Iterator[Number]:
-    """Yield the area of an attack, and the area without the held-out individuals who hold near-copies."""
+    """Yield the area of an attack, the area over its control (its gain, without the shift of the split), and the area
+    without the held-out individuals who hold near-copies."""
     members, others = attack.num_members or 0, attack.num_nonmembers or 0
-    about = About(attack=name)
-    own = Number(f"{way}, attack {name}", auc or attack.auc, CHANCE, invalid, about, fewest=min(members, others))
+    about, fewest = About(attack=name), min(members, others)
+    own = Number(f"{way}, attack {name}", auc or attack.auc, CHANCE, invalid, about, fewest=fewest, doubt=doubt)
     yield own
+    if attack.over_base:
+        what, part = f"{way}, {OVER_BASE}, attack {name}", replace(about, part=OVER_BASE)
+        yield own._replace(what=what, estimate=attack.over_base, about=part)
     if attack.auc_without_copies:
         left_out = (attack.auc.n or 0) - (attack.auc_without_copies.n or 0)
         yield own._replace(
@@ -203,7 +214,7 @@ def _words(subject: Subject) -> Iterator[Number]:
     for kind in ("rare", "direct"):
         found = (subject.model.by_kind or {}).get(kind)
         for name, attack in found.attacks.items() if found else ():
-            yield from _areas(f"membership by {kind} words alone", name, attack)
+            yield from _areas(f"membership by {kind} words alone", name, attack, None, *_unsure(subject, found, name))
     threshold = subject.model.threshold
     if threshold:
         yield Number("membership by words at the threshold, in texts of others", threshold.at_threshold.auc, CHANCE)
@@ -213,15 +224,26 @@ def _words(subject: Subject) -> Iterator[Number]:
 
 
 def _individual(subject: Subject) -> Iterator[Number]:
-    model = subject.model
+    model, kinds = subject.model, subject.model.by_kind or {}
     ends = (model.best_attack and model.best_attack.intervals) or {}
     for name, attack in model.membership.items():
         low, high = ends.get(name, (attack.auc.low, attack.auc.high))  # of several attacks: ends that hold at once
         why = attack.why or "the two sides differ without the model" if attack.verdict == INVALID else None
-        yield from _areas(WHOLE_TEXT, name, attack, replace(attack.auc, low=low, high=high), why)
-    found = (model.by_kind or {}).get("all")
-    if found and "lira" in found.attacks:
-        yield from _areas("membership by all words", "lira", found.attacks["lira"])
+        auc = replace(attack.auc, low=low, high=high)
+        yield from _areas(WHOLE_TEXT, name, attack, auc, why, model.fault)
+        if kinds and "targets" not in kinds:  # a recipe that may predict every token: the twin's number of `TAUGHT`
+            yield from _areas(TAUGHT, name, attack, auc, why, model.fault)
+    for kind, way in (("all", "membership by all words"), ("ordinary", ORDINARY), ("targets", TAUGHT)):
+        found = kinds.get(kind)
+        for name, attack in found.attacks.items() if found else ():
+            if kind != "all" or name == "lira":  # others by all words are attacks on the whole text
+                yield from _areas(way, name, attack, None, *_unsure(subject, found, name))
+
+
+def _unsure(subject: Subject, kind: KindMembership, attack: str) -> tuple[str | None, str | None]:
+    """Why an attack by one kind of word says nothing, which those with shadow models always do; and why no such attack
+    can show that a model is within."""
+    return None if attack.startswith("lira") else kind.why, subject.model.fault
 
 
 def _passages(subject: Subject) -> Iterator[Number]:
@@ -309,7 +331,7 @@ def _attacks(gate: GateConfig, own: Subject) -> Iterator[tuple[str, MeasuredAtta
 
 def _auc(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
     for name, found, invalid in _attacks(gate, own):
-        yield from _areas(WHOLE_TEXT, name, found, invalid=invalid)
+        yield from _areas(WHOLE_TEXT, name, found, None, invalid, own.model.fault)
 
 
 def _tpr(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:

@@ -9,6 +9,7 @@ __all__ = [
     "COVERAGE",
     "DEFAULT_ATTACKS",
     "DEFAULT_SHADOW_ATTACKS",
+    "DIFFERENCES",
     "ON_HOLDOUT",
     "PROBE_COPIES",
     "PROBE_TOKENS",
@@ -22,6 +23,8 @@ __all__ = [
 USER_INFERENCE: Final = "user_inference"
 USER_INFERENCE_SHADOWS: Final = "user_inference_shadows"
 ON_HOLDOUT: Final = frozenset({USER_INFERENCE, USER_INFERENCE_SHADOWS})
+#: Attacks that are differences to the base model already, so that the base itself is no control of theirs.
+DIFFERENCES: Final = frozenset({"reference", "ratio", "wbc", "ez", "hard_tokens", "mlm_ratio", USER_INFERENCE})
 #: The attack on text that a causal model generates; it sees no probability.
 COVERAGE: Final = "ngram_coverage"
 #: The attack that puts a copy of the text with gaps before it: its copies, and the most tokens that it copies.
