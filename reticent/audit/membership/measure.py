@@ -17,7 +17,7 @@ from reticent.audit.evidence.membership import BestAttack, Blind, MeasuredAttack
 from reticent.audit.leakage.words import SurfaceTable, Words, words_of
 from reticent.audit.membership.asking import EVERY_ATTACK
 from reticent.audit.membership.attacks import ATTACKS, attack, individual_scores, needing
-from reticent.audit.membership.blind import blind_baseline
+from reticent.audit.membership.blind import blind_baseline, year_of
 from reticent.audit.membership.kinds import Compared
 from reticent.audit.membership.names import ON_HOLDOUT
 from reticent.audit.membership.table import Need
@@ -167,7 +167,7 @@ class UserInferenceHoldout:
         """Return the blind baseline of these documents, from their words alone; ``units`` as for `blind_baseline`."""
         words = words_of(self.store)
         surfaces = table.surfaces(self.store.input_ids, words)
-        return blind_baseline(words, surfaces, self.members, units=units, seed=seed)
+        return blind_baseline(words, surfaces, self.members, dates=_dates(table, surfaces), units=units, seed=seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +230,7 @@ class MembershipAudit:
         self.codes, first = np.unique(store.individual, return_index=True)
         self.code_member = members[first]
         self.kept = kept_without_copies(self.codes, self.code_member, copied)
-        self.groups = subgroups(store, groups)
+        self.groups, self._columns = subgroups(store, groups), groups
 
     def measure(
         self,
@@ -268,7 +268,10 @@ class MembershipAudit:
             )
         blind = of_holdout = None
         if base is None and results:
-            blind = blind_baseline(self.words, self.surfaces, self.members, units=self.units, seed=self.config.seed)
+            blind = blind_baseline(
+                self.words, self.surfaces, self.members, dates=_dates(self.table, self.surfaces),
+                groups=self._columns, units=self.units, seed=self.config.seed,
+            )  # fmt: skip
         if base is None and self.holdout is not None:
             of_holdout = self.holdout.blind(self.table, units=self.units, seed=self.config.seed)
         by_code = {name: one.own for name, one in compared.items()}
@@ -325,6 +328,11 @@ class MembershipAudit:
             and not (Need.BASE in row.needs and base is None)
             and not (Need.LOWERCASE in row.needs and lowercase is None)
         }
+
+
+def _dates(table: SurfaceTable, surfaces: np.ndarray) -> np.ndarray:
+    """The date of each word in years, NaN for one that is none."""
+    return np.append(table.values(year_of), np.nan)[surfaces]
 
 
 class OutControls:
