@@ -147,6 +147,7 @@ class Shadow:
         del settings["checkpoint_epochs"]  # the last is the one that is attacked
         settings |= {"shadow": self.number, "keep_models": shadow_config(run).keep_models}
         settings["scoring"] = {"folds": scoring.folds, "seed": scoring.seed}
+        settings["scoring"] |= run.canaries_left_out
         if scoring.bf16 != "auto":
             settings["scoring"]["bf16"] = scoring.bf16
         inputs |= {"audit": run.fingerprints.of_text(f"tokens/{self.model.name}/audit")}
