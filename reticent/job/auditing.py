@@ -10,7 +10,16 @@ import numpy as np
 
 from reticent import _rust
 from reticent.audit.leakage.words import WordCategories
-from reticent.audit.membership.names import ATTACKS_ON_SIZES, PROBE_COPIES, PROBE_TOKENS, PROBING, USER_INFERENCE
+from reticent.audit.membership.names import (
+    ATTACKS_ON_SIZES,
+    GRADIENT,
+    MOST_DOCUMENTS,
+    MOST_INDIVIDUALS,
+    PROBE_COPIES,
+    PROBE_TOKENS,
+    PROBING,
+    USER_INFERENCE,
+)
 from reticent.core.artifact import read_manifest
 from reticent.core.eta import Work
 from reticent.engine.canaries import open_canaries, without_canaries
@@ -37,6 +46,7 @@ __all__ = [
     "audit_config",
     "audited_tokens",
     "extraction_work",
+    "has_gradients",
     "needs_text_sizes",
     "open_auditor",
     "own_tokens",
@@ -109,6 +119,12 @@ def audited_tokens(run: Run, model: str, name: str) -> TokenStore:
     (section,) = (section for section in run.job.model if section.name == model)
     planted = open_canaries(run.folder / "canaries")
     return without_canaries(store, planted, run.documents, run.tokenizer_of(section))
+
+
+def has_gradients(run: Run, measurement: Measurement) -> bool:
+    """Whether a measurement asks the model for gradients: a base model, or the last checkpoint of a training."""
+    last = measurement.training is None or measurement.epoch == run.job.training(measurement.model).num_epochs
+    return GRADIENT in run.job.audit.attacks and last
 
 
 def read_categories(run: Run, splits: tuple[str, ...]) -> WordCategories:
@@ -232,6 +248,9 @@ def scoring_work(run: Run, measurement: Measurement) -> Workload:
         parts["generation"] = rows * (asked.prefix_tokens + asked.num_tokens)
     if PROBING in settings.attacks and not masked:
         parts["probes"] = 2 * PROBE_COPIES * min(audit["tokens"], audit["documents"] * PROBE_TOKENS)
+    if has_gradients(run, measurement):  # a backward pass costs two forward ones
+        asked_share = min(1.0, 2 * MOST_INDIVIDUALS * MOST_DOCUMENTS / max(audit["documents"], 1))
+        parts["gradients"] = 3 * audit["tokens"] * asked_share
     if settings.inversion is not None:
         parts["inversion"] = _inversion_work(run, settings.inversion, audit, folds)
     return Workload({name: float(work) for name, work in parts.items()})
