@@ -187,7 +187,9 @@ class Auditor:
         )  # fmt: skip
         self.kinds = KindAudit(audit, members, self.bootstrap, self.membership.kept)
         spelt = SurfaceTable(self.tokenizer, spelling_of(config.surface))
-        self.threshold = ThresholdAudit(audit, members, self.words, spelt, self.bootstrap, units)
+        owned = None if categories is None else categories.owned(audit, self.words)
+        in_span = None if self.categories is None else self.categories[0] > 0
+        self.threshold = ThresholdAudit(audit, members, self.words, spelt, self.bootstrap, units, owned, in_span)
         self._inversion: Any = None
         self._tokenizers: dict[bytes, Any] = {}
         self._num_windows: dict[SpecialIds, int] = {}

@@ -35,6 +35,7 @@ from reticent.job.stages.near_copies import copied_individuals
 if TYPE_CHECKING:
     from reticent.audit.config import AuditConfig
     from reticent.audit.evaluate import Auditor
+    from reticent.engine.protect import Policy
     from reticent.engine.store import TokenStore
     from reticent.job.artefact import Measurement, Training
     from reticent.job.config import ModelSection
@@ -142,28 +143,43 @@ def read_categories(run: Run, splits: tuple[str, ...]) -> WordCategories:
         surface=run.job.index.surface,
         num_threads=run.job.num_threads,
     )
-    return categories_of(flagged)
+    return categories_of(flagged, run.policy)
 
 
-def categories_of(flagged: FlaggedWords) -> WordCategories:
+def categories_of(flagged: FlaggedWords, policy: Policy) -> WordCategories:
     """Return the categories of flagged words; see `read_categories`."""
     known: dict[str, int] = {"": 0}
     codes, lengths = [np.empty(0, dtype=np.int16)], [np.zeros(1, dtype=np.int64)]
+    corpus_wide = [np.empty(0, dtype=np.bool_)]
     for part, words, *_ in flagged:
         offsets, starts, ends, labels = flagged.spans_of(part, words)
         encoded = labels.dictionary_encode()
         label_names = [category(label) for label in encoded.dictionary.to_pylist()]
         of_span = encoded.indices.to_numpy()
+        spans_of = (part, words, offsets, starts, ends)
         found = np.zeros(words.num_words, dtype=np.int16)
         for name in sorted(set(label_names), reverse=True):  # the first name is written last
-            chosen = np.array([other == name for other in label_names])[of_span]
-            before = np.concatenate([[0], np.cumsum(chosen)]).astype(np.int64)
-            bounds = (np.ascontiguousarray(starts[chosen]), np.ascontiguousarray(ends[chosen]))
-            covered = _rust.cover_spans(part.texts, words, before[offsets], *bounds, num_threads=flagged.num_threads)
-            found[covered.astype(bool)] = known.setdefault(name, len(known))
+            found[_covered(flagged, *spans_of, np.array([other == name for other in label_names])[of_span])] = (
+                known.setdefault(name, len(known))
+            )
         codes.append(found)
+        wide = np.array([policy.scope_of(label) == "corpus" for label in encoded.dictionary.to_pylist()], dtype=bool)
+        corpus_wide.append(_covered(flagged, *spans_of, wide[of_span]))
         lengths.append(np.diff(words.doc_offsets))
-    return WordCategories(np.concatenate(codes), tuple(known), np.cumsum(np.concatenate(lengths)))
+    return WordCategories(
+        np.concatenate(codes), tuple(known), np.cumsum(np.concatenate(lengths)), np.concatenate(corpus_wide)
+    )
+
+
+def _covered(
+    flagged: FlaggedWords, part: Any, words: Any, offsets: np.ndarray, starts: np.ndarray, ends: np.ndarray,
+    chosen: np.ndarray,
+) -> np.ndarray:  # fmt: skip
+    """Words in the chosen spans, bool."""
+    before = np.concatenate([[0], np.cumsum(chosen)]).astype(np.int64)
+    bounds = (np.ascontiguousarray(starts[chosen]), np.ascontiguousarray(ends[chosen]))
+    covered = _rust.cover_spans(part.texts, words, before[offsets], *bounds, num_threads=flagged.num_threads)
+    return np.asarray(covered.astype(bool))
 
 
 # ---------------------------------------------------------------------------------------------------------- cost model
