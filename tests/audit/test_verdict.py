@@ -120,7 +120,7 @@ def test_an_attack_on_sides_that_differ_judges_no_gate_and_one_of_a_faulty_run_p
     found["models"][-1]["fault"] = "words alone do it"
     (row,) = judged(found, [gate("membership_auc", at_most)]).results
     assert row.outcome == of_fault
-    assert ("a fault of the run: words alone do it" == row.reason) is (of_fault == NO_POWER)
+    assert (row.reason == "a fault of the run: words alone do it") is (of_fault == NO_POWER)
 
 
 def test_a_gate_judges_the_area_without_near_copies_too() -> None:
