@@ -88,6 +88,7 @@ def audit_models(
     groups: Mapping[str, np.ndarray] | None = None,
     units: np.ndarray | None = None,
     copied: np.ndarray | None = None,
+    split_given: bool = True,
     progress: Callable[[int], None] | None = None,
 ) -> MeasuredModels:
     """Measure every model and its base.
@@ -106,6 +107,7 @@ def audit_models(
     groups : name -> value of each individual of ``audit_store`` (by code, ascending), to find the worst subgroup
     units : household of each individual (by code), where support counts households
     copied : as for `reticent.audit.membership.validity.kept_without_copies`
+    split_given : the sides were not drawn at random by `reticent.engine.split`, so they may differ by themselves
 
     Raises
     ------
@@ -124,7 +126,7 @@ def audit_models(
     audit = Auditor(
         train_store, audit_store, np.asarray(members, dtype=bool), config,
         lowercase=lowercase_store, user_inference_holdout=user_inference_holdout, zlib_bytes=zlib_bytes, groups=groups,
-        units=units, copied=copied,
+        units=units, copied=copied, split_given=split_given,
     )  # fmt: skip
     results: list[ModelEvidence] = []
     for objective, base_path in bases.items():
@@ -156,6 +158,7 @@ class Auditor:
         categories: WordCategories | None = None,
         units: np.ndarray | None = None,
         copied: np.ndarray | None = None,
+        split_given: bool = False,
     ):
         if len(members) != audit.num_documents:
             raise ArtifactError(f"members: {len(members)} flags for {audit.num_documents} documents of the audit")
@@ -166,7 +169,7 @@ class Auditor:
         both = np.intersect1d(audit.individual[members], audit.individual[~members])
         if len(both):
             raise ArtifactError(f"{len(both)} individuals are members and held out; sides are split by individual")
-        self.store, self.members, self.config = audit, members, config
+        self.store, self.members, self.config, self.split_given = audit, members, config, split_given
         self.tokenizer = load_tokenizer(audit.tokenizer_path)
         self.table = SurfaceTable(self.tokenizer)
         self.words = words_of(audit)
@@ -414,6 +417,7 @@ class Auditor:
             membership=attacks,
             best_attack=best,
             by_kind=by_kind,
+            split_given=self.split_given or None,
             blind=attacked.blind,
             blind_holdout=attacked.blind_holdout,
             low_cost=leaks.low_cost,

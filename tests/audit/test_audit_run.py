@@ -146,6 +146,7 @@ class Ground:
             zlib_bytes=given["sizes"],
             units=given.get("units"),
             copied=given.get("copied"),
+            split_given=given.get("split_given", False),
             progress=given.get("progress"),
         )
         found: dict[str, Any] = to_json(measured)
@@ -221,6 +222,12 @@ def test_each_base_is_measured_first_as_negative_control(evidence: dict[str, Any
         assert set(model["membership"]) | {GRADIENT} == set(CONFIG.attacks) - (
             needing(Need.BASE) if model["recipe"] == "base" else set()
         )
+
+
+def test_a_split_that_was_given_is_one_whose_sides_may_differ(ground: Ground, evidence: dict[str, Any]) -> None:
+    assert all("split_given" not in model for model in evidence["models"])
+    given = ground.run(split_given=True, models=ground.models[:1])
+    assert [model["split_given"] for model in given["models"]] == [True] * len(given["models"])
 
 
 def test_every_measure_is_there_for_every_model(evidence: dict[str, Any]) -> None:
