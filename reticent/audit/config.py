@@ -362,8 +362,8 @@ class VerdictConfig(Section):
     section: ClassVar[str] = "verdict"
 
     risks: tuple[RiskName, ...] = Field(
-        default=("emission", "context", "words", "passages"),
-        description="those whose worst is the model's verdict; membership of the individual is shown all the same",
+        default=("emission", "context", "words", "individual", "passages"),
+        description="those whose worst is the model's verdict; the others are shown all the same, and named",
     )
     emission: float = Field(default=0.05, gt=0, le=1, description="one identifier in twenty, less what others leak")
     context: float = Field(default=0.05, gt=0, le=1, description="one identifier in twenty is told from its decoys")

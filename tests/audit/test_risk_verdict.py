@@ -16,7 +16,13 @@ from reticent.audit.evidence.leakage import Gap, NumbersBeside
 from reticent.audit.evidence.risks import ModelRisks, RiskResult
 from reticent.audit.evidence.rules import publish
 from reticent.audit.judgement.rows import BESIDE, BEYOND, NOT_SHOWN, WITHIN, oriented
-from reticent.audit.judgement.verdict import judge_risks, numbers_beside, with_published_numbers
+from reticent.audit.judgement.verdict import (
+    KNOWN_BASE,
+    UNKNOWN_RECALL,
+    judge_risks,
+    numbers_beside,
+    with_published_numbers,
+)
 from reticent.audit.membership.validity import INVALID, WITHOUT_COPIES
 from reticent.audit.report.summary import last_checkpoints
 from reticent.audit.stats.estimate import Estimate
@@ -33,7 +39,9 @@ def around(value: float, half: float, n: int = 300) -> dict[str, Any]:
 
 
 def entry(recipe: str, epoch: int = 8, **figures: Any) -> dict[str, Any]:
-    """A model by its figures: emission, over_base, context, words, person, passages, each (value, half width[, n])."""
+    """A model by its figures: emission, over_base, context, words, person, passages, each (value, half width[, n]); and
+    how many shadow models attack it (0: none).
+    """
     sides = {"members": around(0.1, 0.05), "heldout": around(0.1, 0.05)}
     found: dict[str, Any] = {"model": "m", "recipe": recipe, "objective": "clm", "epoch": epoch}
     for name, field in (("emission", "excess"), ("over_base", "over_base")):
@@ -41,18 +49,24 @@ def entry(recipe: str, epoch: int = 8, **figures: Any) -> dict[str, Any]:
             found[field] = {"both": {**sides, "excess": around(*figures[name])}}
     if "context" in figures:
         top1 = {**sides, "excess": around(*figures["context"])}
-        found["inversion"] = {"direct": {"num_targets": {"members": 90, "heldout": 90}, "all": {"top1": top1}}}
-    counts = {"num_members": 150, "num_nonmembers": 150}
+        kind = {"num_targets": {"members": 90, "heldout": 90}, "all": {"top1": top1}, "score": "difference"}
+        if "alone" in figures:
+            kind["own"] = {"top1": {**sides, "excess": around(*figures["alone"])}}
+        found["inversion"] = {"direct": kind}
+    counts, shadows = {"num_members": 150, "num_nonmembers": 150}, figures.get("shadows", 8)
     if "words" in figures:
         attack = {"auc": around(*figures["words"]), **counts}
-        found["by_kind"] = {"rare": {"share": 0.1, "attacks": {"loss": attack}}}
+        attacks = {"loss": attack} | ({"lira": attack} if shadows else {})
+        found["by_kind"] = {"rare": {"share": 0.1, "num_shadows": shadows, "attacks": attacks}}
     if "threshold" in figures:
         at = {"auc": around(*figures["threshold"]), **counts}
         found["threshold"] = {"k": 2, "num_words": 90, "at_threshold": at, "above": at}
         if "likelihood" in figures:
             found["threshold"]["by_likelihood"] = {"auc": around(*figures["likelihood"]), **counts}
     if "person" in figures:
-        found["membership"] = {"loss": {"auc": around(*figures["person"]), **counts, **figures.get("attack", {})}}
+        attack = {"auc": around(*figures["person"]), **counts, **figures.get("attack", {})}
+        name = figures.get("name", "loss")
+        found["membership"] = {name: attack} | ({"lira_online": attack | {"num_shadows": shadows}} if shadows else {})
     if "ledger" in figures:
         found["ledger"] = figures["ledger"]
     return found
@@ -100,7 +114,9 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any] | None, Any, Any, tuple[st
     ("over the threshold by chance", {"emission": (0.07, 0.1)}, {}, FREE, CAUGHT, (N, W, W, W, W), N),
     ("on the threshold", {"emission": (0.03, 0.02)}, {}, FREE, CAUGHT, (W, W, W, W, W), W),
     ("few people", {"emission": (0.0, 0.01, 6)}, {}, FREE, CAUGHT, (N, W, W, W, W), N),
-    ("few people, and a lot leaked", {"emission": (0.8, 0.1, 6)}, {}, FREE, CAUGHT, (N, W, W, W, W), N),
+    ("few people, and a lot leaked", {"emission": (0.8, 0.1, 6)}, {}, FREE, CAUGHT, (B, W, W, W, W), B),
+    ("few people, who may leak", {"emission": (0.3, 0.28, 6)}, {}, FREE, CAUGHT, (N, W, W, W, W), N),
+    ("four people, too few for any verdict", {"emission": (0.8, 0.1, 4)}, {}, FREE, CAUGHT, (N, W, W, W, W), N),
     ("read back from context", {"context": (0.2, 0.05)}, {}, FREE, CAUGHT, (W, B, W, W, W), B),
     ("context not measured", {"context": None}, {}, FREE, CAUGHT, (W, N, W, W, W), N),
     ("context quiet, and in the twin too", {}, {"context": (0.0, 0.05)}, FREE, CAUGHT, (W, N, W, W, W), N),
@@ -120,12 +136,20 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any] | None, Any, Any, tuple[st
     ("words at the threshold tell little, and nothing in the twin", {"threshold": (0.53, 0.05)},
      {"threshold": (0.52, 0.07)}, FREE, CAUGHT, (W, W, W, W, W), W),
     ("the person is told, and that is not closed by masking", {"person": (0.97, 0.02)}, {}, FREE, CAUGHT,
-     (W, W, W, B, W), W),
-    ("the person, the other way, without a twin", {"person": (0.25, 0.05)}, None, FREE, None, (N, N, N, B, N), N),
+     (W, W, W, B, W), B),
+    ("the person, the other way, without a twin", {"person": (0.25, 0.05)}, None, FREE, None, (N, N, N, B, N), B),
     ("the person, just over, without a twin", {"person": (0.62, 0.115)}, None, FREE, None, (N, N, N, N, N), N),
-    ("the person, not measured", {"person": None}, {}, FREE, CAUGHT, (W, W, W, N, W), W),
+    ("the person, not measured", {"person": None}, {}, FREE, CAUGHT, (W, W, W, N, W), N),
     ("an invalid attack says nothing", {"person": (0.99, 0.005), "attack": {"verdict": INVALID, "why": "x"}}, {}, FREE,
-     CAUGHT, (W, W, W, N, W), W),
+     CAUGHT, (W, W, W, N, W), N),
+    ("no attack with shadow models", {"shadows": 0}, {}, FREE, CAUGHT, (W, W, N, N, W), N),
+    ("too few shadow models", {"shadows": 6}, {}, FREE, CAUGHT, (W, W, N, N, W), N),
+    ("few shadow models find something", {"shadows": 4, "person": (0.7, 0.05)}, {}, FREE, CAUGHT, (W, W, N, B, W), B),
+    ("shadow models on the model alone", {}, {"shadows": 0}, FREE, CAUGHT, (W, W, N, N, W), N),
+    ("too few shadow models on the twin", {}, {"shadows": 4}, FREE, CAUGHT, (W, W, N, N, W), N),
+    ("shadow models that find little in the twin", {}, {"person": (0.56, 0.03), "words": (0.58, 0.04)}, FREE, CAUGHT,
+     (W, W, N, N, W), N),
+    ("a twin that emits little", {}, {"emission": (0.03, 0.029)}, FREE, CAUGHT, (N, W, W, W, W), N),
     ("passages come back", {}, {}, (0.05, 0.02), CAUGHT, (W, W, W, W, B), B),
     ("passages come back, no twin", {}, None, (0.05, 0.02), None, (N, N, N, N, B), B),
     ("passages not asked for", {}, {}, None, None, (W, W, W, W, N), N),
@@ -240,11 +264,67 @@ def test_a_sentence_says_why_and_what_would_change_it() -> None:
 
 def test_within_every_threshold_is_not_said_without_the_risk_that_is_beyond_and_does_not_count() -> None:
     models = [entry("ppclm", **{**QUIET, "person": (0.97, 0.02)}), entry("clm", **LOUD)]
-    row = judged(*models, passages={"ppclm": FREE, "clm": CAUGHT})[0]
+    known = {"passages": {"ppclm": FREE, "clm": CAUGHT}}
+    config = VerdictConfig(risks=("emission", "context", "words", "passages"))
+    row = judged(*models, **known, config=config)[0]
     assert row.outcome == WITHIN
     assert row.reason.endswith("; beyond the threshold, but not counted: membership of the person")
+    assert row.notes == ["the job sets these risks not to count: membership of the person"]
     models[0] = entry("ppclm", **QUIET)
-    assert "counted" not in judged(*models, passages={"ppclm": FREE, "clm": CAUGHT})[0].reason
+    row = judged(*models, **known)[0]
+    assert (row.outcome, row.notes) == (WITHIN, None)
+    assert "counted" not in row.reason
+
+
+#: A base model by its figures, of the protected model and of the twin where they are not QUIET and LOUD, the outcomes
+#: of emission, context and membership of the person, and whether the base is said to know the members.
+KNOWN_BASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], tuple[str, str, str], bool]] = [
+    ("a base that saw nobody", {"person": (0.52, 0.05)}, {}, {}, (W, W, W), False),
+    ("one that is off by chance", {"person": (0.351, 0.08)}, {}, {}, (W, W, W), False),
+    ("one that knows the members: context by a difference", {"person": (0.833, 0.05)}, {}, {}, (W, N, W), True),
+    ("one that reads back names of members", {"context": (0.3, 0.05)}, {}, {}, (W, N, W), True),
+    ("one that emits them", {"emission": (0.1, 0.03)}, {}, {}, (W, N, W), True),
+    ("one that tells them by rare words", {"words": (0.9, 0.05)}, {}, {}, (W, N, W), True),
+    ("the model itself reads them back", {"person": (0.833, 0.05)}, {"alone": (0.3, 0.05)}, {"alone": (0.4, 0.05)},
+     (W, B, W), True),
+    ("nor does the model itself", {"person": (0.833, 0.05)}, {"alone": (0.0, 0.03)}, {"alone": (0.4, 0.05)},
+     (W, W, W), True),
+    ("the model itself, which counts for no other base", {"person": (0.52, 0.05)}, {"alone": (0.3, 0.05)},
+     {"alone": (0.4, 0.05)}, (W, W, W), False),
+    ("attacks beside it", {"person": (0.833, 0.05)}, {"name": "reference"}, {"name": "reference"}, (W, N, W), True),
+    ("only attacks beside it", {"person": (0.833, 0.05)}, {"name": "reference", "shadows": 0}, {"name": "reference"},
+     (W, N, N), True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("base", "own", "twin", "outcomes", "known"), [row[1:] for row in KNOWN_BASES],
+                         ids=[row[0] for row in KNOWN_BASES])  # fmt: skip
+def test_nothing_is_within_by_a_difference_to_a_base_that_may_know_the_members(
+    base: dict[str, Any], own: dict[str, Any], twin: dict[str, Any], outcomes: tuple[str, str, str], known: bool
+) -> None:
+    models = [entry("base", 0, **base), entry("ppclm", **(QUIET | own)), entry("clm", **(LOUD | twin))]
+    row = judged(*models, passages={"ppclm": FREE, "clm": CAUGHT})[0]
+    emission, context, _, individual, _ = (result.outcome for result in row.results)
+    assert (emission, context, individual) == outcomes
+    assert (KNOWN_BASE in (row.notes or [])) is known
+
+
+@pytest.mark.parametrize(
+    ("epoch", "base", "outcome"), [(32, "one", W), (31, "one", N), (32, "other", N)], ids=["4x", "less", "other base"]
+)
+def test_a_plain_model_trained_four_times_as_long_is_a_control_where_the_twin_shows_too_little(
+    epoch: int, base: str, outcome: str
+) -> None:
+    weak, control = {"person": (0.56, 0.03)}, entry("clm", epoch, **LOUD) | {"model": "longer"}
+    models = [entry("ppclm", **QUIET), entry("clm", **(LOUD | weak)), control]
+    sections = [{"name": "m", "base": "one"}, {"name": "longer", "base": base}]
+    row = judged(*models, settings={"model": sections, "verdict": {"risks": ["individual"]}})[0]
+    assert row.outcome == outcome
+
+
+def test_recall_of_detectors_that_nobody_measured_is_said_with_the_risks_that_look_at_what_they_found() -> None:
+    row = judged(entry("ppclm", **QUIET), entry("clm", **LOUD))[0]
+    assert [result.risk for result in row.results if UNKNOWN_RECALL in (result.notes or [])] == ["emission", "words"]
 
 
 def test_what_is_done_already_is_not_advised() -> None:

@@ -23,6 +23,8 @@ class RiskResult:
     what: Annotated[str | None, NAME] = optional()
     reason: Annotated[str, NAME]
     estimate: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
+    #: What a reader must know of the outcome, in sentences without a full stop.
+    notes: Annotated[list[str] | None, NAME] = optional()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +39,7 @@ class ModelRisks:
     reason: Annotated[str, NAME]
     change: Annotated[str, NAME]
     results: Annotated[list[RiskResult], PARTS]
+    notes: Annotated[list[str] | None, NAME] = optional()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, NamedTupl
 
 from pydantic import AfterValidator, Field, model_validator
 
+from reticent.audit.membership.names import BESIDE_BASE, KIND_SHADOWS
 from reticent.audit.membership.validity import CHANCE, INVALID, WITHOUT_COPIES
 from reticent.audit.stats.estimate import LEVEL, Estimate
 from reticent.core.section import PUBLISHED, Section
@@ -35,6 +36,7 @@ __all__ = [
     "BEYOND",
     "FAIL",
     "GATES",
+    "MIN_SHADOWS",
     "NOT_SHOWN",
     "PASS",
     "PLAIN",
@@ -50,6 +52,7 @@ __all__ = [
     "Subject",
     "is_over",
     "oriented",
+    "wider",
 ]
 
 #: Outcomes of a gate; beside them stands NO_POWER of :mod:`reticent.audit.membership.validity`.
@@ -62,8 +65,8 @@ PLAIN = ("mlm", "clm")
 FPR = "0.01"
 #: The control of most numbers: the same number of the unprotected twin.
 TWIN: Final = "twin"
-#: By how much an interval widens where the better of two sides is picked: the quantile at half the error.
-PICKED = NormalDist().inv_cdf(1 - (1 - LEVEL) / 4) / NormalDist().inv_cdf(1 - (1 - LEVEL) / 2)
+#: The fewest shadow models whose attack can let a risk of membership be within.
+MIN_SHADOWS = 8
 
 
 class Subject(NamedTuple):
@@ -90,7 +93,9 @@ class Number(NamedTuple):
     ``invalid`` is why it says nothing, if so. ``proof`` is what must lie over ``null`` in the twin, if that is another
     estimate. ``control`` is whether something else proves that it could be found; None without such a thing.
     ``fewest`` are the individuals of the smaller side, if two sides are compared; ``left_out`` are those of it that the
-    number leaves out.
+    number leaves out. ``num_shadows`` are the shadow models of its attack. ``beside_base``: it is a difference to the
+    base model, which hides what that one knows already; ``of_known_base``: it counts only where the base may know the
+    members, in place of such a difference.
     """
 
     what: str
@@ -102,6 +107,9 @@ class Number(NamedTuple):
     control: bool | str | None = TWIN
     fewest: int | None = None
     left_out: int = 0
+    num_shadows: int | None = None
+    beside_base: bool = False
+    of_known_base: bool = False
 
     @property
     def of(self) -> tuple[str, About]:
@@ -147,6 +155,10 @@ class Risk:
     #: Objectives of the models that have this risk; empty for all.
     objectives: tuple[str, ...] = ()
     gates: tuple[str, ...] = ()
+    #: Whether it is within only by an attack with `MIN_SHADOWS` shadow models or more.
+    by_shadows: bool = False
+    #: Whether identifiers that no detector found are missing from its numbers.
+    by_detectors: bool = False
 
     def advice(self, recipe: Recipe | None) -> str:
         """Return what makes this risk of a model of this recipe smaller, and is not done already."""
@@ -168,25 +180,34 @@ def _emission(subject: Subject) -> Iterator[Number]:
     )
     for words, found in ways:
         for part, sides in (found or {}).items():
-            yield Number(words.format(PARTS[part]), sides.excess)
+            yield Number(words.format(PARTS[part]), sides.excess, beside_base=found is model.over_base)
 
 
 def _context(subject: Subject) -> Iterator[Number]:
     found = subject.model.inversion
     for name, kind in (("direct", found.direct), ("indirect", found.indirect)) if found else ():
+        words = f"{name} identifiers read back from the words around them"
         if kind and kind.all:
-            yield Number(f"{name} identifiers read back from the words around them", kind.all.top1.excess)
+            yield Number(words, kind.all.top1.excess, beside_base=kind.score == "difference")
+        if kind and kind.own:
+            yield Number(f"{words}, by the model alone", kind.own.top1.excess, of_known_base=True)
     if found and found.association:
         yield Number("terms tied to names", found.association.rate.excess)
 
 
 def _areas(
-    way: str, name: str, attack: MeasuredAttack | KindAttack, auc: Estimate | None = None, invalid: str | None = None
+    way: str,
+    name: str,
+    attack: MeasuredAttack | KindAttack,
+    auc: Estimate | None = None,
+    invalid: str | None = None,
+    num_shadows: int | None = None,
 ) -> Iterator[Number]:
     """Yield the area of an attack, and the area without the held-out individuals who hold near-copies."""
     members, others = attack.num_members or 0, attack.num_nonmembers or 0
     about = About(attack=name)
     own = Number(f"{way}, attack {name}", auc or attack.auc, CHANCE, invalid, about, fewest=min(members, others))
+    own = own._replace(num_shadows=num_shadows, beside_base=name in BESIDE_BASE)
     yield own
     if attack.auc_without_copies:
         left_out = (attack.auc.n or 0) - (attack.auc_without_copies.n or 0)
@@ -203,7 +224,8 @@ def _words(subject: Subject) -> Iterator[Number]:
     for kind in ("rare", "direct"):
         found = (subject.model.by_kind or {}).get(kind)
         for name, attack in found.attacks.items() if found else ():
-            yield from _areas(f"membership by {kind} words alone", name, attack)
+            shadows = found.num_shadows if found and name in KIND_SHADOWS else None
+            yield from _areas(f"membership by {kind} words alone", name, attack, num_shadows=shadows)
     threshold = subject.model.threshold
     if threshold:
         yield Number("membership by words at the threshold, in texts of others", threshold.at_threshold.auc, CHANCE)
@@ -218,10 +240,11 @@ def _individual(subject: Subject) -> Iterator[Number]:
     for name, attack in model.membership.items():
         low, high = ends.get(name, (attack.auc.low, attack.auc.high))  # of several attacks: ends that hold at once
         why = attack.why or "the two sides differ without the model" if attack.verdict == INVALID else None
-        yield from _areas(WHOLE_TEXT, name, attack, replace(attack.auc, low=low, high=high), why)
+        auc = replace(attack.auc, low=low, high=high)
+        yield from _areas(WHOLE_TEXT, name, attack, auc, why, attack.num_shadows)
     found = (model.by_kind or {}).get("all")
     if found and "lira" in found.attacks:
-        yield from _areas("membership by all words", "lira", found.attacks["lira"])
+        yield from _areas("membership by all words", "lira", found.attacks["lira"], num_shadows=found.num_shadows)
 
 
 def _passages(subject: Subject) -> Iterator[Number]:
@@ -247,6 +270,7 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 lowered_by=PROTECT,
                 lowered_further="fewer epochs, more people, or detectors that miss less",
                 gates=("excess_leakage", "exposure", "epsilon"),
+                by_detectors=True,
             ),
             Risk(
                 name="context",
@@ -269,6 +293,8 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 "fewer epochs, more people, or differential privacy; noise in the threshold ([threshold] epsilon) "
                 "hides what a single word tells, and with its unit = individual, for many people, what all words of a "
                 "person tell together",
+                by_shadows=True,
+                by_detectors=True,
             ),
             Risk(
                 name="individual",
@@ -278,6 +304,7 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 measured_by="audit.attacks and [audit.shadow]",
                 lowered_by="differential privacy, more people or fewer epochs; masking does not close it",
                 gates=("membership_auc", "membership_tpr"),
+                by_shadows=True,
             ),
             Risk(
                 name="passages",
@@ -418,21 +445,27 @@ GATES: Mapping[str, Gate] = MappingProxyType(
 )
 
 
+def wider(estimate: Estimate, num_numbers: int) -> Estimate:
+    """Return an estimate whose interval holds together with those of so many numbers, itself among them: the quantile
+    of the normal distribution is that of the error shared among them (Bonferroni)."""
+    if estimate.value is None or estimate.low is None or estimate.high is None:
+        return estimate
+    times, one = (NormalDist().inv_cdf(1 - (1 - LEVEL) / (2 * n)) for n in (num_numbers, 1))
+    value, ratio = estimate.value, times / one
+    return replace(estimate, low=value - ratio * (value - estimate.low), high=value + ratio * (estimate.high - value))
+
+
 def oriented(auc: Estimate, twin: Estimate | None) -> Estimate:
     """Return an area so that more is always worse.
 
     The unprotected twin says which side of chance members lie on, where its interval leaves chance out. Where it does
     not, or where members measurably lie on the other side than in the twin, the side is picked after the fact: the
-    interval widens by `PICKED` on both sides before the area is folded at chance.
+    interval widens as of one of two before the area is folded at chance.
     """
     if auc.value is None or auc.low is None or auc.high is None:
         return auc
-    sign = _side(twin)
-    wide = replace(
-        auc,
-        low=max(auc.value - PICKED * (auc.value - auc.low), 0.0),
-        high=min(auc.value + PICKED * (auc.high - auc.value), 1.0),
-    )
+    sign, wide = _side(twin), wider(auc, 2)
+    wide = replace(wide, low=max(wide.low or 0.0, 0.0), high=min(wide.high or 1.0, 1.0))
     if sign and _side(wide) != -sign:
         return auc if sign > 0 else _mirrored(auc)
     return wide if auc.value >= CHANCE else _mirrored(wide)

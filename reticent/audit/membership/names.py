@@ -6,9 +6,11 @@ from typing import Final
 
 __all__ = [
     "ATTACKS_ON_SIZES",
+    "BESIDE_BASE",
     "COVERAGE",
     "DEFAULT_ATTACKS",
     "DEFAULT_SHADOW_ATTACKS",
+    "KIND_SHADOWS",
     "ON_HOLDOUT",
     "PROBE_COPIES",
     "PROBE_TOKENS",
@@ -30,6 +32,10 @@ PROBE_COPIES: Final = 4
 PROBE_TOKENS: Final = 64
 #: Attacks that need the compressed sizes of the texts.
 ATTACKS_ON_SIZES: Final = frozenset({"zlib"})
+#: Attacks whose score is a difference to the base model, or a ratio.
+BESIDE_BASE: Final = frozenset({"reference", "ratio", "wbc", "ez", "hard_tokens", "mlm_ratio", USER_INFERENCE})
+#: Attacks by kind of word that look at shadow models.
+KIND_SHADOWS: Final = frozenset({"lira", "lira_textbook"})
 #: Default attacks of a job; a report shows these first, in this order.
 DEFAULT_ATTACKS: Final = ("loss", "reference", "zlib", "min_k", "min_k_plus_plus", "wbc", "ez")
 #: Default attacks with shadow models.

@@ -409,12 +409,12 @@ def test_a_threshold_is_printed_with_all_its_digits(language: Language, heads: l
 def test_an_unprotected_model_is_not_within_whatever_was_found() -> None:
     audit = tiny_audit()
     for entry in audit["models"]:
-        if entry["recipe"] == "clm":
+        if entry["recipe"] == "ppclm":
             small = {"members": estimate(0.1), "heldout": estimate(0.1), "excess": estimate(0.02, 0.01, 0.03)}
-            entry["excess"] = dict.fromkeys(("both", "direct", "indirect"), small)
-    audit["settings"]["verdict"] = {"risks": ["emission"]}
+            entry |= {"recipe": "ours", "excess": dict.fromkeys(("both", "direct", "indirect"), small)}
+    audit["settings"] |= {"verdict": {"risks": ["emission"]}, "recipes": {"ours": {"base": "clm"}}}
     page = parsed(rendered(audit))
-    article = next(text for a in page.iter("article") if " clm / gpt2" in (text := text_of(a)))
+    article = next(text for a in page.iter("article") if " ours / gpt2" in (text := text_of(a)))
     assert "identifiers emitted✓ within the threshold" in article
     assert "Not shown: nothing in its training protects anyone, whatever the tests found." in article
     assert "What would change it: a recipe that protects direct and indirect identifiers" in article
