@@ -9,23 +9,28 @@ import pytest
 from fixtures.audits import estimate, evidence, filled, tiny_audit
 
 from reticent.audit.config import VerdictConfig
-from reticent.audit.evidence.audit import ModelEvidence, publish_audit
+from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence, publish_audit
 from reticent.audit.evidence.extraction import Extraction, Verdict
 from reticent.audit.evidence.json_form import from_json
 from reticent.audit.evidence.leakage import Gap, NumbersBeside
-from reticent.audit.evidence.risks import ModelRisks, RiskResult
+from reticent.audit.evidence.risks import KeptOutcome, ModelRisks, RiskResult
 from reticent.audit.evidence.rules import publish
 from reticent.audit.judgement.rows import BESIDE, BEYOND, NOT_SHOWN, WITHIN, oriented
 from reticent.audit.judgement.verdict import (
+    ARITHMETIC,
     KNOWN_BASE,
+    STANDS,
+    SUPERSEDED,
     UNKNOWN_RECALL,
     judge_risks,
     numbers_beside,
+    outcomes_of,
     with_published_numbers,
 )
 from reticent.audit.membership.validity import INVALID, WITHOUT_COPIES
 from reticent.audit.report.summary import last_checkpoints
 from reticent.audit.stats.estimate import Estimate
+from reticent.audit.texts import Texts
 from reticent.core.errors import PolicyError
 
 WHOLE = evidence(tiny_audit())
@@ -78,17 +83,22 @@ def passages(recipe: str, figure: Any) -> dict[str, Any]:
     return {"model": "m", "recipe": recipe, "epoch": 8, "passages": {"rates": [rate]}}
 
 
-def judged(*models: dict[str, Any], gates: list[dict[str, Any]] | None = None, **figures: Any) -> list[ModelRisks]:
-    """The rows of the table for models; ``passages`` of each is given by recipe."""
+def judged(*models: dict[str, Any], **figures: Any) -> list[ModelRisks]:
+    """The rows of the table for models."""
+    return judge_risks(audit_of(*models, **figures), figures.get("config")).rows
+
+
+def audit_of(*models: dict[str, Any], gates: list[dict[str, Any]] | None = None, **figures: Any) -> AuditEvidence:
+    """An audit of models; ``passages`` of each is given by recipe."""
     rows = [passages(recipe, figure) for recipe, figure in figures.get("passages", {}).items()]
-    audit = replace(
+    return replace(
         WHOLE,
         settings=figures.get("settings", {}),
+        earlier=figures.get("earlier"),
         models=[filled(ModelEvidence, one) for one in models],
         verdict=None if gates is None else filled(Verdict, {"results": gates, "outcome": None}),
         extraction=filled(Extraction, {"models": rows}) if rows else None,
     )
-    return judge_risks(audit, figures.get("config")).rows
 
 
 #: A twin in which every attack finds something, and a protected model in which none does.
@@ -320,6 +330,63 @@ def test_a_plain_model_trained_four_times_as_long_is_a_control_where_the_twin_sh
     sections = [{"name": "m", "base": "one"}, {"name": "longer", "base": base}]
     row = judged(*models, settings={"model": sections, "verdict": {"risks": ["individual"]}})[0]
     assert row.outcome == outcome
+
+
+def earlier(outcome: str = B, **more: Any) -> KeptOutcome:
+    """The membership of the person as an earlier audit of the protected model found it."""
+    row = KeptOutcome(
+        model="m", recipe="ppclm", epoch=8, digest="files", kin="kin", risk="individual", outcome=outcome, at_most=0.6,
+        numbers=["loss"], created="2026-01-02T03:04:05+00:00", version="0.1.0", arithmetic=ARITHMETIC,
+    )  # fmt: skip
+    return replace(row, **more)
+
+
+#: An outcome of an earlier audit, the outcome now of a model that is quiet, and the answer to the earlier one.
+EARLIER_CASES: list[tuple[str, KeptOutcome, str, str | None]] = [
+    ("found, and not explained", earlier(), N, STANDS),
+    ("an attack was dropped", earlier(numbers=["loss", "rmia"]), N, STANDS),
+    ("an attack was dropped, and it is explained", earlier(numbers=["loss", "rmia"], explained="false"), N, STANDS),
+    ("shadow models were dropped", earlier(num_shadows=16, explained="false"), N, STANDS),
+    ("another seed", earlier(seed=3, explained="false"), N, STANDS),
+    ("explained by as many attacks", earlier(num_shadows=8, explained="a bug"), W, "explained: a bug"),
+    ("by a version that was mended", earlier(arithmetic=ARITHMETIC - 1), W, SUPERSEDED),
+    ("by one that was mended, with more attacks", earlier(arithmetic=1, numbers=["rmia"]), N, STANDS),
+    ("of a training that is left out", earlier(digest="others"), N, STANDS),
+    ("of one that is left out, explained", earlier(digest="others", explained="a bug"), W, "explained: a bug"),
+    ("of another training", earlier(digest="others", kin="other"), W, None),
+    ("not shown, with fewer attacks", earlier(N, numbers=["loss"]), W, None),
+    ("not shown, by an attack that was dropped", earlier(N, numbers=["rmia"]), N, STANDS),
+    ("within", earlier(W, numbers=["rmia"]), W, None),
+]
+
+
+@pytest.mark.parametrize(("row", "outcome", "answer"), [row[1:] for row in EARLIER_CASES],
+                         ids=[row[0] for row in EARLIER_CASES])  # fmt: skip
+def test_what_an_earlier_audit_of_the_same_files_found_is_not_dropped(
+    row: KeptOutcome, outcome: str, answer: str | None
+) -> None:
+    files = {"digest": "files", "kin": "kin"}
+    models = [entry("ppclm", **QUIET) | files, entry("clm", **LOUD) | {"digest": "plain", "kin": "plain"}]
+    known = {"ppclm": FREE, "clm": CAUGHT}
+    found = judged(*models, passages=known, earlier=[row])[0]
+    result = next(result for result in found.results if result.risk == "individual")
+    assert (found.outcome, result.outcome) == (outcome, outcome)
+    said = [note for note in result.notes or [] if "an earlier audit" in note]
+    assert [note.partition("; ")[2] for note in said] == ([answer] if answer else [])
+    for note in said:
+        french = Texts("fr").evidence(note)
+        assert french.startswith("un audit antérieur d")
+        assert "membership" not in french
+
+
+def test_the_outcomes_of_an_audit_are_kept_with_attacks_shadows_files_and_seed() -> None:
+    models = [entry("ppclm", **QUIET) | {"digest": "files"}, entry("clm", **LOUD)]
+    audit = audit_of(*models, settings={"seed": 3}, passages={"ppclm": FREE, "clm": CAUGHT})
+    rows = {row.risk: row for row in outcomes_of(replace(audit, earlier=[earlier(seed=3)]))}
+    assert {name: row.outcome for name, row in rows.items()} == dict.fromkeys(rows, W), "whatever was found before"
+    row = rows["individual"]
+    assert (row.numbers, row.num_shadows, row.digest, row.seed) == (["lira_online", "loss"], 8, "files", 3)
+    assert publish(row, 5).seed is None
 
 
 def test_recall_of_detectors_that_nobody_measured_is_said_with_the_risks_that_look_at_what_they_found() -> None:

@@ -43,6 +43,9 @@ class ModelEvidence:
     objective: Annotated[str, SETTING]
     epoch: Annotated[int, SETTING]
     seed: Annotated[int | None, PRIVATE] = optional()
+    #: SHA-256 over the digests of the files of the model, and over what its training was made from but the seed.
+    digest: Annotated[str | None, SETTING] = optional()
+    kin: Annotated[str | None, PRIVATE] = optional()
     #: Number of the training, from 1, if there are several; it stands in for the seed, which is not published.
     training: Annotated[int | None, SETTING] = optional()
     #: Number of trainings in this mean (:mod:`reticent.audit.stats.seeds`); None for a single training.

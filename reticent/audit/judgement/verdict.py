@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from reticent.audit.config import VerdictConfig
 from reticent.audit.evidence.extraction import ExtractedModel, GateResult, Verdict
 from reticent.audit.evidence.json_form import extended
-from reticent.audit.evidence.risks import ModelRisks, RiskResult, RiskTable
+from reticent.audit.evidence.risks import KeptOutcome, ModelRisks, RiskResult, RiskTable
 from reticent.audit.judgement.rows import (
     BESIDE,
     BEYOND,
@@ -69,11 +69,13 @@ if TYPE_CHECKING:
     from reticent.trainer.recipes import Recipe
 
 __all__ = [
+    "ARITHMETIC",
     "base_may_know",
     "failed",
     "judge",
     "judge_risks",
     "numbers_beside",
+    "outcomes_of",
     "risk_lines",
     "verdict",
     "verdict_lines",
@@ -85,6 +87,8 @@ Entry = TypeVar("Entry", "ModelEvidence", ExtractedModel)
 ORDER = (WITHIN, NOT_SHOWN, BEYOND)
 #: How many times as long a plain model is trained at least, to be a control where the twin shows too little.
 LONGER = 4
+#: Raised with every mend of what is measured or judged: an outcome of a lower one is shown as superseded.
+ARITHMETIC = 2
 #: For a lower bound on epsilon: the reasons why it passes, and why it could not.
 LOWER_BOUND = "more was not shown, though the guesses could have shown it; from above nothing is bounded"
 TOO_FEW_GUESSES = "so few guesses could not have shown more"
@@ -283,13 +287,80 @@ def judge_risks(audit: AuditEvidence, config: VerdictConfig | None = None) -> Ri
     ----------
     config : thresholds and relevant risks; default: those of the job's settings
     """
-    settings = audit.settings.get("verdict")
-    if config is None:
-        config = VerdictConfig(**settings) if isinstance(settings, Mapping) else VerdictConfig()
-    cell = audit.cell
+    settings, config, cell = audit.settings.get("verdict"), config or _config_of(audit), audit.cell
     rows = [_judged_model(found, audit, config, cell) for found in _models(audit).values()]
     fixed = audit.verdict.fixed_before_training if audit.verdict else None
-    return RiskTable(own_thresholds=bool(settings), fixed_before_training=fixed, rows=rows)
+    return RiskTable(own_thresholds=bool(settings), fixed_before_training=fixed, rows=rows, arithmetic=ARITHMETIC)
+
+
+def outcomes_of(audit: AuditEvidence, config: VerdictConfig | None = None) -> list[KeptOutcome]:
+    """Return the outcome of every risk of every training whose files are known, whatever earlier audits found."""
+    config, alone = config or _config_of(audit), replace(audit, earlier=None)
+    return [
+        _outcome(risk, audit.models[number], alone, config)
+        for numbers in _models(audit).values()
+        for number in numbers
+        if audit.models[number].digest
+        for risk in RISKS.values()
+    ]
+
+
+def _outcome(risk: Risk, model: ModelEvidence, audit: AuditEvidence, config: VerdictConfig) -> KeptOutcome:
+    found = _judged_risk(risk, model, audit, config, audit.cell)
+    numbers = [n for n in risk.numbers(_subject(model, audit)) if n.estimate and n.estimate.value is not None]
+    seed = audit.settings.get("seed")
+    return KeptOutcome(
+        model=model.model,
+        recipe=model.recipe,
+        epoch=model.epoch,
+        digest=model.digest or "",
+        kin=model.kin,
+        risk=risk.name,
+        outcome=found.outcome,
+        at_most=found.at_most,
+        what=found.what,
+        numbers=sorted({n.about.attack or n.what for n in numbers}),
+        num_shadows=max((n.num_shadows or 0 for n in numbers), default=0),
+        seed=seed if isinstance(seed, int) else None,
+        created=audit.created,
+        version=audit.versions.get("reticent", ""),
+        arithmetic=ARITHMETIC,
+    )
+
+
+def _with_earlier(
+    result: RiskResult, models: Sequence[ModelEvidence], audit: AuditEvidence, config: VerdictConfig
+) -> RiskResult:
+    """The result beside worse ones of earlier audits of these files; while one of them stands, it is not within."""
+    now = {model.digest: model for model in models}
+    all_digests = {model.digest for model in audit.models}
+    for row in audit.earlier or ():
+        own = now.get(row.digest)
+        is_left_out = row.digest not in all_digests and row.kin in {model.kin for model in models if model.kin}
+        is_worse = ORDER.index(row.outcome) > ORDER.index(result.outcome)
+        if row.risk != result.risk or not is_worse or not (own or is_left_out):
+            continue
+        again = _outcome(RISKS[row.risk], own, audit, config) if own else None
+        covers = again is not None and (
+            set(row.numbers) <= set(again.numbers) and row.num_shadows <= again.num_shadows and row.seed == again.seed
+        )
+        if covers and row.outcome == NOT_SHOWN:  # more was measured since
+            continue
+        superseded = row.arithmetic < ARITHMETIC
+        answer = STANDS
+        if covers or (is_left_out and not superseded):
+            answer = SUPERSEDED if superseded else f"{EXPLAINED}{row.explained}" if row.explained else STANDS
+        whose = "of these files" if own else "of a training that this one leaves out"
+        found = f"an earlier audit {whose} ({row.created}, Reticent {row.version}) found {RISKS[row.risk].title}:"
+        result = replace(result, notes=[*(result.notes or ()), f"{found} {row.outcome}; {answer}"])
+        if answer == STANDS and result.outcome == WITHIN:
+            result = replace(result, outcome=NOT_SHOWN, reason=EARLIER)
+    return result
+
+
+def _config_of(audit: AuditEvidence) -> VerdictConfig:
+    settings = audit.settings.get("verdict")
+    return VerdictConfig(**settings) if isinstance(settings, Mapping) else VerdictConfig()
 
 
 def _models(audit: AuditEvidence) -> dict[tuple[str | None, str, str], list[int]]:
@@ -310,7 +381,8 @@ def _judged_model(numbers: Sequence[int], audit: AuditEvidence, config: VerdictC
     results = []
     for risk in RISKS.values():
         found = [_judged_risk(risk, audit.models[number], audit, config, cell) for number in numbers]
-        results.append(max(found, key=lambda result: ORDER.index(result.outcome)))
+        worst = max(found, key=lambda result: ORDER.index(result.outcome))
+        results.append(_with_earlier(worst, [audit.models[number] for number in numbers], audit, config))
     notes = [KNOWN_BASE] if base_may_know(_base(first, audit.models)) else []
     unset = [
         r.title
@@ -409,6 +481,11 @@ CANNOT = "a required gate cannot judge a masked model, which writes no text"
 WITHOUT_POWER = "what the attack finds in the unprotected twin is not beyond the threshold either"
 WITHOUT_SHADOWS = f"no attack with at least {MIN_SHADOWS} shadow models was made on this very model"
 BESIDE_KNOWN = "it is a difference to the base model, which may know the members"
+#: What an earlier audit found, and whether that still holds.
+EARLIER = "an earlier audit of these files found more, and that stands"
+STANDS = "this stands until an audit with at least its attacks explains it by name"
+SUPERSEDED = "superseded: the arithmetic of that version was mended"
+EXPLAINED = "explained: "
 #: What a reader must know beside an outcome.
 KNOWN_BASE = "the base model may know the members: nothing is within by a difference to it"
 NOT_COUNTED = "the job sets these risks not to count: "
@@ -577,7 +654,8 @@ def with_published_numbers(table: RiskTable, before: AuditEvidence, published: A
 def _decides(model: ModelEvidence, result: RiskResult, audit: AuditEvidence, config: VerdictConfig) -> bool:
     """Return whether the result is that of this training."""
     own = _judged_risk(RISKS[result.risk], model, audit, config, audit.cell)
-    return (own.outcome, own.what, own.reason) == (result.outcome, result.what, result.reason)
+    same = (own.outcome, own.reason) == (result.outcome, result.reason) or result.reason == EARLIER
+    return same and own.what == result.what
 
 
 def _number_of(result: RiskResult, shown: Sequence[Subject]) -> Estimate | None:

@@ -13,6 +13,7 @@ from reticent.audit.judgement.rows import BEYOND, NOT_SHOWN, PLAIN, RISKS, WITHI
 from reticent.audit.judgement.verdict import (
     BESIDE_KNOWN,
     CANNOT,
+    EARLIER,
     FEW,
     UNSURE,
     WIDE,
@@ -187,6 +188,7 @@ REASONS = {
     WITHOUT_TWIN: "verdict.nothing_proves_that_the_test_would_have",
     WITHOUT_POWER: "verdict.the_test_does_not_find_more_than_the",
     WITHOUT_SHADOWS: "verdict.no_attack_with_shadow_models_was_made_on",
+    EARLIER: "verdict.an_earlier_audit_of_these_files_found_more",
     BESIDE_KNOWN: "verdict.it_is_a_difference_to_the_base_model_which",
     "its upper end is within the threshold, and the attack succeeds on the twin": "verdict.the_upper_end_is_within",
     "a gate of the job failed": "verdict.a_condition_that_was_set_before_the_tests",
