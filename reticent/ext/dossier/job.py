@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from reticent.audit.evidence.audit import AuditEvidence
 from reticent.audit.evidence.json_form import from_json, to_json
+from reticent.audit.evidence.rules import publish
 from reticent.audit.judgement.rows import RISKS
 from reticent.audit.judgement.verdict import ARITHMETIC
 from reticent.audit.report.page import published
@@ -98,7 +99,7 @@ def _judge_again(evidence: DossierEvidence, run: Path, checked: Checked) -> None
         checked.changed += changed
         report = _read(run / "report" / "report.json")
         changed = list(changed_outcomes(said, report)) if is_of_older_rules(report) else []
-    elif not changed and evidence.code == code_digest() and to_json(said) != to_json(again):
+    elif not changed and evidence.code == code_digest() and to_json(said) != to_json(publish(again, again.cell)):
         changed = ["its numbers are not those of the run's audit"]
     faults = [f"{EVIDENCE}: {line}" for line in (*changed, *lent_models(evidence, again))]
     checked.faults += faults
