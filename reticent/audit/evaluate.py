@@ -23,8 +23,8 @@ from reticent.audit.leakage.utility import numbers_beside, utility
 from reticent.audit.leakage.words import SurfaceTable, words_of
 from reticent.audit.membership.asked import Task, asking_scores, with_total
 from reticent.audit.membership.attacks import USER_INFERENCE, user_inference_score
-from reticent.audit.membership.kinds import KindAudit
-from reticent.audit.membership.measure import MembershipAudit
+from reticent.audit.membership.kinds import ORDINARY, TARGETS, Compared, KindAudit, KindShadows
+from reticent.audit.membership.measure import MembershipAudit, OutControls
 from reticent.audit.membership.threshold import ThresholdAudit, spelling_of
 from reticent.audit.membership.validity import judged
 from reticent.audit.scoring.scores import score_models
@@ -46,8 +46,9 @@ __all__ = ["Auditor", "ModelEntry", "audit_models"]
 #: A model's scores of the documents, and of the holdout of user inference if an attack needs it.
 Scored = tuple[TokenScores, TokenScores | None]
 DocumentScores = dict[str, np.ndarray]
-#: Scores of a model and of its base model -> document scores of attacks by name, and the control of each.
-MoreAttacks = Callable[[Scored, Scored], tuple[DocumentScores, "dict[str, ShadowControl]"]]
+#: Scores of a model and of its base model -> document scores of attacks by name, those of the base model, and what else
+#: is said of each.
+MoreAttacks = Callable[[Scored, Scored], tuple[DocumentScores, DocumentScores, "dict[str, ShadowControl]"]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,22 +221,26 @@ class Auditor:
             scores, lowercase = self.score(entry, advance), self.score_lowercase(entry)
         compared = base() if callable(base) else base
         holdout = self.score_holdout(entry)
-        further: DocumentScores = {}
+        base_scores = compared.documents if compared else None
+        written = self.write(entry) if self.config.generation is not None and entry.objective == "clm" else None
+        asked = self._asked(entry, scores, written, task)
+        further, controls = dict(asked), dict(compared.asked if compared else {})
         about: dict[str, ShadowControl] = {}
         if more_attacks and compared:
-            further, about = more_attacks((scores, holdout), (compared.documents, compared.holdout))
-        written = self.write(entry) if self.config.generation is not None and entry.objective == "clm" else None
-        further |= self._asked(entry, scores, written, task)
+            of_shadows, of_base, about = more_attacks((scores, holdout), (compared.documents, compared.holdout))
+            further, controls = further | of_shadows, controls | of_base
         if holdout and compared:
             assert compared.holdout is not None  # the settings are the same
             further[USER_INFERENCE], holdout = user_inference_score(holdout, compared.holdout), None
-        measured = self.measure(entry, scores, compared.documents if compared else None, lowercase, further)
-        told = None if shadow_tokens is None else self.kinds.shadows(shadow_tokens, entry.never_target)
-        before = compared.documents.log_probs if compared else None
-        by_kind = self.kinds.measure(scores.log_probs, before, entry.never_target, told)
+        told = out = None
+        if shadow_tokens is not None and base_scores is not None:
+            out = OutControls(self.membership, entry.objective, base_scores, self._kinds_of(entry))
+            told = self.kinds.shadows(map(out.read, shadow_tokens), entry.never_target)
+        measured = self.measure(entry, scores, base_scores, lowercase, further, controls, told, out)
+        before = base_scores.log_probs if base_scores else None
         threshold = self.threshold.measure(scores.log_probs, before, entry.k or self.config.k, entry.noise)
         attacks = {name: replace(measured.membership[name], **said) for name, said in about.items()}
-        measured = replace(measured, membership=measured.membership | attacks, by_kind=by_kind, threshold=threshold)
+        measured = replace(measured, membership=measured.membership | attacks, threshold=threshold)
         if self.config.all_occurrences and entry.objective == "mlm":
             with task("all occurrences") as advance:
                 again = self.score(entry, advance, all_occurrences=True)
@@ -247,7 +252,7 @@ class Auditor:
             with task("inversion") as advance:
                 found, candidates = self.invert(entry, compared, advance)
             measured = replace(measured, inversion=found)
-        return measured, None if compared else BaseModelScores(entry.path, scores, holdout, candidates)
+        return measured, None if compared else BaseModelScores(entry.path, scores, holdout, candidates, asked)
 
     def score(
         self,
@@ -357,17 +362,27 @@ class Auditor:
         base: TokenScores | None,
         lowercase: TokenScores | None = None,
         further: Mapping[str, np.ndarray] | None = None,
+        controls: Mapping[str, np.ndarray] | None = None,
+        shadows: KindShadows | None = None,
+        out: OutControls | None = None,
     ) -> ModelEvidence:
         """Return an entry of "models" in report.json; ``base`` is None for the base model itself.
 
         ``further`` has the document scores of attacks that need more than these scores, NaN for individuals that are
-        not attacked. The scores of ``user_inference`` are of the holdout of user inference.
+        not attacked. The scores of ``user_inference`` are of the holdout of user inference. ``controls`` is as for
+        `MembershipAudit.measure`, ``shadows`` as for `KindAudit.measure`; ``out`` has read these shadows.
         """
         special = special_ids(self._tokenizer_of(entry.path), entry.objective)
         predicted = self.table.surfaces(scores.argmax, self.words)
         base_predicted = None if base is None else self.table.surfaces(base.argmax, self.words)
         leaks = self.leakage.measure(predicted, base_predicted, self.leakage.context(entry.objective, special))
-        attacked = self.membership.measure(entry.objective, scores, base, lowercase, further)
+        controls = {**(controls or {}), **(out.document_scores() if out else {})}
+        attacked = self.membership.measure(entry.objective, scores, base, lowercase, further, controls)
+        by_kind, areas = self.kinds.measure(
+            scores.log_probs, base and base.log_probs, entry.never_target, shadows,
+            self._on_kinds(entry, scores, base, out), attacked.compared,
+        )  # fmt: skip
+        attacks, best = self.membership.with_areas(attacked, areas)
         heldout, members = (self._utility(entry.objective, scores, side) for side in (~self.members, self.members))
         return ModelEvidence(
             name=entry.name,
@@ -381,13 +396,41 @@ class Auditor:
             by_category=leaks.by_category,
             excess=leaks.excess,
             over_base=leaks.over_base,
-            membership=attacked.membership,
-            best_attack=attacked.best_attack,
+            membership=attacks,
+            best_attack=best,
+            by_kind=by_kind,
             blind=attacked.blind,
             blind_holdout=attacked.blind_holdout,
             low_cost=leaks.low_cost,
             beside=numbers_beside(scores, self.store.individual, self.members, **self.bootstrap),
         )
+
+    def _kinds_of(self, entry: ModelEntry) -> dict[str, np.ndarray]:
+        """Return the tokens that every likelihood attack is made on alone, by kind: those that a recipe may teach."""
+        return {kind: mask for kind, mask in self.kinds.masks(entry.never_target) if kind in (ORDINARY, TARGETS)}
+
+    def _on_kinds(
+        self, entry: ModelEntry, scores: TokenScores, base: TokenScores | None, out: OutControls | None
+    ) -> dict[str, dict[str, Compared]]:
+        """Return every likelihood attack on ordinary words alone, and on the targets of a recipe that protects."""
+        found: dict[str, dict[str, Compared]] = {}
+        masks = self._kinds_of(entry)
+        for kind, mask in masks.items():
+            if kind == TARGETS and ORDINARY in found and np.array_equal(mask, masks[ORDINARY]):
+                found[kind] = found[ORDINARY]
+                continue
+            own, before = scores.on(mask), base and base.on(mask)
+            asked = self.membership.document_scores(entry.objective, own, before)
+            control = {} if before is None else self.membership.document_scores(entry.objective, before, None)
+            control |= out.document_scores(kind) if out else {}
+            found[kind] = {
+                name: Compared(
+                    self.membership.of_individuals(name, values),
+                    self.membership.of_individuals(name, control[name]) if name in control else None,
+                )
+                for name, values in asked.items()
+            }
+        return found
 
     def _utility(self, objective: str, scores: TokenScores, chosen: np.ndarray) -> SideUtility:
         store = self.store

@@ -13,7 +13,7 @@ from reticent.audit.leakage.words import WordCategories
 from reticent.audit.membership.names import ATTACKS_ON_SIZES, PROBE_COPIES, PROBE_TOKENS, PROBING, USER_INFERENCE
 from reticent.core.artifact import read_manifest
 from reticent.core.eta import Work
-from reticent.engine.canaries import open_canaries
+from reticent.engine.canaries import open_canaries, without_canaries
 from reticent.engine.detect.labels import category
 from reticent.engine.detect.spans import SpanReader
 from reticent.engine.flagged_words import FlaggedWords
@@ -26,6 +26,7 @@ from reticent.job.stages.near_copies import copied_individuals
 if TYPE_CHECKING:
     from reticent.audit.config import AuditConfig
     from reticent.audit.evaluate import Auditor
+    from reticent.engine.store import TokenStore
     from reticent.job.artefact import Measurement, Training
     from reticent.job.config import ModelSection
     from reticent.job.run import Run
@@ -34,6 +35,7 @@ __all__ = [
     "TEXT_SIZES",
     "Workload",
     "audit_config",
+    "audited_tokens",
     "extraction_work",
     "needs_text_sizes",
     "open_auditor",
@@ -81,13 +83,13 @@ def open_auditor(run: Run, model: str) -> Auditor:
     """Return the auditor of a model, by its name: it scores and attacks checkpoints. Opens the tokens of the audit."""
     from reticent.audit.evaluate import Auditor
 
-    audit_store = open_tokens(run.folder / f"tokens/{model}/audit")
+    audit_store = audited_tokens(run, model, "audit")
     members = run.individuals.mask(MEMBERS)[audit_store.individual]
-    own: dict[str, Any] = {name: open_tokens(run.folder / f"tokens/{model}/{name}") for name in own_tokens(run)}
+    own: dict[str, Any] = {name: audited_tokens(run, model, name) for name in own_tokens(run)}
     if needs_text_sizes(run):
         own["zlib_bytes"] = read_zlib_bytes(run.folder / TEXT_SIZES)
     return Auditor(
-        open_tokens(run.folder / f"tokens/{model}/train"),
+        audited_tokens(run, model, "train"),
         audit_store,
         members,
         audit_config(run),
@@ -96,6 +98,17 @@ def open_auditor(run: Run, model: str) -> Auditor:
         copied=copied_individuals(run),
         **own,
     )
+
+
+def audited_tokens(run: Run, model: str, name: str) -> TokenStore:
+    """Return tokens of a model, without those of canaries: only members have some, and they have an audit of their
+    own. The holdout of user inference has none."""
+    store = open_tokens(run.folder / f"tokens/{model}/{name}")
+    if run.job.canaries is None or name == OWN_TOKENS[USER_INFERENCE]:
+        return store
+    (section,) = (section for section in run.job.model if section.name == model)
+    planted = open_canaries(run.folder / "canaries")
+    return without_canaries(store, planted, run.documents, run.tokenizer_of(section))
 
 
 def read_categories(run: Run, splits: tuple[str, ...]) -> WordCategories:

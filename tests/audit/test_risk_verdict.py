@@ -61,7 +61,7 @@ def entry(recipe: str, epoch: int = 8, **figures: Any) -> dict[str, Any]:
     counts, shadows = {"num_members": 150, "num_nonmembers": 150}, figures.get("shadows", 8)
     if "words" in figures:
         attack = {"auc": around(*figures["words"]), **counts}
-        attacks = {"loss": attack} | ({"lira": attack} if shadows else {})
+        attacks = {"loss": attack} | ({"lira": {**attack}} if shadows else {})
         found["by_kind"] = {"rare": {"share": 0.1, "num_shadows": shadows, "attacks": attacks}}
     if "threshold" in figures:
         at = {"auc": around(*figures["threshold"]), **counts}
@@ -81,6 +81,62 @@ def passages(recipe: str, figure: Any) -> dict[str, Any]:
     sides = {"members": around(0.01, 0.005), "heldout": around(0.0, 0.005)}
     rate = {**sides, "excess": around(*figure), "measure": "discoverable", "prefix_tokens": 50, "asked": "all"}
     return {"model": "m", "recipe": recipe, "epoch": 8, "passages": {"rates": [rate]}}
+
+
+def on_kinds(model: dict[str, Any], **areas: tuple[float, float]) -> dict[str, Any]:
+    """The model with the area of an attack by each of these kinds of words, and over its control by KIND_over_base."""
+    kinds: dict[str, Any] = dict(model.get("by_kind", {}))
+    for name, figure in areas.items():
+        kind = name.removesuffix("_over_base")
+        kinds.setdefault(kind, {"share": 0.5, "attacks": {"loss": {"num_members": 150, "num_nonmembers": 150}}})
+        kinds[kind]["attacks"]["loss"]["over_base" if name != kind else "auc"] = around(*figure)
+    return {**model, "by_kind": kinds}
+
+
+#: Areas by kind of word of a protected model and of its twin, both quiet or loud else, and the risks of the person.
+ON_KINDS: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
+    ("ordinary words tell", {"ordinary": (0.82, 0.04)}, {"ordinary": (0.9, 0.05)}, B),
+    ("what it was taught tells", {"ordinary": (0.5, 0.04), "targets": (0.82, 0.04)}, {"ordinary": (0.9, 0.05)}, B),
+    ("ordinary words tell nothing, and would", {"ordinary": (0.5, 0.04)}, {"ordinary": (0.9, 0.05)}, W),
+    ("what it was taught has the power of the whole text of the twin", {"targets": (0.5, 0.04)},
+     {"ordinary": (0.5, 0.04)}, W),
+    ("ordinary words, too wide", {"ordinary": (0.55, 0.08)}, {"ordinary": (0.9, 0.05)}, N),
+    ("a gain that the split hides", {"ordinary": (0.5, 0.04), "ordinary_over_base": (0.67, 0.05)},
+     {"ordinary": (0.9, 0.05), "ordinary_over_base": (0.9, 0.05)}, B),
+    ("a gain that is as small as the area", {"ordinary": (0.52, 0.04), "ordinary_over_base": (0.51, 0.04)},
+     {"ordinary": (0.9, 0.05), "ordinary_over_base": (0.9, 0.05)}, W),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("own", "twin", "outcome"), [row[1:] for row in ON_KINDS], ids=[row[0] for row in ON_KINDS])
+def test_what_a_model_was_taught_counts_for_the_person(own: dict[str, Any], twin: dict[str, Any], outcome: str) -> None:
+    row = judged(on_kinds(entry("ppclm", **QUIET), **own), on_kinds(entry("clm", **LOUD), **twin))[0]
+    assert {result.risk: result.outcome for result in row.results}["individual"] == outcome
+
+
+@pytest.mark.parametrize("kind", ["membership", "rare", "ordinary"])
+@pytest.mark.parametrize(("area", "why"), [(0.99, "invalid"), (0.5, "invalid"), (0.5, "fault"), (0.99, "fault")])
+def test_sides_that_differ_show_nothing_and_a_fault_of_the_run_hides_no_leak(kind: str, area: float, why: str) -> None:
+    """Beside an attack that is within."""
+    own = entry("ppclm", **QUIET)
+    own["membership"]["ngram_coverage"] = own["membership"]["loss"]
+    if kind == "membership":
+        own["membership"]["loss"] = {**own["membership"]["loss"], "auc": around(area, 0.005)}
+    else:
+        own = on_kinds(own, **{kind: (area, 0.005)})
+    if why == "fault":
+        own["fault"] = "words alone tell the two sides, which one run in a thousand does by chance"
+    elif kind == "membership":
+        own["membership"]["loss"] |= {"verdict": INVALID, "why": "x"}
+    else:
+        own["by_kind"][kind]["why"] = "x"
+    twin = on_kinds(entry("clm", **LOUD), ordinary=(0.9, 0.05))
+    twin["membership"]["ngram_coverage"] = twin["membership"]["loss"]
+    risk = "words" if kind == "rare" else "individual"
+    (result,) = (r for r in judged(own, twin)[0].results if r.risk == risk)
+    assert result.outcome == (BEYOND if (area, why) == (0.99, "fault") else NOT_SHOWN)
+    if result.outcome == NOT_SHOWN:
+        assert result.reason.startswith("a fault of the run" if why == "fault" else "the two sides differ")
 
 
 def judged(*models: dict[str, Any], **figures: Any) -> list[ModelRisks]:
@@ -150,8 +206,8 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any] | None, Any, Any, tuple[st
     ("the person, the other way, without a twin", {"person": (0.25, 0.05)}, None, FREE, None, (N, N, N, B, N), B),
     ("the person, just over, without a twin", {"person": (0.62, 0.115)}, None, FREE, None, (N, N, N, N, N), N),
     ("the person, not measured", {"person": None}, {}, FREE, CAUGHT, (W, W, W, N, W), N),
-    ("an invalid attack says nothing", {"person": (0.99, 0.005), "attack": {"verdict": INVALID, "why": "x"}}, {}, FREE,
-     CAUGHT, (W, W, W, N, W), N),
+    ("an attack on sides that differ says nothing",
+     {"person": (0.99, 0.005), "attack": {"verdict": INVALID, "why": "x"}}, {}, FREE, CAUGHT, (W, W, W, N, W), N),
     ("no attack with shadow models", {"shadows": 0}, {}, FREE, CAUGHT, (W, W, N, N, W), N),
     ("too few shadow models", {"shadows": 6}, {}, FREE, CAUGHT, (W, W, N, N, W), N),
     ("few shadow models find something", {"shadows": 4, "person": (0.7, 0.05)}, {}, FREE, CAUGHT, (W, W, N, B, W), B),

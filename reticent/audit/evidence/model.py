@@ -61,6 +61,10 @@ class ModelEvidence:
     over_base: Annotated[dict[Part, Excess] | None, PARTS] = optional()
     membership: Annotated[dict[str, MeasuredAttack], PARTS] = field(default_factory=dict)
     best_attack: Annotated[BestAttack | None, PARTS] = optional()
+    #: Whether members and held-out individuals were given, and not drawn at random by reticent.
+    split_given: Annotated[bool | None, SETTING] = optional()
+    #: What tells the two sides without any model though they were drawn at random: a fault of the run.
+    fault: Annotated[str | None, NAME] = optional()
     #: Kind of word -> membership by words of that kind alone.
     by_kind: Annotated[dict[str, KindMembership] | None, PARTS] = optional()
     #: Membership of an individual by words at the threshold, in the texts of others.

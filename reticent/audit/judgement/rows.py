@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, NamedTupl
 
 from pydantic import AfterValidator, Field, model_validator
 
-from reticent.audit.membership.names import BESIDE_BASE, KIND_SHADOWS
-from reticent.audit.membership.validity import CHANCE, INVALID, WITHOUT_COPIES
+from reticent.audit.membership.names import DIFFERENCES, KIND_SHADOWS
+from reticent.audit.membership.validity import CHANCE, INVALID, OVER_BASE, WITHOUT_COPIES
 from reticent.audit.stats.estimate import LEVEL, Estimate
 from reticent.core.section import PUBLISHED, Section
 from reticent.engine.config import Arm
@@ -26,7 +26,7 @@ from reticent.engine.config import Arm
 if TYPE_CHECKING:
     from reticent.audit.evidence.extraction import CanaryArm, ExtractedModel
     from reticent.audit.evidence.leakage import Excess, NumbersBeside, Part
-    from reticent.audit.evidence.membership import KindAttack, MeasuredAttack
+    from reticent.audit.evidence.membership import KindAttack, KindMembership, MeasuredAttack
     from reticent.audit.evidence.model import ModelEvidence
     from reticent.audit.stats.estimate import Estimate
     from reticent.trainer.recipes import Recipe
@@ -93,9 +93,9 @@ class Number(NamedTuple):
     ``invalid`` is why it says nothing, if so. ``proof`` is what must lie over ``null`` in the twin, if that is another
     estimate. ``control`` is whether something else proves that it could be found; None without such a thing.
     ``fewest`` are the individuals of the smaller side, if two sides are compared; ``left_out`` are those of it that the
-    number leaves out. ``num_shadows`` are the shadow models of its attack. ``beside_base``: it is a difference to the
-    base model, which hides what that one knows already; ``of_known_base``: it counts only where the base may know the
-    members, in place of such a difference.
+    number leaves out. ``doubt`` is why it cannot show that a model is within, if so. ``num_shadows`` are the shadow
+    models of its attack. ``beside_base``: it is a difference to the base model, which hides what that one knows
+    already; ``of_known_base``: it counts only where the base may know the members, in place of such a difference.
     """
 
     what: str
@@ -107,6 +107,7 @@ class Number(NamedTuple):
     control: bool | str | None = TWIN
     fewest: int | None = None
     left_out: int = 0
+    doubt: str | None = None
     num_shadows: int | None = None
     beside_base: bool = False
     of_known_base: bool = False
@@ -167,6 +168,7 @@ class Risk:
 
 
 WHOLE_TEXT = "membership by the whole text"
+ORDINARY, TAUGHT = "membership by ordinary words", "membership by the words that it may be taught"
 PARTS: dict[Part, str] = {"both": "identifiers", "direct": "direct identifiers", "indirect": "indirect identifiers"}
 
 
@@ -201,14 +203,19 @@ def _areas(
     attack: MeasuredAttack | KindAttack,
     auc: Estimate | None = None,
     invalid: str | None = None,
+    doubt: str | None = None,
     num_shadows: int | None = None,
 ) -> Iterator[Number]:
-    """Yield the area of an attack, and the area without the held-out individuals who hold near-copies."""
+    """Yield the area of an attack, the area over its control (its gain, without the shift of the split), and the area
+    without the held-out individuals who hold near-copies."""
     members, others = attack.num_members or 0, attack.num_nonmembers or 0
-    about = About(attack=name)
-    own = Number(f"{way}, attack {name}", auc or attack.auc, CHANCE, invalid, about, fewest=min(members, others))
-    own = own._replace(num_shadows=num_shadows, beside_base=name in BESIDE_BASE)
+    about, fewest = About(attack=name), min(members, others)
+    own = Number(f"{way}, attack {name}", auc or attack.auc, CHANCE, invalid, about, fewest=fewest, doubt=doubt)
+    own = own._replace(num_shadows=num_shadows, beside_base=name in DIFFERENCES)
     yield own
+    if attack.over_base:
+        what, part = f"{way}, {OVER_BASE}, attack {name}", replace(about, part=OVER_BASE)
+        yield own._replace(what=what, estimate=attack.over_base, about=part, beside_base=True)
     if attack.auc_without_copies:
         left_out = (attack.auc.n or 0) - (attack.auc_without_copies.n or 0)
         yield own._replace(
@@ -224,8 +231,7 @@ def _words(subject: Subject) -> Iterator[Number]:
     for kind in ("rare", "direct"):
         found = (subject.model.by_kind or {}).get(kind)
         for name, attack in found.attacks.items() if found else ():
-            shadows = found.num_shadows if found and name in KIND_SHADOWS else None
-            yield from _areas(f"membership by {kind} words alone", name, attack, num_shadows=shadows)
+            yield from _areas(f"membership by {kind} words alone", name, attack, None, *_unsure(subject, found, name))
     threshold = subject.model.threshold
     if threshold:
         yield Number("membership by words at the threshold, in texts of others", threshold.at_threshold.auc, CHANCE)
@@ -235,16 +241,27 @@ def _words(subject: Subject) -> Iterator[Number]:
 
 
 def _individual(subject: Subject) -> Iterator[Number]:
-    model = subject.model
+    model, kinds = subject.model, subject.model.by_kind or {}
     ends = (model.best_attack and model.best_attack.intervals) or {}
     for name, attack in model.membership.items():
         low, high = ends.get(name, (attack.auc.low, attack.auc.high))  # of several attacks: ends that hold at once
         why = attack.why or "the two sides differ without the model" if attack.verdict == INVALID else None
         auc = replace(attack.auc, low=low, high=high)
-        yield from _areas(WHOLE_TEXT, name, attack, auc, why, attack.num_shadows)
-    found = (model.by_kind or {}).get("all")
-    if found and "lira" in found.attacks:
-        yield from _areas("membership by all words", "lira", found.attacks["lira"], num_shadows=found.num_shadows)
+        yield from _areas(WHOLE_TEXT, name, attack, auc, why, model.fault, attack.num_shadows)
+        if kinds and "targets" not in kinds:  # a recipe that may predict every token: the twin's number of `TAUGHT`
+            yield from _areas(TAUGHT, name, attack, auc, why, model.fault, attack.num_shadows)
+    for kind, way in (("all", "membership by all words"), ("ordinary", ORDINARY), ("targets", TAUGHT)):
+        found = kinds.get(kind)
+        for name, attack in found.attacks.items() if found else ():
+            if kind != "all" or name == "lira":  # others by all words are attacks on the whole text
+                yield from _areas(way, name, attack, None, *_unsure(subject, found, name))
+
+
+def _unsure(subject: Subject, kind: KindMembership, attack: str) -> tuple[str | None, str | None, int | None]:
+    """Why an attack by one kind of word says nothing, which those with shadow models always do; why no such attack can
+    show that a model is within; and the shadow models of it."""
+    shadows = kind.num_shadows if attack in KIND_SHADOWS else None
+    return None if attack in KIND_SHADOWS else kind.why, subject.model.fault, shadows
 
 
 def _passages(subject: Subject) -> Iterator[Number]:
@@ -336,7 +353,7 @@ def _attacks(gate: GateConfig, own: Subject) -> Iterator[tuple[str, MeasuredAtta
 
 def _auc(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
     for name, found, invalid in _attacks(gate, own):
-        yield from _areas(WHOLE_TEXT, name, found, invalid=invalid)
+        yield from _areas(WHOLE_TEXT, name, found, None, invalid, own.model.fault)
 
 
 def _tpr(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:

@@ -5,7 +5,7 @@ Both verdicts read the same rows (:mod:`reticent.audit.judgement.rows`), by the 
 **Gates**, whose thresholds were fixed in the job. A gate *passes* if the upper end is within its threshold and an
 attack that should succeed did. It *fails* if the estimate itself is beyond the threshold. Otherwise there is *no
 power*: too few individuals, an interval that is too wide, no control that shows that the attack can find anything, or
-an attack that is invalid by the rules of :mod:`reticent.audit.membership.validity`. No power is never reported as
+sides that differ without the model (:mod:`reticent.audit.membership.validity`). No power is never reported as
 safety. The upper end of a two-sided 95 % interval is a one-sided bound of 97.5 %, that of a zero one of 95 %: a pass
 holds at 95 % at least.
 
@@ -15,8 +15,10 @@ holds at 95 % at least.
 - *within* it where the upper end of the interval is, and the same number of the unprotected twin, or of a plain model
   that was trained four times as long on these documents, is beyond it: so the attack would have found that much;
 - *not shown* else: no twin, an attack that finds nothing in the twin either, too few individuals, an interval too
-  wide, an attack that is invalid, or nothing measured.
+  wide, two sides of a given split that differ by themselves, or nothing measured.
 
+An area of membership is two numbers: itself, and 0.5 plus what it is more than that of its control, over the same
+people, so that the shift of a split by chance cancels. The worse of them decides.
 A risk is beyond where one of its numbers is, and within where one is and none could be beyond. Membership is within
 only where one of these numbers is that of an attack with `MIN_SHADOWS` shadow models or more, on this very model and on
 the plain one. Where the base model may know the members, nothing is within by a difference to it. A model's verdict is
@@ -56,7 +58,7 @@ from reticent.audit.judgement.rows import (
     oriented,
     wider,
 )
-from reticent.audit.membership.names import BESIDE_BASE
+from reticent.audit.membership.names import DIFFERENCES
 from reticent.audit.membership.validity import CHANCE, NO_POWER
 from reticent.audit.recipes import is_unprotected, recipe_of
 from reticent.audit.stats.estimate import Estimate
@@ -243,10 +245,10 @@ def _gate_result(row: Row, gate: GateConfig, small_cell: int) -> GateResult:
     """Return the result of one number for its gate: its subject, bound, outcome and reason."""
     number = row.number
     outcome, reason = judge(row.estimate, row.at_most, row.control, small_cell=small_cell)
-    if outcome == PASS and number.invalid:
-        outcome, reason = NO_POWER, f"the attack is invalid: {number.invalid}"
-    elif outcome == FAIL and number.invalid:
-        reason += f", by an attack that is invalid: {number.invalid}"
+    if number.invalid:
+        outcome, reason = NO_POWER, f"{SIDES_DIFFER}: {number.invalid}"
+    elif outcome == PASS and number.doubt:
+        outcome, reason = NO_POWER, f"{FAULT_OF_THE_RUN}: {number.doubt}"
     estimate = row.estimate or Estimate(value=None, n=0)
     if number.fewest is not None and number.fewest < small_cell:  # n counts both sides
         outcome, reason = NO_POWER, f"fewer than {small_cell} on one side"
@@ -461,18 +463,20 @@ def _by_shadows(chosen: Row, rows: Sequence[Row]) -> Row:
 def _deciding(rows: Sequence[Row]) -> Row | None:
     """The number that decides: the worst that is beyond; else one that could be; else the largest within."""
     beyond = [row for row in rows if row.outcome == BEYOND]
-    unsure = [row for row in rows if row.outcome == NOT_SHOWN and (row.reason in (WIDE, UNSURE, FEW) or _is_over(row))]
+    unsure = [
+        row
+        for row in rows
+        if row.outcome == NOT_SHOWN
+        and (row.reason in (WIDE, UNSURE, FEW) or row.reason.startswith((SIDES_DIFFER, FAULT_OF_THE_RUN)))
+    ]
     within = [row for row in rows if row.outcome == WITHIN]
     group = next(filter(None, (beyond, unsure, within, rows)), ())
     return max(group, key=lambda row: (row.estimate and row.estimate.value) or 0.0, default=None)
 
 
-def _is_over(row: Row) -> bool:
-    """Whether a number that cannot be judged is over the threshold: then none can be within."""
-    return row.number.invalid is not None and ((row.estimate and row.estimate.value) or 0.0) > row.at_most
-
-
 FEW = "too few people to say"
+SIDES_DIFFER = "the two sides differ without the model"
+FAULT_OF_THE_RUN = "a fault of the run"
 UNSURE = "the estimate is beyond the threshold, and its interval holds none at all"
 WIDE = "the interval is too wide: its upper end is beyond the threshold"
 WITHOUT_TWIN = "nothing proves that the attack would have found anything: there is no unprotected twin"
@@ -500,7 +504,7 @@ def base_may_know(base: ModelEvidence | None) -> bool:
     """
     if base is None:
         return False
-    areas = [attack.auc for name, attack in base.membership.items() if name not in BESIDE_BASE]
+    areas = [attack.auc for name, attack in base.membership.items() if name not in DIFFERENCES]
     areas += [a.auc for found in (base.by_kind or {}).values() for n, a in found.attacks.items() if n == "loss"]
     inverted = base.inversion and [base.inversion.direct, base.inversion.indirect]
     rates = [kind.all.top1.excess for kind in inverted or () if kind and kind.all]
@@ -542,7 +546,7 @@ def _judged_row(row: Row, has_twin: bool, known: bool, cell: int) -> Row:
         return row._replace(outcome=outcome, reason=reason)
 
     if number.invalid:
-        return judged(NOT_SHOWN, f"the attack is invalid: {number.invalid}")
+        return judged(NOT_SHOWN, f"{SIDES_DIFFER}: {number.invalid}")
     if raw is None or raw.value is None or raw.low is None or raw.high is None or raw.num_resampled < cell:
         return judged(NOT_SHOWN, FEW)
     assert estimate is not None
@@ -563,6 +567,8 @@ def _judged_row(row: Row, has_twin: bool, known: bool, cell: int) -> Row:
         return judged(NOT_SHOWN, WIDE)
     if not row.control:
         return judged(NOT_SHOWN, WITHOUT_POWER)
+    if number.doubt:
+        return judged(NOT_SHOWN, f"{FAULT_OF_THE_RUN}: {number.doubt}")
     return judged(WITHIN, "its upper end is within the threshold, and the attack succeeds on the twin")
 
 

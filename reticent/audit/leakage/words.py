@@ -115,6 +115,10 @@ class SurfaceTable:
         """Return the surfaces of words given as text, int64; `NO_SURFACE` for a text that was not decoded so far."""
         return np.array([self._numbers.get(self._spelling(text), NO_SURFACE) for text in texts], dtype=np.int64)
 
+    def values(self, of_text: Callable[[str], float]) -> np.ndarray:
+        """Return a number for each surface that was decoded so far, float64, by the number of the surface."""
+        return np.fromiter(map(of_text, self._numbers), np.float64, len(self._numbers))
+
     def _number(self, rows: np.ndarray) -> np.ndarray:
         usable = (rows >= 0).all(axis=1)
         if self._unknown is not None:

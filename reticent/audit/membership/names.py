@@ -6,10 +6,10 @@ from typing import Final
 
 __all__ = [
     "ATTACKS_ON_SIZES",
-    "BESIDE_BASE",
     "COVERAGE",
     "DEFAULT_ATTACKS",
     "DEFAULT_SHADOW_ATTACKS",
+    "DIFFERENCES",
     "KIND_SHADOWS",
     "ON_HOLDOUT",
     "PROBE_COPIES",
@@ -24,6 +24,8 @@ __all__ = [
 USER_INFERENCE: Final = "user_inference"
 USER_INFERENCE_SHADOWS: Final = "user_inference_shadows"
 ON_HOLDOUT: Final = frozenset({USER_INFERENCE, USER_INFERENCE_SHADOWS})
+#: Attacks that are differences to the base model already, so that the base itself is no control of theirs.
+DIFFERENCES: Final = frozenset({"reference", "ratio", "wbc", "ez", "hard_tokens", "mlm_ratio", USER_INFERENCE})
 #: The attack on text that a causal model generates; it sees no probability.
 COVERAGE: Final = "ngram_coverage"
 #: The attack that puts a copy of the text with gaps before it: its copies, and the most tokens that it copies.
@@ -32,8 +34,6 @@ PROBE_COPIES: Final = 4
 PROBE_TOKENS: Final = 64
 #: Attacks that need the compressed sizes of the texts.
 ATTACKS_ON_SIZES: Final = frozenset({"zlib"})
-#: Attacks whose score is a difference to the base model, or a ratio.
-BESIDE_BASE: Final = frozenset({"reference", "ratio", "wbc", "ez", "hard_tokens", "mlm_ratio", USER_INFERENCE})
 #: Attacks by kind of word that look at shadow models.
 KIND_SHADOWS: Final = frozenset({"lira", "lira_textbook"})
 #: Default attacks of a job; a report shows these first, in this order.

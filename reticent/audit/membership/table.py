@@ -45,6 +45,7 @@ class Attack:
     about : the sign of membership that the attack looks for, as a clause without a full stop
     source : the publication; empty for an attack that is not published
     needs : inputs besides the scores of the model under attack
+    is_total : the score of an individual is the sum over their documents, not the mean: a log ratio of likelihoods
     objectives : objectives of the models that it can attack
     """
 
@@ -54,6 +55,7 @@ class Attack:
     about: str
     source: str = ""
     needs: frozenset[Need] = frozenset()
+    is_total: bool = False
     objectives: frozenset[str] = frozenset({"mlm", "clm"})
 
 

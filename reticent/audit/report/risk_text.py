@@ -14,7 +14,9 @@ from reticent.audit.judgement.verdict import (
     BESIDE_KNOWN,
     CANNOT,
     EARLIER,
+    FAULT_OF_THE_RUN,
     FEW,
+    SIDES_DIFFER,
     UNSURE,
     WIDE,
     WITHOUT_POWER,
@@ -372,8 +374,10 @@ def _reason(result: RiskResult, words: Texts) -> str:
     """Return a reason of the report in the language, without the part behind a colon, which belongs to the method."""
     if result.reason.startswith("not measured"):
         return words("common.not_measured")
-    if result.reason.startswith("the attack is invalid"):
+    if result.reason.startswith(SIDES_DIFFER):
         return words("verdict.the_test_is_not_valid_here_the_two")
+    if result.reason.startswith(FAULT_OF_THE_RUN):
+        return words("verdict.something_other_than_the_model_tells")
     said = REASONS.get(result.reason, "verdict.see_the_report")  # an unknown reason of the report does not stop a run
     return words(said) if said else ""
 
