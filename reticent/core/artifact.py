@@ -131,7 +131,7 @@ FORMATS = {
     "word-spans": 2,
     "text-check": 1,
     "models": 2,
-    "measures": 6,
+    "measures": 7,
     "shadows": 1,
     "canaries": 1,
     "extraction": 2,

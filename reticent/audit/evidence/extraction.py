@@ -96,6 +96,7 @@ class PassageRate(Excess):
             self,
             members=self.members.as_share(self.members.n, cell),
             heldout=self.heldout.as_share(self.heldout.n, cell),
+            unshared=self.unshared and self.unshared.as_shares(cell),
         )
         kept = Excess.closed(bounded, raw, cell)
         assert isinstance(kept, PassageRate)

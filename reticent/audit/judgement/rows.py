@@ -36,6 +36,7 @@ __all__ = [
     "FAIL",
     "GATES",
     "NOT_SHOWN",
+    "ONE_SIDE",
     "PASS",
     "PLAIN",
     "RISKS",
@@ -50,6 +51,7 @@ __all__ = [
     "Subject",
     "is_over",
     "oriented",
+    "simultaneous",
 ]
 
 #: Outcomes of a gate; beside them stands NO_POWER of :mod:`reticent.audit.membership.validity`.
@@ -90,7 +92,8 @@ class Number(NamedTuple):
     ``invalid`` is why it says nothing, if so. ``proof`` is what must lie over ``null`` in the twin, if that is another
     estimate. ``control`` is whether something else proves that it could be found; None without such a thing.
     ``fewest`` are the individuals of the smaller side, if two sides are compared; ``left_out`` are those of it that the
-    number leaves out.
+    number leaves out. ``at_most`` is a threshold of its own, beside that of the risk. ``may_be_within``: so many were
+    asked that the number may be within its threshold. ``is_shown``: an exact test shows that it is beyond.
     """
 
     what: str
@@ -102,6 +105,9 @@ class Number(NamedTuple):
     control: bool | str | None = TWIN
     fewest: int | None = None
     left_out: int = 0
+    at_most: float | None = None
+    may_be_within: bool = True
+    is_shown: bool = False
 
     @property
     def of(self) -> tuple[str, About]:
@@ -158,26 +164,83 @@ WHOLE_TEXT = "membership by the whole text"
 PARTS: dict[Part, str] = {"both": "identifiers", "direct": "direct identifiers", "indirect": "indirect identifiers"}
 
 
+#: What a rate is over, if not over all: said behind the words for it.
+ONE_SIDE = "used on one side alone"
+#: Words for the individuals of whom a model emits what is theirs alone, and the most of them, less held-out ones.
+PEOPLE_OF = "people of whom an identifier of their own is {}"
+EXPOSED_AT_MOST = 0.05
+
+
+def _rates(words: str, sides: Excess, about: About = About()) -> Iterator[Number]:
+    """Yield a difference of rates: over all, over what one side alone has, and without who holds near-copies."""
+    fewest = min(sides.members.n or 0, sides.heldout.n or 0)
+    own = Number(words, sides.excess, about=about, fewest=fewest)
+    yield own
+    if sides.unshared is not None:
+        found = sides.unshared.excess
+        if found.value is None and sides.excess.value is not None:  # all is shared: nothing to compare
+            found = replace(found, n=sides.excess.n)
+        fewest = min(sides.unshared.members.n or 0, sides.unshared.heldout.n or 0)
+        part = replace(about, part=_part(about, ONE_SIDE))
+        yield own._replace(what=f"{words}, {ONE_SIDE}", estimate=found, about=part, fewest=fewest)
+    if sides.without_copies is not None:
+        left_out = (sides.excess.n or 0) - (sides.without_copies.n or 0)
+        yield own._replace(
+            what=f"{words}, {WITHOUT_COPIES}",
+            estimate=sides.without_copies,
+            about=replace(about, part=_part(about, WITHOUT_COPIES)),
+            fewest=own.fewest - left_out if own.fewest else own.fewest,
+            left_out=left_out,
+        )
+
+
+def _part(about: About, of: str) -> str:
+    return f"{about.part}, {of}" if about.part else of
+
+
 def _emission(subject: Subject) -> Iterator[Number]:
-    model = subject.model
+    model, written, hidden = subject.model, subject.model.generated, subject.model.all_occurrences
     ways: tuple[tuple[str, Mapping[Part, Excess] | None], ...] = (
         ("{} predicted, members less held-out people", model.excess),
         ("{} predicted, more than by the base model", model.over_base),
-        ("{} written, members less held-out people", model.generated.excess if model.generated else None),
-        ("{} predicted, nothing to copy from", model.all_occurrences.excess if model.all_occurrences else None),
+        ("{} written, members less held-out people", written.excess if written else None),
+        ("{} predicted, nothing to copy from", hidden.excess if hidden else None),
     )
     for words, found in ways:
         for part, sides in (found or {}).items():
-            yield Number(words.format(PARTS[part]), sides.excess)
+            yield from _rates(words.format(PARTS[part]), sides)
+    exposed = {
+        "predicted": model.exposed,
+        "written": written and written.exposed,
+        "predicted, nothing to copy from": hidden and hidden.exposed,
+    }
+    yield from _people({PEOPLE_OF.format(way): found for way, found in exposed.items() if found}, EXPOSED_AT_MOST)
+
+
+def _people(shares: Mapping[str, Excess], at_most: float) -> Iterator[Number]:
+    """Yield shares of individuals with a threshold of their own; their ends hold at once."""
+    for words, sides in shares.items():
+        for number in _rates(words, sides):
+            estimate = number.estimate and simultaneous(number.estimate, len(shares))
+            yield number._replace(estimate=estimate, at_most=at_most)
+
+
+def simultaneous(estimate: Estimate, num: int) -> Estimate:
+    """Return an estimate whose ends hold at once with those of ``num`` - 1 others (Bonferroni, by normal quantiles)."""
+    if estimate.value is None or estimate.low is None or estimate.high is None:
+        return estimate
+    wider = NormalDist().inv_cdf(1 - (1 - LEVEL) / (2 * num)) / NormalDist().inv_cdf(1 - (1 - LEVEL) / 2)
+    value, below, above = estimate.value, estimate.value - estimate.low, estimate.high - estimate.value
+    return replace(estimate, low=value - wider * below, high=value + wider * above)
 
 
 def _context(subject: Subject) -> Iterator[Number]:
     found = subject.model.inversion
     for name, kind in (("direct", found.direct), ("indirect", found.indirect)) if found else ():
         if kind and kind.all:
-            yield Number(f"{name} identifiers read back from the words around them", kind.all.top1.excess)
+            yield from _rates(f"{name} identifiers read back from the words around them", kind.all.top1)
     if found and found.association:
-        yield Number("terms tied to names", found.association.rate.excess)
+        yield from _rates("terms tied to names", found.association.rate)
 
 
 def _areas(
@@ -229,7 +292,7 @@ def _passages(subject: Subject) -> Iterator[Number]:
     for row in passages.rates if passages else ():
         if row.asked == "all":
             draws = "" if row.num_queries is None else f" and {row.num_queries:,} draws"
-            yield Number(f"passages that come back, given {row.prefix_tokens} tokens{draws}", row.excess)
+            yield from _rates(f"passages that come back, given {row.prefix_tokens} tokens{draws}", row)
 
 
 PROTECT = "a recipe that protects direct and indirect identifiers, or fewer epochs"
@@ -295,9 +358,11 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
 
 
 def _excess(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
-    sides = (own.model.excess or {}).get(gate.part)
-    fewest = min(sides.members.n or 0, sides.heldout.n or 0) if sides else None
-    yield Number("excess leakage", sides.excess if sides else None, about=About(part=gate.part), fewest=fewest)
+    sides, about = (own.model.excess or {}).get(gate.part), About(part=gate.part)
+    if sides:
+        yield from _rates("excess leakage", sides, about)
+    else:
+        yield Number("excess leakage", None, about=about)
 
 
 def _attacks(gate: GateConfig, own: Subject) -> Iterator[tuple[str, MeasuredAttack, str | None]]:
@@ -463,6 +528,10 @@ BESIDE: Final = (
     Beside(
         title="loss gap, held-out people less members, nats a token",
         estimate=lambda found: found.loss_gap.gap if found.loss_gap else None,
+    ),
+    Beside(
+        title="identifiers that members and others use, predicted more than by the base model",
+        estimate=lambda found: found.shared_over_base,
     ),
 )
 

@@ -106,7 +106,7 @@ def _row(number: Number, twins: Twins, at_most: float) -> Row:
     if number.null == CHANCE:
         estimate, proof = estimate and oriented(estimate, proof), proof and oriented(proof, proof)
     control = number.control if isinstance(number.control, bool | None) else is_over(proof, number.null)
-    return Row(number, estimate, control, at_most)
+    return Row(number, estimate, control, at_most if number.at_most is None else number.at_most)
 
 
 def judge(estimate: Estimate | None, at_most: float, control: bool | None, *, small_cell: int = 5) -> tuple[str, str]:
@@ -340,7 +340,13 @@ def _judged_risk(
         return replace(asked, reason=CANNOT) if asked.relevant and asked.outcome == NOT_SHOWN else asked
     chosen = _deciding(rows)
     if chosen is not None:
-        result = replace(result, outcome=chosen.outcome, what=chosen.number.what, reason=chosen.reason)
+        result = replace(
+            result,
+            outcome=chosen.outcome,
+            what=chosen.number.what,
+            reason=chosen.reason,
+            number_at_most=chosen.number.at_most,
+        )
     return _with_gates(result, risk, model, audit)
 
 
@@ -371,6 +377,8 @@ def _judged_row(row: Row, has_twin: bool, cell: int) -> Row:
 
     if number.invalid:
         return judged(NOT_SHOWN, f"the attack is invalid: {number.invalid}")
+    if number.is_shown:
+        return judged(BEYOND, "beyond the threshold")
     if raw is None or raw.value is None or raw.low is None or raw.high is None or raw.num_resampled < 2 * cell:
         return judged(NOT_SHOWN, FEW)
     assert estimate is not None
@@ -380,6 +388,8 @@ def _judged_row(row: Row, has_twin: bool, cell: int) -> Row:
     if estimate.value > row.at_most:
         is_beyond = estimate.low > number.null
         return judged(BEYOND, "beyond the threshold") if is_beyond else judged(NOT_SHOWN, UNSURE)
+    if not number.may_be_within:
+        return judged(NOT_SHOWN, FEW)
     if not has_twin:
         return judged(NOT_SHOWN, WITHOUT_TWIN)
     if estimate.high > row.at_most:  # it could be beyond, whatever the attack finds in the twin
