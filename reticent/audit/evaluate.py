@@ -315,7 +315,7 @@ class Auditor:
         if self._inversion is None:
             self._inversion = resolve("reticent.ext.inversion.measure:InversionAudit")(
                 self.store, self.train, self.members, self.words, self.true, self.table, self.tokenizer,
-                self.categories, self.config, self.bootstrap,
+                self.categories, self.config, self.bootstrap, _by_code(self.membership),
             )  # fmt: skip
         tokenizer = self._tokenizer_of(entry.path)
         special = special_ids(tokenizer, entry.objective)

@@ -134,7 +134,7 @@ FORMATS = {
     "measures": 7,
     "shadows": 1,
     "canaries": 1,
-    "extraction": 2,
+    "extraction": 3,
     "gates": 1,
     "classification": 2,
     "audit": 2,

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, NamedTupl
 from pydantic import AfterValidator, Field, model_validator
 
 from reticent.audit.membership.validity import CHANCE, INVALID, WITHOUT_COPIES
-from reticent.audit.stats.estimate import LEVEL, Estimate
+from reticent.audit.stats.estimate import LEVEL, Estimate, clopper_pearson
 from reticent.core.section import PUBLISHED, Section
 from reticent.engine.config import Arm
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.extraction import CanaryArm, ExtractedModel
-    from reticent.audit.evidence.leakage import Excess, NumbersBeside, Part
+    from reticent.audit.evidence.leakage import Excess, Exposed, NumbersBeside, Part
     from reticent.audit.evidence.membership import KindAttack, MeasuredAttack
     from reticent.audit.evidence.model import ModelEvidence
     from reticent.audit.stats.estimate import Estimate
@@ -293,8 +293,27 @@ def _passages(subject: Subject) -> Iterator[Number]:
         if row.asked == "all":
             draws = "" if row.num_queries is None else f" and {row.num_queries:,} draws"
             yield from _rates(f"passages that come back, given {row.prefix_tokens} tokens{draws}", row)
+    if passages and passages.exposed:
+        yield _with_a_passage(passages.exposed, bool(passages.asks_every_member))
 
 
+def _with_a_passage(people: Exposed, asks_every_member: bool) -> Number:
+    """Individuals of whom a whole passage of their own comes back.
+
+    One is beyond the threshold if of the held-out individuals there is none; else as many more of the members as the
+    threshold says. None of all members is a count, none of a sample has an upper end.
+    """
+    members, others = people.members, people.heldout
+    number = Number(PASSAGE_OF, members, at_most=PASSAGE_AT_MOST)
+    if not members.value:
+        end = 0.0 if asks_every_member else clopper_pearson(0, max(members.num_resampled, 1))[1]
+        return number._replace(estimate=replace(members, high=members.value if members.value is None else end))
+    return number._replace(is_shown=True) if not others.value else number._replace(estimate=people.excess)
+
+
+#: Words for the individuals of whom a passage comes back, and the largest share of those asked.
+PASSAGE_OF = "people of whom a whole passage of their own comes back"
+PASSAGE_AT_MOST = 0.01
 PROTECT = "a recipe that protects direct and indirect identifiers, or fewer epochs"
 #: Every risk, in the order of the columns.
 RISKS: Mapping[str, Risk] = MappingProxyType(
