@@ -5,17 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from fixtures.audits import estimate, evidence, filled, tiny_audit
 
 from reticent.audit.config import VerdictConfig
 from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence, publish_audit
 from reticent.audit.evidence.extraction import Extraction, Verdict
-from reticent.audit.evidence.json_form import from_json
+from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.leakage import Gap, NumbersBeside
 from reticent.audit.evidence.risks import KeptOutcome, ModelRisks, RiskResult
 from reticent.audit.evidence.rules import publish
-from reticent.audit.judgement.rows import BESIDE, BEYOND, NOT_SHOWN, WITHIN, oriented
+from reticent.audit.judgement.rows import BESIDE, BEYOND, NOT_SHOWN, ONE_SIDE, WITHIN, oriented
 from reticent.audit.judgement.verdict import (
     ARITHMETIC,
     KNOWN_BASE,
@@ -30,6 +31,7 @@ from reticent.audit.judgement.verdict import (
 from reticent.audit.membership.validity import INVALID, WITHOUT_COPIES
 from reticent.audit.report.summary import last_checkpoints
 from reticent.audit.stats.estimate import Estimate
+from reticent.audit.stats.intervals import excess_of
 from reticent.audit.texts import Texts
 from reticent.core.errors import PolicyError
 
@@ -556,12 +558,105 @@ def test_a_verdict_on_membership_follows_the_worse_of_the_areas_with_and_without
     assert (WITHOUT_COPIES in (result.what or "")) == follows
 
 
+def sided(value: float, half: float = 0.03, n: int = 300, **more: Any) -> dict[str, Any]:
+    """A difference of rates, all of it found with the members."""
+    return {"members": around(max(value, 0.0), half, n // 2), "heldout": around(0.0, half, n // 2),
+            "excess": around(value, half, n), **more}  # fmt: skip
+
+
+def alone(value: float, half: float = 0.03) -> dict[str, Any]:
+    return {"unshared": {**sided(value, half), "num_shared": 9, "num_unmatched": 0}}
+
+
+LEAKS = sided(0.3, **alone(0.3), without_copies=around(0.3, 0.03))
+
+
+@pytest.mark.parametrize("way", ["excess", "over_base", "generated", "all_occurrences", "context", "passages"])
+@pytest.mark.parametrize(
+    ("over", "of_one_side", "outcome"),
+    [(0.0, 0.0, W), (0.0, 0.2, B), (0.2, 0.0, B)],
+)
+def test_within_needs_the_rate_of_one_side_too_and_that_without_copies(
+    way: str, over: float, of_one_side: float, outcome: str
+) -> None:
+    half = 0.004 if way == "passages" else 0.03
+    for more in (alone(of_one_side, half), {"without_copies": around(of_one_side, half, 250)}):
+        own, twin = sided(over, half, **more), LEAKS
+        risk = {"context": "context", "passages": "passages"}.get(way, "emission")
+        models, extraction = [], []
+        for recipe, found in (("ppclm", own), ("clm", twin)):
+            one = entry(recipe, **(LOUD if recipe == "clm" else QUIET))
+            if way in ("excess", "over_base"):
+                one[way] = {"both": found}
+            elif way in ("generated", "all_occurrences"):
+                one[way] = {"excess": {"both": found}}
+            elif way == "context":
+                one["inversion"]["direct"]["all"]["top1"] = found
+            rate = {**found, "measure": "discoverable", "prefix_tokens": 50, "asked": "all"}
+            extraction.append({"model": "m", "recipe": recipe, "epoch": 8, "passages": {"rates": [rate]}})
+            models.append(filled(ModelEvidence, one))
+        audit = replace(WHOLE, settings={}, models=models, extraction=filled(Extraction, {"models": extraction}))
+        assert {r.risk: r.outcome for r in judge_risks(audit).rows[0].results}[risk] == outcome
+
+
+def test_where_all_is_shared_nothing_is_within() -> None:
+    none = {"value": None, "n": 0}
+    shared = {
+        "unshared": {**dict.fromkeys(("members", "heldout", "excess"), none), "num_shared": 9, "num_unmatched": 0}
+    }
+    models = [entry("ppclm", **QUIET), entry("clm", **LOUD)]
+    models[0]["excess"]["both"] |= shared
+    emission = judged(*models)[0].results[0]
+    assert (emission.outcome, emission.reason) == (N, "too few people to say")
+    assert ONE_SIDE in (emission.what or "")
+
+
+#: Share of members, of held-out individuals, each of so many; whether all members were asked; and the outcome.
+WITH_A_PASSAGE = [
+    (0, 0, 368, False, W), (0, 0, 367, False, N), (0, 0, 60, True, W), (1, 0, 60, True, B), (1, 0, 9, False, B),
+    (3, 3, 400, True, N), (40, 3, 400, True, B),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("members", "others", "n", "every", "outcome"), WITH_A_PASSAGE)
+def test_one_person_of_whom_a_whole_passage_comes_back_is_beyond(
+    members: int, others: int, n: int, every: bool, outcome: str
+) -> None:
+    counts = [(np.arange(n) < count).astype(float) for count in (members, others)]
+    exposed = excess_of(*((count, np.ones(n)) for count in counts), num_bootstrap=100, seed=0)
+    people = {"own": to_json(exposed), "twin": sided(0.3)}
+    rate = {**sided(0.0, 0.004), "measure": "discoverable", "prefix_tokens": 50, "asked": "all"}
+    loud = {**rate, **sided(0.3, 0.01)}
+    rows = [
+        {"model": "m", "recipe": recipe, "epoch": 8,
+         "passages": {"rates": [of_model], "exposed": people[name], "asks_every_member": every}}
+        for recipe, name, of_model in (("ppclm", "own", rate), ("clm", "twin", loud))
+    ]  # fmt: skip
+    models = [filled(ModelEvidence, entry(recipe)) for recipe in ("ppclm", "clm")]
+    audit = replace(WHOLE, settings={}, models=models, extraction=filled(Extraction, {"models": rows}))
+    result = judge_risks(audit).rows[0].results[-1]
+    assert (result.risk, result.outcome) == ("passages", outcome)
+
+
+@pytest.mark.parametrize(("people", "n", "outcome"), [(0.2, 300, B), (0.0, 300, W), (0.04, 300, N), (0.0, 9, N)])
+def test_few_people_of_whom_much_is_emitted_are_no_mean(people: float, n: int, outcome: str) -> None:
+    models = [entry("ppclm", **QUIET), entry("clm", **LOUD)]
+    models[0]["exposed"], models[1]["exposed"] = sided(people, 0.03, n), sided(0.3)
+    emission = judged(*models)[0].results[0]
+    assert emission.outcome == outcome
+    if outcome == B:
+        assert (emission.what, emission.number_at_most) == (
+            "people of whom an identifier of their own is predicted",
+            0.05,
+        )
+
+
 def test_numbers_beside_the_verdict_stand_beside_those_of_the_twin_and_change_no_outcome() -> None:
     audit = tiny_audit()
     before = judge_risks(evidence(audit))
     for number, one in enumerate(audit["models"]):
         side = estimate(0.1 * number)
-        one["beside"] = {"loss_gap": {"members": side, "heldout": side, "gap": side}}
+        one["beside"] = {"loss_gap": {"members": side, "heldout": side, "gap": side}, "shared_over_base": side}
     assert judge_risks(evidence(audit)) == before
     rows, found = numbers_beside(last_checkpoints(evidence(audit).models))
     assert len(rows) == len(BESIDE)

@@ -11,6 +11,7 @@ from reticent.audit.evidence.leakage import (
     AllOccurrences,
     CategoryPrivacy,
     Excess,
+    Exposed,
     Generated,
     Ledger,
     LowCost,
@@ -59,6 +60,8 @@ class ModelEvidence:
     by_category: Annotated[dict[str, CategoryPrivacy] | None, PARTS] = optional()
     excess: Annotated[dict[Part, Excess] | None, PARTS] = optional()
     over_base: Annotated[dict[Part, Excess] | None, PARTS] = optional()
+    #: Individuals of whom an identifier that is theirs alone is predicted, and not by the base model.
+    exposed: Annotated[Exposed | None, PARTS] = optional()
     membership: Annotated[dict[str, MeasuredAttack], PARTS] = field(default_factory=dict)
     best_attack: Annotated[BestAttack | None, PARTS] = optional()
     #: Whether members and held-out individuals were given, and not drawn at random by reticent.

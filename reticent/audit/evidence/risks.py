@@ -14,7 +14,9 @@ __all__ = ["KeptOutcome", "ModelRisks", "RiskResult", "RiskTable"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiskResult:
-    """One risk of one model. ``what`` names the deciding number; ``estimate`` is its value, if it may leave."""
+    """One risk of one model. ``what`` names the deciding number; ``estimate`` is its value, if it may leave.
+
+    ``number_at_most`` is the threshold of that number, if it has one of its own beside ``at_most`` of the risk."""
 
     risk: Annotated[str, SETTING]
     relevant: Annotated[bool, SETTING]
@@ -23,6 +25,7 @@ class RiskResult:
     what: Annotated[str | None, NAME] = optional()
     reason: Annotated[str, NAME]
     estimate: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
+    number_at_most: Annotated[float | None, SETTING] = optional()
     #: What a reader must know of the outcome, in sentences without a full stop.
     notes: Annotated[list[str] | None, NAME] = optional()
 

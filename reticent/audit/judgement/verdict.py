@@ -56,7 +56,7 @@ from reticent.audit.judgement.rows import (
     Subject,
     is_over,
     oriented,
-    wider,
+    simultaneous,
 )
 from reticent.audit.membership.names import DIFFERENCES
 from reticent.audit.membership.validity import CHANCE, NO_POWER
@@ -113,9 +113,9 @@ class Row(NamedTuple):
 Twins = Mapping[tuple[str, About], Number]
 
 
-def _row(number: Number, controls: Sequence[Twins], at_most: float, *, least: float | None = None) -> Row:
-    """A number beside the same one of unprotected models, the twin first; not judged yet. ``least``: what the number of
-    one of them must be over, by shadow models of its own where the number is.
+def _row(number: Number, controls: Sequence[Twins], at_most: float, *, strict: bool = False) -> Row:
+    """A number beside the same one of unprotected models, the twin first; not judged yet. ``strict``: that of one of
+    them must be over the threshold, by shadow models of its own where the number is.
     """
     twins = [twin for twin in (control.get(number.of) for control in controls) if twin]
     proofs = [(found, twin) for twin in twins if (found := twin.proof or twin.estimate)]
@@ -123,12 +123,13 @@ def _row(number: Number, controls: Sequence[Twins], at_most: float, *, least: fl
     if number.null == CHANCE:
         estimate = estimate and oriented(estimate, proofs[0][0] if proofs else None)
         proofs = [(oriented(proof, proof), twin) for proof, twin in proofs]
+    at_most = at_most if number.at_most is None else number.at_most
     control = number.control if isinstance(number.control, bool | None) else None
     if number.control == TWIN and proofs:
-        least_shadows = MIN_SHADOWS if number.num_shadows and least is not None else 0
+        least_shadows = MIN_SHADOWS if number.num_shadows and strict else 0
         control = any(
             is_over(proof, number.null)
-            and (least is None or (proof.value or 0.0) > least)
+            and (not strict or (proof.value or 0.0) > at_most)
             and (twin.num_shadows or 0) >= least_shadows
             for proof, twin in proofs
         )
@@ -426,7 +427,7 @@ def _judged_risk(
     known = base_may_know(_base(model, audit.models))
     of_controls = [{number.of: number for number in risk.numbers(_subject(each, audit))} for each in controls]
     rows = [
-        _judged_row(_row(number, of_controls, at_most, least=at_most), bool(controls), known, cell)
+        _judged_row(_row(number, of_controls, at_most, strict=True), bool(controls), known, cell)
         for number in risk.numbers(_subject(model, audit))
         if number.estimate
         and (known or not number.of_known_base)
@@ -448,7 +449,13 @@ def _judged_risk(
     if chosen is not None:
         if chosen.outcome == WITHIN and risk.by_shadows:
             chosen = _by_shadows(chosen, rows)
-        result = replace(result, outcome=chosen.outcome, what=chosen.number.what, reason=chosen.reason)
+        result = replace(
+            result,
+            outcome=chosen.outcome,
+            what=chosen.number.what,
+            reason=chosen.reason,
+            number_at_most=chosen.number.at_most,
+        )
     return _with_gates(result, risk, model, audit)
 
 
@@ -510,7 +517,7 @@ def base_may_know(base: ModelEvidence | None) -> bool:
     rates = [kind.all.top1.excess for kind in inverted or () if kind and kind.all]
     rates += [sides.excess for sides in (base.excess or {}).values()]
     numbers = [(found, CHANCE) for found in areas] + [(found, 0.0) for found in rates]
-    return any(is_over(wider(found, len(numbers)), null) for found, null in numbers)
+    return any(is_over(simultaneous(found, len(numbers)), null) for found, null in numbers)
 
 
 def _base(model: ModelEvidence, models: Sequence[ModelEvidence]) -> ModelEvidence | None:
@@ -547,6 +554,8 @@ def _judged_row(row: Row, has_twin: bool, known: bool, cell: int) -> Row:
 
     if number.invalid:
         return judged(NOT_SHOWN, f"{SIDES_DIFFER}: {number.invalid}")
+    if number.is_shown:
+        return judged(BEYOND, "beyond the threshold")
     if raw is None or raw.value is None or raw.low is None or raw.high is None or raw.num_resampled < cell:
         return judged(NOT_SHOWN, FEW)
     assert estimate is not None
@@ -557,7 +566,7 @@ def _judged_row(row: Row, has_twin: bool, known: bool, cell: int) -> Row:
     if estimate.value > row.at_most:  # of few people, certain only where the whole interval is
         is_beyond = estimate.low > (row.at_most if few else number.null)
         return judged(BEYOND, "beyond the threshold") if is_beyond else judged(NOT_SHOWN, FEW if few else UNSURE)
-    if few:
+    if few or not number.may_be_within:
         return judged(NOT_SHOWN, FEW)
     if known and number.beside_base:
         return judged(NOT_SHOWN, BESIDE_KNOWN)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from reticent.audit.judgement.rows import BEYOND, NOT_SHOWN, PLAIN, RISKS, WITHIN
+from reticent.audit.judgement.rows import BEYOND, NOT_SHOWN, ONE_SIDE, PLAIN, RISKS, WITHIN
 from reticent.audit.judgement.verdict import (
     BESIDE_KNOWN,
     CANNOT,
@@ -23,6 +23,7 @@ from reticent.audit.judgement.verdict import (
     WITHOUT_SHADOWS,
     WITHOUT_TWIN,
 )
+from reticent.audit.membership.validity import WITHOUT_COPIES
 from reticent.audit.recipes import is_unprotected, own_recipes, recipe_of
 from reticent.audit.stats.seeds import over_seeds, passages_over_seeds
 from reticent.audit.texts import NOT_MEASURED, STATED, Mark, Marked, Texts, marks_of, model_name
@@ -257,16 +258,17 @@ def cells_of(model: ShownModel, words: Texts) -> Iterator[Cell]:
         return
     for result in model.risks.results:
         sign, outcome = OUTCOMES[result.outcome]
-        area = result.risk in ("words", "individual")
-        threshold = words.threshold(result.at_most, area=area)
+        area = result.risk in ("words", "individual") and result.number_at_most is None
+        at_most = result.at_most if result.number_at_most is None else result.number_at_most
+        threshold = words.threshold(at_most, area=area)
         yield Cell(
             title=words.evidence(RISKS[result.risk].title),
             sign=sign,
             outcome=words(outcome),
             relevant=result.relevant,
             what=number_in_words(result.what, words) if result.what else "",
-            value=words.value(result.estimate, area=area, threshold=result.at_most) if result.estimate else "",
-            interval=words.interval(result.estimate, area=area, threshold=result.at_most),
+            value=words.value(result.estimate, area=area, threshold=at_most) if result.estimate else "",
+            interval=words.interval(result.estimate, area=area, threshold=at_most),
             threshold=words("common.at_most", value=threshold),
             reason=words.apart(filter(None, (_reason(result, words), *map(words.evidence, result.notes or ())))),
             mark=risk_mark(model.risks, result),
@@ -384,6 +386,9 @@ def _reason(result: RiskResult, words: Texts) -> str:
 
 def number_in_words(what: str, words: Texts) -> str:
     """Return words for the number that decides, from its name in the evidence."""
+    for over in (ONE_SIDE, WITHOUT_COPIES):
+        if what.endswith(f", {over}"):
+            return f"{number_in_words(what.removesuffix(f', {over}'), words)}, {words.evidence(over)}"
     if found := PASSAGES.fullmatch(what):
         if found[2]:
             return words(
