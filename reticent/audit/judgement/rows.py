@@ -9,6 +9,7 @@ Settings read the names of the gates from here, so evidence is imported for type
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from statistics import NormalDist
@@ -156,6 +157,8 @@ class Risk:
     numbers: Callable[[Subject], Iterator[Number]]
     measured_by: str
     lowered_by: str
+    #: Threshold -> the fewest members and others, about, with whom a model that leaks nothing can be within it.
+    fewest: Callable[[float], tuple[int, int]]
     #: What makes it smaller where the recipe is one of `lowered_by` already, and whether it is; empty: the same.
     lowered_further: str = ""
     is_lowered: Callable[[Recipe], bool] = lambda recipe: recipe.protects_identifiers
@@ -355,6 +358,33 @@ def _with_a_passage(people: Exposed, asks_every_member: bool) -> Number:
 #: Words for the individuals of whom a passage comes back, and the largest share of those asked.
 PASSAGE_OF = "people of whom a whole passage of their own comes back"
 PASSAGE_AT_MOST = 0.01
+#: The fewest members and others of whom a share told at 1 % false positives can be within: chance alone gives it a few
+#: in a hundred there.
+FEWEST_TOLD = (300, 1000)
+#: Numbers of a risk of membership, whose ends hold at once; the rate of both sides that a difference is planned for.
+NUM_AREAS, USUAL_RATE = 10, 0.05
+
+
+def _fewest_by_rate(at_most: float) -> tuple[int, int]:
+    """Two rates of `USUAL_RATE`: the half width of their difference, by the normal distribution, is the threshold."""
+    half = NormalDist().inv_cdf(1 - (1 - LEVEL) / 2) ** 2 * 2 * USUAL_RATE * (1 - USUAL_RATE)
+    n = math.ceil(half / at_most**2)
+    return n, n
+
+
+def _fewest_by_area(at_most: float) -> tuple[int, int]:
+    """An area of chance, of which `NUM_AREAS` hold at once (the error of Mann-Whitney), and the share that is told."""
+    error = NormalDist().inv_cdf(1 - (1 - LEVEL) / (2 * NUM_AREAS)) / (at_most - CHANCE)
+    n = math.ceil(error**2 / 6)
+    return max(n, FEWEST_TOLD[0]), max(n, FEWEST_TOLD[1])
+
+
+def _fewest_by_none(at_most: float) -> tuple[int, int]:
+    """Nobody of a sample of so many: the upper end of Clopper and Pearson is the threshold."""
+    n = math.ceil(math.log((1 - LEVEL) / 2) / math.log(1 - min(at_most, 0.999)))
+    return n, n
+
+
 PROTECT = "a recipe that protects direct and indirect identifiers, or fewer epochs"
 #: Every risk, in the order of the columns.
 RISKS: Mapping[str, Risk] = MappingProxyType(
@@ -367,6 +397,7 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 about="does it say names, numbers and rare words of the people it was trained on?",
                 numbers=_emission,
                 measured_by="the audit itself",
+                fewest=_fewest_by_rate,
                 lowered_by=PROTECT,
                 lowered_further="fewer epochs, more people, or detectors that miss less",
                 gates=("excess_leakage", "exposure", "epsilon"),
@@ -378,6 +409,7 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 about="can an identifier be found by the words around it?",
                 numbers=_context,
                 measured_by="[audit.inversion]",
+                fewest=_fewest_by_rate,
                 lowered_by='context = "surrogate" or "tag", so that identifiers are not read either',
                 lowered_further="fewer epochs, or detectors that miss less",
                 is_lowered=lambda recipe: recipe.replaces_identifiers,
@@ -388,6 +420,7 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 about="do rare words and names tell who was trained on?",
                 numbers=_words,
                 measured_by="the attacks by kind of word",
+                fewest=_fewest_by_area,
                 lowered_by=PROTECT,
                 lowered_further="frozen embeddings or surrogates of rare words (masked models learn what they read), "
                 "fewer epochs, more people, or differential privacy; noise in the threshold ([threshold] epsilon) "
@@ -402,7 +435,9 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 about="does the whole text tell who was trained on? Masking does not close this.",
                 numbers=_individual,
                 measured_by="audit.attacks and [audit.shadow]",
+                fewest=_fewest_by_area,
                 lowered_by="differential privacy, more people or fewer epochs; masking does not close it",
+                is_lowered=lambda recipe: recipe.private,
                 gates=("membership_auc", "membership_tpr"),
                 by_shadows=True,
             ),
@@ -413,7 +448,9 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 numbers=_passages,
                 measured_by="[extraction]",
                 objectives=("clm",),
+                fewest=_fewest_by_none,
                 lowered_by="deduplication, fewer epochs, or the guard at the door of the model",
+                is_lowered=lambda recipe: recipe.goldfish_k is not None,
                 gates=("extraction", "np_extraction"),
             ),
         )
