@@ -186,7 +186,7 @@ class Auditor:
         self.train = train
         self.leakage = LeakageAudit(
             audit, self.words, self.true, words_of(train), members[self.words.documents], config,
-            self.bootstrap, units=units, categories=self.categories,
+            self.bootstrap, units=units, categories=self.categories, kept=_by_code(self.membership),
         )  # fmt: skip
         self.kinds = KindAudit(audit, members, self.bootstrap, self.membership.kept)
         spelt = SurfaceTable(self.tokenizer, spelling_of(config.surface))
@@ -334,7 +334,7 @@ class Auditor:
         if self._inversion is None:
             self._inversion = resolve("reticent.ext.inversion.measure:InversionAudit")(
                 self.store, self.train, self.members, self.words, self.true, self.table, self.tokenizer,
-                self.categories, self.config, self.bootstrap,
+                self.categories, self.config, self.bootstrap, _by_code(self.membership),
             )  # fmt: skip
         tokenizer = self._tokenizer_of(entry.path)
         special = special_ids(tokenizer, entry.objective)
@@ -354,7 +354,7 @@ class Auditor:
         assert self.config.generation is not None
         return generated_leakage(
             written, self.store, self.members, self.leakage.identifiers, self.table, self._tokenizer_of(entry.path),
-            self.config.generation, **self.bootstrap,
+            self.config.generation, self.leakage.compared, **self.bootstrap,
         )  # fmt: skip
 
     def _asked(self, entry: ModelEntry, scores: TokenScores, written: Written | None, task: Task) -> DocumentScores:
@@ -414,6 +414,7 @@ class Auditor:
             by_category=leaks.by_category,
             excess=leaks.excess,
             over_base=leaks.over_base,
+            exposed=leaks.exposed,
             membership=attacks,
             best_attack=best,
             by_kind=by_kind,
@@ -421,7 +422,10 @@ class Auditor:
             blind=attacked.blind,
             blind_holdout=attacked.blind_holdout,
             low_cost=leaks.low_cost,
-            beside=numbers_beside(scores, self.store.individual, self.members, **self.bootstrap),
+            beside=replace(
+                numbers_beside(scores, self.store.individual, self.members, **self.bootstrap),
+                shared_over_base=leaks.shared_over_base,
+            ),
         )
 
     def _kinds_of(self, entry: ModelEntry) -> dict[str, np.ndarray]:
@@ -473,3 +477,12 @@ class Auditor:
     def measure_all_occurrences(self, scores: TokenScores) -> AllOccurrences:
         """Return the leakage of a masked model that was asked with ``all_occurrences``."""
         return self.leakage.measure_all_occurrences(self.table.surfaces(scores.argmax, self.words))
+
+
+def _by_code(membership: MembershipAudit) -> np.ndarray | None:
+    """Return who is not left out for near-copies, bool by code; None where none is."""
+    if membership.kept is None:
+        return None
+    kept = np.ones(int(membership.codes.max(initial=-1)) + 1, dtype=bool)
+    kept[membership.codes] = membership.kept
+    return kept

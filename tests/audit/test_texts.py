@@ -31,6 +31,7 @@ MODULES = sorted(
         *AUDIT.glob("report/*.py"),
         *(DOSSIER / f"{name}.py" for name in ("card", "fact_sentences", "page", "verify", "write")),
         AUDIT / "near_copies.py",
+        AUDIT.parent / "job" / "reach.py",
         AUDIT / "texts.py",
     ]
 )

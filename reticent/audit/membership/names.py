@@ -11,6 +11,7 @@ __all__ = [
     "DEFAULT_SHADOW_ATTACKS",
     "DIFFERENCES",
     "GRADIENT",
+    "KIND_SHADOWS",
     "MOST_DOCUMENTS",
     "MOST_INDIVIDUALS",
     "ON_HOLDOUT",
@@ -41,6 +42,8 @@ MOST_INDIVIDUALS: Final = 500
 MOST_DOCUMENTS: Final = 2
 #: Attacks that need the compressed sizes of the texts.
 ATTACKS_ON_SIZES: Final = frozenset({"zlib"})
+#: Attacks by kind of word that look at shadow models.
+KIND_SHADOWS: Final = frozenset({"lira", "lira_textbook"})
 #: Default attacks of a job; a report shows these first, in this order.
 DEFAULT_ATTACKS: Final = ("loss", "reference", "zlib", "min_k", "min_k_plus_plus", "wbc", "ez", GRADIENT)
 #: Default attacks with shadow models.

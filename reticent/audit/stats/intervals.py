@@ -1003,6 +1003,7 @@ def two_sides(
     is_member: np.ndarray,
     *,
     limit: float | None,
+    kept: np.ndarray | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> Excess:
     """Return the mean over members, the mean over held-out individuals, and their difference, clustered by individual.
@@ -1012,11 +1013,19 @@ def two_sides(
     values : float array, shape (D,), one value for each document
     individuals : integer array, shape (D,)
     is_member : bool array, shape (D,)
+    kept : bool array by individual, who is not left out for near-copies; None: nobody is, and ``without_copies`` is not
+        given
     """
-    sides = []
-    for side in (is_member, ~is_member):
+
+    def sums(side: np.ndarray) -> Counts:
         codes, row = np.unique(individuals[side], return_inverse=True)
         row = row.reshape(-1)
         totals = np.bincount(row, weights=values[side], minlength=len(codes))
-        sides.append((totals, np.bincount(row, minlength=len(codes)).astype(np.float64), codes))
-    return excess_of(*sides, limit=limit, **bootstrap)
+        return totals, np.bincount(row, minlength=len(codes)).astype(np.float64), codes
+
+    members = sums(is_member)
+    found = excess_of(members, sums(~is_member), limit=limit, **bootstrap)
+    if kept is None:
+        return found
+    without = ratio_difference(members, sums(~is_member & kept[individuals]), limit=limit, **bootstrap)
+    return replace(found, without_copies=without)
