@@ -9,7 +9,7 @@ Settings read the names of the gates from here, so evidence is imported for type
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 from types import MappingProxyType
@@ -25,12 +25,13 @@ from reticent.engine.config import Arm
 if TYPE_CHECKING:
     from reticent.audit.evidence.extraction import CanaryArm, ExtractedModel
     from reticent.audit.evidence.leakage import Excess, Exposed, NumbersBeside, Part
-    from reticent.audit.evidence.membership import KindAttack, MeasuredAttack
+    from reticent.audit.evidence.membership import KindAttack, MeasuredAttack, Told
     from reticent.audit.evidence.model import ModelEvidence
     from reticent.audit.stats.estimate import Estimate
     from reticent.trainer.recipes import Recipe
 
 __all__ = [
+    "ABOVE",
     "BESIDE",
     "BEYOND",
     "FAIL",
@@ -40,6 +41,7 @@ __all__ = [
     "PASS",
     "PLAIN",
     "RISKS",
+    "TOLD",
     "TWIN",
     "WITHIN",
     "About",
@@ -266,13 +268,61 @@ def _words(subject: Subject) -> Iterator[Number]:
     for kind in ("rare", "direct"):
         found = (subject.model.by_kind or {}).get(kind)
         for name, attack in found.attacks.items() if found else ():
-            yield from _areas(f"membership by {kind} words alone", name, attack)
+            yield from _areas(f"membership by {kind} words alone", name, attack, attack.auc_together)
     threshold = subject.model.threshold
     if threshold:
-        yield Number("membership by words at the threshold, in texts of others", threshold.at_threshold.auc, CHANCE)
-        if threshold.by_likelihood:
-            name = "membership by all words near the threshold, each by its likelihood ratio"
-            yield Number(name, threshold.by_likelihood.auc, CHANCE)
+        found_at = {
+            "membership by words at the threshold, in texts of others": threshold.at_threshold,
+            "membership by all words near the threshold, each by its likelihood ratio": threshold.by_likelihood,
+        }
+        for name, at in found_at.items():
+            if at:
+                yield Number(name, simultaneous(at.auc, NUM_FAMILIES), CHANCE)
+    yield from _told(subject.model, ("rare", "direct"))
+
+
+#: Words for the members that an attack tells, and the most of them.
+TOLD = "members told with one false alarm in a hundred"
+ABOVE = "members above every other person"
+TOLD_AT_MOST = 0.05
+
+
+def _told(model: ModelEvidence, kinds: Sequence[str], whole: bool = False) -> Iterator[Number]:
+    """Yield the share of members that each attack by these kinds of words tells, and by the whole text.
+
+    Over few individuals no share is within. It is beyond if so many members above every other are no chance, whichever
+    of the attacks it is.
+    """
+    known: list[tuple[str, str, Told, str | None]] = [
+        (WHOLE_TEXT, name, attack.told, _invalid(attack))
+        for name, attack in (model.membership.items() if whole else ())
+        if attack.told
+    ]
+    for kind in kinds:
+        found, way = (model.by_kind or {}).get(kind), KIND_WAYS.get(kind, f"membership by {kind} words alone")
+        known += [(way, name, one.told, None) for name, one in (found.attacks.items() if found else ()) if one.told]
+    for way, name, told, invalid in known:
+        few = told.fpr is None
+        yield Number(
+            f"{way}, {ABOVE if few else TOLD}, attack {name}",
+            told.rate,
+            1.0 if told.fpr is None else told.fpr,  # that members are above every other, its interval does not show
+            invalid,
+            About(attack=name, part=ABOVE if few else TOLD),
+            at_most=TOLD_AT_MOST,
+            may_be_within=not few,
+            is_shown=few and told.p_value is not None and told.p_value < (1 - LEVEL) / len(known),
+        )
+
+
+def _invalid(attack: MeasuredAttack) -> str | None:
+    return attack.why or "the two sides differ without the model" if attack.verdict == INVALID else None
+
+
+#: Words for membership by kinds that are no identifying words.
+KIND_WAYS = {"all": "membership by all words", "targets": "membership by the words that it was taught"}
+#: Families of numbers of *words* whose ends hold at once: the kinds (`kinds.FAMILIES`), and both at the threshold.
+NUM_FAMILIES = 3
 
 
 def _individual(subject: Subject) -> Iterator[Number]:
@@ -280,11 +330,11 @@ def _individual(subject: Subject) -> Iterator[Number]:
     ends = (model.best_attack and model.best_attack.intervals) or {}
     for name, attack in model.membership.items():
         low, high = ends.get(name, (attack.auc.low, attack.auc.high))  # of several attacks: ends that hold at once
-        why = attack.why or "the two sides differ without the model" if attack.verdict == INVALID else None
-        yield from _areas(WHOLE_TEXT, name, attack, replace(attack.auc, low=low, high=high), why)
+        yield from _areas(WHOLE_TEXT, name, attack, replace(attack.auc, low=low, high=high), _invalid(attack))
     found = (model.by_kind or {}).get("all")
     if found and "lira" in found.attacks:
         yield from _areas("membership by all words", "lira", found.attacks["lira"])
+    yield from _told(model, ("all", "ordinary", "targets"), whole=True)
 
 
 def _passages(subject: Subject) -> Iterator[Number]:

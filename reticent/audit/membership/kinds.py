@@ -18,7 +18,7 @@ Cost: one pass over the shadows' scores; memory is one number for each shadow, k
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Unpack
@@ -27,12 +27,15 @@ import numpy as np
 
 from reticent.audit.evidence.membership import KindAttack, KindMembership
 from reticent.audit.membership.attacks import individual_scores
+from reticent.audit.membership.most_exposed import told_members
 from reticent.audit.membership.shadow_attacks import LOG_PROB_LIMITS, Gaussians, fit_gaussians, lira_online_score
-from reticent.audit.stats.estimate import Estimate
+from reticent.audit.membership.validity import WITHOUT_COPIES
+from reticent.audit.stats.estimate import LEVEL, Estimate
 from reticent.audit.stats.intervals import (
     Bootstrap,
     Sides,
     auc_estimate,
+    best_attack,
     clopper_pearson,
     clusters_of,
     iter_resamples,
@@ -52,6 +55,8 @@ TARGETS = "targets"
 FPR = 0.01
 #: One in so many individuals counts as most exposed.
 EXPOSED = 10
+#: Families of attacks by identifying words whose intervals hold at once: the kinds, and two at the threshold.
+FAMILIES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,19 +132,23 @@ class KindAudit:
         shadows : from `shadows`, with the same ``never_target``
         """
         result = {}
+        scores: dict[str, np.ndarray] = {}
         for number, (kind, mask) in enumerate(self.masks(never_target)):
             own = self.numbers(log_probs, mask)
             before = None if base is None else self.numbers(base, mask)
             known = None if shadows is None else shadows.numbers[number]
             attacks = {"loss": self._attack(own, known, shadows)}
+            scores[f"{kind} loss"] = own
             if before is not None:
                 told = None if known is None else known - before
                 attacks["reference"] = self._attack(own - before, told, shadows)
+                scores[f"{kind} reference"] = own - before
             if known is not None and shadows is not None:
                 for name, textbook in (("lira", False), ("lira_textbook", True)):
                     ratio = _lira(own, known, shadows.is_in, textbook)
                     turns = [_lira(n, *_other_pairs(known, shadows.is_in, i), textbook) for i, n in enumerate(known)]
                     attacks[name] = self._attack(ratio, np.array(turns), shadows)
+                    scores[f"{kind} {name}"] = ratio
             d_prime, exposed = (None, None) if shadows is None else self._d_primes(known, shadows.is_in)
             result[kind] = KindMembership(
                 share=float(mask.mean()),
@@ -148,7 +157,7 @@ class KindAudit:
                 d_prime=d_prime,
                 d_prime_exposed=exposed,
             )
-        return result
+        return together(result, scores, self.codes, self.is_member, self._kept, **self.bootstrap)
 
     def _sides(self, scores: np.ndarray, chosen: np.ndarray) -> tuple[Sides, Sides]:
         """The scores, and the codes, of the chosen members and of the chosen others."""
@@ -185,6 +194,52 @@ class KindAudit:
         if not len(times):
             return every, None
         return every, ratio_estimate(totals, times, self.codes[chosen], limit=None, **self.bootstrap)
+
+
+def together(
+    kinds: dict[str, KindMembership],
+    scores: Mapping[str, np.ndarray],
+    codes: np.ndarray,
+    is_member: np.ndarray,
+    kept: np.ndarray | None,
+    **bootstrap: Unpack[Bootstrap],
+) -> dict[str, KindMembership]:
+    """Return the kinds with intervals of their areas that hold for all kinds and attacks at once, with and without
+    near-copies, and with the members that each attack tells.
+
+    Parameters
+    ----------
+    scores : "kind attack" -> float array, shape (individuals,)
+    kept : bool array, shape (individuals,), or None
+    """
+    scores = {name: np.where(np.isfinite(own), own, np.nan) for name, own in scores.items()}
+    told = told_members(scores, codes, is_member, **bootstrap)
+    without = (
+        {}
+        if kept is None
+        else {f"{name} {WITHOUT_COPIES}": np.where(kept, own, np.nan) for name, own in scores.items()}
+    )
+    best = best_attack({**scores, **without}, codes, is_member, level=1 - (1 - LEVEL) / FAMILIES, **bootstrap)
+    ends = (best.intervals or {}) if best else {}
+
+    def with_ends(auc: Estimate | None, name: str) -> Estimate | None:
+        if auc is None or name not in ends or best is None:
+            return auc
+        return replace(auc, low=ends[name][0], high=ends[name][1], method=best.auc.method)
+
+    found = {}
+    for kind, row in kinds.items():
+        attacks = {
+            name: replace(
+                attack,
+                auc_together=with_ends(attack.auc, f"{kind} {name}"),
+                auc_without_copies=with_ends(attack.auc_without_copies, f"{kind} {name} {WITHOUT_COPIES}"),
+                told=told.get(f"{kind} {name}"),
+            )
+            for name, attack in row.attacks.items()
+        }
+        found[kind] = replace(row, attacks=attacks)
+    return found
 
 
 def d_primes(numbers: np.ndarray, is_in: np.ndarray) -> np.ndarray:

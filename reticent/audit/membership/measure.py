@@ -17,6 +17,7 @@ from reticent.audit.evidence.membership import BestAttack, Blind, MeasuredAttack
 from reticent.audit.leakage.words import SurfaceTable, Words, words_of
 from reticent.audit.membership.attacks import ATTACKS, attack, individual_scores, needing
 from reticent.audit.membership.blind import blind_baseline
+from reticent.audit.membership.most_exposed import told_members
 from reticent.audit.membership.names import ON_HOLDOUT
 from reticent.audit.membership.table import Need
 from reticent.audit.membership.validity import kept_without_copies
@@ -255,6 +256,8 @@ class MembershipAudit:
                 attack(attacked, asked.store.individual, asked.members, **options),
                 worst_subgroup=worst_subgroup(by_code[name], self.code_member, self.groups, self.codes, **options),
             )
+        for name, told in told_members(by_code, self.codes, self.code_member, **options).items():
+            results[name] = replace(results[name], told=told)
         blind = of_holdout = None
         if base is None and results:
             blind = blind_baseline(self.words, self.surfaces, self.members, units=self.units, seed=self.config.seed)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from reticent.audit.judgement.rows import BEYOND, NOT_SHOWN, ONE_SIDE, PLAIN, RISKS, WITHIN
+from reticent.audit.judgement.rows import ABOVE, BEYOND, NOT_SHOWN, ONE_SIDE, PLAIN, RISKS, TOLD, WITHIN
 from reticent.audit.judgement.verdict import CANNOT, FEW, UNSURE, WIDE, WITHOUT_POWER, WITHOUT_TWIN
 from reticent.audit.membership.validity import WITHOUT_COPIES
 from reticent.audit.recipes import is_unprotected, own_recipes, recipe_of
@@ -356,7 +356,8 @@ def _reason(result: RiskResult, words: Texts) -> str:
 
 def number_in_words(what: str, words: Texts) -> str:
     """Return words for the number that decides, from its name in the evidence."""
-    for over in (ONE_SIDE, WITHOUT_COPIES):
+    what = re.sub(", attack .*", "", what)
+    for over in (ONE_SIDE, WITHOUT_COPIES, TOLD, ABOVE):
         if what.endswith(f", {over}"):
             return f"{number_in_words(what.removesuffix(f', {over}'), words)}, {words.evidence(over)}"
     if found := PASSAGES.fullmatch(what):

@@ -41,6 +41,7 @@ __all__ = [
     "certain_auc_bounds",
     "clopper_pearson",
     "cluster_sums",
+    "cluster_tops",
     "clustered_auc",
     "clusters_of",
     "excess_of",
@@ -265,6 +266,14 @@ def cluster_sums(values: np.ndarray, clusters: np.ndarray) -> np.ndarray:
     sums = np.zeros((num_clusters(clusters), *np.shape(values)[1:]))
     np.add.at(sums, clusters, values)
     return sums
+
+
+def cluster_tops(values: np.ndarray, clusters: np.ndarray) -> np.ndarray:
+    """Return the highest of the rows of each household that has one, float64."""
+    _, number = np.unique(clusters, return_inverse=True)
+    tops = np.full(int(number.max(initial=-1)) + 1, -np.inf)
+    np.maximum.at(tops, number.reshape(-1), values)
+    return tops
 
 
 def iter_resamples(
@@ -799,15 +808,16 @@ def best_attack(
     num_bootstrap: int = 1000,
     seed: int = 0,
     units: np.ndarray | None = None,
+    level: float = LEVEL,
 ) -> BestAttack | None:
     """Return the attack whose interval lies highest, with an interval that allows for the selection; None if no attack
     has an area.
 
-    The intervals of all attacks hold simultaneously: value ± c · standard error, where c is the 95 % quantile over the
-    draws of the largest |draw - value| / standard error of any attack (max-statistic bootstrap). The interval of one
-    attack alone would be too narrow for the best of many. Standard errors of few individuals are uncertain, and that of
-    the best attack is too small the more often; so an interval reaches at least as far as `score_auc_bounds` at c. An
-    area of 0 or 1, or of equal scores, does not vary in the draws; it has a Clopper-Pearson bound with Bonferroni
+    The intervals of all attacks hold simultaneously: value ± c · standard error, where c is the quantile ``level`` over
+    the draws of the largest |draw - value| / standard error of any attack (max-statistic bootstrap). The interval of
+    one attack alone would be too narrow for the best of many. Standard errors of few individuals are uncertain, and
+    that of the best attack is too small the more often; so an interval reaches at least as far as `score_auc_bounds` at
+    c. An area of 0 or 1, or of equal scores, does not vary in the draws; it has a Clopper-Pearson bound with Bonferroni
     correction. So the intervals also hold for the best of any subset of attacks.
 
     Parameters
@@ -819,7 +829,7 @@ def best_attack(
     """
     clusters = clusters_of(individuals, units)
     if clusters is not None:
-        found = best_attack(scores, clusters, is_member, num_bootstrap=num_bootstrap, seed=seed)
+        found = best_attack(scores, clusters, is_member, num_bootstrap=num_bootstrap, seed=seed, level=level)
         n = np.count_nonzero(~np.isnan(scores[found.attack])) if found else 0
         return found and replace(found, auc=found.auc.over_households(int(n)))
     measured = {
@@ -829,7 +839,7 @@ def best_attack(
     measured = {name: found for name, found in measured.items() if found[0].value is not None}
     if not measured:
         return None
-    names, level = list(measured), 1 - (1 - LEVEL) / len(measured)
+    names, of_one = list(measured), 1 - (1 - level) / len(measured)
     values = np.array([estimate.value for estimate, _ in measured.values()])
     draws = np.stack([own for _, own in measured.values()])
     draws = draws[:, ~np.isnan(draws).any(axis=0)]
@@ -840,7 +850,7 @@ def best_attack(
     reach = 0.0
     if varies.any():
         steps = np.abs(draws[varies] - values[varies, None]) / spread[varies, None]
-        reach = float(np.quantile(steps.max(axis=0), LEVEL))
+        reach = float(np.quantile(steps.max(axis=0), level))
     bounds = []
     for number, (name, value) in enumerate(zip(names, values, strict=True)):
         estimate = measured[name][0]
@@ -849,7 +859,7 @@ def best_attack(
             ends = value - reach * spread[number], value + reach * spread[number]
             low, high = wider(ends, score_auc_bounds(value, *sizes[name], scores[name][usable], reach))
         elif estimate.method in (EXACT, TIED):
-            low, high = certain_auc_bounds(value, int(fewest[number]), level)
+            low, high = certain_auc_bounds(value, int(fewest[number]), of_one)
         else:
             low, high = estimate.low or 0.0, 1.0 if estimate.high is None else estimate.high
         bounds.append((max(low, 0.0), min(high, 1.0)))
