@@ -61,6 +61,7 @@ __all__ = [
     "square_and_add",
     "tpr_at_fpr",
     "two_sides",
+    "uneven_ends",
     "wider",
 ]
 
@@ -130,6 +131,21 @@ def skewed_ends(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, 
     reach = float(stats.t.ppf(TAILS[1], n - 1))
     middle = skewness * (1 + 2 * reach**2) / (6 * math.sqrt(n))
     return value + error * (middle - reach), value + error * (middle + reach)
+
+
+def uneven_ends(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, float]:
+    """Return the ends of Student's interval of a ratio whose denominators are uneven, such as lengths of texts.
+
+    The individual with most of the items pulls the ratio to their own, so their rest is too small; each rest is divided
+    by one less the individual's share of all items [@mackinnon1985]. The degrees of freedom are those of as many
+    individuals alike as these are worth, one less.
+    """
+    n, total = len(numerator), float(denominator.sum())
+    value, shares = float(numerator.sum()) / total, denominator / total
+    rest = (numerator - value * denominator) / denominator.mean() / (1 - shares)
+    error = float(np.sqrt((rest**2).sum() / (n * (n - 1))))
+    reach = float(stats.t.ppf(TAILS[1], max(1 / float((shares**2).sum()) - 1, 1.0)))
+    return value - error * reach, value + error * reach
 
 
 def num_rare(numerator: np.ndarray, denominator: np.ndarray) -> float:
@@ -333,7 +349,8 @@ def ratio_estimate(
         The ratio is a change of a rate, from -1 to 1. If it changed for no individual, both bounds are exact ones.
     crowded : bool
         Few individuals may make most of a rate, as they do of leaks. False of a rate that each has by many items, as
-        of the words that a model predicts right: its far end reaches no further than those observed say.
+        of the words that a model predicts right: its far end reaches no further than those observed say, and both ends
+        as far as `skewed_ends` and `uneven_ends`, because it may depend on the number of items.
     """
     clusters = clusters_of(individuals, units)
     if clusters is not None:
@@ -359,6 +376,10 @@ def ratio_estimate(
         low, high = wider((low, high), far_ends(numerator, denominator, least_share=least_share))
     elif limit is None and n < FEW_OF_A_MEAN and high > low:
         low, high = wider((low, high), skewed_ends(numerator, denominator))
+    if not crowded and high > low:
+        low, high = wider((low, high), skewed_ends(numerator, denominator))
+        low, high = wider((low, high), uneven_ends(numerator, denominator))
+        low, high = max(low, 0.0), high if limit is None else min(high, limit)
     return Estimate(value=value, low=float(low), high=float(high), n=n, unit=unit)
 
 
