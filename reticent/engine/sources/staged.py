@@ -26,12 +26,13 @@ from reticent.core.artifact import signals_deferred
 from reticent.core.errors import CorpusError
 from reticent.core.resolve import resolve
 from reticent.engine.sources.batches import read_ahead, reading_pool
-from reticent.engine.sources.columns import SOURCE_COLUMN, canonical, is_whole
+from reticent.engine.sources.columns import SOURCE_COLUMN, canonical, plain_ids
 from reticent.engine.sources.config import Columns
 from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.sources.parquet import document_writer, read_parquet, row_groups
 from reticent.engine.sources.protocol import RemoteSource, Request, Source
 from reticent.engine.sources.table import row_of
+from reticent.engine.withdrawn import Withdrawals
 
 if TYPE_CHECKING:
     import polars as pl  # by refreshing alone
@@ -81,27 +82,36 @@ def stage(
     *,
     more: Sequence[str] = (),
     progress: Callable[[int], None] | None = None,
+    withdrawals: Withdrawals | None = None,
 ) -> dict[str, Any]:
     """Write the documents of a source into a folder; returns counts.
+
+    A table of who withdrew is read first, and their texts neither travel nor are written.
 
     Parameters
     ----------
     more : columns of the source that are wanted beside those of `DOCUMENTS`, such as fields of records
     progress : takes the number of documents so far
+    withdrawals : who was left out earlier; its record, counts and sentences are brought up to date
 
     Returns
     -------
     dict
         ``documents``, ``text_bytes``, ``null_texts`` (where there are some), ``snapshot`` (the version of the source)
-        and ``keys``, a digest of the ids of documents and individuals in their order, however many parts there were.
+        and ``keys``, a digest of the ids of documents and individuals in their order, however many parts there were;
+        ``opt_out`` and ``row_security`` of a database.
 
     Raises
     ------
     CorpusError
         The source cannot be read, or a document cannot be used; as :meth:`reticent.engine.corpus.Corpus.batches`.
+    PolicyError
+        Someone whom an earlier reading left out would come back.
     """
     wanted = _wanted(settings, more)
     snapshot = source.version().decode(errors="replace")
+    withdrawals = withdrawals or Withdrawals(settings)
+    withdrawals.begin(source)
     parts = settings.connections
     stage = _Staging(source, settings, wanted, folder, parts, progress)
     with reading_pool(frugal=False):
@@ -111,7 +121,14 @@ def stage(
             _in_threads(stage, parts)
     if not stage.counts["documents"]:
         raise CorpusError(f"{source.name}: no documents")
+    columns = [settings.doc_id, settings.individual_id, settings.text]
+    request = Request(columns=list(dict.fromkeys(columns)), batch_rows=1024)
+    read = (batch for file in staged_files(folder) for batch in read_parquet(file, request))
+    withdrawals.end(batch.select(columns) for batch in read)
     counts = {name: count for name, count in stage.counts.items() if count or name != "null_texts"}
+    counts |= withdrawals.counts
+    if (hidden := getattr(getattr(source, "origin", source), "row_security", None)) is not None:
+        counts["row_security"] = hidden
     return {**counts, "snapshot": snapshot, "keys": {"sha256": _digest_of_keys(folder, settings)}}
 
 
@@ -196,8 +213,9 @@ class _Staging:
             if self.stopped.is_set():
                 raise _StoppedError
             if batch.num_rows:
-                batch = pa.record_batch([_plain(array) for array in batch.columns], names=batch.schema.names)
-                checked = canonical(batch, self.wanted, place, row, null_texts=skips)
+                batch = pa.record_batch([plain_ids(array) for array in batch.columns], names=batch.schema.names)
+                zone = self.settings.time_zone
+                checked = canonical(batch, self.wanted, place, row, null_texts=skips, time_zone=zone)
                 chosen = {column: checked.column(number) for number, column in enumerate(self.wanted.values())}
                 yield pa.record_batch([chosen[name] for name in columns], schema=self._schema(columns, checked.schema))
             row += batch.num_rows
@@ -214,13 +232,6 @@ class _Staging:
             self.counts["null_texts"] += texts.null_count
             if self.progress is not None:
                 self.progress(self.counts["documents"])
-
-
-def _plain(array: pa.Array) -> pa.Array:
-    """A column without the types of a driver; whole decimal numbers as text."""
-    if isinstance(array, pa.ExtensionArray):
-        array = array.storage
-    return array.cast(pa.string()) if pa.types.is_decimal(array.type) and is_whole(array.type) else array
 
 
 def _digest_of_keys(folder: Path, settings: CorpusConfig) -> str:
@@ -335,12 +346,13 @@ class Refreshed:
 
     Attributes
     ----------
+    origin : the database
     num_fetched : texts that the database was asked for, so far
     """
 
     def __init__(self, source: Digesting, earlier: Earlier, columns: Columns):
         self._source, self._earlier, self._columns = source, earlier, columns
-        self.name = source.name
+        self.name, self.origin = source.name, source
         self.num_fetched = 0
         self._seen: list[pl.DataFrame] = []
 

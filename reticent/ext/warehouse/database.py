@@ -103,6 +103,12 @@ MEANINGS: Final[Mapping[str, str]] = {
     "57": "the server stopped the query",
     "08": "the connection is lost",
 }
+#: Part of the message of an error 42501, and its meaning.
+ROW_SECURITY: Final = "row-level security"
+HIDDEN: Final = (
+    "row-level security hides rows of it from this role; read a view of the table's owner, or with a role that sees "
+    'all, or say of notes that only the rows it shows are wanted: corpus.row_security = "filtered"'
+)
 #: Parts of the messages of errors in the middle of a reading, which have no code -> their meaning. They are looked for,
 #: and the message is never shown.
 PHRASES: Final[Mapping[str, str]] = {
@@ -209,6 +215,8 @@ def failure(where: str, error: Exception, doing: str = "cannot be read") -> Exce
     code = getattr(error, "sqlstate", None)
     code = code if isinstance(code, str) and re.fullmatch("[0-9A-Z]{5}", code) and code != "00000" else None
     meaning = next((MEANINGS[key] for key in (code or "", (code or "")[:2]) if key in MEANINGS), None)
+    if code == "42501" and ROW_SECURITY in str(error):
+        meaning = HIDDEN
     if code is None:
         status = getattr(getattr(error, "status_code", None), "name", None) or type(error).__name__
         message = str(error) if doing != CONNECTING else ""
@@ -268,15 +276,9 @@ class Selection:
         """Return the expression of a column."""
         return f"n.{quoted(column)}" if self.expressions is None else self.expressions[column]
 
-    def staying(self, individual_id: str, opt_out: str | None) -> str | None:
-        """Return the condition that an individual is not in a table of those who withdrew; None without a table.
-
-        Ids are compared by their types, so that ids which cannot be compared are an error and not two different ids.
-        """
-        if opt_out is None:
-            return None
-        expression = self.expression(individual_id)
-        return f"NOT EXISTS (SELECT 1 FROM {opt_out} AS o WHERE o.{expression.partition('.')[2]} = {expression})"
+    def of_register(self, table: str, individual_id: str) -> Selection:
+        """Return the rows of a table of who withdrew: its column of ids is called as that of the notes."""
+        return Selection(f"{table} AS n", {individual_id: f"n.{self.expression(individual_id).partition('.')[2]}"})
 
     def statement(
         self,
@@ -284,6 +286,7 @@ class Selection:
         *conditions: str | None,
         limit: int | None = None,
         quote: Callable[[str], str] = quoted,
+        distinct: bool = False,
     ) -> str:
         """Return a SELECT of these expressions by the names of their columns; None: of all columns."""
         chosen = "n.*"
@@ -291,6 +294,7 @@ class Selection:
             chosen = ", ".join(f"{expression} AS {quote(name)}" for name, expression in expressions.items())
         wanted = [f"({condition})" for condition in (self.condition, *conditions) if condition]
         where = f" WHERE {' AND '.join(wanted)}" if wanted else ""
+        chosen = f"DISTINCT {chosen}" if distinct else chosen
         return f"SELECT {chosen} FROM {self.rows}{where}{'' if limit is None else f' LIMIT {limit}'}"
 
     def described(self, connection: Connection, columns: Sequence[str], where: str) -> pa.Schema:
