@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus
     from reticent.engine.sources.corpus_config import CorpusConfig
 
-__all__ = ["RECORD", "LeftOut", "Registering", "Withdrawals", "leave_out", "matched", "read_ids"]
+__all__ = ["RECORD", "LeftOut", "Registering", "Withdrawals", "leave_out", "matched", "read_ids", "read_lines", "told"]
 
 #: The record's file in a run folder.
 RECORD: Final = "left-out.parquet"
@@ -80,6 +80,18 @@ def read_ids(file: Path | str, known: pa.ChunkedArray | pa.Array, choice: Ids = 
     CorpusError
         With "stop": an id is not one of ``known``, but is one but for how it is spelt.
     """
+    numbered = _numbered(file)
+    ids = pa.array([line for _, line in numbered], pa.string())
+    return matched(ids, known, choice, str(file), lambda row: f"line {numbered[row][0]}"), len(ids.unique())
+
+
+def read_lines(file: Path | str) -> list[str]:
+    """Return the ids in a list; raises `PolicyError` as :func:`read_ids` does."""
+    return [line for _, line in _numbered(file)]
+
+
+def _numbered(file: Path | str) -> list[tuple[int, str]]:
+    """The ids in a list, each with the number of its line."""
     try:
         lines = Path(file).read_text(encoding="utf-8-sig").split("\n")
     except OSError as error:
@@ -89,8 +101,7 @@ def read_ids(file: Path | str, known: pa.ChunkedArray | pa.Array, choice: Ids = 
     numbered = [(number, line.rstrip("\r")) for number, line in enumerate(lines, 1) if line.strip()]
     if not numbered:
         raise PolicyError(f"{file}: no id; expected the id of one individual a line")
-    ids = pa.array([line for _, line in numbered], pa.string())
-    return matched(ids, known, choice, str(file), lambda row: f"line {numbered[row][0]}"), len(ids.unique())
+    return numbered
 
 
 def matched(

@@ -69,9 +69,10 @@ class Objects:
             found = [info] if info.type == FileType.File else store.get_file_info(FileSelector(path, recursive=True))
         except (OSError, pa.ArrowException) as error:
             raise failure(self.name, error) from None
-        files = [info for info in found if info.type == FileType.File and not _is_hidden(info.path[len(path) :])]
+        files = [info for info in found if info.type == FileType.File]
         chosen = FORMATS.get(self._settings.format)
-        documents = [info for info in files if chosen is not None or format_of(Path(info.path)) is not None]
+        documents = [info for info in files if not _is_hidden(info.path[len(path) :])]
+        documents = [info for info in documents if chosen is not None or format_of(Path(info.path)) is not None]
         self.passed_over = len(files) - len(documents)
         if not documents:
             raise CorpusError(f"{self.name}: no object found whose suffix tells a format of documents")
@@ -107,12 +108,18 @@ class Objects:
         paths = list(self._versions)
         for path in paths[part * len(paths) // parts : (part + 1) * len(paths) // parts]:
             local = self._scratch / f"object-{part:05d}{''.join(PurePosixPath(path).suffixes[-2:])}"
-            where = f"{self.name}/{PurePosixPath(path).name}"
+            where = f"{self.name.partition('://')[0]}://{path}"  # the whole key
             try:
                 self._copy(path, local)
                 yield from self._read(local, columns, batch_rows)
             except CorpusError as error:
-                raise CorpusError(str(error).replace(str(local), where)) from None
+                message = str(error).replace(str(local), where)
+                missing = re.search(r": column (\S+) is missing", message)
+                if missing and f"/{missing[1]}=" in path:
+                    message += (
+                        f"; {missing[1]}=… in its key is a partition, which is a column on Spark and in lakes alone"
+                    )
+                raise CorpusError(message) from None
             finally:
                 local.unlink(missing_ok=True)
 
