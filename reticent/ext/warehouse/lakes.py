@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -60,6 +61,11 @@ class _Lake:
 class DeltaSource(_Lake):
     """The rows of a Delta table at one version, by default the newest; a `RemoteSource`."""
 
+    def __init__(self, settings: CorpusConfig, scratch: Path):
+        super().__init__(settings, scratch)
+        self._opening = Lock()
+        self._files: tuple[ds.Dataset, dict[str, pa.Array]] | None = None
+
     def version(self) -> bytes:
         """Return the number of the version."""
         return f"version {self._open().version()}".encode()
@@ -68,7 +74,9 @@ class DeltaSource(_Lake):
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
         """Yield these columns of a part of the table's files; raises as `Source.batches` does."""
-        dataset, kept = self._dataset()
+        with self._opening:  # parts are read by several threads
+            self._files = self._files or self._dataset()
+        dataset, kept = self._files
         require_columns(dataset.schema.names, columns, self.name)
         try:
             fragments = sorted(dataset.get_fragments(), key=lambda fragment: fragment.path)
