@@ -8,6 +8,7 @@ of the rows of the source; columns keep the names that they have there.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -63,6 +64,8 @@ def open_remote(settings: CorpusConfig, scratch: Path) -> Iterator[RemoteSource]
         source.close()
 
 
+#: In the metadata of a batch: its place for errors, a NUL, and the rows of that place before it.
+PLACE: Final = b"reticent.place"
 #: Rows and bytes of text of a row group: it ends at the first of them.
 ROWS_PER_GROUP: Final = 1 << 16
 BYTES_PER_GROUP: Final = 4 << 20
@@ -121,6 +124,7 @@ def stage(
             _in_threads(stage, parts)
     if not stage.counts["documents"]:
         raise CorpusError(f"{source.name}: no documents")
+    _refuse_doubles(source, settings, folder)
     columns = [settings.doc_id, settings.individual_id, settings.text]
     request = Request(columns=list(dict.fromkeys(columns)), batch_rows=1024)
     read = (batch for file in staged_files(folder) for batch in read_parquet(file, request))
@@ -213,9 +217,14 @@ class _Staging:
             if self.stopped.is_set():
                 raise _StoppedError
             if batch.num_rows:
+                if found := (batch.schema.metadata or {}).get(PLACE):  # an object, and how many of its rows came before
+                    place, row = found.decode().rsplit("\0", 1)[0], int(found.rpartition(b"\0")[2])
                 batch = pa.record_batch([plain_ids(array) for array in batch.columns], names=batch.schema.names)
                 zone = self.settings.time_zone
-                checked = canonical(batch, self.wanted, place, row, null_texts=skips, time_zone=zone)
+                try:
+                    checked = canonical(batch, self.wanted, place, row, null_texts=skips, time_zone=zone)
+                except CorpusError as error:
+                    raise CorpusError(f"{error}{_found_by(self.source, str(error))}") from None
                 chosen = {column: checked.column(number) for number, column in enumerate(self.wanted.values())}
                 yield pa.record_batch([chosen[name] for name in columns], schema=self._schema(columns, checked.schema))
             row += batch.num_rows
@@ -232,6 +241,31 @@ class _Staging:
             self.counts["null_texts"] += texts.null_count
             if self.progress is not None:
                 self.progress(self.counts["documents"])
+
+
+def _refuse_doubles(source: Source, settings: CorpusConfig, folder: Path) -> None:
+    """Refuse an id of a document that stands twice in a database, with a query that finds it."""
+    origin = getattr(source, "origin", source)
+    if hasattr(origin, "query_of"):
+        request = Request(columns=[settings.doc_id], batch_rows=1 << 16)
+        read = (batch for file in staged_files(folder) for batch in read_parquet(file, request))
+        ids = pa.concat_arrays([batch.column(0).cast(pa.string()) for batch in read])
+        if double := len(ids) - len(ids.unique()):
+            raise CorpusError(
+                f"{source.name} column {settings.doc_id}: {double:,} rows have the id of another document; they are "
+                f"found by: {origin.query_of(settings.doc_id)}"
+            )
+
+
+def _found_by(source: Source, fault: str) -> str:
+    """A query that finds the rows of a fault in a database, whose rows have no order."""
+    origin = getattr(source, "origin", source)
+    column = re.search(r" column (\S+): is (null|blank)", fault)
+    if not hasattr(origin, "query_of") or column is None:
+        return ""
+    name, what = column.groups()
+    condition = "IS NULL" if what == "null" else "= ''"
+    return f"; it is found by: {origin.query_of(name, condition)}"
 
 
 def _digest_of_keys(folder: Path, settings: CorpusConfig) -> str:

@@ -88,6 +88,10 @@ class AdbcDatabase:
                 [*ids, pa.nulls(len(batch), pa.binary())], names=["doc_id", "individual_id", "sha256"]
             )
 
+    def query_of(self, column: str, condition: str | None = None) -> str:
+        """Return a query that finds rows of a fault."""
+        return self._selection([column]).query_of(column, condition)
+
     def _selection(self, columns: Sequence[str]) -> Selection:
         return Selection.of(self._settings.table, self._settings.query, self._settings.preset, columns)
 

@@ -90,7 +90,9 @@ PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
 CONNECTING: Final = "cannot connect with the credentials of the environment"
 #: SQLSTATE, or its first two characters -> its meaning.
 MEANINGS: Final[Mapping[str, str]] = {
-    "42501": "there is no right to read it",
+    "42501": "the role has no right to do this",
+    "2BP01": "something else depends on it, such as a view",
+    "23505": "a key is there already",
     "42P01": "there is no such table",
     "42703": "there is no such column",
     "25006": "the query would change the database",
@@ -296,6 +298,13 @@ class Selection:
         where = f" WHERE {' AND '.join(wanted)}" if wanted else ""
         chosen = f"DISTINCT {chosen}" if distinct else chosen
         return f"SELECT {chosen} FROM {self.rows}{where}{'' if limit is None else f' LIMIT {limit}'}"
+
+    def query_of(self, column: str, condition: str | None = None) -> str:
+        """Return a query that a person can run: rows where a column is so; without a condition, values that repeat."""
+        expression = self.expression(column)
+        if condition is not None:
+            return f"SELECT n.* FROM {self.rows} WHERE {expression} {condition}"
+        return f"SELECT {expression}, count(*) FROM {self.rows} GROUP BY {expression} HAVING count(*) > 1"
 
     def described(self, connection: Connection, columns: Sequence[str], where: str) -> pa.Schema:
         """Return the columns with the types that they have in the database; `CorpusError` where one is not there."""

@@ -257,6 +257,10 @@ class Postgres:
         for batch in connection.batches(selection.statement(expressions, *conditions), batch_rows):
             yield self._whole(batch, described)
 
+    def query_of(self, column: str, condition: str | None = None) -> str:
+        """Return a query that finds rows of a fault."""
+        return self._selection([column]).query_of(column, condition)
+
     def _selection(self, columns: Sequence[str]) -> Selection:
         return Selection.of(self._relation, self._settings.query, self._settings.preset, columns)
 
