@@ -151,6 +151,8 @@ class ThresholdMembership:
     at_threshold: Annotated[KindAttack, PARTS]
     above: Annotated[KindAttack, PARTS]
     by_likelihood: Annotated[KindAttack | None, PARTS] = optional()
+    #: Of owners of words that protection of direct identifiers takes from the texts of others.
+    by_owner: Annotated[KindAttack | None, PARTS] = optional()
     epsilon: Annotated[float | None, SETTING] = optional()
     delta: Annotated[float | None, SETTING] = optional()
     max_words: Annotated[int | None, SETTING] = optional()

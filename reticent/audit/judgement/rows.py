@@ -305,6 +305,8 @@ def _words(subject: Subject) -> Iterator[Number]:
         if threshold.by_likelihood:
             name = "membership by all words near the threshold, each by its likelihood ratio"
             yield Number(name, threshold.by_likelihood.auc, CHANCE)
+        if threshold.by_owner:
+            yield Number("membership by one's own names, in texts of others", threshold.by_owner.auc, CHANCE)
 
 
 def _individual(subject: Subject) -> Iterator[Number]:

@@ -27,6 +27,7 @@ class Need(StrEnum):
     HOLDOUT = "holdout"  # both models' scores of the user-inference holdout
     GENERATED = "generated"  # continuations that the model writes
     PROBES = "probes"  # the model's scores of the texts after copies of them with gaps
+    GRADIENTS = "gradients"  # gradients of the loss of each document's ordinary words
     SHADOWS = "shadows"  # scores of shadow models
     POPULATION = "population"  # documents to compare with, which are not attacked
 

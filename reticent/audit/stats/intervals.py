@@ -76,6 +76,8 @@ __all__ = [
 
 #: A bootstrap of an area is too narrow if a side has fewer individuals than this.
 FEW_ON_A_SIDE = 20
+#: The same near 0 or 1, where a side has fewer individuals who are ranked wrongly on average.
+FEW_WRONG = 5.0
 #: Items of one more individual that are rare, at least, as a share of those of a typical one: those who hold most rare
 #: items may all be outside of the sample. Simulated (`fixtures.crowded`): with 0 the far end of a sampled
 #: share misses in up to 20 of 100 draws, with 1/2 in 4, with 2/3 in 3.5, with 3/4 in 2.8; with 1 the interval is a
@@ -155,7 +157,7 @@ def square_and_add(a: Estimate, b: Estimate) -> tuple[float, float]:
 
 
 def score_auc_bounds(
-    value: float, num_members: int, num_nonmembers: int, scores: np.ndarray, reach: float
+    value: float, num_members: float, num_nonmembers: float, scores: np.ndarray, reach: float
 ) -> tuple[float, float]:
     """Return the areas that lie ``reach`` of their own standard errors from ``value`` [@newcombe2006, method 5].
 
@@ -617,11 +619,24 @@ def auc_estimate(
             wins += running[:, up_to]
             draws.append(np.einsum("bm,bm->b", weights_m, wins) / (2 * weights_m.sum(axis=1) * running[:, -1]))
         low, high = np.quantile(np.concatenate(draws), [(1 - level) / 2, (1 + level) / 2])
-        if fewest < FEW_ON_A_SIDE:
+        sizes = (float(m), float(n)) if clusters[0] is None else tuple(map(_effective_size, clusters))  # type: ignore[arg-type]
+        if is_narrow(value, sizes):
             scores, reach = np.concatenate([members, nonmembers]), float(stats.norm.ppf((1 + level) / 2))
-            low, high = wider((low, high), score_auc_bounds(value, *num_drawn, scores, reach))
+            low, high = wider((low, high), score_auc_bounds(value, *sizes, scores, reach))
         found = replace(found, low=float(low), high=float(high))
     return found if clusters[0] is None else found.over_households(m + n)
+
+
+def is_narrow(value: float, sizes: tuple[float, ...]) -> bool:
+    """Return whether a bootstrap of an area is too narrow: over few of a side, or so near 0 or 1 that few are wrong."""
+    return min(sizes) < FEW_ON_A_SIDE or min(value, 1 - value) * min(sizes) < FEW_WRONG
+
+
+def _effective_size(clusters: np.ndarray) -> float:
+    """Return how many households of one size would make a side as uncertain as these [@kish1965], from the household of
+    each row."""
+    sizes = np.unique(clusters, return_counts=True)[1].astype(np.float64)
+    return float(sizes.sum() ** 2 / max((sizes**2).sum(), 1.0))
 
 
 def _clusters_of_sides(
@@ -777,8 +792,9 @@ def clustered_auc(
     if fewest == 1:
         return Estimate(value=value, low=0.0, high=1.0, n=n, method="one individual on a side: no interval"), all_draws
     low, high = (float(end) for end in np.nanquantile(all_draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
-    if fewest < FEW_ON_A_SIDE:
-        low, high = wider((low, high), score_auc_bounds(value, *counts, np.concatenate([members, nonmembers]), NORMAL))
+    sizes = _effective_size(member_of), _effective_size(nonmember_of)
+    if is_narrow(value, sizes):
+        low, high = wider((low, high), score_auc_bounds(value, *sizes, np.concatenate([members, nonmembers]), NORMAL))
     return Estimate(value=value, low=low, high=high, n=n), all_draws
 
 
@@ -841,7 +857,9 @@ def joint_areas(
 
     def area(values: np.ndarray) -> _Drawn:
         own, drawn = clustered_auc(values, individuals, is_member, num_bootstrap=num_bootstrap, seed=seed)
-        return _Drawn(own, drawn, _sizes(values, individuals, is_member), values[~np.isnan(values)])
+        sides = [individuals[~np.isnan(values) & side] for side in (is_member, ~is_member)]
+        sizes = tuple(len(np.unique(side)) for side in sides)
+        return _Drawn(own, drawn, sizes, tuple(map(_effective_size, sides)), values[~np.isnan(values)])
 
     measured = {name: area(own) for name, own in scores.items()}
     measured = {name: found for name, found in measured.items() if found.auc.value is not None}
@@ -870,11 +888,13 @@ def joint_areas(
 
 
 class _Drawn(NamedTuple):
-    """An area with its interval alone, its draws, the individuals (or households) of both sides, and their scores."""
+    """An area with its interval alone, its draws, the individuals (or households) of both sides, how many of one size
+    would be as uncertain, and the scores."""
 
     auc: Estimate
     draws: np.ndarray
-    sizes: tuple[int, int]
+    sizes: tuple[int, ...]
+    effective: tuple[float, ...]
     scores: np.ndarray
 
     @property
@@ -901,7 +921,7 @@ def _with_ends(one: _Drawn, reach: float, spread: float, level: float, method: s
         low, high = certain_auc_bounds(value, min(one.sizes), level)
     elif spread > SAME and min(one.sizes) > 1:
         ends = value - reach * spread, value + reach * spread
-        low, high = wider(ends, score_auc_bounds(value, *one.sizes, one.scores, reach))
+        low, high = wider(ends, score_auc_bounds(value, *one.effective, one.scores, reach))
     else:
         low, high = auc.low or 0.0, 1.0 if auc.high is None else auc.high
     return replace(auc, low=max(float(low), 0.0), high=min(float(high), 1.0), method=method)
@@ -946,12 +966,6 @@ def best_of(areas: Mapping[str, JointArea]) -> BestAttack | None:
     best = max(areas, key=distance)
     intervals = {name: [low, high] for name, (low, high) in ends.items()}
     return BestAttack(attack=best, num_attacks=len(areas), auc=areas[best].auc, intervals=intervals)
-
-
-def _sizes(scores: np.ndarray, individuals: np.ndarray, is_member: np.ndarray) -> tuple[int, int]:
-    """Number of individuals (or households) with a score: members, and others."""
-    usable = ~np.isnan(scores)
-    return len(np.unique(individuals[usable & is_member])), len(np.unique(individuals[usable & ~is_member]))
 
 
 # --------------------------------------------------------------------------------------------------------------- sides

@@ -24,6 +24,7 @@ from reticent.job.artefact import Artefact, Measurement, Step, measurements_of
 from reticent.job.auditing import (
     TEXT_SIZES,
     audit_config,
+    has_gradients,
     needs_text_sizes,
     open_auditor,
     own_tokens,
@@ -59,6 +60,7 @@ TASKS = {
     "documents": ("score {}", "windows"),
     "all occurrences": ("score {}, all occurrences masked", "windows"),
     "probes": ("probe {}", "documents"),
+    "gradients": ("gradients of {}", "documents"),
     "inversion": ("invert {}", "identifiers"),
 }
 
@@ -164,6 +166,7 @@ def _build(
         never_target=never_target,
         k=run.job.protect.k if measurement.training is None else run.job.protection(measurement.recipe).k,
         noise=run.job.threshold.noise if never_target & INDIRECT else None,
+        gradients=has_gradients(run, measurement),
     )
     work = scoring_work(run, measurement)
 
