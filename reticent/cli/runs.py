@@ -382,6 +382,12 @@ def index(
     _execute(job, "index", quiet, as_json)
 
 
+#: Settings that an update may change: which rows are read, and who is among them.
+CHANGED_BY_UPDATES = tuple(
+    f"corpus.{name}" for name in ("version", "opt_out", "row_security", "readmitted", "on_unmatched", "time_zone")
+)
+
+
 def update(
     run_folder: RunFolder,
     out: Annotated[Path, typer.Option("--out", "-o", help="Run folder of the result, private; RUN stays as it is.")],
@@ -402,6 +408,7 @@ def update(
             "--refresh", help="Read the documents of a database, an object store or a lake again, as they are now."
         ),
     ] = False,
+    settings: Set = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -421,7 +428,8 @@ def update(
     from reticent.job.update import affected_artifacts, update_run
 
     before = Run(job_of(read_job(run_folder), None))
-    run = update_run(before, out, add or [], remove or [], new_progress(quiet), refresh=refresh)
+    corpus = job_of(read_job(run_folder), settings, CHANGED_BY_UPDATES).corpus
+    run = update_run(before, out, add or [], remove or [], new_progress(quiet), refresh=refresh, corpus=corpus)
     print_update(run, affected_artifacts(before, remove or []), as_json)
 
 

@@ -140,7 +140,7 @@ def read_categories(run: Run, splits: tuple[str, ...]) -> WordCategories:
         spans=SpanReader(run.folder / "spans"),
         policy=run.policy,  # type: ignore[attr-defined]
         by_category=True,
-        surface=run.job.index.surface,
+        supports=run.index("index-joint"),
         num_threads=run.job.num_threads,
     )
     return categories_of(flagged, run.policy)

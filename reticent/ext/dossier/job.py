@@ -97,8 +97,9 @@ def _judge_again(evidence: DossierEvidence, run: Path, checked: Checked) -> None
     said, changed = evidence.audit, list(changed_outcomes(evidence.audit, again))
     if is_of_older_rules(said):
         checked.changed += changed
-        report = _read(run / "report" / "report.json")
-        changed = list(changed_outcomes(said, report)) if is_of_older_rules(report) else []
+        made_of = run / "report" / "report.json"
+        report = _read(made_of) if made_of.is_file() else None
+        changed = list(changed_outcomes(said, report)) if report and is_of_older_rules(report) else []
     elif not changed and evidence.code == code_digest() and to_json(said) != to_json(publish(again, again.cell)):
         changed = ["its numbers are not those of the run's audit"]
     faults = [f"{EVIDENCE}: {line}" for line in (*changed, *lent_models(evidence, again))]

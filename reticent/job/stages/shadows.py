@@ -217,10 +217,11 @@ def _build_tokens(shadow: Shadow, folder: Path, counts: dict[str, int]) -> None:
     policy, documents = run.job.protection(shadow.recipe), (shadow.individuals, splits)
     with TemporaryDirectory(prefix=".original-", dir=folder) as made:
         view = folder if shadow.style is None else Path(made)
-        written = write_view_of(run, shadow.model, view, *documents, shadow.index(folder), policy)
+        index = shadow.index(folder)
+        written = write_view_of(run, shadow.model, view, *documents, index, policy)
         run.invalidate("index-joint", "numbered")  # their memory, while models are trained
         if shadow.style is not None:
-            written = write_rewritten(run, shadow.model, folder, shadow.style, *documents, policy, view)
+            written = write_rewritten(run, shadow.model, folder, shadow.style, *documents, policy, index, view)
     counts.update(written)
 
 

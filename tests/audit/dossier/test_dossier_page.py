@@ -170,12 +170,11 @@ def test_beside_the_verdict_stands_the_area_without_near_copies() -> None:
             attack = dict(one["membership"][name])
             one["membership"][name] = {**attack, "auc_without_copies": {**estimate(0.92, 0.85, 0.97), "n": 61}}
     page = rendered(audit).replace(NO_BREAK, " ")
-    assert (
-        "ppclm / gpt2: without them members are ranked above others with 0.92 (0.85 to 0.97), with them 0.60." in page
-    )
+    reliability = "the reliability of the attack is 0.92 (0.85 to 0.97) without them, and 0.60 with them."
+    assert f"ppclm / gpt2: {reliability}" in page
     assert "it follows the number without them for: mlm, ppmlm, clm and ppclm." in page
     assert "held-out people with near-copies of members’ documents left out" in page
-    assert "sans elles, les membres" in rendered(audit, "fr")
+    assert "fiabilité de l’attaque est de" in rendered(audit, "fr")
 
 
 @pytest.mark.parametrize(("language", "said"), [("en", "are of 35"), ("fr", "en forment 35")])
@@ -339,7 +338,7 @@ def test_a_question_without_a_figure_says_so_and_others_have_one() -> None:
     audit = tiny_audit()
     rate = {side: estimate(0.3, n=40) for side in ("members", "heldout", "excess")}
     audit["models"][-1]["inversion"] = {"association": {"rate": rate}}
-    assert "a decoy nameD30.0" in answer(parsed(rendered(audit)), "Attribute inference")
+    assert "another nameD30.0" in answer(parsed(rendered(audit)), "Attribute inference")
 
 
 def test_what_was_not_tested_is_listed_and_what_was_is_not() -> None:
@@ -529,7 +528,7 @@ def test_every_number_that_decides_a_risk_has_its_words() -> None:
     fallback = "a number that the report explains"
     assert {what for what in named if number_in_words(what, Texts("en")) == fallback} == set()
     passages = "passages that come back, given 50 tokens and 10,000 draws"
-    assert number_in_words(passages, Texts("fr")).startswith("passages qui reviennent en 10\u202f000 tentatives")
+    assert number_in_words(passages, Texts("fr")).startswith("passages qui reviennent en 10\u202f000 tirages")
     given = re.findall(r'(?:reason=|BEYOND, |WITHIN, )"([a-z ,]+)"', inspect.getsource(judgement))
     assert len(given) > 4
     assert {CANNOT, FEW, UNSURE, WIDE, WITHOUT_TWIN, WITHOUT_POWER, *given} <= set(REASONS)

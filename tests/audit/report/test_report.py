@@ -225,7 +225,7 @@ def test_the_report_says_beside_the_verdict_who_holds_near_copies(render: Callab
         one["membership"]["loss"] = {**attack, "auc_without_copies": estimate(0.92, 0.85, 0.97, n=61)}
     said = section(render(audit), "findings")
     assert "document: 9 of 30." in said
-    assert "with 0.92 (0.85 to 0.97), with them 0.60." in said.replace("\u00a0", " ")
+    assert "is 0.92 (0.85 to 0.97) without them, and 0.60 with them." in said.replace("\u00a0", " ")
 
 
 def test_both_files_are_for_their_owner_only(folder: Path, tmp_path: Path, render: Any) -> None:
@@ -884,7 +884,7 @@ def test_a_model_that_learned_identifiers_is_not_to_be_shared() -> None:
     assert said["short"].startswith("clm has learned identifiers of the people it was trained on.")
     assert "No such learning was found in the other models." in said["short"]
     assert "clm (no protection, 16 epochs) predicts 90 of its members’ 200 identifiers (45 %)." in said["found"]
-    assert "less often (20.0 points, 17.0 to 23.0): it has learned about its members" in said["found"]
+    assert "(20.0 points less, 17.0 to 23.0): it has learned about its members" in said["found"]
     assert "ppclm (no identifier ever a target, 16 epochs) predicts 12 of its members’ 200" in said["found"]
     assert "200 identifiers (6.0 %), fewer than clm" in said["found"]
     assert "For causal models the audit can find learned identifiers: it finds them in clm." in said["sure"]
@@ -989,7 +989,7 @@ def test_learning_of_one_kind_of_identifier_is_not_averaged_away() -> None:
     mixed["excess"]["indirect"] = {**mixed["excess"]["both"], "excess": estimate(0.2, 0.1, 0.3)}
     said = findings(mixed)
     assert "clm has learned identifiers" in said["short"]
-    assert "It predicts held-out people’s indirect identifiers less often (20.0 points, 10.0 to 30.0)" in said["found"]
+    assert "For people it never saw it predicts fewer indirect identifiers (20.0 points less, 10.0 to 30.0)" in said["found"]
 
 
 def test_a_quiet_audit_says_that_it_could_not_have_heard() -> None:
