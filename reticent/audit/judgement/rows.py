@@ -201,7 +201,10 @@ def _rates(words: str, sides: Excess, about: About = About(), *, beside_base: bo
             found = replace(found, n=sides.excess.n)
         fewest = min(sides.unshared.members.n or 0, sides.unshared.heldout.n or 0)
         part = replace(about, part=_part(about, ONE_SIDE))
-        yield own._replace(what=f"{words}, {ONE_SIDE}", estimate=found, about=part, fewest=fewest)
+        left_out = max((sides.excess.n or 0) - (found.n or 0), 0)  # who have nothing of their own
+        yield own._replace(
+            what=f"{words}, {ONE_SIDE}", estimate=found, about=part, fewest=fewest, left_out=left_out
+        )  # fmt: skip
     if sides.without_copies is not None:
         left_out = (sides.excess.n or 0) - (sides.without_copies.n or 0)
         yield own._replace(
