@@ -189,8 +189,13 @@ def open_documents(
         frame, lists = _without_withdrawn(frame, ids, withdrawn)
         parts = _cut(spark, frame, cut, num_parts)
     tokens = tokens_of(spark, num_parts)
-    rows = rows_of_parts(spark, parts, tokens, partial(_ids, cut), _IDS).persist()
-    people, num = _people(rows, columns)
+    try:
+        rows = rows_of_parts(spark, parts, tokens, partial(_ids, cut), _IDS).persist()
+        people, num = _people(rows, columns)
+    except SparkError:
+        if files is not None:
+            _refuse_other_types(spark, list(files), columns)
+        raise
     made = SparkDocuments(
         spark,
         _numbered(rows, people, parts, cut),
@@ -237,6 +242,17 @@ def _of_files(spark: SparkSession, documents: Any) -> tuple[DataFrame, dict[str,
     finally:
         spark.conf.set(inferring, before)
     return frame, {unquote(urlparse(name).path): number for number, name in enumerate(names)}
+
+
+def _refuse_other_types(spark: SparkSession, files: Sequence[str], columns: Columns) -> None:
+    """Name the file whose column has another type than in the first, by which Spark cannot read it."""
+    first: dict[str, str] = {}
+    for file in files:
+        with errors_of_tasks():
+            kinds = {column.name: column.dataType.simpleString() for column in spark.read.parquet(file).schema}
+        for name in filter(None, columns.model_dump().values()):
+            if name in kinds and first.setdefault(name, kinds[name]) != kinds[name]:
+                raise CorpusError(f"{file} column {name}: is {kinds[name]} there, and {first[name]} in {files[0]}")
 
 
 def _paths(documents: Any) -> list[str]:
