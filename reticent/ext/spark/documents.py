@@ -167,7 +167,9 @@ def open_documents(
     spark = spark or session_of(documents)
     for sentence in check_session(spark, unencrypted=unencrypted, is_frame=is_frame):
         warn(sentence)
-    if is_frame and (skips := [name for name in SKIPPING if _is_true(spark.conf.get(f"spark.sql.files.{name}", ""))]):
+    if is_frame and (
+        skips := [name for name in SKIPPING if _is_true(spark.conf.get(f"spark.sql.files.{name}", "false"))]
+    ):
         raise PolicyError(
             f"spark.sql.files.{skips[0]} is true, by which files of the data frame are passed over in silence; set it "
             "to false before the frame is made, or give the paths of the files"
