@@ -213,6 +213,19 @@ class Run:
         return self._opened["corpus"]
 
     @property
+    def unplanted(self) -> Any:
+        """The documents of ``corpus`` as they are without canaries."""
+        if self.job.canaries is None:
+            return self.corpus
+        rows = quarantined_rows(self.folder / "spans")
+        return self.remaining.without(rows) if len(rows) else self.remaining
+
+    @property
+    def canaries_left_out(self) -> dict[str, str]:
+        """What a manifest says of a result without canaries; nothing where the job plants none."""
+        return {} if self.job.canaries is None else {"canaries": "left out"}
+
+    @property
     def individuals(self) -> Any:
         """The split, opened once."""
         if "individuals" not in self._opened:
