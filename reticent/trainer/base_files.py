@@ -18,6 +18,7 @@ from typing import Any
 
 from reticent.core.errors import ArtifactError, TrainingError
 from reticent.core.json_toml import parse_json, read_json
+from reticent.core.model_folder import check_weight_files
 
 __all__ = [
     "FOREIGN_KEYS",
@@ -63,6 +64,8 @@ def check_base(folder: Path | str, *, tokenizer: str | None = None, window_lengt
     for name in READ:
         if (folder / name).is_file() and not isinstance(read_json(folder / name), dict):
             raise ArtifactError(f"{folder / name}: expected a JSON object")
+    if folder.is_dir():
+        check_weight_files(folder)
     if not (folder / "config.json").is_file():
         return
     config = read_json(folder / "config.json")

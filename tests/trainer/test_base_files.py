@@ -230,6 +230,56 @@ def test_a_panic_of_the_library_is_an_error_also_while_documents_are_encoded() -
     assert done.stderr == ""
 
 
+# --------------------------------------------------------------------------------------------------- where weights stand
+
+
+@pytest.mark.parametrize("name", ["../other.safetensors", "/tmp/other.safetensors", "a/b.safetensors", "..", ".b", 3])
+@pytest.mark.parametrize("key", ["weight_map", "transformers_weights", "adapter"])
+def test_weights_that_are_no_file_of_the_folder_are_refused(base: Path, key: str, name: Any) -> None:
+    (base / "model.safetensors").rename(base.parent / "other.safetensors")
+    if key == "weight_map":
+        (base / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": {"a.b": name}}))
+    elif key == "adapter":
+        (base / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(name)}))
+    else:
+        change(base / "config.json", transformers_weights=name)
+    with pytest.raises(ArtifactError, match="adapter_config" if key == "adapter" else rf"{key}: expected names"):
+        load_model(base, "clm")
+
+
+def hub_model(base: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A hub name whose snapshot, made of links as the hub makes it, has the files of a base."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
+    repository = cache / "models--ward--notes"
+    snapshot = repository / "snapshots" / ("1" * 40)
+    for folder in (snapshot, repository / "blobs", repository / "refs"):
+        folder.mkdir(parents=True)
+    (repository / "refs" / "main").write_text("1" * 40)
+    for file in base.iterdir():
+        file.rename(repository / "blobs" / file.name)
+        (snapshot / file.name).symlink_to(repository / "blobs" / file.name)
+    return "ward/notes"
+
+
+def test_a_name_on_the_hub_is_the_content_of_its_snapshot(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = hub_model(base, tmp_path / "cache", monkeypatch)
+    job: dict[str, Any] = {"out": str(tmp_path / "run"), "corpus": {"source": str(tmp_path / "notes.jsonl")}}
+    job |= {"model": [{"name": "gpt", "objective": "clm", "base": name, "recipes": ["clm"]}]}
+
+    def digest() -> str:
+        run = Run(parse_job(job))
+        return run.base_input(run.job.model[0])["base"]
+
+    before, (weights,) = digest(), tmp_path.glob("cache/*/blobs/model.safetensors")
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    assert len(before) == 64
+    assert digest() != before
+
+
 # ---------------------------------------------------------------------------------------------- what does not travel on
 
 
