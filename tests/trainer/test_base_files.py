@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import subprocess
 import sys
@@ -143,6 +144,25 @@ def test_a_config_that_no_model_can_have_is_an_error_of_the_folder(base: Path, c
         load_model(base, "clm")
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"n_layer": 10**7}, "n_layer: expected at most 10,000, got 10000000"),
+        ({"text_config": {"num_experts": 10**9}}, "text_config: num_experts: expected at most 10,000"),
+        ({"num_labels": 10**8}, "num_labels: expected at most 10,000"),
+        ({"n_positions": 10**12}, "n_positions: expected at most 134,217,728"),
+        ({"layer_norm_epsilon": math.nan}, "layer_norm_epsilon: NaN is no number"),
+        ({"rope_parameters": [{"factor": math.nan}]}, "rope_parameters: factor: NaN is no number"),
+    ],
+)
+def test_a_number_that_no_model_has_is_refused_before_the_library_loads_it(
+    base: Path, changes: dict[str, Any], said: str
+) -> None:
+    change(base / "config.json", **changes)
+    with pytest.raises(ArtifactError, match=f"config.json: {said}"):
+        load_model(base, "clm")
+
+
 # --------------------------------------------------------------------------------------------------- hostile tokenizers
 
 
@@ -167,6 +187,9 @@ def hostile(kind: str) -> str:
     elif kind == "an added token of four billion":
         made["model"]["vocab"]["<x>"] = 2**31
         made["added_tokens"].append({"id": 2**31, "content": "<x>", **special})
+    elif kind == "a letter of a billion":
+        step = {"type": "Replace", "pattern": {"String": "e"}, "content": "e" * 1000}
+        made["normalizer"] = {"type": "Sequence", "normalizers": [step] * 3}
     elif kind == "a bad regex":
         made["pre_tokenizer"] = {"type": "Split", "pattern": {"Regex": "("}, "behavior": "Isolated", "invert": False}
     elif kind == "a merge of nothing":
@@ -182,7 +205,7 @@ def hostile(kind: str) -> str:
 HOSTILE = (
     "charsmap", "unigram without an unknown token", "a template without its token", "an id of four billion",
     "two tokens of one id", "an added token of four billion", "a bad regex", "a merge of nothing",
-    "chunks of no length", "a word that is missing",
+    "chunks of no length", "a word that is missing", "a letter of a billion",
 )  # fmt: skip
 
 
