@@ -1,8 +1,8 @@
 """Folders of models: where a name leads, and which files hold the weights.
 
 A base model is an input of a run: another model with the same digest would be taken for it. So the weights that a
-loader reads must be files of the folder itself, which the digest covers, and a name on the hub is the snapshot that the local
-cache holds. Links are followed, since snapshots of the hub are made of them, and are hashed by content.
+loader reads must be files of the folder itself, which the digest covers, and a name on the hub is the snapshot that
+the local cache holds. Links are followed, since snapshots of the hub are made of them, and are hashed by content.
 """
 
 from __future__ import annotations

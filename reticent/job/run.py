@@ -24,6 +24,7 @@ from reticent.core.artifact import (
     JOB,
     VERIFY,
     VerifiedFiles,
+    artifacts_in,
     delete_left,
     make_private_folder,
     read_manifest,
@@ -99,6 +100,17 @@ class Run:
     def verified(self) -> VerifiedFiles:
         """Files of documents and finished results that need not be hashed again."""
         return VerifiedFiles(self.folder, reread=self._reread)
+
+    def verify_all(self) -> None:
+        """Where every byte is to be read again, read the results too that no stage of this run asked for.
+
+        Raises
+        ------
+        ArtifactError
+            One is not as it was written.
+        """
+        for path in artifacts_in(self.folder) if self._reread else ():
+            self.verified.verify(path, read_manifest(path))
 
     def for_a_look(self) -> Run:
         """Return this run as one that is only read: it is silent and trusts manifests."""
