@@ -7,6 +7,7 @@ This module also lists the keys that hold or name code: none of them is copied i
 from __future__ import annotations
 
 import json
+import math
 import re
 import struct
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from typing import Any
 
 from reticent.core.errors import ArtifactError, TrainingError
 from reticent.core.json_toml import parse_json, read_json
+from reticent.core.model_folder import check_weight_files
 
 __all__ = [
     "FOREIGN_KEYS",
@@ -63,9 +65,12 @@ def check_base(folder: Path | str, *, tokenizer: str | None = None, window_lengt
     for name in READ:
         if (folder / name).is_file() and not isinstance(read_json(folder / name), dict):
             raise ArtifactError(f"{folder / name}: expected a JSON object")
+    if folder.is_dir():
+        check_weight_files(folder)
     if not (folder / "config.json").is_file():
         return
     config = read_json(folder / "config.json")
+    _check_numbers(config, str(folder / "config.json"))
     for section in (config, config.get("text_config")):
         if isinstance(section, dict) and "vocab_size" in section:
             _check_vocabulary(folder, section["vocab_size"], "quantization_config" in config, tokenizer)
@@ -75,6 +80,29 @@ def check_base(folder: Path | str, *, tokenizer: str | None = None, window_lengt
                 raise TrainingError(
                     f"train.window_length: {window_length} tokens are more than the {positions} positions of {folder}"
                 )
+
+
+#: The largest number of a config: positions, or bytes of a table. The deepest models published have a thousand layers.
+MOST, MOST_PARTS = 1 << 27, 10_000
+#: Names of numbers that count modules, each of which is made one by one.
+PARTS = re.compile(r"layers?$|experts|groups|blocks|stacks|num_labels")
+
+
+def _check_numbers(value: Any, where: str) -> None:
+    """Raise `ArtifactError` for a number that no model has: it would fill the memory, or take days, while loading."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            # Ids may be larger than a model: of tokens that it does not have.
+            if isinstance(inner, int) and not re.search(r"(^|_)(id|ids|seed)$", name):
+                most = MOST_PARTS if PARTS.search(name) else MOST
+                if inner > most:
+                    raise ArtifactError(f"{where}: {name}: expected at most {most:,}, got {inner}")
+            _check_numbers(inner, f"{where}: {name}")
+    elif isinstance(value, list):
+        for inner in value:
+            _check_numbers(inner, where)
+    elif isinstance(value, float) and math.isnan(value):
+        raise ArtifactError(f"{where}: NaN is no number")
 
 
 def _check_vocabulary(folder: Path, size: Any, quantised: bool, tokenizer: str | None) -> None:

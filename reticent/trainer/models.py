@@ -19,6 +19,7 @@ from tokenizers import Tokenizer
 
 from reticent.core.errors import ArtifactError, TrainingError
 from reticent.core.json_toml import parse_json, read_json
+from reticent.core.model_folder import folder_of_model
 from reticent.engine.store import TokenStore
 from reticent.trainer.windows import SpecialIds
 
@@ -58,11 +59,11 @@ def load_model(name_or_path: str | Path, objective: str) -> PreTrainedModel:
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # the run shows its own
-    if folder := _folder_of(name_or_path):
+    if folder := folder_of_model(name_or_path):
         check_base(folder)
     auto = AutoModelForMaskedLM if objective == "mlm" else AutoModelForCausalLM
     options: dict[str, Any] = {"attn_implementation": "sdpa", "dtype": torch.float32}
-    gguf = sorted(Path(name_or_path).glob("*.gguf")) if Path(name_or_path).is_dir() else []
+    gguf = sorted(Path(name_or_path).glob("[!.]*.gguf")) if Path(name_or_path).is_dir() else []
     if gguf and not list(Path(name_or_path).glob("*.safetensors")):
         options["gguf_file"] = gguf[0].name
     else:
@@ -131,10 +132,10 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
             raise
         except Exception:  # the library raises nothing narrower
             raise ArtifactError(f"{where}: not a readable tokenizer.json") from None
-    if folder := _folder_of(text):
+    if folder := folder_of_model(text):
         file = folder / "tokenizer.json"
         check_base(folder, tokenizer=read_tokenizer_json(file) if file.is_file() else None)
-    gguf = sorted(Path(text).glob("*.gguf")) if Path(text).is_dir() else []
+    gguf = sorted(Path(text).glob("[!.]*.gguf")) if Path(text).is_dir() else []
     options = {"gguf_file": gguf[0].name} if gguf and not (Path(text) / "tokenizer.json").exists() else {}
     try:
         with without_panic(text):
@@ -150,20 +151,6 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise ArtifactError(f"{text}: only tokenizers of the tokenizers library (tokenizer.json) are supported")
     return tokenizer
-
-
-def _folder_of(name_or_path: str | Path) -> Path | None:
-    """The folder of a model, in the hub's local cache for a hub name; None if there is none."""
-    if Path(name_or_path).is_dir():
-        return Path(name_or_path)
-    from huggingface_hub import try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError
-
-    try:
-        found = try_to_load_from_cache(str(name_or_path), "config.json")
-    except HFValidationError:
-        return None
-    return Path(found).parent if isinstance(found, str) else None
 
 
 def _nowhere() -> str:
