@@ -7,6 +7,7 @@ use tokenizers::Tokenizer;
 use super::to_py_err;
 use crate::error::{Error, Result};
 use crate::panic::survive;
+use crate::tokenize::tokenizer_check::check_expansion;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(check_tokenizer, module)?)
@@ -58,6 +59,8 @@ fn try_all(json: &str) -> Result<()> {
     let mut tokenizer: Tokenizer =
         json.parse().map_err(|error| Error::Artifact(format!("tokenizer.json cannot be read: {error}")))?;
     check_ids(&tokenizer)?;
+    let parsed = serde_json::from_str(json).map_err(|_| Error::Artifact("tokenizer.json is not JSON".into()))?;
+    check_expansion(&parsed)?;
     tokenizer.with_padding(None);
     tokenizer.with_truncation(None).map_err(fails("its truncation is wrong"))?;
     for special in [true, false] {
