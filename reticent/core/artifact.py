@@ -93,6 +93,7 @@ __all__ = [
     "write_private",
     "writing_to",
     "written_digest",
+    "written_reason",
 ]
 
 
@@ -668,6 +669,12 @@ def make_private_folder(path: Path) -> None:
     if not path.exists():
         make_private_folder(path.parent)
     path.mkdir(mode=0o700, exist_ok=True)
+
+
+def written_reason(error: Exception) -> str:
+    """Why something could not be written, in the system's words or by the kind of the error."""
+    number = _errno(error)
+    return type(error).__name__ if number is None else os.strerror(number)
 
 
 def _errno(error: Exception) -> int | None:

@@ -17,6 +17,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from tokenizers import Tokenizer
+
 from reticent.core.errors import ArtifactError, TrainingError
 from reticent.core.json_toml import parse_json, read_json
 from reticent.core.model_folder import check_weight_files
@@ -25,6 +27,7 @@ __all__ = [
     "FOREIGN_KEYS",
     "check_base",
     "checked_tokenizer_json",
+    "differing_parts",
     "read_tokenizer_json",
     "without_foreign_keys",
     "without_panic",
@@ -41,6 +44,8 @@ READ = (
 )
 
 
+#: The parts of ``tokenizer.json`` that decide how a text is cut.
+PARTS = ("normalizer", "pre_tokenizer", "model")
 #: Keys that name code, hold a template that is run as code, or hold a path on the machine that wrote the file.
 FOREIGN_KEYS = frozenset(
     {
@@ -224,6 +229,33 @@ def _fault_of(text: str) -> str | None:
     except ArtifactError as error:
         return str(error).removeprefix("tokenizer.json ")
     return None
+
+
+def differing_parts(one: str, other: str) -> list[str]:
+    """Return the names of the parts in which two tokenizers, as JSON, cut texts otherwise; none if they are the same.
+
+    Raises
+    ------
+    ArtifactError
+        One of them cannot be read.
+    """
+    if one == other:
+        return []
+    ours, theirs = _parts(one), _parts(other)
+    return [name for name in PARTS if ours[name] != theirs[name]]
+
+
+@lru_cache(maxsize=4)
+def _parts(text: str) -> dict[str, Any]:
+    """The parts as the library reads them: it fills up what an older version left out."""
+    try:
+        with without_panic("tokenizer.json"):
+            content = parse_json(Tokenizer.from_str(text).to_str())
+    except ArtifactError:
+        raise
+    except Exception:  # the library raises nothing narrower
+        raise ArtifactError("tokenizer.json: not a readable tokenizer") from None
+    return {name: content[name] for name in PARTS}
 
 
 @contextmanager
