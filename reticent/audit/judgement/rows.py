@@ -301,9 +301,8 @@ def _areas(
 
 def _words(subject: Subject) -> Iterator[Number]:
     for kind in ("rare", "direct"):
-        found = (subject.model.by_kind or {}).get(kind)
-        for name, attack in found.attacks.items() if found else ():
-            yield from _areas(f"membership by {kind} words alone", name, attack, None, *_unsure(subject, found, name))
+        if found := (subject.model.by_kind or {}).get(kind):
+            yield from _of_kind(subject, found, f"membership by {kind} words alone")
     threshold = subject.model.threshold
     if threshold:
         found_at = {
@@ -372,18 +371,19 @@ def _individual(subject: Subject) -> Iterator[Number]:
         if kinds and "targets" not in kinds:  # a recipe that may predict every token: the twin's number of `TAUGHT`
             yield from _areas(TAUGHT, name, attack, auc, why, model.fault, attack.num_shadows)
     for kind, way in KIND_WAYS.items():
-        found = kinds.get(kind)
-        for name, attack in found.attacks.items() if found else ():
-            if kind != "all" or name == "lira":  # others by all words are attacks on the whole text
-                yield from _areas(way, name, attack, None, *_unsure(subject, found, name))
+        if found := kinds.get(kind):  # all words but for LiRA are the whole text
+            yield from _of_kind(subject, found, way, ("lira",) if kind == "all" else None)
     yield from _told(model, ("all", "ordinary", "targets"), whole=True)
 
 
-def _unsure(subject: Subject, kind: KindMembership, attack: str) -> tuple[str | None, str | None, int | None]:
-    """Why an attack by one kind of word says nothing, which those with shadow models always do; why no such attack can
-    show that a model is within; and the shadow models of it."""
-    shadows = kind.num_shadows if attack in KIND_SHADOWS else None
-    return None if attack in KIND_SHADOWS else kind.why, subject.model.fault, shadows
+def _of_kind(subject: Subject, kind: KindMembership, way: str, names: Sequence[str] | None = None) -> Iterator[Number]:
+    """Yield the areas of the attacks by one kind of word. Where the sides of a given split differ those without shadow
+    models say nothing."""
+    for name, attack in kind.attacks.items():
+        if names is None or name in names:
+            by_shadows = name in KIND_SHADOWS
+            why, shadows = (None, kind.num_shadows) if by_shadows else (kind.why, None)
+            yield from _areas(way, name, attack, None, why, subject.model.fault, shadows)
 
 
 def _passages(subject: Subject) -> Iterator[Number]:
