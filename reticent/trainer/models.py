@@ -30,6 +30,7 @@ from reticent.trainer.base_files import (
     check_base,
     checked_tokenizer_json,
     differing_parts,
+    num_weights,
     read_tokenizer_json,
     without_panic,
 )
@@ -48,6 +49,10 @@ __all__ = [
     "special_ids",
     "without_own_settings",
 ]
+
+
+#: Parameters that a config may have beyond the weights: those of a head that is trained.
+MOST_NEW = 1 << 24
 
 
 def load_model(name_or_path: str | Path, objective: str) -> PreTrainedModel:
@@ -76,10 +81,12 @@ def load_model(name_or_path: str | Path, objective: str) -> PreTrainedModel:
     else:
         options["use_safetensors"] = True
     try:
+        if folder and "use_safetensors" in options:
+            _require_size(folder, auto)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             model = auto.from_pretrained(str(name_or_path), trust_remote_code=False, **options)
-    except MemoryError:
+    except (MemoryError, ArtifactError):
         raise
     except Exception as error:  # a wrong config can fail anywhere in the library
         if kind := _kind_without_head(name_or_path, auto):
@@ -94,6 +101,21 @@ def load_model(name_or_path: str | Path, objective: str) -> PreTrainedModel:
     if objective == "clm" and sees_ahead:
         raise ArtifactError(f"{name_or_path}: {model.config.model_type} sees the tokens ahead, so it is no clm model")
     return _saveable(model) if "gguf_file" in options else model
+
+
+def _require_size(folder: Path, auto: Any) -> None:
+    """Raise `ArtifactError` where a config asks for far more than the weights hold: the rest would be made at random,
+    and fill the memory, before the library says that they do not fit.
+    """
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
+    if getattr(config, "quantization_config", None) is not None:  # fewer numbers, each of several weights
+        return
+    with torch.device("meta"), torch.random.fork_rng(devices=[]):
+        asked = sum(weights.numel() for weights in auto.from_config(config, trust_remote_code=False).parameters())
+    if asked > 4 * (held := num_weights(folder)) + MOST_NEW:
+        raise ArtifactError(f"{folder}: config.json asks for {asked:,} parameters, and the weights have {held:,}")
 
 
 def _kind_without_head(name_or_path: str | Path, auto: Any) -> str | None:
