@@ -260,7 +260,7 @@ def test_a_panic_of_the_library_is_an_error_also_while_documents_are_encoded() -
     assert done.stderr == ""
 
 
-# --------------------------------------------------------------------------------------------------- where weights stand
+# ------------------------------------------------------------------------------------------------- where weights stand
 
 
 @pytest.mark.parametrize("name", ["../other.safetensors", "/tmp/other.safetensors", "a/b.safetensors", "..", ".b", 3])
