@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fixtures.command import command
 
 from reticent.audit.evidence.audit import AuditEvidence
 from reticent.audit.evidence.json_form import from_json
@@ -96,6 +97,21 @@ def test_an_edited_verdict_is_found_and_no_model_leaves_by_it(run: Path, tmp_pat
     with pytest.raises(ArtifactError, match="ppmlm of bert, the verdict: 'within' here"):
         export_with_card(job_of(run), "bert", "ppmlm", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_an_outcome_that_the_rules_of_today_change_is_named(
+    made: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = Path(shutil.copytree(made / "old", tmp_path / "old"))
+    change(run, let_it_pass)
+    report = json.loads((run / "report" / "report.json").read_text())
+    let_it_pass({"audit": report})
+    (run / "report" / "report.json").write_text(json.dumps(report))
+    assert command("dossier", "verify", run / "dossier") == 0, "it says what the report of its version said"
+    said = "CHANGED since: ppmlm of bert, membership of the person: 'within' here, 'not shown' by the audit of the run"
+    assert said in capfd.readouterr().out
+    with pytest.raises(ArtifactError, match="make it again with `reticent dossier`"):
+        export_with_card(job_of(run), "bert", "ppmlm", tmp_path / "out")
 
 
 def test_a_verdict_cannot_be_lent_and_a_number_cannot_be_edited(made: Path, tmp_path: Path) -> None:
