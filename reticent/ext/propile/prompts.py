@@ -46,6 +46,7 @@ class Prompts:
     items, nulls : the true item of each subject, and that of a random other subject; None if all have the same item
     subjects : int64 (S,), numbers of the subjects
     counts : subjects that are left out, by reason
+    households : int (S,), the household of each subject; None where every subject is of one of their own
     """
 
     target: str
@@ -56,6 +57,7 @@ class Prompts:
     nulls: list[str | None]
     subjects: np.ndarray
     counts: dict[str, int] = field(default_factory=dict)
+    households: np.ndarray | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +187,8 @@ def make_prompts(
         if "name" in subjects.types
         else 0,
     }
-    return Prompts(target, level, usable, texts, items, nulls, has, counts)
+    households = None if subjects.households is None else subjects.households[has]
+    return Prompts(target, level, usable, texts, items, nulls, has, counts, households)
 
 
 def usable_templates(
