@@ -333,8 +333,11 @@ def _outcome(risk: Risk, model: ModelEvidence, audit: AuditEvidence, config: Ver
 
 def _with_earlier(
     result: RiskResult, models: Sequence[ModelEvidence], audit: AuditEvidence, config: VerdictConfig
-) -> RiskResult:
-    """The result beside worse ones of earlier audits of these files; while one of them stands, it is not within."""
+) -> tuple[RiskResult, list[str]]:
+    """The result, and worse ones of earlier audits of these files in words; while one of them stands, it is not
+    within.
+    """
+    notes = []
     now = {model.digest: model for model in models}
     all_digests = {model.digest for model in audit.models}
     for row in audit.earlier or ():
@@ -355,10 +358,10 @@ def _with_earlier(
             answer = SUPERSEDED if superseded else f"{EXPLAINED}{row.explained}" if row.explained else STANDS
         whose = "of these files" if own else "of a training that this one leaves out"
         found = f"an earlier audit {whose} ({row.created}, Reticent {row.version}) found {RISKS[row.risk].title}:"
-        result = replace(result, notes=[*(result.notes or ()), f"{found} {row.outcome}; {answer}"])
+        notes.append(f"{found} {row.outcome}; {answer}")
         if answer == STANDS and result.outcome == WITHIN:
             result = replace(result, outcome=NOT_SHOWN, reason=EARLIER)
-    return result
+    return result, notes
 
 
 def _config_of(audit: AuditEvidence) -> VerdictConfig:
@@ -380,13 +383,14 @@ def _models(audit: AuditEvidence) -> dict[tuple[str | None, str, str], list[int]
 
 
 def _judged_model(numbers: Sequence[int], audit: AuditEvidence, config: VerdictConfig, cell: int) -> ModelRisks:
-    first = audit.models[numbers[0]]
-    results = []
+    first, results = audit.models[numbers[0]], []
+    notes = [KNOWN_BASE] if _may_know(first, audit) else []
     for risk in RISKS.values():
         found = [_judged_risk(risk, audit.models[number], audit, config, cell) for number in numbers]
         worst = max(found, key=lambda result: ORDER.index(result.outcome))
-        results.append(_with_earlier(worst, [audit.models[number] for number in numbers], audit, config))
-    notes = [KNOWN_BASE] if _may_know(first, audit) else []
+        result, earlier = _with_earlier(worst, [audit.models[number] for number in numbers], audit, config)
+        results.append(result)
+        notes += earlier
     unset = [
         r.title
         for r in RISKS.values()
