@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from reticent import _rust
 from reticent.core.errors import CorpusError, PolicyError
-from reticent.engine.identity import FOLDED, Ids, check_choice, check_distinct, one_id_each
+from reticent.engine.identity import FOLDED, Ids, check_choice, check_distinct, check_real, one_id_each
 from reticent.engine.schema import DOCUMENTS, owned_batch
 from reticent.engine.sources.batches import as_scanned, kept_rows, memory_from, merged, reading_pool, stretches
 from reticent.engine.sources.columns import REQUIRED, SOURCE_COLUMN, Reader
@@ -51,6 +51,8 @@ class Corpus:
     #: Treatment of documents whose text is null.
     on_null: OnNull = "stop"
     ids: Ids = "stop"
+    #: Ids that look like a word for no id (`check_real`) and are real.
+    real_ids: Sequence[str] = ()
     #: Files passed over, the dialect of CSV, and documents left out; whole once the corpus was scanned.
     reading: Reading = field(default_factory=Reading)
     #: Repairs in marked-up files and ids, and how often; known once the corpus was scanned.
@@ -202,6 +204,7 @@ class Corpus:
             place = partial(self._place, num_rows=num_rows)
             check_distinct(table.column("doc_id"), self.columns.doc_id, place)
             for name in [name for name in FOLDED if name in table.column_names]:
+                check_real(table.column(name), str(as_spelt.column_of(name)), self.real_ids, place)
                 table, num_joined = one_id_each(table, name, str(as_spelt.column_of(name)), self.ids, place)
                 if num_joined:
                     repaired[f"spellings of {name} joined with others"] = num_joined
@@ -311,6 +314,7 @@ def open_corpus(
     csv: CsvDialect | None = None,
     on_null: OnNull = "stop",
     ids: Ids = "stop",
+    real_ids: Sequence[str] = (),
 ) -> Corpus:
     """Open documents: files, or a frame in memory.
 
@@ -339,6 +343,9 @@ def open_corpus(
         What becomes of ids of individuals, or households, that differ only in how they are spelt
         (:func:`reticent.engine.identity.fold_ids`): they stop :meth:`Corpus.scan`; every id is read in its folded form,
         so that they are one; or they are different ids.
+    real_ids : sequence of str
+        Ids of individuals or households that look like a word for no id (``NULL``, ``nan``, ``-``) and are real; any
+        other such word is an error of :meth:`Corpus.scan`.
 
     Raises
     ------
@@ -360,7 +367,7 @@ def open_corpus(
         if format != "auto":
             raise PolicyError(f"format: means nothing for documents in memory, got {format!r}")
         csv.check_dialect("memory")
-        return Corpus(open_frame(source), columns, on_null, ids)
+        return Corpus(open_frame(source), columns, on_null, ids, real_ids)
     paths = [source] if isinstance(source, str | Path) else cast("Sequence[str | Path]", source)
     found, chosen = find_format(paths, format)
     csv.check_dialect(chosen.name)
@@ -369,7 +376,7 @@ def open_corpus(
     reading = Reading(found)
     mapped = tuple(column for column in columns.model_dump().values() if column is not None)
     about_csv = CsvSource(dialect=csv, columns=mapped, ids=(columns.doc_id, columns.individual_id), reading=reading)
-    return Corpus(Files(found.files, chosen, about_csv, markup), columns, on_null, ids, reading)
+    return Corpus(Files(found.files, chosen, about_csv, markup), columns, on_null, ids, real_ids, reading)
 
 
 def as_corpus(documents: Corpus | Documents) -> Corpus:
@@ -388,6 +395,7 @@ def open_configured(settings: CorpusConfig) -> Corpus:
         csv=settings.only(CsvDialect),
         on_null=settings.on_null,
         ids=settings.ids,
+        real_ids=settings.real_ids,
     )
 
 

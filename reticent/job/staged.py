@@ -74,6 +74,7 @@ def _staged(job: Job) -> CorpusConfig:
     return CorpusConfig(
         source=tuple(map(str, staged_files(folder))),
         ids=settings.ids,
+        real_ids=settings.real_ids,
         withdrawn=settings.withdrawn,
         on_null=settings.on_null,
         **settings.only(Columns).model_dump(),

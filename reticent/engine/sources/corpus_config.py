@@ -101,6 +101,11 @@ class CorpusConfig(Columns, CsvDialect, Markup, Warehouse):
         description="ids of individuals or households that differ only in case, blanks, invisible characters, Unicode "
         "form, zero padding or a trailing .0: they stop the run, are joined, or stay different",
     )
+    real_ids: tuple[str, ...] = Field(
+        default=(),
+        description="ids of individuals or households that look like a word for no id (NULL, nan, N/A, -, unknown) and "
+        "are real; any other such word stops the run",
+    )
     withdrawn: tuple[str, ...] = Field(
         default=(), description="files of individual ids, one a line, whose documents are left out everywhere"
     )

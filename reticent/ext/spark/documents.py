@@ -22,7 +22,7 @@ import pyarrow as pa
 from reticent import _rust
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.config import SplitConfig
-from reticent.engine.identity import Ids, check_choice, fold_ids
+from reticent.engine.identity import SAYS_MISSING, Ids, check_choice, fold_ids, say_missing
 from reticent.engine.schema import INDIVIDUALS, SPLITS
 from reticent.engine.sources.columns import SOURCE_COLUMN, sorted_codes
 from reticent.engine.sources.config import Columns, OnNull
@@ -120,6 +120,7 @@ def open_documents(
     more: Sequence[str] = (),
     split: SplitConfig | None = None,
     ids: Ids = "stop",
+    real_ids: Sequence[str] = (),
     on_null: OnNull = "stop",
     num_parts: int | None = None,
     unencrypted: bool = False,
@@ -132,7 +133,7 @@ def open_documents(
     ----------
     documents : DataFrame, or a path or paths of Parquet files
         A data frame has the order of its document ids, in bytes; Parquet files that of their names and rows.
-    columns, ids, on_null
+    columns, ids, real_ids, on_null
         As of `open_corpus`.
     more : columns beside these that a detector reads: ``detect.records.columns``
     num_parts : int, optional
@@ -161,7 +162,7 @@ def open_documents(
     with errors_of_tasks():
         frame = _selected(frame, columns, files is not None, more)
         num_parts = num_parts or max(2 * spark.sparkContext.defaultParallelism, frame.rdd.getNumPartitions())
-        cut = _Cut(split, "household_id" in frame.columns and split.by != "individual", files, ids)
+        cut = _Cut(split, "household_id" in frame.columns and split.by != "individual", files, ids, tuple(real_ids))
         num_skipped = 0
         if on_null == "skip":
             num_skipped = frame.filter(frame["text"].isNull()).count()
@@ -258,6 +259,7 @@ class _Cut:
     by_household: bool
     files: dict[str, int] | None
     ids: Ids
+    real_ids: tuple[str, ...]
 
     @property
     def unit(self) -> str:
@@ -272,6 +274,8 @@ class _Cut:
             may_be_null = name == "household_id" and not self.by_household
             if (ids.null_count and not may_be_null) or len(_rust.blank_rows(ids)):
                 raise CorpusError(f"column {name}: a document has none (null or blank)")
+            if name != "doc_id" and len(say_missing(ids, self.real_ids)):
+                raise CorpusError(f"column {name}: {SAYS_MISSING}")
             columns[name] = ids.fill_null("")
         columns["key"] = columns["doc_id"]
         if self.files is not None:

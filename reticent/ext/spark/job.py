@@ -159,6 +159,7 @@ def _documents(
             more=more,
             split=job.split,
             ids=job.corpus.ids,
+            real_ids=job.corpus.real_ids,
             on_null=job.corpus.on_null,
             num_parts=how.num_parts,
             unencrypted=how.unencrypted,
