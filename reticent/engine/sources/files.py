@@ -14,11 +14,11 @@ import itertools
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -29,23 +29,59 @@ from reticent.engine.sources.config import CsvDialect, Markup
 from reticent.engine.sources.csv import CsvSource
 from reticent.engine.sources.formats import FORMATS, format_names, format_of, read_batches
 from reticent.engine.sources.protocol import Format, Request, batches_of_part
-from reticent.engine.sources.reading import FOLDERS, HIDDEN, LINKS, NOTHING, OTHERS, RESULTS, SPECIAL, Found
+from reticent.engine.sources.reading import (
+    FOLDERS,
+    HIDDEN,
+    LINKS,
+    NOTHING,
+    OTHERS,
+    RESULTS,
+    SPECIAL,
+    UNDERSCORES,
+    Found,
+)
 from reticent.engine.threads import mapped
 
-__all__ = ["Files", "find_files", "find_format", "format_options"]
+__all__ = ["TABLES", "Files", "find_files", "find_format", "format_options", "table_error"]
+
+#: File that the folder of a table of a lake has -> what it is, and how it is read. Which of its files count, and which
+#: of their rows, is said there alone: those of people who were deleted lie beside the others.
+TABLES: Final = {
+    "_delta_log/*": ("a Delta table", "read {}"),
+    "metadata/*.metadata.json*": ("an Iceberg table", "read iceberg://CATALOGUE/NAMESPACE.TABLE"),
+    ".hoodie/*": ("a Hudi table", "write its rows into files of their own"),
+    "_spark_metadata/*": ("the output of a stream of Spark", "write its rows into files of their own"),
+}
+
+
+def table_error(folder: Path | str, mark: str) -> CorpusError:
+    """Return the error for files in a folder of a table, which has this mark (of `TABLES`)."""
+    what, instead = TABLES[mark]
+    address = f"delta+{folder}" if "://" in str(folder) else f"delta://{folder}"
+    return CorpusError(f"{folder}: {what}, whose files hold rows that were deleted too; {instead.format(address)}")
+
+
+def _refuse_tables(files: Iterable[Path]) -> None:
+    """Raise `CorpusError` where one of the folders above a file, or above what it links to, is one of a table."""
+    direct = {Path(of(file)).parent for file in files for of in (os.path.abspath, os.path.realpath)}
+    for folder in sorted({above for parent in direct for above in (parent, *parent.parents)}):
+        for mark in TABLES:
+            if next(folder.glob(mark), None) is not None:
+                raise table_error(folder, mark)
 
 
 def find_files(sources: Sequence[str | Path], is_document: Callable[[Path], bool]) -> Found:
     """Find the files of documents among files, folders and globs; a file that is named, or that a glob matches, is one.
 
-    In folders, hidden entries, linked folders, run folders and artefacts, and what ``is_document`` does not hold for
-    are passed over; where a glob looks, run folders and artefacts are.
+    In folders, hidden entries, names that begin with ``_``, linked folders, run folders and artefacts, and what
+    ``is_document`` does not hold for are passed over; where a glob looks, such names that it does not write itself, run
+    folders and artefacts are.
 
     Raises
     ------
     CorpusError
         A folder cannot be listed, a file cannot be looked at, a link to a document leads nowhere, a source is neither
-        file nor folder, is empty or holds results of ours only.
+        file nor folder, is empty or holds results of ours only; or a file belongs to a table of a lake.
     """
     if "" in sources:  # what a shell makes of a variable that is not set
         raise CorpusError("a source is empty; name a file, a folder (. is the current one) or a glob")
@@ -55,6 +91,7 @@ def find_files(sources: Sequence[str | Path], is_document: Callable[[Path], bool
             files.add(path)
     # The order of the documents depends neither on the spelling of the sources nor on the working folder.
     found.files = tuple(sorted(files, key=os.path.abspath))
+    _refuse_tables(found.files)
     if seen:
         found.passed_over[RESULTS] = len(seen)
     return found
@@ -84,6 +121,8 @@ def _in_folder(source: Path, found: Found, is_document: Callable[[Path], bool], 
             path = folder / entry.name
             if entry.name.startswith("."):
                 found.passed_over[HIDDEN] += 1
+            elif entry.name.startswith("_"):
+                found.passed_over[UNDERSCORES] += 1
             elif entry.is_dir(follow_symlinks=False):
                 if holds_results(path):
                     results.add(path)
@@ -112,11 +151,15 @@ def _of_glob(source: Path, found: Found, results: set[Path]) -> Iterator[Path]:
         for folder in glob.glob(os.path.join(*parts[:length], ""), recursive=True):
             _entries(Path(folder))
     holds = functools.cache(holds_results)
+    writes_them = any(part.startswith("_") for part in parts[len(named) :])
     for path in map(Path, glob.glob(str(source), recursive=True)):
         within = {folder for folder in path.parents if len(folder.parts) > len(named) and holds(folder)}
         results |= within
         mode = _mode(path)
         if within:
+            continue
+        if not writes_them and any(part.startswith("_") for part in path.parts[len(named) :]):
+            found.passed_over[UNDERSCORES] += 1
             continue
         if mode is None:
             raise CorpusError(f"{path}: a link to nothing; repair the link or take it away")

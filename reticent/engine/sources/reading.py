@@ -21,6 +21,7 @@ __all__ = ["Found", "Reading", "count_nulls"]
 
 
 HIDDEN: Final = "hidden"
+UNDERSCORES: Final = "names that begin with _"
 RESULTS: Final = "run folders and artefacts"
 LINKS: Final = "linked folders"
 OTHERS: Final = "files of another format"
@@ -44,7 +45,7 @@ class Found:
         """The files read and those passed over, as a sentence; None where there are none."""
         if not self.passed_over:
             return None
-        shown = {LINKS: "name them to read them"}
+        shown = {LINKS: "name them to read them", UNDERSCORES: "such as what Spark has not finished"}
         if self.other_suffixes:
             shown[OTHERS] = ", ".join(sorted(self.other_suffixes)[:8])
         parts = [

@@ -7,6 +7,7 @@ documents and individuals as one machine does.
 
 from __future__ import annotations
 
+import itertools
 import operator
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -26,6 +27,7 @@ from reticent.engine.identity import SAYS_MISSING, Ids, check_choice, fold_ids, 
 from reticent.engine.schema import INDIVIDUALS, SPLITS
 from reticent.engine.sources.columns import SOURCE_COLUMN, sorted_codes
 from reticent.engine.sources.config import Columns, OnNull
+from reticent.engine.sources.files import TABLES, table_error
 from reticent.engine.split import Individuals
 from reticent.ext.spark.session import ROWS_PER_BATCH, check_session, session_of
 from reticent.ext.spark.tables import (
@@ -159,6 +161,8 @@ def open_documents(
     for sentence in check_session(spark, unencrypted=unencrypted, is_frame=is_frame):
         warn(sentence)
     frame, files = (documents, None) if is_frame else _of_files(spark, documents)
+    if not is_frame:
+        _refuse_tables(spark, frame)
     with errors_of_tasks():
         frame = _selected(frame, columns, files is not None, more)
         num_parts = num_parts or max(2 * spark.sparkContext.defaultParallelism, frame.rdd.getNumPartitions())
@@ -204,6 +208,21 @@ def _of_files(spark: SparkSession, documents: Any) -> tuple[DataFrame, dict[str,
             raise CorpusError(f"{paths[0]}: Spark finds nothing there") from None
         raise CorpusError(f"{paths[0]}: Spark cannot read it as Parquet ({error.kind or 'no kind is named'})") from None
     return frame, {unquote(urlparse(name).path): number for number, name in enumerate(names)}
+
+
+def _refuse_tables(spark: SparkSession, frame: DataFrame) -> None:
+    """Raise `CorpusError` where the files are those of a table of a lake, or of a part of one."""
+    path, above = spark.sparkContext._jvm.org.apache.hadoop.fs.Path, set[str]()
+    with errors_of_tasks():
+        for folder in {name.rpartition("/")[0] for name in frame.inputFiles()}:
+            parent = path(folder)
+            while parent is not None:
+                above.add(parent.toString())
+                parent = parent.getParent()
+        for folder, mark in itertools.product(sorted(above), TABLES):
+            marks = path(f"{folder.rstrip('/')}/{mark}")
+            if len(marks.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).globStatus(marks) or ()):
+                raise table_error(folder.removeprefix("file:"), mark)
 
 
 def _selected(frame: DataFrame, columns: Columns, has_places: bool, more: Sequence[str] = ()) -> DataFrame:
