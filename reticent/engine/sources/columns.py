@@ -97,8 +97,7 @@ def sorted_codes(values: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, np.ndarr
 
 def _cast(array: pa.Array, name: str, column: str, file: Path | str, first_row: int) -> pa.Array:
     target = DOCUMENTS.field(name).type
-    if isinstance(array, pa.DictionaryArray):
-        array = array.dictionary_decode()
+    array = _stored(array)
     if name in ("spans", "mentions"):
         try:
             return array.cast(target)
@@ -115,6 +114,8 @@ def _cast(array: pa.Array, name: str, column: str, file: Path | str, first_row: 
     if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type) or _is_view(array.type)):
         expected = "text" if name == "text" else "text or integers"
         more = "; cast it in the source, where every digit is known" if pa.types.is_floating(array.type) else ""
+        if pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type):
+            more = ": bytes without the mark of UTF-8; cast them to text, or write the file again"
         raise CorpusError(f"{file} column {column}: expected {expected}, got {type_name(array.type)}{more}")
     bad = _rust.check_utf8(array)
     if bad is not None:
@@ -124,6 +125,19 @@ def _cast(array: pa.Array, name: str, column: str, file: Path | str, first_row: 
     return array if array.type == target else array.cast(target)
 
 
+def _stored(array: pa.Array) -> pa.Array:
+    """Return the values of a column of categories, and the text of one that is marked as JSON."""
+    if isinstance(array, pa.DictionaryArray):
+        if _is_view(array.type.value_type):  # by whose number Arrow does not look up
+            array = pa.DictionaryArray.from_arrays(array.indices, array.dictionary.cast(pa.large_string()))
+        array = array.dictionary_decode()
+    return (
+        array.storage
+        if isinstance(array, pa.ExtensionArray) and array.type == pa.json_(array.type.storage_type)
+        else array
+    )
+
+
 def is_whole(kind: pa.DataType) -> bool:
     """Return whether numbers of a type are whole; some databases keep ids as decimal numbers of scale 0."""
     return pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0)
@@ -131,7 +145,7 @@ def is_whole(kind: pa.DataType) -> bool:
 
 def _as_text(array: pa.Array, column: str, file: Path | str) -> pa.Array:
     """Return a column of the source that is not in `DOCUMENTS` as strings; nulls stay."""
-    array = array.dictionary_decode() if isinstance(array, pa.DictionaryArray) else array
+    array = _stored(array)
     try:
         return array.cast(pa.string())
     except pa.ArrowException:

@@ -122,6 +122,8 @@ def _parse_jsonl(data: bytes, columns: list[str], file: Path, first_row: int) ->
     _check_depth(data, columns, file, first_row)
     read = pa.json.ReadOptions(block_size=max(len(data), 1 << 16), use_threads=True)
     table = _read_json(data, read)
+    if table is None:  # perhaps only because another column holds values of several types
+        table = _read_keys(data, columns)
     if table is None:
         _blame_line(data, columns, file, first_row)
     require_columns(table.column_names, columns, file)
@@ -157,6 +159,25 @@ def _read_json(data: bytes, read: pa.json.ReadOptions) -> pa.Table | None:
     return table
 
 
+def _read_keys(data: bytes, columns: list[str]) -> pa.Table | None:
+    """Read these keys of whole lines, and nothing of others; None where the lines cannot be read."""
+    try:
+        rows = [json.loads(line, object_pairs_hook=_once) for line in filter(bytes.strip, data.split(b"\n"))]
+        if not all(isinstance(row, dict) for row in rows):
+            return None
+        there = [name for name in columns if any(name in row for row in rows)]
+        return pa.table({name: pa.array([row.get(name) for row in rows]) for name in there})
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError, pa.ArrowException):
+        return None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError
+    return found
+
+
 def _blame_line(data: bytes, columns: list[str], file: Path, first_row: int) -> NoReturn:
     """Say which line of a block that could not be read is the first bad one; names of other columns may be data."""
     kinds: dict[str, str] = {}
@@ -175,7 +196,7 @@ def _blame_line(data: bytes, columns: list[str], file: Path, first_row: int) -> 
             if names.count(name) > 1:
                 raise CorpusError(f"{where} {shown}: stands twice in this object")
             kind = "object" if isinstance(value, _Pairs) else type(value).__name__
-            if value is not None and kinds.setdefault(name, kind) != kind:
+            if name in columns and value is not None and kinds.setdefault(name, kind) != kind:
                 raise CorpusError(f"{where} {shown}: expected {kinds[name]} as in the rows before, got {kind}")
     raise CorpusError(f"{file}: cannot be read as jsonl (not valid jsonl)")
 
