@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TypeAlias, cast
 
@@ -30,9 +30,11 @@ from reticent.engine.sources.config import Columns, CsvDialect, Markup, OnNull
 from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.sources.csv import CsvSource
 from reticent.engine.sources.files import Files, find_format, format_options
+from reticent.engine.sources.formats import format_of, read_batches
 from reticent.engine.sources.frames import Frame, is_frame, open_frame
-from reticent.engine.sources.protocol import LocalSource
-from reticent.engine.sources.reading import Reading
+from reticent.engine.sources.plain import individual_of, owners_of
+from reticent.engine.sources.protocol import LocalSource, Request
+from reticent.engine.sources.reading import Reading, oddities
 from reticent.engine.threads import in_threads
 
 __all__ = ["SOURCE_COLUMN", "Columns", "Corpus", "CorpusConfig", "Documents"]
@@ -211,8 +213,19 @@ class Corpus:
             table = self._without_nulls(table, np.concatenate(kept)) if skips else table
             self._check_individuals(table)
             self._ids, self._num_rows, self.repaired = table, num_rows, repaired
+            self.reading.oddities = self._oddities()
             self.reading.scanned()
         return self._ids
+
+    def _oddities(self) -> list[str]:
+        """What the first texts and the ids look like, where it is not as expected."""
+        texts: list[str] = []
+        with suppress(CorpusError):  # reading says where
+            for fragment in self.source.fragments[: 256 if self.source.has_small_batches else 1]:
+                first = next(self._reader.read(fragment, ("text",), 1024), None)
+                texts += [] if first is None else filter(None, first.column(0).to_pylist())
+        columns = self.columns
+        return oddities(texts, self.num_documents, self.num_individuals, columns.text, columns.individual_id)
 
     def _without_nulls(self, ids: pa.Table, kept: np.ndarray) -> pa.Table:
         if kept.all():
@@ -376,7 +389,22 @@ def open_corpus(
     reading = Reading(found)
     mapped = tuple(column for column in columns.model_dump().values() if column is not None)
     about_csv = CsvSource(dialect=csv, columns=mapped, ids=(columns.doc_id, columns.individual_id), reading=reading)
-    return Corpus(Files(found.files, chosen, about_csv, markup), columns, on_null, ids, real_ids, reading)
+    files = Files(found.files, chosen, about_csv, markup)
+    if chosen.is_plain:
+        owners = partial(_owners, markup.individuals, columns) if markup.individuals is not None else None
+        individual = individual_of(markup.individual, cache(owners) if owners is not None else None)
+        files = replace(files, roots=found.roots, individual=individual)
+        columns = columns.replace(doc_id="doc_id", individual_id="individual_id", text="text")
+    return Corpus(files, columns, on_null, ids, real_ids, reading)
+
+
+def _owners(table: str, columns: Columns) -> dict[str, str]:
+    """The individuals of text files, from a table with these columns."""
+    form, names = format_of(Path(table)), (columns.doc_id, columns.individual_id)
+    if form is None:
+        raise PolicyError("corpus.individuals: expected a file of Parquet, Arrow, CSV or JSONL")
+    batches = read_batches(Path(table), form.name, Request(columns=names, batch_rows=1 << 16))
+    return owners_of(batches, *names, where=table)
 
 
 def as_corpus(documents: Corpus | Documents) -> Corpus:

@@ -38,6 +38,7 @@ from fixtures.spark import missing as missing_of_spark
 from reticent.core.artifact import VERIFIED
 from reticent.core.errors import CorpusError
 from reticent.engine.corpus import Columns, CsvDialect, open_corpus
+from reticent.engine.sources.config import Markup
 from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.sources.staged import open_remote, stage, staged_files
 
@@ -218,7 +219,7 @@ add("compressed documents beside others",
     folder_of(a=parquet(GOOD), b=file("b.csv.gz", gzip.compress(as_csv(GOOD).encode()))),
     r"FOLDER: files of one format expected, found \.gz, \.parquet")
 add("a suffix of no format", file("a.txt", SENTINEL),
-    r"a.txt: \.txt does not tell the format; set corpus\.format to parquet, arrow, csv, jsonl, i2b2-2006")
+    r"a.txt: \.txt does not tell the format; set corpus\.format to parquet, arrow, csv, jsonl, txt")
 add("no bytes: CSV", file("a.csv", ""), r"a.csv: cannot be read as csv \(an empty file\)$")
 add("no bytes: Arrow", file("a.arrow", ""), r"a.arrow: cannot be read as arrow \(an empty file\)$")
 add("a header and nothing else", csv_lines(), "a.csv: no documents$")
@@ -544,6 +545,51 @@ for encoding, text in LEGACY.items():
     add(f"CSV: {encoding}, said", file("a.csv", content), [("1", "a", text), TWO[1]], options={"csv": CsvDialect(encoding=encoding)})
 for text in ("l’œuvre d’Élodie, déçue – “à 5 °C”", "¿Señor Ibáñez? ¡mañana! 3ª", "Größe ≥".replace("≥", "5 µg/m²"), "NÃO, ações; irmã", "«Où?» ½ cp à 20 €", "Ærø Ðorð Åse", "col·laboració", "PAPÁ».", "café…", "Müller·Weiß"):
     add(f"CSV: cp1252, {text}", file("a.csv", f"{HEADER.decode()}1,a,\"{text}\"\n2,b,y\n".encode("cp1252")), [("1", "a", text), TWO[1]])
+
+# ---------------------------------------------------------------------------------------------------------- text files
+
+
+def text_files(name: str, names: dict[str, str | bytes], outcome: Outcome, source: str = "", **more: Any) -> None:
+    made = folder_of(**{each: file(f"t/{each}", content) for each, content in names.items()})
+    options = {"format": "txt"} | {kind: more.pop(kind) for kind in ("csv", "markup") if kind in more}
+    add(f"text files: {name}", lambda folder: made(folder) / "t" / source, outcome, options=options, **more)
+
+
+OF_TWO = {"anna/1.txt": "x", "ben/deep/2.TXT": "y"}
+text_files("a folder an individual", OF_TWO | {"read.me": "z"}, [("anna/1", "anna", "x"), ("ben/deep/2", "ben", "y")])
+text_files("a glob", OF_TWO | {"carl/3.txt": "z"}, [("anna/1", "anna", "x"), ("carl/3", "carl", "z")], source="*/*.txt")
+text_files("by their names", {"1_a.txt": "x", "2_b.txt": "y\r\nz\n"}, [("1_a", "a", "x"), ("2_b", "b", "y\r\nz\n")], markup=Markup(individual=r".*_(.*)"))
+text_files("by names that say nobody", {"1_a.txt": SENTINEL, "2.txt": "y"}, "2.txt: corpus.individual does not fit its id", markup=Markup(individual=r".*_(.*)"))
+text_files("of nobody", {"1.txt": SENTINEL, "2.txt": "y"}, "1.txt: it stands in no folder of an individual; set corpus.individual to")
+text_files("encodings", {"a/1.txt": "\ufeffé", "b/2.txt": "déjà reçu".encode("cp1252"), "c/3.txt": "é".encode("utf-16"), "d/4.txt": ""},
+    [("a/1", "a", "é"), ("b/2", "b", "déjà reçu"), ("c/3", "c", "é"), ("d/4", "d", "")])
+text_files("an encoding that is said", {"a/1.txt": "é".encode("cp850"), "b/2.txt": "y"}, [("a/1", "a", "é"), ("b/2", "b", "y")], csv=CsvDialect(encoding="cp850"))
+text_files("a legacy encoding", {"a/1.txt": "Łódź żółć".encode("cp1250"), "b/2.txt": "y"}, "1.txt: not UTF-8, and not the Windows-1252 of")
+text_files("bytes", {"a/1.txt": b"x\n\x81\xff", "b/2.txt": "y"}, "1.txt line 2: not valid utf-8")
+text_files("another column", OF_TWO, "1.txt: column home is missing; it has doc_id, individual_id, text$", columns=Columns(household_id="home"))
+
+
+def by_table(table: str) -> Callable[[Path], Any]:
+    """Text files of a table in the working folder."""
+
+    def make(folder: Path) -> Path:
+        for name in ("1.txt", "2.txt"):
+            put(folder / "t" / name, "x")
+        put(folder / "owners.csv", f"file,who\n{table}")
+        return folder / "t"
+
+    return make
+
+
+def read_with_table(source: Any, given: Input, folder: Path) -> list[Any]:
+    markup = Markup(individuals=str(folder / "owners.csv"))
+    return read_all(source, Input("", given.make, [], columns=given.columns, options={"format": "txt", "markup": markup}), folder)
+
+
+OWNERS = {"columns": Columns(doc_id="file", individual_id="who"), "read": read_with_table}
+add("text files: by a table", by_table("1,a\n2.txt,b\n"), [("1", "a", "x"), ("2", "b", "x")], **OWNERS)
+add("text files: one that a table lacks", by_table("1,a\n3.txt,b\n"), "2.txt: corpus.individuals has no row of it$", **OWNERS)
+add("text files: one of two individuals", by_table("1,a\n2,b\n1,b\n"), "owners.csv: a document stands there with two individuals$", **OWNERS)
 
 # -------------------------------------------------------------------------------------------------------------- frames
 

@@ -119,7 +119,7 @@ class CorpusConfig(Columns, CsvDialect, Markup, Warehouse):
         if self.remote is not None:
             named = {"format", *CsvDialect.model_fields, *Markup.model_fields}
             given = [name for name in sorted(named) if getattr(self, name) != type(self).model_fields[name].default]
-            if given and (row_of(self.remote).kind != "store" or self.marked):
+            if given and (row_of(self.remote).kind != "store" or self.marked or self.format == "txt"):
                 raise ValueError(f"corpus.{given[0]}: means nothing for this source")
         return self
 

@@ -30,7 +30,7 @@ from reticent.engine.sources.compressed import Bytes, open_bytes
 from reticent.engine.sources.config import CsvDialect
 from reticent.engine.sources.protocol import CsvSource, Request
 
-__all__ = ["CsvForm", "find_form", "read_csv"]
+__all__ = ["CsvForm", "find_form", "guess_encoding", "read_csv"]
 
 
 DELIMITERS: Final = (",", ";", "\t", "|")
@@ -77,7 +77,7 @@ def find_form(file: Path, dialect: CsvDialect, columns: Sequence[str]) -> CsvFor
         head = source.read(NUM_BYTES_OF_HEAD + 1)
     if not head:
         raise CorpusError(f"{file}: cannot be read as csv (an empty file)")
-    encoding = _encoding(head, file) if dialect.encoding == "auto" else codecs.lookup(dialect.encoding).name
+    encoding = guess_encoding(head, file) if dialect.encoding == "auto" else codecs.lookup(dialect.encoding).name
     text = _head_text(head, encoding)
     named = _SEP.match(text)
     first_line = named[0] if named else ""
@@ -121,7 +121,8 @@ _STRANGE: Final = re.compile(
 _MARKED: Final = re.compile("[^\x00-\x7f]")
 
 
-def _encoding(head: bytes, file: Path) -> str:
+def guess_encoding(head: bytes, file: Path) -> str:
+    """Return the encoding of a file that begins so: that of its mark, UTF-8, or Windows-1252 if its words allow it."""
     for mark, encoding in _BOMS:
         if head.startswith(mark):
             return encoding

@@ -14,7 +14,7 @@ import itertools
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -89,6 +89,9 @@ def find_files(sources: Sequence[str | Path], is_document: Callable[[Path], bool
     for source in map(Path, sources):
         for path in _named(source, found, is_document, seen):
             files.add(path)
+            found.roots.setdefault(
+                path, source if source.is_dir() else Path(*_named_parts(source)[: len(path.parts) - 1])
+            )
     # The order of the documents depends neither on the spelling of the sources nor on the working folder.
     found.files = tuple(sorted(files, key=os.path.abspath))
     _refuse_tables(found.files)
@@ -144,9 +147,14 @@ def _in_folder(source: Path, found: Found, is_document: Callable[[Path], bool], 
                     found.other_suffixes.add(path.suffix.lower())
 
 
+def _named_parts(source: Path) -> list[str]:
+    """The parts of a path before the first that is a glob."""
+    return list(itertools.takewhile(lambda part: not re.search(r"[*?[]", part), source.parts))
+
+
 def _of_glob(source: Path, found: Found, results: set[Path]) -> Iterator[Path]:
     parts = source.parts
-    named = list(itertools.takewhile(lambda part: not re.search(r"[*?[]", part), parts))
+    named = _named_parts(source)
     for length in range(max(len(named), 1), len(parts)):  # `glob` reports no error for a folder that it cannot list
         for folder in glob.glob(os.path.join(*parts[:length], ""), recursive=True):
             _entries(Path(folder))
@@ -204,7 +212,8 @@ class File:
         return self.path
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
-        request = replace(request, csv=self.source.csv, markup=self.source.markup)
+        document = self.source.ids_of(self.path) if self.source.format.is_plain else None
+        request = replace(request, csv=self.source.csv, markup=self.source.markup, document=document)
         return read_batches(self.path, self.source.format.name, request)
 
     def row_groups(self) -> list[int] | None:
@@ -226,6 +235,8 @@ class Files:
     paths : at least one
     csv : the known dialects of files of CSV
     markup : how a marked-up format is read
+    roots : file -> the folder below which its path is the id of its document, of files that are one each
+    individual : of such files, returns the individual, by the path and by that below its folder
     sha256 : returns the digest of a file; a run knows those of files that have not changed since it read them
     """
 
@@ -233,7 +244,14 @@ class Files:
     format: Format
     csv: CsvSource
     markup: Markup
+    roots: Mapping[Path, Path] = field(default_factory=dict, compare=False)
+    individual: Callable[[Path, Path], str] = field(default=lambda file, below: "", compare=False)
     sha256: Callable[[Path], bytes] = field(default=_sha256, compare=False)
+
+    def ids_of(self, file: Path) -> tuple[str, str]:
+        """Return the ids of document and individual of a file that is one document."""
+        below = file.relative_to(self.roots[file])
+        return below.with_suffix("").as_posix(), self.individual(file, below)
 
     @cached_property
     def fragments(self) -> tuple[File, ...]:
@@ -250,10 +268,11 @@ class Files:
 
     @property
     def has_small_batches(self) -> bool:
-        return self.format.is_marked
+        return self.format.must_be_named
 
     def settings(self) -> list[Any]:
-        settings: list[Any] = [self.markup.model_dump()] if self.format.is_marked else []
+        settings: list[Any] = [self.markup.model_dump(exclude={"individuals"})] if self.format.is_marked else []
+        settings += [list(map(self.ids_of, self.paths))] if self.format.is_plain else []
         return settings + ([self.csv.dialect.model_dump()] if self.csv.dialect != CsvDialect() else [])
 
     def version(self) -> bytes:
@@ -327,7 +346,7 @@ def find_format(sources: Sequence[str | Path], format: str) -> tuple[Found, Form
     chosen = FORMATS.get(format)
 
     def is_document(file: Path) -> bool:
-        if chosen is not None and chosen.is_marked:
+        if chosen is not None and chosen.must_be_named:
             return file.suffix.lower() in chosen.suffixes
         return format_of(file) is not None
 
@@ -336,7 +355,7 @@ def find_format(sources: Sequence[str | Path], format: str) -> tuple[Found, Form
     if not found.files:
         num_results = found.passed_over[RESULTS]
         but = f", but {num_results} run folder(s) or artefact(s), which hold no documents" if num_results else ""
-        raise CorpusError(f"{where}: no file found ({_kinds(chosen)}){but or _other_format(sources)}")
+        raise CorpusError(f"{where}: no file found ({_kinds(chosen)}){but or _other_format(found.other_suffixes)}")
     if chosen is not None:
         return found, chosen
     formats = {format_of(file) for file in found.files}
@@ -351,20 +370,16 @@ def find_format(sources: Sequence[str | Path], format: str) -> tuple[Found, Form
 
 def _kinds(chosen: Format | None) -> str:
     """The files that are looked for, in words."""
-    if chosen is not None and chosen.is_marked:
+    if chosen is not None and chosen.must_be_named:
         return " or ".join(chosen.suffixes)
-    titles = [row.title for row in FORMATS.values() if not row.is_marked]
+    titles = [row.title for row in FORMATS.values() if not row.must_be_named]
     return f"{', '.join(titles[:-1])} or {titles[-1]}"
 
 
-def _other_format(sources: Sequence[str | Path]) -> str:
-    """Advice on files of a format that must be named, where there are some."""
-    for source in map(Path, sources):
-        found = {file.suffix.lower() for file in ([source] if source.is_file() else source.glob("*"))}
-        names = [row.name for row in FORMATS.values() if row.is_marked and found.intersection(row.suffixes)]
-        if names:
-            return f"; if its files are of {', '.join(names)}, name the format (corpus.format)"
-    return ""
+def _other_format(suffixes: Set[str]) -> str:
+    """Advice on files of a format that must be named, where there are some with these suffixes."""
+    names = [row.name for row in FORMATS.values() if row.must_be_named and suffixes.intersection(row.suffixes)]
+    return f"; if its files are of {', '.join(names)}, name the format (corpus.format)" if names else ""
 
 
 def _state(file: Path) -> tuple[int, int, int] | None:

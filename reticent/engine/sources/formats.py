@@ -22,6 +22,7 @@ from reticent.engine.sources.compressed import COMPRESSIONS, open_bytes
 from reticent.engine.sources.csv import read_csv
 from reticent.engine.sources.markup import marked_reader, read_brat, read_i2b2_2006, read_i2b2_2014, read_tab
 from reticent.engine.sources.parquet import read_parquet, row_groups
+from reticent.engine.sources.plain import read_txt
 from reticent.engine.sources.protocol import Format, Request
 
 __all__ = [
@@ -219,6 +220,14 @@ _ROWS: Final = (
     Format(name="csv", title="CSV", suffixes=(".csv",), read=read_csv, is_compressible=True),
     Format(name="jsonl", title="JSONL", suffixes=(".jsonl", ".ndjson"), read=read_jsonl, is_compressible=True),
     Format(
+        name="txt",
+        title="text files",
+        suffixes=(".txt",),
+        read=read_txt,
+        is_plain=True,
+        options=frozenset({"individual", "individuals"}),
+    ),
+    Format(
         name="i2b2-2006",
         title="i2b2 2006",
         suffixes=(".xml",),
@@ -265,7 +274,7 @@ _ROWS: Final = (
 #: Name -> format, in the order in which messages list them.
 FORMATS: Final[Mapping[str, Format]] = MappingProxyType({row.name: row for row in _ROWS})
 #: Suffix -> format, of those that need not be named.
-_BY_SUFFIX: Final = MappingProxyType({suffix: row for row in _ROWS if not row.is_marked for suffix in row.suffixes})
+_BY_SUFFIX: Final = MappingProxyType({suffix: row for row in _ROWS if not row.must_be_named for suffix in row.suffixes})
 
 
 def format_names() -> tuple[str, ...]:
