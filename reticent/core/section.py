@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
 from reticent.core.errors import PolicyError
@@ -47,6 +47,10 @@ class Publication:
 
 
 PUBLISHED, WITHHELD = Publication(True), Publication(False)
+#: The largest number of a setting that counts something and has no bound of its own.
+MOST = 1_000_000_000
+#: Faults of settings that a message lists.
+MOST_FAULTS = 20
 
 
 def of_job(path: str | None) -> Any:
@@ -81,9 +85,9 @@ def explain(error: ValidationError, table: str = "", kind: type[BaseModel] | Non
     """Return every field that is wrong, and why; of the values only numbers are quoted: others may be text. ``kind`` is
     the class that refused them: an unknown field is told which known one is like it.
     """
-    lines = []
+    lines, told = [], set[str]()
     errors = error.errors(include_url=False)
-    for wrong in errors:
+    for wrong in errors[:MOST_FAULTS]:
         if wrong["type"] == "too_short" and any(
             each["loc"][: len(wrong["loc"])] == wrong["loc"] for each in errors if each is not wrong
         ):
@@ -91,7 +95,9 @@ def explain(error: ValidationError, table: str = "", kind: type[BaseModel] | Non
         where = ".".join(filter(None, (table, *map(str, wrong["loc"]))))
         said = wrong["msg"].removeprefix("Value error, ").replace("Input should be ", "expected ")
         if wrong["type"] == "extra_forbidden":
-            said = "unknown field" + _meant(wrong["loc"], kind)
+            meant = _meant(wrong["loc"], kind)
+            said = "unknown field" + ("" if meant in told else meant)
+            told.add(meant)
         elif wrong["type"] == "missing":
             said = "is missing, and must be given"
         elif wrong["type"] in ("tuple_type", "list_type"):
@@ -106,6 +112,8 @@ def explain(error: ValidationError, table: str = "", kind: type[BaseModel] | Non
         elif isinstance(wrong["input"], int | float) and wrong["type"] != "value_error":
             said += f", got {wrong['input']}"
         lines.append(": ".join(filter(None, (where, said))))
+    if len(errors) > MOST_FAULTS:
+        lines.append(f"and {len(errors) - MOST_FAULTS:,} faults more")
     return "; ".join(lines)
 
 
@@ -170,6 +178,16 @@ class Section(BaseModel):
 
         #: A table inside another is checked with it: the error of the whole then says where each part of it stands.
         __init__.__pydantic_base_init__ = True
+
+    @model_validator(mode="after")
+    def _check_numbers(self) -> Self:
+        """No count of a job is larger than `MOST`, which would only end a machine; seeds and bytes may be."""
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            for number in value if isinstance(value, tuple) else (value,):
+                if isinstance(number, int) and number > MOST and not names_a_seed(name) and name != "memory_limit":
+                    raise ValueError(f"{name}: expected at most {MOST:,}, got {number}")
+        return self
 
     def check_complete(self) -> None:
         """Refuse faults of settings that are complete, as a user of the library gives them; to those of a job

@@ -57,6 +57,8 @@ class Corpus:
     real_ids: Sequence[str] = ()
     #: Files passed over, the dialect of CSV, and documents left out; whole once the corpus was scanned.
     reading: Reading = field(default_factory=Reading)
+    #: In which times with a zone are read, in columns of the source.
+    time_zone: str | None = None
     #: Repairs in marked-up files and ids, and how often; known once the corpus was scanned.
     repaired: Counter[str] = field(default_factory=Counter)
     _ids: pa.Table | None = None
@@ -131,7 +133,8 @@ class Corpus:
 
     @property
     def _reader(self) -> Reader:
-        return Reader(self.source, self.columns, fold=self.ids == "fold", null_texts=self.on_null == "skip")
+        skips = self.on_null == "skip"
+        return Reader(self.source, self.columns, self.ids == "fold", skips, self.time_zone)
 
     def for_each_batch(
         self,
@@ -280,6 +283,7 @@ class Corpus:
             self._skip_nulls()
             how = [self.source.kind, self.columns.model_dump(), *self.source.settings()]
             how += ["fold"] if self.ids == "fold" else []  # the others read the same
+            how += [] if self.time_zone is None else ["time_zone", self.time_zone]
             digest = hashlib.sha256(json.dumps(how).encode())
             digest.update(self.source.version())
             if self._kept is not None:
@@ -328,6 +332,7 @@ def open_corpus(
     on_null: OnNull = "stop",
     ids: Ids = "stop",
     real_ids: Sequence[str] = (),
+    time_zone: str | None = None,
 ) -> Corpus:
     """Open documents: files, or a frame in memory.
 
@@ -359,6 +364,8 @@ def open_corpus(
     real_ids : sequence of str
         Ids of individuals or households that look like a word for no id (``NULL``, ``nan``, ``-``) and are real; any
         other such word is an error of :meth:`Corpus.scan`.
+    time_zone : str, optional
+        In which times with a zone are read, in columns beside those of documents: birth dates of records.
 
     Raises
     ------
@@ -380,7 +387,7 @@ def open_corpus(
         if format != "auto":
             raise PolicyError(f"format: means nothing for documents in memory, got {format!r}")
         csv.check_dialect("memory")
-        return Corpus(open_frame(source), columns, on_null, ids, real_ids)
+        return Corpus(open_frame(source), columns, on_null, ids, real_ids, time_zone=time_zone)
     paths = [source] if isinstance(source, str | Path) else cast("Sequence[str | Path]", source)
     found, chosen = find_format(paths, format)
     csv.check_dialect(chosen.name)
@@ -395,7 +402,7 @@ def open_corpus(
         individual = individual_of(markup.individual, cache(owners) if owners is not None else None)
         files = replace(files, roots=found.roots, individual=individual)
         columns = columns.replace(doc_id="doc_id", individual_id="individual_id", text="text")
-    return Corpus(files, columns, on_null, ids, real_ids, reading)
+    return Corpus(files, columns, on_null, ids, real_ids, reading, time_zone)
 
 
 def _owners(table: str, columns: Columns) -> dict[str, str]:
@@ -424,6 +431,7 @@ def open_configured(settings: CorpusConfig) -> Corpus:
         on_null=settings.on_null,
         ids=settings.ids,
         real_ids=settings.real_ids,
+        time_zone=settings.time_zone,
     )
 
 
