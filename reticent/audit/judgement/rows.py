@@ -715,6 +715,10 @@ class GateConfig(Section):
 
     @model_validator(mode="after")
     def _looks_at_all_that_it_is_given(self) -> Self:
+        if self.measure not in ("exposure", "epsilon") and self.at_most > 1:
+            raise ValueError(
+                f"a {GATES[self.measure].title} is at most 1, so {self.at_most:g} would pass whatever leaks"
+            )
         for name in ("attack", "arm", "part"):
             if name != GATES[self.measure].chosen_by and getattr(self, name) != type(self).model_fields[name].default:
                 raise ValueError(f"a gate of {self.measure} has no {name}")
