@@ -39,8 +39,10 @@ __all__ = [
     "FAIL",
     "GATES",
     "MIN_SHADOWS",
+    "MOST_OTHER_LANGUAGE",
     "NOT_SHOWN",
     "ONE_SIDE",
+    "OTHER_LANGUAGE",
     "PASS",
     "PLAIN",
     "RISKS",
@@ -139,6 +141,7 @@ class Gate:
     needs : sections that a job must have for this number
     from_below : the number is a lower bound: "at least"; nothing bounds it from above
     chosen_by : the setting of ``[[gate]]`` that chooses among the numbers of the measure: attack, arm or part
+    of_corpus : the number is of the documents, and of no model
     """
 
     measure: str
@@ -147,6 +150,7 @@ class Gate:
     needs: frozenset[str] = frozenset()
     from_below: bool = False
     chosen_by: str | None = None
+    of_corpus: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -583,6 +587,15 @@ def is_over(estimate: Estimate | None, null: float) -> bool | None:
     return estimate.low > null
 
 
+def _of_no_model(_: GateConfig, __: Subject, ___: Subject | None) -> Iterator[Number]:
+    return iter(())
+
+
+#: The gate that each job has: detectors know four languages, and what they miss elsewhere shows in no number.
+OTHER_LANGUAGE: Final = "other_language"
+#: Its threshold where a job does not set one.
+MOST_OTHER_LANGUAGE: Final = 0.01
+
 _CANARIES, _EXTRACTION = frozenset({"canaries"}), frozenset({"extraction"})
 #: Every gate by its measure. A new gate is a new row here, and nothing else.
 GATES: Mapping[str, Gate] = MappingProxyType(
@@ -633,6 +646,12 @@ GATES: Mapping[str, Gate] = MappingProxyType(
                 needs=_CANARIES,
                 from_below=True,
                 chosen_by="arm",
+            ),
+            Gate(
+                measure=OTHER_LANGUAGE,
+                title="share of documents in a language that the rules do not know",
+                numbers=_of_no_model,
+                of_corpus=True,
             ),
         )
     }

@@ -43,7 +43,9 @@ from reticent.audit.judgement.rows import (
     FAIL,
     GATES,
     MIN_SHADOWS,
+    MOST_OTHER_LANGUAGE,
     NOT_SHOWN,
+    OTHER_LANGUAGE,
     PASS,
     PLAIN,
     RISKS,
@@ -51,6 +53,7 @@ from reticent.audit.judgement.rows import (
     WITHIN,
     About,
     Beside,
+    GateConfig,
     Number,
     Risk,
     Subject,
@@ -65,9 +68,9 @@ from reticent.audit.stats.estimate import Estimate
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence
+    from reticent.audit.evidence.corpus import CorpusEvidence
     from reticent.audit.evidence.extraction import Extraction
     from reticent.audit.evidence.model import ModelEvidence
-    from reticent.audit.judgement.rows import GateConfig
     from reticent.trainer.recipes import Recipe
 
 __all__ = [
@@ -171,13 +174,15 @@ def verdict(
     extraction: Extraction | None = None,
     *,
     small_cell: int = 5,
+    corpus: CorpusEvidence | None = None,
 ) -> Verdict:
-    """Judge every gate on the last checkpoint of each training it is for.
+    """Judge every gate on the last checkpoint of each training it is for, or on the documents.
 
     Parameters
     ----------
     models, extraction : of the audit, before publication
-    gates : as in the job
+    gates : as in the job; where none is of the languages of documents and these fail the default one, it stands last
+    corpus : for the gate of their languages
 
     Returns
     -------
@@ -186,8 +191,12 @@ def verdict(
         gate and number that it is about. A gate without any number has no power.
     """
     results = []
-    for number, gate in enumerate(gates, start=1):
-        rows = list(_results(models, extraction, gate, small_cell))
+    own = _own_gate(corpus) if all(gate.measure != OTHER_LANGUAGE for gate in gates) else ()
+    for number, gate in enumerate((*gates, *own), start=1):
+        if GATES[gate.measure].of_corpus:
+            rows = [_judged_languages(corpus, gate)]
+        else:
+            rows = list(_results(models, extraction, gate, small_cell))
         rows = rows or [GateResult(outcome=NO_POWER, reason=NO_MODEL, n=0)]
         results += [
             replace(row, gate=number, measure=gate.measure, at_most=gate.at_most, required=gate.required)
@@ -196,6 +205,24 @@ def verdict(
     outcomes = {row.outcome for row in results}
     worst = next((name for name in (FAIL, NO_POWER, PASS) if name in outcomes), None)
     return Verdict(outcome=worst, failed=any(map(failed, results)), results=results)
+
+
+def _own_gate(corpus: CorpusEvidence | None) -> Iterator[GateConfig]:
+    gate = GateConfig(measure=OTHER_LANGUAGE, at_most=MOST_OTHER_LANGUAGE)
+    if _judged_languages(corpus, gate).outcome == FAIL:
+        yield gate
+
+
+def _judged_languages(corpus: CorpusEvidence | None, gate: GateConfig) -> GateResult:
+    found = corpus.other_languages if corpus else None
+    if found is None or not found.num_documents:
+        return GateResult(outcome=NO_POWER, reason="too few to give the number at all", n=0)
+    share = (found.num_unknown or 0) / found.num_documents
+    if share > gate.at_most:
+        outcome, reason = FAIL, "the estimate is beyond the threshold"
+    else:
+        outcome, reason = PASS, "the upper bound is within the threshold"
+    return GateResult(outcome=outcome, reason=reason, upper=share, n=found.num_documents, unit="documents")
 
 
 def failed(row: GateResult) -> bool:
