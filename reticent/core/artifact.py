@@ -56,6 +56,7 @@ __all__ = [
     "InUseError",
     "Manifest",
     "VerifiedFiles",
+    "artifacts_in",
     "backup_of",
     "canonical",
     "delete",
@@ -132,10 +133,10 @@ FORMATS = {
     "word-spans": 2,
     "text-check": 1,
     "models": 2,
-    "measures": 6,
+    "measures": 7,
     "shadows": 1,
     "canaries": 1,
-    "extraction": 2,
+    "extraction": 3,
     "gates": 1,
     "classification": 2,
     "audit": 2,
@@ -291,6 +292,17 @@ def leftovers_of(path: Path) -> list[Path]:
 def is_vacant(path: Path) -> bool:
     """Whether a place is free for a rename: nothing is there, or the empty folder of a move that was interrupted."""
     return not path.exists() or (path.is_dir() and not any(path.iterdir()))
+
+
+def artifacts_in(folder: Path) -> list[Path]:
+    """Finished artefacts in a run folder, links followed; those inside of others, and unfinished ones, are left out."""
+    found = []
+    for name, folders, files in os.walk(folder, followlinks=True):
+        if MANIFEST in files and Path(name) != folder:
+            found.append(Path(name))
+            folders.clear()
+        folders[:] = [entry for entry in folders if not entry.startswith(".")]
+    return sorted(found)
 
 
 def interrupted_in(folder: Path) -> list[Path]:
@@ -491,8 +503,12 @@ def read_manifest(path: Path | str) -> Manifest:
             _recover(real)
     try:
         content = parse_json((path / MANIFEST).read_bytes())
+        own = content.pop("sha256", None)  # earlier versions wrote none
+        own_now = _own_digest(content)
         if content.pop("format") != FORMAT:
             raise ArtifactError(f"{path}: an artefact of another format; expected {FORMAT}")
+        if own not in (None, own_now):
+            raise ArtifactError(f"{path / MANIFEST}: changed since it was written; make it again")
         manifest = Manifest(**content)
         if not all(isinstance(part, dict) for part in (manifest.config, manifest.inputs, manifest.counts)):
             raise ValueError
@@ -671,6 +687,11 @@ def _errno(error: Exception) -> int | None:
     return int(quoted[1]) if quoted else None
 
 
+def _own_digest(content: dict[str, Any]) -> str:
+    """The digest of a manifest itself: its counts are no file, and what a ledger says is summed up in them."""
+    return hashlib.sha256(canonical(content)).hexdigest()
+
+
 def _finish(folder: Path, kind: str, config: dict[str, Any], inputs: dict[str, str], counts: dict[str, Any]) -> None:
     """Make every file durable and private, then write the manifest."""
     files = {}
@@ -681,6 +702,7 @@ def _finish(folder: Path, kind: str, config: dict[str, Any], inputs: dict[str, s
         files[str(file.relative_to(folder))] = {"sha256": digest, "num_bytes": file.stat().st_size}
     content: dict[str, Any] = {"format": FORMAT, "kind": kind, "kind_format": format_of(kind), "config": config}
     content |= {"inputs": inputs, "files": files, "counts": counts, "versions": versions()}
+    content["sha256"] = _own_digest(content)
     manifest = folder / MANIFEST
     manifest.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
     manifest.chmod(0o600)

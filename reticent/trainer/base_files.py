@@ -7,6 +7,7 @@ This module also lists the keys that hold or name code: none of them is copied i
 from __future__ import annotations
 
 import json
+import math
 import re
 import struct
 from collections.abc import Iterator
@@ -20,12 +21,14 @@ from tokenizers import Tokenizer
 
 from reticent.core.errors import ArtifactError, TrainingError
 from reticent.core.json_toml import parse_json, read_json
+from reticent.core.model_folder import check_weight_files
 
 __all__ = [
     "FOREIGN_KEYS",
     "check_base",
     "checked_tokenizer_json",
     "differing_parts",
+    "num_weights",
     "read_tokenizer_json",
     "without_foreign_keys",
     "without_panic",
@@ -68,9 +71,12 @@ def check_base(folder: Path | str, *, tokenizer: str | None = None, window_lengt
     for name in READ:
         if (folder / name).is_file() and not isinstance(read_json(folder / name), dict):
             raise ArtifactError(f"{folder / name}: expected a JSON object")
+    if folder.is_dir():
+        check_weight_files(folder)
     if not (folder / "config.json").is_file():
         return
     config = read_json(folder / "config.json")
+    _check_numbers(config, str(folder / "config.json"))
     for section in (config, config.get("text_config")):
         if isinstance(section, dict) and "vocab_size" in section:
             _check_vocabulary(folder, section["vocab_size"], "quantization_config" in config, tokenizer)
@@ -80,6 +86,34 @@ def check_base(folder: Path | str, *, tokenizer: str | None = None, window_lengt
                 raise TrainingError(
                     f"train.window_length: {window_length} tokens are more than the {positions} positions of {folder}"
                 )
+
+
+#: The largest number of a config: positions, or bytes of a table. The deepest models published have a thousand layers.
+MOST, MOST_PARTS = 1 << 27, 2_000
+#: Names of numbers that count modules, each of which is made one by one.
+PARTS = re.compile(r"layers?$|experts|groups|blocks|stacks|num_labels")
+
+
+def num_weights(folder: Path) -> int:
+    """Return how many numbers the matrices of the safetensors files in a folder have, from their headers."""
+    return sum(math.prod(shape) for file in folder.glob("*.safetensors") for shape in _shapes(file))
+
+
+def _check_numbers(value: Any, where: str) -> None:
+    """Raise `ArtifactError` for a number that no model has: it would fill the memory, or take days, while loading."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            # An id may be of a token that the model does not have; the vocabulary has a check of its own.
+            if isinstance(inner, int) and not re.search(r"(^|_)(id|ids|seed|vocab_size)$", name):
+                most = MOST_PARTS if PARTS.search(name) else MOST
+                if inner > most:
+                    raise ArtifactError(f"{where}: {name}: expected at most {most:,}, got {inner}")
+            _check_numbers(inner, f"{where}: {name}")
+    elif isinstance(value, list):
+        for inner in value:
+            _check_numbers(inner, where)
+    elif isinstance(value, float) and math.isnan(value):
+        raise ArtifactError(f"{where}: NaN is no number")
 
 
 def _check_vocabulary(folder: Path, size: Any, quantised: bool, tokenizer: str | None) -> None:

@@ -20,6 +20,7 @@ import torch
 from tokenizers import Tokenizer
 
 from reticent.core.errors import ArtifactError, TrainingError
+from reticent.core.model_folder import folder_of_model
 from reticent.core.progress import log
 from reticent.engine.store import TokenStore
 from reticent.trainer.windows import SpecialIds
@@ -31,6 +32,7 @@ from reticent.trainer.base_files import (
     check_base,
     checked_tokenizer_json,
     differing_parts,
+    num_weights,
     read_tokenizer_json,
     without_panic,
 )
@@ -52,6 +54,10 @@ __all__ = [
 ]
 
 
+#: Parameters that a config may have beyond the weights: those of a head that is trained.
+MOST_NEW = 1 << 24
+
+
 def load_model(name_or_path: str | Path, objective: str) -> PreTrainedModel:
     """Load a masked ("mlm") or causal ("clm") language model in float32, of any architecture that `require_sound`
     accepts, with the attention ``sdpa`` or, where its class has none, its own.
@@ -69,16 +75,18 @@ def load_model(name_or_path: str | Path, objective: str) -> PreTrainedModel:
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # the run shows its own
-    if folder := _folder_of(name_or_path):
+    if folder := folder_of_model(name_or_path):
         check_base(folder)
     auto = AutoModelForMaskedLM if objective == "mlm" else AutoModelForCausalLM
     options: dict[str, Any] = {"dtype": torch.float32, "trust_remote_code": False, "output_loading_info": True}
-    gguf = sorted(Path(name_or_path).glob("*.gguf")) if Path(name_or_path).is_dir() else []
+    gguf = sorted(Path(name_or_path).glob("[!.]*.gguf")) if Path(name_or_path).is_dir() else []
     if gguf and not list(Path(name_or_path).glob("*.safetensors")):
         options["gguf_file"] = gguf[0].name
     else:
         options["use_safetensors"] = True
     try:
+        if folder and "use_safetensors" in options:
+            _require_size(folder, auto)
         with torch.random.fork_rng(devices=[]), _quiet():
             torch.manual_seed(0)
             try:
@@ -86,7 +94,7 @@ def load_model(name_or_path: str | Path, objective: str) -> PreTrainedModel:
             except ValueError:  # not every class has it; packing alone needs it, and asks for it again
                 torch.manual_seed(0)
                 model, about = auto.from_pretrained(str(name_or_path), **options)
-    except MemoryError:
+    except (MemoryError, ArtifactError):
         raise
     except Exception as error:  # a wrong config can fail anywhere in the library
         kind, has_head = _kind_of(name_or_path, auto)
@@ -101,6 +109,21 @@ def load_model(name_or_path: str | Path, objective: str) -> PreTrainedModel:
     require_sound(model, objective, str(name_or_path))
     _say_drawn(str(name_or_path), tuple(sorted(about["missing_keys"])))
     return _saveable(model) if "gguf_file" in options else model
+
+
+def _require_size(folder: Path, auto: Any) -> None:
+    """Raise `ArtifactError` where a config asks for far more than the weights hold: the rest would be made at random,
+    and fill the memory, before the library says that they do not fit.
+    """
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
+    if getattr(config, "quantization_config", None) is not None:  # fewer numbers, each of several weights
+        return
+    with torch.device("meta"), torch.random.fork_rng(devices=[]):
+        asked = sum(weights.numel() for weights in auto.from_config(config, trust_remote_code=False).parameters())
+    if asked > 4 * (held := num_weights(folder)) + MOST_NEW:
+        raise ArtifactError(f"{folder}: config.json asks for {asked:,} parameters, and the weights have {held:,}")
 
 
 @contextmanager
@@ -226,15 +249,15 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
             raise
         except Exception:  # the library raises nothing narrower
             raise ArtifactError(f"{where}: not a readable tokenizer.json") from None
-    if folder := _folder_of(text):
+    if folder := folder_of_model(text):
         check_base(folder, tokenizer=_own_json(folder))
-    gguf = sorted(Path(text).glob("*.gguf")) if Path(text).is_dir() else []
+    gguf = sorted(Path(text).glob("[!.]*.gguf")) if Path(text).is_dir() else []
     options = {"gguf_file": gguf[0].name} if gguf and not (Path(text) / "tokenizer.json").exists() else {}
     try:
         with without_panic(text):
             tokenizer = AutoTokenizer.from_pretrained(text, trust_remote_code=False, use_fast=True, **options)
             if isinstance(tokenizer, PreTrainedTokenizerFast):
-                content = _own_json(_folder_of(text))  # again: a hub name may have come only now
+                content = _own_json(folder_of_model(text))  # again: a hub name may have come only now
                 return _wrapped(
                     tokenizer.backend_tokenizer if content is None else Tokenizer.from_str(content), tokenizer
                 )
@@ -247,20 +270,6 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
             f"{text}: no tokenizer can be loaded from here ({type(error).__name__}); expected tokenizer.json in it"
         ) from None
     raise ArtifactError(f"{text}: only tokenizers of the tokenizers library (tokenizer.json) are supported")
-
-
-def _folder_of(name_or_path: str | Path) -> Path | None:
-    """The folder of a model, in the hub's local cache for a hub name; None if there is none."""
-    if Path(name_or_path).is_dir():
-        return Path(name_or_path)
-    from huggingface_hub import try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError
-
-    try:
-        found = try_to_load_from_cache(str(name_or_path), "config.json")
-    except HFValidationError:
-        return None
-    return Path(found).parent if isinstance(found, str) else None
 
 
 def _own_json(folder: Path | None) -> str | None:

@@ -252,7 +252,7 @@ def cost_of(
     counter.history = [(noise_multiplier, sample_rate, num_steps)]
     with _quiet():
         try:
-            prv = float(counter.get_epsilon(delta))
+            prv = max(float(counter.get_epsilon(delta)), 0.0)  # of next to nothing the bound falls below
         except (ValueError, RuntimeError, OverflowError):  # its grid does not reach so small a delta
             return rdp, "rdp"
     return (prv, accountant) if prv <= rdp else (rdp, "rdp")  # PRV's error is 0.01, which hides a smaller epsilon

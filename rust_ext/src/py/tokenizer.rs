@@ -58,6 +58,8 @@ fn try_all(json: &str) -> Result<()> {
     let fails = |what: &'static str| move |_| Error::Artifact(format!("tokenizer.json cannot be used ({what})"));
     let mut tokenizer: Tokenizer =
         json.parse().map_err(|error| Error::Artifact(format!("tokenizer.json cannot be read: {error}")))?;
+    let parsed = serde_json::from_str(json).map_err(|_| Error::Artifact("tokenizer.json is not JSON".into()))?;
+    check_expansion(&parsed)?;
     check_ids(&tokenizer)?;
     let parsed = serde_json::from_str(json).map_err(|_| Error::Artifact("tokenizer.json is not JSON".into()))?;
     check_expansion(&parsed)?;
