@@ -16,7 +16,7 @@ from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.leakage import Gap, NumbersBeside
 from reticent.audit.evidence.risks import KeptOutcome, ModelRisks, RiskResult
 from reticent.audit.evidence.rules import publish
-from reticent.audit.judgement.rows import BESIDE, BEYOND, NOT_SHOWN, ONE_SIDE, WITHIN, oriented
+from reticent.audit.judgement.rows import BESIDE, BEYOND, NOT_SHOWN, ONE_SIDE, WITHIN, GateConfig, oriented
 from reticent.audit.judgement.verdict import (
     ARITHMETIC,
     KNOWN_BASE,
@@ -26,6 +26,7 @@ from reticent.audit.judgement.verdict import (
     judge_risks,
     numbers_beside,
     outcomes_of,
+    verdict,
     with_published_numbers,
 )
 from reticent.audit.membership.validity import INVALID, WITHOUT_COPIES
@@ -201,7 +202,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any] | None, Any, Any, tuple[st
     ("a wide area", {"words": (0.55, 0.12)}, {}, FREE, CAUGHT, (W, W, N, W, W), N),
     ("words at the threshold may tell, where the plain twin has no such channel", {"threshold": (0.58, 0.08)},
      {"threshold": (0.52, 0.07)}, FREE, CAUGHT, (W, W, N, W, W), N),
-    ("words at the threshold tell little, and nothing in the twin", {"threshold": (0.53, 0.05)},
+    ("words at the threshold tell little, and nothing in the twin", {"threshold": (0.53, 0.045)},
      {"threshold": (0.52, 0.07)}, FREE, CAUGHT, (W, W, W, W, W), W),
     ("the person is told, and that is not closed by masking", {"person": (0.97, 0.02)}, {}, FREE, CAUGHT,
      (W, W, W, B, W), B),
@@ -597,6 +598,20 @@ def test_within_needs_the_rate_of_one_side_too_and_that_without_copies(
             models.append(filled(ModelEvidence, one))
         audit = replace(WHOLE, settings={}, models=models, extraction=filled(Extraction, {"models": extraction}))
         assert {r.risk: r.outcome for r in judge_risks(audit).rows[0].results}[risk] == outcome
+
+
+@pytest.mark.parametrize(("left_out", "shown"), [(0, True), (3, False), (5, True)])
+def test_a_gate_is_judged_by_what_one_side_alone_uses_and_counts_no_few(left_out: int, shown: bool) -> None:
+    models = [entry("ppclm", **QUIET), entry("clm", **LOUD)]
+    for one, of_one_side in zip(models, (0.2, 0.3), strict=True):
+        one["excess"]["both"] |= {
+            "unshared": {**sided(of_one_side, n=300 - left_out), "num_shared": 9, "num_unmatched": 0}
+        }
+    gate = GateConfig(measure="excess_leakage", at_most=0.1)
+    over_all, alone = verdict([filled(ModelEvidence, one) for one in models], [gate]).results
+    assert (over_all.outcome, alone.outcome) == ("pass", "fail")
+    assert (alone.part, alone.n) == (f"both, {ONE_SIDE}", 300 if not shown else 300 - left_out)
+    assert (alone.upper is not None) == shown
 
 
 def test_where_all_is_shared_nothing_is_within() -> None:

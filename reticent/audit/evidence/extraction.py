@@ -116,7 +116,7 @@ class Passages:
     #: Individuals of whom a whole passage that one side alone has comes back, and not from the base model.
     exposed: Annotated[Exposed | None, PARTS] = optional()
     #: (document, individual, whether a member, whether it came back) of each passage of one side alone.
-    of_one_side: Annotated[list[tuple[int, int, int, int]] | None, PRIVATE] = optional()
+    of_one_side: Annotated[list[list[int]] | None, PRIVATE] = optional()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

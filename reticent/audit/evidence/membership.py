@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 from reticent.audit.evidence.json_form import optional
-from reticent.audit.evidence.rules import COUNT, CURVE, NAME, OVER_INDIVIDUALS, PARTS, SETTING, TOGETHER, TOTAL
+from reticent.audit.evidence.rules import COUNT, CURVE, NAME, OVER_INDIVIDUALS, PARTS, PRIVATE, SETTING, TOGETHER, TOTAL
 from reticent.audit.stats.estimate import Estimate
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "MeasuredAttack",
     "Roc",
     "ThresholdMembership",
+    "Told",
     "WorstSubgroup",
     "are_enough",
     "over_households",
@@ -56,6 +57,26 @@ class WorstSubgroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """The members that an attack tells: their share at the false-positive rate ``fpr``, with ends that hold for all
+    attacks at once. Over few individuals, ``fpr`` is None and the share is that of the members above every other, which
+    ``p_value`` is of.
+    """
+
+    rate: Annotated[Estimate | None, TOGETHER]
+    fpr: Annotated[float | None, SETTING] = None
+    num_above: Annotated[int | None, COUNT]
+    p_value: Annotated[float | None, PRIVATE] = None
+
+    def closed(self, raw: Told, cell: int) -> Told:
+        """Withhold a share that few members make."""
+        if raw.rate is None:
+            return self
+        closed = raw.rate.closed(raw.rate, cell)
+        return replace(self, rate=closed.as_share(closed.n, cell))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredAttack:
     """One attack on one model. ``control`` is the same shadow attack on the base model, ``slope`` is RMIA's a, fitted
     on a population, and `validity.judged` sets ``verdict`` and ``why``. ``auc_without_copies`` leaves out the held-out
@@ -79,6 +100,7 @@ class MeasuredAttack:
     slope: Annotated[float | None, TOTAL] = optional()
     verdict: Annotated[str | None, SETTING] = optional()
     why: Annotated[str | None, NAME] = optional()
+    told: Annotated[Told | None, PARTS] = optional()
 
     def closed(self, raw: MeasuredAttack, cell: int) -> MeasuredAttack:
         """Withhold thresholds that few individuals of a side pass, rates over few members, and small subgroups."""
@@ -113,11 +135,12 @@ class KindAttack:
     tpr_in_turn: Annotated[Estimate | None, TOGETHER] = optional()
     num_members: Annotated[int | None, COUNT]
     num_nonmembers: Annotated[int | None, COUNT]
+    told: Annotated[Told | None, PARTS] = optional()
 
     def closed(self, raw: KindAttack, cell: int) -> KindAttack:
         """Withhold everything if a side has few individuals, and rates over few members."""
         if not are_enough(raw, cell):
-            return replace(self, auc=self.auc.withheld(cell), over_base=None, auc_in_turn=None)
+            return replace(self, auc=self.auc.withheld(cell), over_base=None, auc_in_turn=None, told=None)
         tpr = raw.tpr and raw.tpr.as_share(raw.num_members, cell)
         in_turn = raw.tpr_in_turn and raw.tpr_in_turn.as_share((raw.tpr_in_turn.n or 0) // 2, cell)
         return replace(self, tpr=tpr, tpr_in_turn=in_turn, auc_without_copies=_without_copies(raw, cell))

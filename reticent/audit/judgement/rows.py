@@ -10,7 +10,7 @@ Settings read the names of the gates from here, so evidence is imported for type
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 from types import MappingProxyType
@@ -27,12 +27,13 @@ from reticent.engine.config import Arm
 if TYPE_CHECKING:
     from reticent.audit.evidence.extraction import CanaryArm, ExtractedModel
     from reticent.audit.evidence.leakage import Excess, Exposed, NumbersBeside, Part
-    from reticent.audit.evidence.membership import KindAttack, KindMembership, MeasuredAttack
+    from reticent.audit.evidence.membership import KindAttack, KindMembership, MeasuredAttack, Told
     from reticent.audit.evidence.model import ModelEvidence
     from reticent.audit.stats.estimate import Estimate
     from reticent.trainer.recipes import Recipe
 
 __all__ = [
+    "ABOVE",
     "BESIDE",
     "BEYOND",
     "FAIL",
@@ -43,6 +44,7 @@ __all__ = [
     "PASS",
     "PLAIN",
     "RISKS",
+    "TOLD",
     "TWIN",
     "WITHIN",
     "About",
@@ -199,7 +201,10 @@ def _rates(words: str, sides: Excess, about: About = About(), *, beside_base: bo
             found = replace(found, n=sides.excess.n)
         fewest = min(sides.unshared.members.n or 0, sides.unshared.heldout.n or 0)
         part = replace(about, part=_part(about, ONE_SIDE))
-        yield own._replace(what=f"{words}, {ONE_SIDE}", estimate=found, about=part, fewest=fewest)
+        left_out = max((sides.excess.n or 0) - (found.n or 0), 0)  # who have nothing of their own
+        yield own._replace(
+            what=f"{words}, {ONE_SIDE}", estimate=found, about=part, fewest=fewest, left_out=left_out
+        )  # fmt: skip
     if sides.without_copies is not None:
         left_out = (sides.excess.n or 0) - (sides.without_copies.n or 0)
         yield own._replace(
@@ -301,12 +306,59 @@ def _words(subject: Subject) -> Iterator[Number]:
             yield from _areas(f"membership by {kind} words alone", name, attack, None, *_unsure(subject, found, name))
     threshold = subject.model.threshold
     if threshold:
-        yield Number("membership by words at the threshold, in texts of others", threshold.at_threshold.auc, CHANCE)
-        if threshold.by_likelihood:
-            name = "membership by all words near the threshold, each by its likelihood ratio"
-            yield Number(name, threshold.by_likelihood.auc, CHANCE)
-        if threshold.by_owner:
-            yield Number("membership by one's own names, in texts of others", threshold.by_owner.auc, CHANCE)
+        found_at = {
+            "membership by words at the threshold, in texts of others": threshold.at_threshold,
+            "membership by all words near the threshold, each by its likelihood ratio": threshold.by_likelihood,
+            "membership by one's own names, in texts of others": threshold.by_owner,
+        }
+        for name, at in found_at.items():
+            if at:
+                yield Number(name, simultaneous(at.auc, NUM_FAMILIES), CHANCE)
+    yield from _told(subject.model, ("rare", "direct"))
+
+
+#: Words for the members that an attack tells, and the most of them.
+TOLD = "members told with one false alarm in a hundred"
+ABOVE = "members above every other person"
+TOLD_AT_MOST = 0.05
+
+
+def _told(model: ModelEvidence, kinds: Sequence[str], whole: bool = False) -> Iterator[Number]:
+    """Yield the share of members that each attack by these kinds of words tells, and by the whole text.
+
+    Over few individuals no share is within. It is beyond if so many members above every other are no chance, whichever
+    of the attacks it is.
+    """
+    known: list[tuple[str, str, Told, str | None]] = [
+        (WHOLE_TEXT, name, attack.told, _invalid(attack))
+        for name, attack in (model.membership.items() if whole else ())
+        if attack.told
+    ]
+    for kind in kinds:
+        found, way = (model.by_kind or {}).get(kind), KIND_WAYS.get(kind, f"membership by {kind} words alone")
+        known += [(way, name, one.told, None) for name, one in (found.attacks.items() if found else ()) if one.told]
+    for way, name, told, invalid in known:
+        few = told.fpr is None
+        yield Number(
+            f"{way}, {ABOVE if few else TOLD}, attack {name}",
+            told.rate,
+            1.0 if told.fpr is None else told.fpr,  # that members are above every other, its interval does not show
+            invalid,
+            About(attack=name, part=ABOVE if few else TOLD),
+            at_most=TOLD_AT_MOST,
+            may_be_within=not few,
+            is_shown=few and told.p_value is not None and told.p_value < (1 - LEVEL) / len(known),
+        )
+
+
+def _invalid(attack: MeasuredAttack) -> str | None:
+    return attack.why or "the two sides differ without the model" if attack.verdict == INVALID else None
+
+
+#: Words for membership by kinds that are no identifying words.
+KIND_WAYS = {"all": "membership by all words", "ordinary": ORDINARY, "targets": TAUGHT}
+#: Families of numbers of *words* whose ends hold at once: the kinds (`kinds.FAMILIES`), and three at the threshold.
+NUM_FAMILIES = 4
 
 
 def _individual(subject: Subject) -> Iterator[Number]:
@@ -314,16 +366,17 @@ def _individual(subject: Subject) -> Iterator[Number]:
     ends = (model.best_attack and model.best_attack.intervals) or {}
     for name, attack in model.membership.items():
         low, high = ends.get(name, (attack.auc.low, attack.auc.high))  # of several attacks: ends that hold at once
-        why = attack.why or "the two sides differ without the model" if attack.verdict == INVALID else None
+        why = _invalid(attack)
         auc = replace(attack.auc, low=low, high=high)
         yield from _areas(WHOLE_TEXT, name, attack, auc, why, model.fault, attack.num_shadows)
         if kinds and "targets" not in kinds:  # a recipe that may predict every token: the twin's number of `TAUGHT`
             yield from _areas(TAUGHT, name, attack, auc, why, model.fault, attack.num_shadows)
-    for kind, way in (("all", "membership by all words"), ("ordinary", ORDINARY), ("targets", TAUGHT)):
+    for kind, way in KIND_WAYS.items():
         found = kinds.get(kind)
         for name, attack in found.attacks.items() if found else ():
             if kind != "all" or name == "lira":  # others by all words are attacks on the whole text
                 yield from _areas(way, name, attack, None, *_unsure(subject, found, name))
+    yield from _told(model, ("all", "ordinary", "targets"), whole=True)
 
 
 def _unsure(subject: Subject, kind: KindMembership, attack: str) -> tuple[str | None, str | None, int | None]:

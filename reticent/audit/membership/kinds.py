@@ -28,6 +28,7 @@ import numpy as np
 
 from reticent.audit.evidence.membership import KindAttack, KindMembership
 from reticent.audit.membership.attacks import individual_scores
+from reticent.audit.membership.most_exposed import told_members
 from reticent.audit.membership.shadow_attacks import (
     LOG_PROB_LIMITS,
     Gaussians,
@@ -35,12 +36,12 @@ from reticent.audit.membership.shadow_attacks import (
     lira_online_score,
     mean_where,
 )
-from reticent.audit.stats.estimate import Estimate
+from reticent.audit.membership.validity import WITHOUT_COPIES
+from reticent.audit.stats.estimate import LEVEL, Estimate
 from reticent.audit.stats.intervals import (
     Bootstrap,
     JointArea,
     Sides,
-    auc_estimate,
     clopper_pearson,
     clusters_of,
     iter_resamples,
@@ -61,6 +62,8 @@ TARGETS = "targets"
 FPR = 0.01
 #: One in so many individuals counts as most exposed.
 EXPOSED = 10
+#: Families of attacks by identifying words whose intervals hold at once: the kinds, and three at the threshold.
+FAMILIES = 4
 
 
 #: Kinds whose areas are numbers of membership through identifying words; the others are of the person.
@@ -178,7 +181,10 @@ class KindAudit:
         words: dict[tuple[str, str], Compared] = {}
         for kind, attacks in asked.items():
             (words if kind in IDENTIFYING else person).update({(kind, name): one for name, one in attacks.items()})
-        areas = {**self._areas(words), **self._areas(person)}
+        areas = {**self._areas(words, 1 - (1 - LEVEL) / FAMILIES), **self._areas(person, LEVEL)}
+        own_scores = {key: np.where(np.isfinite(one.own), one.own, np.nan) for key, one in {**words, **person}.items()}
+        told = told_members({" ".join(key): own for key, own in own_scores.items() if key[0]}, self.codes,
+                            self.is_member, **self.bootstrap)  # fmt: skip
         result = {}
         for number, (kind, mask) in enumerate(masks.items()):
             d_primes = (None, None) if shadows is None else self._d_primes(shadows.numbers[number], shadows.is_in)
@@ -186,17 +192,29 @@ class KindAudit:
                 share=float(mask.mean()),
                 num_shadows=None if shadows is None else len(shadows.is_in),
                 attacks={
-                    name: self._attack(one, areas.get((kind, name)), shadows) for name, one in asked[kind].items()
+                    name: replace(
+                        self._attack(one, areas.get((kind, name)), shadows),
+                        auc_without_copies=without.auc
+                        if (without := areas.get((kind, name, WITHOUT_COPIES)))
+                        else None,
+                        told=told.get(f"{kind} {name}"),
+                    )
+                    for name, one in asked[kind].items()
                 },
                 d_prime=d_primes[0],
                 d_prime_exposed=d_primes[1],
             )
-        return result, {name: area for (kind, name), area in areas.items() if not kind}
+        return result, {key[1]: area for key, area in areas.items() if not key[0]}
 
-    def _areas(self, asked: Mapping[tuple[str, str], Compared]) -> dict[tuple[str, str], JointArea]:
-        scores = {key: one.own for key, one in asked.items()}
+    def _areas(self, asked: Mapping[tuple[str, str], Compared], level: float) -> dict[tuple[str, ...], JointArea]:
+        """The areas of attacks by kind ("" for the whole text) and name; of kinds, without near-copies too."""
+        scores: dict[tuple[str, ...], np.ndarray] = {key: one.own for key, one in asked.items()}
+        if self._kept is not None:
+            scores |= {
+                (*key, WITHOUT_COPIES): np.where(self._kept, one.own, np.nan) for key, one in asked.items() if key[0]
+            }
         controls = {key: one.control for key, one in asked.items()}
-        return joint_areas(scores, self.codes, self.is_member, base=controls, **self.bootstrap) if scores else {}
+        return joint_areas(scores, self.codes, self.is_member, base=controls, level=level, **self.bootstrap)
 
     def _compared(
         self, own: np.ndarray, before: np.ndarray | None, number: int, shadows: KindShadows | None
@@ -232,10 +250,6 @@ class KindAudit:
         scores, turns = asked.own, asked.turns
         usable = ~np.isnan(scores)
         sides, of_sides = self._sides(scores, usable)
-        without = None
-        if self._kept is not None:
-            of_kept, codes_of_kept = self._sides(scores, usable & self._kept)
-            without = auc_estimate(*of_kept, codes_of_kept, **self.bootstrap)
         all_shadows = all_tpr = None
         if turns is not None and shadows is not None:
             all_shadows = _auc_in_turn(turns, shadows.is_in, self.codes, **self.bootstrap)
@@ -243,7 +257,6 @@ class KindAudit:
         return KindAttack(
             auc=area.auc if area else Estimate(value=None, n=len(sides[0]) + len(sides[1])),
             over_base=area and area.over_base,
-            auc_without_copies=without,
             tpr=tpr_at_fpr(*sides, FPR, of_sides, **self.bootstrap),
             auc_in_turn=all_shadows,
             tpr_in_turn=all_tpr,

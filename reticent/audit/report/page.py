@@ -214,6 +214,7 @@ def _render(audit: AuditEvidence, t: Texts, judged_audit: AuditEvidence) -> str:
         kind_shadows=any(found.num_shadows for m in models for found in (m.by_kind or {}).values()),
         likeness=LIKENESS, continued=any(m.generated and m.generated.heldout for m in models),
         unseen=any(part.unseen for model in models for part in model.privacy.values()),
+        unshared=any(sides.unshared for model in models for sides in (model.excess or {}).values()),
         common=_common(models), false_identifiers=_false_identifiers(models),
         labels=_labels(corpus.detected or ()), num_labels=NUM_LABELS, retention=retention_rows(corpus),
         settings=list(_flat(audit.settings)), num_settings_withheld=audit.num_settings_withheld,

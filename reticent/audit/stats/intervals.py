@@ -43,6 +43,7 @@ __all__ = [
     "certain_auc_bounds",
     "clopper_pearson",
     "cluster_sums",
+    "cluster_tops",
     "clustered_auc",
     "clusters_of",
     "excess_of",
@@ -63,6 +64,7 @@ __all__ = [
     "square_and_add",
     "tpr_at_fpr",
     "two_sides",
+    "uneven_ends",
     "wider",
 ]
 
@@ -134,6 +136,21 @@ def skewed_ends(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, 
     reach = float(stats.t.ppf(TAILS[1], n - 1))
     middle = skewness * (1 + 2 * reach**2) / (6 * math.sqrt(n))
     return value + error * (middle - reach), value + error * (middle + reach)
+
+
+def uneven_ends(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, float]:
+    """Return the ends of Student's interval of a ratio whose denominators are uneven, such as lengths of texts.
+
+    The individual with most of the items pulls the ratio to their own, so their rest is too small; each rest is divided
+    by one less the individual's share of all items [@mackinnon1985]. The degrees of freedom are those of as many
+    individuals alike as these are worth, one less.
+    """
+    n, total = len(numerator), float(denominator.sum())
+    value, shares = float(numerator.sum()) / total, denominator / total
+    rest = (numerator - value * denominator) / denominator.mean() / (1 - shares)
+    error = float(np.sqrt((rest**2).sum() / (n * (n - 1))))
+    reach = float(stats.t.ppf(TAILS[1], max(1 / float((shares**2).sum()) - 1, 1.0)))
+    return value - error * reach, value + error * reach
 
 
 def num_rare(numerator: np.ndarray, denominator: np.ndarray) -> float:
@@ -272,6 +289,14 @@ def cluster_sums(values: np.ndarray, clusters: np.ndarray) -> np.ndarray:
     return sums
 
 
+def cluster_tops(values: np.ndarray, clusters: np.ndarray) -> np.ndarray:
+    """Return the highest of the rows of each household that has one, float64."""
+    _, number = np.unique(clusters, return_inverse=True)
+    tops = np.full(int(number.max(initial=-1)) + 1, -np.inf)
+    np.maximum.at(tops, number.reshape(-1), values)
+    return tops
+
+
 def iter_resamples(
     num: int, num_bootstrap: int, seed: int, *, rows: int | None = None, clusters: np.ndarray | None = None
 ) -> Iterator[np.ndarray]:
@@ -329,7 +354,8 @@ def ratio_estimate(
         The ratio is a change of a rate, from -1 to 1. If it changed for no individual, both bounds are exact ones.
     crowded : bool
         Few individuals may make most of a rate, as they do of leaks. False of a rate that each has by many items, as
-        of the words that a model predicts right: its far end reaches no further than those observed say.
+        of the words that a model predicts right: its far end reaches no further than those observed say, and both ends
+        as far as `skewed_ends` and `uneven_ends`, because it may depend on the number of items.
     """
     clusters = clusters_of(individuals, units)
     if clusters is not None:
@@ -355,6 +381,10 @@ def ratio_estimate(
         low, high = wider((low, high), far_ends(numerator, denominator, least_share=least_share))
     elif limit is None and n < FEW_OF_A_MEAN and high > low:
         low, high = wider((low, high), skewed_ends(numerator, denominator))
+    if not crowded and high > low:
+        low, high = wider((low, high), skewed_ends(numerator, denominator))
+        low, high = wider((low, high), uneven_ends(numerator, denominator))
+        low, high = max(low, 0.0), high if limit is None else min(high, limit)
     return Estimate(value=value, low=float(low), high=float(high), n=n, unit=unit)
 
 
@@ -823,6 +853,7 @@ def joint_areas(
     is_member: np.ndarray,
     *,
     base: Mapping[Any, np.ndarray | None] | None = None,
+    level: float = LEVEL,
     num_bootstrap: int = 1000,
     seed: int = 0,
     units: np.ndarray | None = None,
@@ -830,11 +861,11 @@ def joint_areas(
     """Return the areas of several attacks on the same individuals, by the names of ``scores``; none for an attack
     without an area.
 
-    The intervals of all of them hold simultaneously: value ± c · standard error, where c is the 95 % quantile over the
-    draws of the largest |draw - value| / standard error of any number (max-statistic bootstrap). The interval of one
-    alone would be too narrow for the worst of many. Standard errors of few individuals are uncertain, and that of the
-    best attack is too small the more often; so an interval reaches at least as far as `score_auc_bounds` at c. An area
-    of 0 or 1, or of equal scores, does not vary in the draws; it has a Clopper-Pearson bound with Bonferroni
+    The intervals of all of them hold simultaneously: value ± c · standard error, where c is the quantile ``level`` over
+    the draws of the largest |draw - value| / standard error of any number (max-statistic bootstrap). The interval of
+    one alone would be too narrow for the worst of many. Standard errors of few individuals are uncertain, and that of
+    the best attack is too small the more often; so an interval reaches at least as far as `score_auc_bounds` at c. An
+    area of 0 or 1, or of equal scores, does not vary in the draws; it has a Clopper-Pearson bound with Bonferroni
     correction. So the intervals also hold for the worst of any subset.
 
     Parameters
@@ -849,7 +880,7 @@ def joint_areas(
     clusters = clusters_of(individuals, units)
     if clusters is not None:
         draws: Draws = {"num_bootstrap": num_bootstrap, "seed": seed}
-        found = joint_areas(scores, clusters, is_member, base=base, **draws)
+        found = joint_areas(scores, clusters, is_member, base=base, level=level, **draws)
         n = {name: int(np.count_nonzero(~np.isnan(scores[name]))) for name in found}
         return {
             name: JointArea(*(one and one.over_households(n[name]) for one in areas)) for name, areas in found.items()
@@ -874,14 +905,15 @@ def joint_areas(
                 pairs[name] = pair[0], pair[1]
     values = [*(one.value for one in measured.values()), *(own.value - other.value for own, other in pairs.values())]
     drawn = [*(one.draws for one in measured.values()), *(own.draws - other.draws for own, other in pairs.values())]
-    reach, spread = _joint_reach(np.array(values), np.array(drawn).reshape(len(values), num_bootstrap))
-    method, level = f"max-statistic bootstrap over individuals, {len(measured)} attacks", 1 - (1 - LEVEL) / len(values)
+    reach, spread = _joint_reach(np.array(values), np.array(drawn).reshape(len(values), num_bootstrap), level)
+    method = f"max-statistic bootstrap over individuals, {len(measured)} attacks"
+    of_one = 1 - (1 - level) / len(values)
     areas = {
-        name: _with_ends(one, reach, float(own), level, method)
+        name: _with_ends(one, reach, float(own), of_one, method)
         for (name, one), own in zip(measured.items(), spread, strict=False)
     }
     gains = {
-        name: _gain(own, other, reach, float(sd), level, method)
+        name: _gain(own, other, reach, float(sd), of_one, method)
         for (name, (own, other)), sd in zip(pairs.items(), spread[len(measured) :], strict=True)
     }
     return {name: JointArea(auc, gains.get(name)) for name, auc in areas.items()}
@@ -903,7 +935,7 @@ class _Drawn(NamedTuple):
         return self.auc.value
 
 
-def _joint_reach(values: np.ndarray, draws: np.ndarray) -> tuple[float, np.ndarray]:
+def _joint_reach(values: np.ndarray, draws: np.ndarray, level: float) -> tuple[float, np.ndarray]:
     """Return how many standard errors the intervals of several numbers reach to hold at once, and these errors."""
     usable = draws[:, ~np.isnan(draws).any(axis=0)]
     spread = usable.std(axis=1, ddof=1) if usable.shape[1] > 1 else np.zeros(len(values))
@@ -911,7 +943,7 @@ def _joint_reach(values: np.ndarray, draws: np.ndarray) -> tuple[float, np.ndarr
     if not varies.any():
         return NORMAL, spread
     steps = np.abs(usable[varies] - values[varies, None]) / spread[varies, None]
-    return float(np.quantile(steps.max(axis=0), LEVEL)), spread
+    return float(np.quantile(steps.max(axis=0), level)), spread
 
 
 def _with_ends(one: _Drawn, reach: float, spread: float, level: float, method: str) -> Estimate:
@@ -946,10 +978,11 @@ def best_attack(
     num_bootstrap: int = 1000,
     seed: int = 0,
     units: np.ndarray | None = None,
+    level: float = LEVEL,
 ) -> BestAttack | None:
     """Return `best_of` the `joint_areas` of attacks, whose parameters these are."""
     bootstrap: Bootstrap = {"num_bootstrap": num_bootstrap, "seed": seed, "units": units}
-    return best_of(joint_areas(scores, individuals, is_member, **bootstrap))
+    return best_of(joint_areas(scores, individuals, is_member, level=level, **bootstrap))
 
 
 def best_of(areas: Mapping[str, JointArea]) -> BestAttack | None:

@@ -311,7 +311,7 @@ class _Drawn:
         back, all_ = (np.bincount(self.individuals, weights=value, minlength=num) for value in values)
         return back, all_, self.codes
 
-    def rows(self, is_member: bool) -> list[tuple[int, int, int, int]]:
+    def rows(self, is_member: bool) -> list[list[int]]:
         """Return (document, individual, whether a member, whether it came back) of each passage of one side alone: by
         greedy decoding, after any of the prefixes."""
         back = np.zeros(len(self.documents), dtype=bool)
@@ -320,7 +320,7 @@ class _Drawn:
                 back |= np.asarray(outcome, dtype=bool)
         columns = self.documents, self.codes[self.individuals], back
         return [
-            (int(document), int(code), int(is_member), int(came))
+            [int(document), int(code), int(is_member), int(came)]
             for document, code, came, shared in zip(*columns, self.shared, strict=True)
             if not shared
         ]

@@ -225,14 +225,16 @@ def compare(before: Answers, after: Answers, config: ProbeConfig) -> Comparison:
     """
     old, new = best(before.log_probs), best(after.log_probs)
     both = ~(np.isnan(old) | np.isnan(new))
+    households = before.prompts.households
+    asked = config, None if households is None else households[both]
     hits = [np.any(next(iter(a.matches.values()))["exact_match"], axis=0)[both] for a in (before, after)]
     return Comparison(
         n=int(both.sum()),
-        likelihood_before=mean_estimate(np.exp(old[both]), config),
-        likelihood_after=mean_estimate(np.exp(new[both]), config),
-        factor=to_factor(mean_estimate((new - old)[both], config)),
-        exact_match_before=share_estimate(hits[0], config),
-        exact_match_after=share_estimate(hits[1], config),
+        likelihood_before=mean_estimate(np.exp(old[both]), *asked),
+        likelihood_after=mean_estimate(np.exp(new[both]), *asked),
+        factor=to_factor(mean_estimate((new - old)[both], *asked)),
+        exact_match_before=share_estimate(hits[0], *asked),
+        exact_match_after=share_estimate(hits[1], *asked),
     )
 
 

@@ -6,6 +6,7 @@ about held-out individuals: right answers about them are skill, and stand beside
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 from reticent.core.errors import PolicyError
 from reticent.engine.identity import as_read
 from reticent.engine.schema import HELDOUT, MEMBERS
+from reticent.engine.split import households_of
 from reticent.ext.propile.prompts import ProbeModel, SoftPromptStudy, require_questions, require_subjects
 from reticent.ext.propile.subjects import read_subjects
 from reticent.ext.propile.templates import read_templates
@@ -88,6 +90,9 @@ def _on_side(run: Run, subjects: Subjects) -> dict[str, Subjects]:
     )
     # An individual with a record and no document is on no side.
     codes = pc.fill_null(pc.index_in(ids, value_set=known), -1).to_numpy()
+    households = households_of(run.individuals.units)
+    if households is not None:  # as the split has them
+        subjects = replace(subjects, households=np.where(codes < 0, -1, households[codes]))
     return {
         side: subjects.take(np.flatnonzero(run.individuals.mask(side)[codes] & (codes >= 0)))
         for side in (MEMBERS, HELDOUT)
