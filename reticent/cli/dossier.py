@@ -74,7 +74,8 @@ def verify(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check a dossier: its files, its signature, and that model files are those that were tested.
+    """Check a dossier: its files, its signature, and that model files are those that were tested. In its run folder
+    its outcomes are held to the audit of the run; those that the rules of this version change are named.
 
     Exit status 1 where anything differs.
     """
@@ -83,6 +84,7 @@ def verify(
     checked = check_dossier(folder, model or [], signers)
     if as_json:
         found = {"holds": checked.holds, "faults": checked.faults, "unchecked": checked.unchecked}
+        found["changed"] = checked.changed
         typer.echo(json.dumps({**found, "key": checked.key, "signer": checked.signer}, indent=1))
     else:
         _print(checked)
@@ -103,9 +105,14 @@ def export(
         int, typer.Option(metavar="<int>", help="Number of the training, where there are several seeds.")
     ] = 1,
     despite: Annotated[
-        bool,
-        typer.Option("--despite-verdict", help="Export a model whose verdict is not within every threshold."),
-    ] = False,
+        str,
+        typer.Option(
+            "--despite-verdict",
+            metavar="REASON",
+            help="Export a model whose verdict is not within every threshold, be it beyond or not shown: the card has "
+            "the reason.",
+        ),
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Copy a model that may leave, with a card: base, licence, documents, figures, verdict, digest of the dossier.
@@ -125,7 +132,8 @@ def export(
 
 
 def _print(checked: Checked) -> None:
-    for sign, lines in (("holds", checked.holds), ("NOT checked", checked.unchecked), ("FAULT", checked.faults)):
+    signs = {"holds": checked.holds, "NOT checked": checked.unchecked, "CHANGED since": checked.changed}
+    for sign, lines in (signs | {"FAULT": checked.faults}).items():
         for line in lines:
             typer.echo(f"{sign}: {line}")
     typer.echo("The dossier does NOT hold." if checked.faults else "The dossier holds.")

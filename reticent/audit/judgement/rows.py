@@ -9,6 +9,7 @@ Settings read the names of the gates from here, so evidence is imported for type
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
@@ -17,7 +18,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, NamedTupl
 
 from pydantic import AfterValidator, Field, model_validator
 
-from reticent.audit.membership.validity import CHANCE, INVALID, WITHOUT_COPIES
+from reticent.audit.membership.names import DIFFERENCES, KIND_SHADOWS
+from reticent.audit.membership.validity import CHANCE, INVALID, OVER_BASE, WITHOUT_COPIES
 from reticent.audit.stats.estimate import LEVEL, Estimate, clopper_pearson
 from reticent.core.section import PUBLISHED, Section
 from reticent.engine.config import Arm
@@ -25,7 +27,7 @@ from reticent.engine.config import Arm
 if TYPE_CHECKING:
     from reticent.audit.evidence.extraction import CanaryArm, ExtractedModel
     from reticent.audit.evidence.leakage import Excess, Exposed, NumbersBeside, Part
-    from reticent.audit.evidence.membership import KindAttack, MeasuredAttack, Told
+    from reticent.audit.evidence.membership import KindAttack, KindMembership, MeasuredAttack, Told
     from reticent.audit.evidence.model import ModelEvidence
     from reticent.audit.stats.estimate import Estimate
     from reticent.trainer.recipes import Recipe
@@ -36,6 +38,7 @@ __all__ = [
     "BEYOND",
     "FAIL",
     "GATES",
+    "MIN_SHADOWS",
     "NOT_SHOWN",
     "ONE_SIDE",
     "PASS",
@@ -66,8 +69,8 @@ PLAIN = ("mlm", "clm")
 FPR = "0.01"
 #: The control of most numbers: the same number of the unprotected twin.
 TWIN: Final = "twin"
-#: By how much an interval widens where the better of two sides is picked: the quantile at half the error.
-PICKED = NormalDist().inv_cdf(1 - (1 - LEVEL) / 4) / NormalDist().inv_cdf(1 - (1 - LEVEL) / 2)
+#: The fewest shadow models whose attack can let a risk of membership be within.
+MIN_SHADOWS = 8
 
 
 class Subject(NamedTuple):
@@ -94,8 +97,11 @@ class Number(NamedTuple):
     ``invalid`` is why it says nothing, if so. ``proof`` is what must lie over ``null`` in the twin, if that is another
     estimate. ``control`` is whether something else proves that it could be found; None without such a thing.
     ``fewest`` are the individuals of the smaller side, if two sides are compared; ``left_out`` are those of it that the
-    number leaves out. ``at_most`` is a threshold of its own, beside that of the risk. ``may_be_within``: so many were
-    asked that the number may be within its threshold. ``is_shown``: an exact test shows that it is beyond.
+    number leaves out. ``doubt`` is why it cannot show that a model is within, if so. ``num_shadows`` are the shadow
+    models of its attack. ``beside_base``: it is a difference to the base model, which hides what that one knows
+    already; ``of_known_base``: it counts only where the base may know the members, in place of such a difference.
+    ``at_most`` is a threshold of its own, beside that of the risk. ``is_shown``: an exact test shows that it is beyond;
+    ``by_test_alone``: over so few that nothing else decides.
     """
 
     what: str
@@ -107,9 +113,13 @@ class Number(NamedTuple):
     control: bool | str | None = TWIN
     fewest: int | None = None
     left_out: int = 0
+    doubt: str | None = None
+    num_shadows: int | None = None
+    beside_base: bool = False
+    of_known_base: bool = False
     at_most: float | None = None
-    may_be_within: bool = True
     is_shown: bool = False
+    by_test_alone: bool = False
 
     @property
     def of(self) -> tuple[str, About]:
@@ -149,12 +159,18 @@ class Risk:
     numbers: Callable[[Subject], Iterator[Number]]
     measured_by: str
     lowered_by: str
+    #: Threshold -> the fewest members and others, about, with whom a model that leaks nothing can be within it.
+    fewest: Callable[[float], tuple[int, int]]
     #: What makes it smaller where the recipe is one of `lowered_by` already, and whether it is; empty: the same.
     lowered_further: str = ""
     is_lowered: Callable[[Recipe], bool] = lambda recipe: recipe.protects_identifiers
     #: Objectives of the models that have this risk; empty for all.
     objectives: tuple[str, ...] = ()
     gates: tuple[str, ...] = ()
+    #: Whether it is within only by an attack with `MIN_SHADOWS` shadow models or more.
+    by_shadows: bool = False
+    #: Whether identifiers that no detector found are missing from its numbers.
+    by_detectors: bool = False
 
     def advice(self, recipe: Recipe | None) -> str:
         """Return what makes this risk of a model of this recipe smaller, and is not done already."""
@@ -163,6 +179,7 @@ class Risk:
 
 
 WHOLE_TEXT = "membership by the whole text"
+ORDINARY, TAUGHT = "membership by ordinary words", "membership by the words that it may be taught"
 PARTS: dict[Part, str] = {"both": "identifiers", "direct": "direct identifiers", "indirect": "indirect identifiers"}
 
 
@@ -173,10 +190,10 @@ PEOPLE_OF = "people of whom an identifier of their own is {}"
 EXPOSED_AT_MOST = 0.05
 
 
-def _rates(words: str, sides: Excess, about: About = About()) -> Iterator[Number]:
+def _rates(words: str, sides: Excess, about: About = About(), *, beside_base: bool = False) -> Iterator[Number]:
     """Yield a difference of rates: over all, over what one side alone has, and without who holds near-copies."""
     fewest = min(sides.members.n or 0, sides.heldout.n or 0)
-    own = Number(words, sides.excess, about=about, fewest=fewest)
+    own = Number(words, sides.excess, about=about, fewest=fewest, beside_base=beside_base)
     yield own
     if sides.unshared is not None:
         found = sides.unshared.excess
@@ -213,7 +230,7 @@ def _emission(subject: Subject) -> Iterator[Number]:
     )
     for words, found in ways:
         for part, sides in (found or {}).items():
-            yield from _rates(words.format(PARTS[part]), sides)
+            yield from _rates(words.format(PARTS[part]), sides, beside_base=found is model.over_base)
     exposed = {
         "predicted": model.exposed,
         "written": written and written.exposed,
@@ -242,20 +259,35 @@ def simultaneous(estimate: Estimate, num: int) -> Estimate:
 def _context(subject: Subject) -> Iterator[Number]:
     found = subject.model.inversion
     for name, kind in (("direct", found.direct), ("indirect", found.indirect)) if found else ():
+        words = f"{name} identifiers read back from the words around them"
         if kind and kind.all:
-            yield from _rates(f"{name} identifiers read back from the words around them", kind.all.top1)
+            yield from _rates(words, kind.all.top1, beside_base=kind.score == "difference")
+        if kind and kind.own:
+            for number in _rates(f"{words}, by the model alone", kind.own.top1):
+                yield number._replace(of_known_base=True)
     if found and found.association:
         yield from _rates("terms tied to names", found.association.rate)
 
 
 def _areas(
-    way: str, name: str, attack: MeasuredAttack | KindAttack, auc: Estimate | None = None, invalid: str | None = None
+    way: str,
+    name: str,
+    attack: MeasuredAttack | KindAttack,
+    auc: Estimate | None = None,
+    invalid: str | None = None,
+    doubt: str | None = None,
+    num_shadows: int | None = None,
 ) -> Iterator[Number]:
-    """Yield the area of an attack, and the area without the held-out individuals who hold near-copies."""
+    """Yield the area of an attack, the area over its control (its gain, without the shift of the split), and the area
+    without the held-out individuals who hold near-copies."""
     members, others = attack.num_members or 0, attack.num_nonmembers or 0
-    about = About(attack=name)
-    own = Number(f"{way}, attack {name}", auc or attack.auc, CHANCE, invalid, about, fewest=min(members, others))
+    about, fewest = About(attack=name), min(members, others)
+    own = Number(f"{way}, attack {name}", auc or attack.auc, CHANCE, invalid, about, fewest=fewest, doubt=doubt)
+    own = own._replace(num_shadows=num_shadows, beside_base=name in DIFFERENCES)
     yield own
+    if attack.over_base:
+        what, part = f"{way}, {OVER_BASE}, attack {name}", replace(about, part=OVER_BASE)
+        yield own._replace(what=what, estimate=attack.over_base, about=part, beside_base=True)
     if attack.auc_without_copies:
         left_out = (attack.auc.n or 0) - (attack.auc_without_copies.n or 0)
         yield own._replace(
@@ -268,20 +300,40 @@ def _areas(
 
 
 def _words(subject: Subject) -> Iterator[Number]:
+    """Yield the numbers of identifying words. The ends of their areas hold at once: those of the kinds do, and those of
+    the kinds and of each at the threshold do by Bonferroni."""
+    asked: list[_Asked] = []
+    areas: list[Number] = []
     for kind in ("rare", "direct"):
-        found = (subject.model.by_kind or {}).get(kind)
+        found, way = (subject.model.by_kind or {}).get(kind), f"membership by {kind} words alone"
         for name, attack in found.attacks.items() if found else ():
-            yield from _areas(f"membership by {kind} words alone", name, attack, attack.auc_together)
+            unsure = _unsure(subject, found, name)
+            areas += _areas(way, name, attack, None, *unsure)
+            asked.append(_Asked(way, name, attack.told, *unsure[:2]))
     threshold = subject.model.threshold
-    if threshold:
-        found_at = {
-            "membership by words at the threshold, in texts of others": threshold.at_threshold,
-            "membership by all words near the threshold, each by its likelihood ratio": threshold.by_likelihood,
-        }
-        for name, at in found_at.items():
-            if at:
-                yield Number(name, simultaneous(at.auc, NUM_FAMILIES), CHANCE)
-    yield from _told(subject.model, ("rare", "direct"))
+    at = {
+        "membership by words at the threshold, in texts of others": threshold and threshold.at_threshold,
+        LIKELIHOOD: threshold and threshold.by_likelihood,
+        "membership by one's own names, in texts of others": threshold and threshold.by_owner,
+    }
+    of_threshold = [Number(name, attack.auc, CHANCE) for name, attack in at.items() if attack]
+    families = bool(areas) + len(of_threshold)
+    for number in (*areas, *of_threshold):
+        yield number._replace(estimate=number.estimate and simultaneous(number.estimate, families))
+    yield from _told(asked)
+
+
+LIKELIHOOD = "membership by all words near the threshold, each by its likelihood ratio"
+
+
+class _Asked(NamedTuple):
+    """The members that an attack tells, why it says nothing, and why it cannot show that a model is within."""
+
+    way: str
+    attack: str
+    told: Told | None
+    invalid: str | None
+    doubt: str | None
 
 
 #: Words for the members that an attack tells, and the most of them.
@@ -290,54 +342,55 @@ ABOVE = "members above every other person"
 TOLD_AT_MOST = 0.05
 
 
-def _told(model: ModelEvidence, kinds: Sequence[str], whole: bool = False) -> Iterator[Number]:
-    """Yield the share of members that each attack by these kinds of words tells, and by the whole text.
+def _told(asked: Sequence[_Asked]) -> Iterator[Number]:
+    """Yield the share of members that each attack tells.
 
     Over few individuals no share is within. It is beyond if so many members above every other are no chance, whichever
     of the attacks it is.
     """
-    known: list[tuple[str, str, Told, str | None]] = [
-        (WHOLE_TEXT, name, attack.told, _invalid(attack))
-        for name, attack in (model.membership.items() if whole else ())
-        if attack.told
-    ]
-    for kind in kinds:
-        found, way = (model.by_kind or {}).get(kind), KIND_WAYS.get(kind, f"membership by {kind} words alone")
-        known += [(way, name, one.told, None) for name, one in (found.attacks.items() if found else ()) if one.told]
-    for way, name, told, invalid in known:
+    known = [(one, one.told) for one in asked if one.told]
+    for one, told in known:
         few = told.fpr is None
         yield Number(
-            f"{way}, {ABOVE if few else TOLD}, attack {name}",
+            f"{one.way}, {ABOVE if few else TOLD}, attack {one.attack}",
             told.rate,
-            1.0 if told.fpr is None else told.fpr,  # that members are above every other, its interval does not show
-            invalid,
-            About(attack=name, part=ABOVE if few else TOLD),
+            told.fpr or 0.0,
+            one.invalid,
+            About(attack=one.attack, part=ABOVE if few else TOLD),
+            doubt=one.doubt,
             at_most=TOLD_AT_MOST,
-            may_be_within=not few,
+            by_test_alone=few,
             is_shown=few and told.p_value is not None and told.p_value < (1 - LEVEL) / len(known),
         )
 
 
-def _invalid(attack: MeasuredAttack) -> str | None:
-    return attack.why or "the two sides differ without the model" if attack.verdict == INVALID else None
-
-
-#: Words for membership by kinds that are no identifying words.
-KIND_WAYS = {"all": "membership by all words", "targets": "membership by the words that it was taught"}
-#: Families of numbers of *words* whose ends hold at once: the kinds (`kinds.FAMILIES`), and both at the threshold.
-NUM_FAMILIES = 3
-
-
 def _individual(subject: Subject) -> Iterator[Number]:
-    model = subject.model
+    model, kinds = subject.model, subject.model.by_kind or {}
     ends = (model.best_attack and model.best_attack.intervals) or {}
+    asked: list[_Asked] = []
     for name, attack in model.membership.items():
         low, high = ends.get(name, (attack.auc.low, attack.auc.high))  # of several attacks: ends that hold at once
-        yield from _areas(WHOLE_TEXT, name, attack, replace(attack.auc, low=low, high=high), _invalid(attack))
-    found = (model.by_kind or {}).get("all")
-    if found and "lira" in found.attacks:
-        yield from _areas("membership by all words", "lira", found.attacks["lira"])
-    yield from _told(model, ("all", "ordinary", "targets"), whole=True)
+        why = attack.why or "the two sides differ without the model" if attack.verdict == INVALID else None
+        auc = replace(attack.auc, low=low, high=high)
+        # Of a recipe that may predict every token, the attack is also the twin's number of `TAUGHT`.
+        for way in (WHOLE_TEXT, TAUGHT) if kinds and "targets" not in kinds else (WHOLE_TEXT,):
+            yield from _areas(way, name, attack, auc, why, model.fault, attack.num_shadows)
+            asked.append(_Asked(way, name, attack.told, why, model.fault))
+    for kind, way in (("all", "membership by all words"), ("ordinary", ORDINARY), ("targets", TAUGHT)):
+        found = kinds.get(kind)
+        for name, attack in found.attacks.items() if found else ():
+            if kind != "all" or name == "lira":  # others by all words are attacks on the whole text
+                unsure = _unsure(subject, found, name)
+                yield from _areas(way, name, attack, None, *unsure)
+                asked.append(_Asked(way, name, attack.told, *unsure[:2]))
+    yield from _told(asked)
+
+
+def _unsure(subject: Subject, kind: KindMembership, attack: str) -> tuple[str | None, str | None, int | None]:
+    """Why an attack by one kind of word says nothing, which those with shadow models always do; why no such attack can
+    show that a model is within; and the shadow models of it."""
+    shadows = kind.num_shadows if attack in KIND_SHADOWS else None
+    return None if attack in KIND_SHADOWS else kind.why, subject.model.fault, shadows
 
 
 def _passages(subject: Subject) -> Iterator[Number]:
@@ -367,6 +420,33 @@ def _with_a_passage(people: Exposed, asks_every_member: bool) -> Number:
 #: Words for the individuals of whom a passage comes back, and the largest share of those asked.
 PASSAGE_OF = "people of whom a whole passage of their own comes back"
 PASSAGE_AT_MOST = 0.01
+#: The fewest members and others of whom a share told at 1 % false positives can be within: chance alone gives it a few
+#: in a hundred there.
+FEWEST_TOLD = (300, 1000)
+#: Numbers of a risk of membership, whose ends hold at once; the rate of both sides that a difference is planned for.
+NUM_AREAS, USUAL_RATE = 10, 0.05
+
+
+def _fewest_by_rate(at_most: float) -> tuple[int, int]:
+    """Two rates of `USUAL_RATE`: the half width of their difference, by the normal distribution, is the threshold."""
+    half = NormalDist().inv_cdf(1 - (1 - LEVEL) / 2) ** 2 * 2 * USUAL_RATE * (1 - USUAL_RATE)
+    n = math.ceil(half / at_most**2)
+    return n, n
+
+
+def _fewest_by_area(at_most: float) -> tuple[int, int]:
+    """An area of chance, of which `NUM_AREAS` hold at once (the error of Mann-Whitney), and the share that is told."""
+    error = NormalDist().inv_cdf(1 - (1 - LEVEL) / (2 * NUM_AREAS)) / (at_most - CHANCE)
+    n = math.ceil(error**2 / 6)
+    return max(n, FEWEST_TOLD[0]), max(n, FEWEST_TOLD[1])
+
+
+def _fewest_by_none(at_most: float) -> tuple[int, int]:
+    """Nobody of a sample of so many: the upper end of Clopper and Pearson is the threshold."""
+    n = math.ceil(math.log((1 - LEVEL) / 2) / math.log(1 - min(at_most, 0.999)))
+    return n, n
+
+
 PROTECT = "a recipe that protects direct and indirect identifiers, or fewer epochs"
 #: Every risk, in the order of the columns.
 RISKS: Mapping[str, Risk] = MappingProxyType(
@@ -379,9 +459,11 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 about="does it say names, numbers and rare words of the people it was trained on?",
                 numbers=_emission,
                 measured_by="the audit itself",
+                fewest=_fewest_by_rate,
                 lowered_by=PROTECT,
                 lowered_further="fewer epochs, more people, or detectors that miss less",
                 gates=("excess_leakage", "exposure", "epsilon"),
+                by_detectors=True,
             ),
             Risk(
                 name="context",
@@ -389,6 +471,7 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 about="can an identifier be found by the words around it?",
                 numbers=_context,
                 measured_by="[audit.inversion]",
+                fewest=_fewest_by_rate,
                 lowered_by='context = "surrogate" or "tag", so that identifiers are not read either',
                 lowered_further="fewer epochs, or detectors that miss less",
                 is_lowered=lambda recipe: recipe.replaces_identifiers,
@@ -399,11 +482,14 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 about="do rare words and names tell who was trained on?",
                 numbers=_words,
                 measured_by="the attacks by kind of word",
+                fewest=_fewest_by_area,
                 lowered_by=PROTECT,
                 lowered_further="frozen embeddings or surrogates of rare words (masked models learn what they read), "
                 "fewer epochs, more people, or differential privacy; noise in the threshold ([threshold] epsilon) "
                 "hides what a single word tells, and with its unit = individual, for many people, what all words of a "
                 "person tell together",
+                by_shadows=True,
+                by_detectors=True,
             ),
             Risk(
                 name="individual",
@@ -411,8 +497,11 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 about="does the whole text tell who was trained on? Masking does not close this.",
                 numbers=_individual,
                 measured_by="audit.attacks and [audit.shadow]",
+                fewest=_fewest_by_area,
                 lowered_by="differential privacy, more people or fewer epochs; masking does not close it",
+                is_lowered=lambda recipe: recipe.private,
                 gates=("membership_auc", "membership_tpr"),
+                by_shadows=True,
             ),
             Risk(
                 name="passages",
@@ -421,7 +510,9 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 numbers=_passages,
                 measured_by="[extraction]",
                 objectives=("clm",),
+                fewest=_fewest_by_none,
                 lowered_by="deduplication, fewer epochs, or the guard at the door of the model",
+                is_lowered=lambda recipe: recipe.goldfish_k is not None,
                 gates=("extraction", "np_extraction"),
             ),
         )
@@ -446,7 +537,7 @@ def _attacks(gate: GateConfig, own: Subject) -> Iterator[tuple[str, MeasuredAtta
 
 def _auc(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
     for name, found, invalid in _attacks(gate, own):
-        yield from _areas(WHOLE_TEXT, name, found, invalid=invalid)
+        yield from _areas(WHOLE_TEXT, name, found, None, invalid, own.model.fault)
 
 
 def _tpr(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
@@ -560,16 +651,12 @@ def oriented(auc: Estimate, twin: Estimate | None) -> Estimate:
 
     The unprotected twin says which side of chance members lie on, where its interval leaves chance out. Where it does
     not, or where members measurably lie on the other side than in the twin, the side is picked after the fact: the
-    interval widens by `PICKED` on both sides before the area is folded at chance.
+    interval widens as of one of two before the area is folded at chance.
     """
     if auc.value is None or auc.low is None or auc.high is None:
         return auc
-    sign = _side(twin)
-    wide = replace(
-        auc,
-        low=max(auc.value - PICKED * (auc.value - auc.low), 0.0),
-        high=min(auc.value + PICKED * (auc.high - auc.value), 1.0),
-    )
+    sign, wide = _side(twin), simultaneous(auc, 2)
+    wide = replace(wide, low=max(wide.low or 0.0, 0.0), high=min(wide.high or 1.0, 1.0))
     if sign and _side(wide) != -sign:
         return auc if sign > 0 else _mirrored(auc)
     return wide if auc.value >= CHANCE else _mirrored(wide)

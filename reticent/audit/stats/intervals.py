@@ -10,14 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, NotRequired, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypedDict, Unpack
 
 import numpy as np
 from scipy import stats
 
 from reticent.audit.evidence.leakage import Excess
 from reticent.audit.evidence.membership import BestAttack
-from reticent.audit.stats.estimate import BOOTSTRAP, EXACT, LEVEL, TIED, Estimate, clopper_pearson
+from reticent.audit.stats.estimate import BOOTSTRAP, CHANCE, EXACT, LEVEL, TIED, Estimate, clopper_pearson
 from reticent.engine.kernels import draw_counts
 from reticent.engine.randomness import generator
 from reticent.engine.split import households_of
@@ -34,9 +34,11 @@ __all__ = [
     "Counts",
     "Draws",
     "Estimate",
+    "JointArea",
     "Sides",
     "auc_estimate",
     "best_attack",
+    "best_of",
     "bootstrap_of",
     "certain_auc_bounds",
     "clopper_pearson",
@@ -49,6 +51,7 @@ __all__ = [
     "far_ends",
     "is_certain",
     "iter_resamples",
+    "joint_areas",
     "num_clusters",
     "num_rare",
     "one_run_epsilon",
@@ -75,6 +78,8 @@ __all__ = [
 
 #: A bootstrap of an area is too narrow if a side has fewer individuals than this.
 FEW_ON_A_SIDE = 20
+#: The same near 0 or 1, where a side has fewer individuals who are ranked wrongly on average.
+FEW_WRONG = 5.0
 #: Items of one more individual that are rare, at least, as a share of those of a typical one: those who hold most rare
 #: items may all be outside of the sample. Simulated (`fixtures.crowded`): with 0 the far end of a sampled
 #: share misses in up to 20 of 100 draws, with 1/2 in 4, with 2/3 in 3.5, with 3/4 in 2.8; with 1 the interval is a
@@ -169,7 +174,7 @@ def square_and_add(a: Estimate, b: Estimate) -> tuple[float, float]:
 
 
 def score_auc_bounds(
-    value: float, num_members: int, num_nonmembers: int, scores: np.ndarray, reach: float
+    value: float, num_members: float, num_nonmembers: float, scores: np.ndarray, reach: float
 ) -> tuple[float, float]:
     """Return the areas that lie ``reach`` of their own standard errors from ``value`` [@newcombe2006, method 5].
 
@@ -644,11 +649,24 @@ def auc_estimate(
             wins += running[:, up_to]
             draws.append(np.einsum("bm,bm->b", weights_m, wins) / (2 * weights_m.sum(axis=1) * running[:, -1]))
         low, high = np.quantile(np.concatenate(draws), [(1 - level) / 2, (1 + level) / 2])
-        if fewest < FEW_ON_A_SIDE:
+        sizes = (float(m), float(n)) if clusters[0] is None else tuple(map(_effective_size, clusters))  # type: ignore[arg-type]
+        if is_narrow(value, sizes):
             scores, reach = np.concatenate([members, nonmembers]), float(stats.norm.ppf((1 + level) / 2))
-            low, high = wider((low, high), score_auc_bounds(value, *num_drawn, scores, reach))
+            low, high = wider((low, high), score_auc_bounds(value, *sizes, scores, reach))
         found = replace(found, low=float(low), high=float(high))
     return found if clusters[0] is None else found.over_households(m + n)
+
+
+def is_narrow(value: float, sizes: tuple[float, ...]) -> bool:
+    """Return whether a bootstrap of an area is too narrow: over few of a side, or so near 0 or 1 that few are wrong."""
+    return min(sizes) < FEW_ON_A_SIDE or min(value, 1 - value) * min(sizes) < FEW_WRONG
+
+
+def _effective_size(clusters: np.ndarray) -> float:
+    """Return how many households of one size would make a side as uncertain as these [@kish1965], from the household of
+    each row."""
+    sizes = np.unique(clusters, return_counts=True)[1].astype(np.float64)
+    return float(sizes.sum() ** 2 / max((sizes**2).sum(), 1.0))
 
 
 def _clusters_of_sides(
@@ -804,8 +822,9 @@ def clustered_auc(
     if fewest == 1:
         return Estimate(value=value, low=0.0, high=1.0, n=n, method="one individual on a side: no interval"), all_draws
     low, high = (float(end) for end in np.nanquantile(all_draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
-    if fewest < FEW_ON_A_SIDE:
-        low, high = wider((low, high), score_auc_bounds(value, *counts, np.concatenate([members, nonmembers]), NORMAL))
+    sizes = _effective_size(member_of), _effective_size(nonmember_of)
+    if is_narrow(value, sizes):
+        low, high = wider((low, high), score_auc_bounds(value, *sizes, np.concatenate([members, nonmembers]), NORMAL))
     return Estimate(value=value, low=low, high=high, n=n), all_draws
 
 
@@ -821,6 +840,134 @@ def _sorted_side(
     return found[order], number[order], len(codes)
 
 
+class JointArea(NamedTuple):
+    """An area, and 0.5 plus what it is more than the same area without the model; ends of several hold at once."""
+
+    auc: Estimate
+    over_base: Estimate | None = None
+
+
+def joint_areas(
+    scores: Mapping[Any, np.ndarray],
+    individuals: np.ndarray,
+    is_member: np.ndarray,
+    *,
+    base: Mapping[Any, np.ndarray | None] | None = None,
+    num_bootstrap: int = 1000,
+    seed: int = 0,
+    units: np.ndarray | None = None,
+) -> dict[Any, JointArea]:
+    """Return the areas of several attacks on the same individuals, by the names of ``scores``; none for an attack
+    without an area.
+
+    The intervals of all of them hold simultaneously: value ± c · standard error, where c is the 95 % quantile over the
+    draws of the largest |draw - value| / standard error of any number (max-statistic bootstrap). The interval of one
+    alone would be too narrow for the worst of many. Standard errors of few individuals are uncertain, and that of the
+    best attack is too small the more often; so an interval reaches at least as far as `score_auc_bounds` at c. An area
+    of 0 or 1, or of equal scores, does not vary in the draws; it has a Clopper-Pearson bound with Bonferroni
+    correction. So the intervals also hold for the worst of any subset.
+
+    Parameters
+    ----------
+    scores : attack -> float array, shape (individuals,); NaN for an individual without a score
+    individuals : integer array, shape (individuals,)
+    is_member : bool array, shape (individuals,)
+    base : attack -> the scores of the same attack on what was not trained on the members. The difference of the two
+        areas is over the individuals with both scores, by the same resamples, so a shift of the split cancels
+    units : as for `clusters_of`
+    """
+    clusters = clusters_of(individuals, units)
+    if clusters is not None:
+        draws: Draws = {"num_bootstrap": num_bootstrap, "seed": seed}
+        found = joint_areas(scores, clusters, is_member, base=base, **draws)
+        n = {name: int(np.count_nonzero(~np.isnan(scores[name]))) for name in found}
+        return {
+            name: JointArea(*(one and one.over_households(n[name]) for one in areas)) for name, areas in found.items()
+        }  # fmt: skip
+
+    def area(values: np.ndarray) -> _Drawn:
+        own, drawn = clustered_auc(values, individuals, is_member, num_bootstrap=num_bootstrap, seed=seed)
+        sides = [individuals[~np.isnan(values) & side] for side in (is_member, ~is_member)]
+        sizes = tuple(len(np.unique(side)) for side in sides)
+        return _Drawn(own, drawn, sizes, tuple(map(_effective_size, sides)), values[~np.isnan(values)])
+
+    measured = {name: area(own) for name, own in scores.items()}
+    measured = {name: found for name, found in measured.items() if found.auc.value is not None}
+    if not measured:
+        return {}
+    pairs: dict[Any, tuple[_Drawn, _Drawn]] = {}
+    for name in measured:
+        if (before := (base or {}).get(name)) is not None:
+            both = ~np.isnan(scores[name]) & ~np.isnan(before)
+            pair = [area(np.where(both, values, np.nan)) for values in (scores[name], before)]
+            if pair[0].auc.value is not None:
+                pairs[name] = pair[0], pair[1]
+    values = [*(one.value for one in measured.values()), *(own.value - other.value for own, other in pairs.values())]
+    drawn = [*(one.draws for one in measured.values()), *(own.draws - other.draws for own, other in pairs.values())]
+    reach, spread = _joint_reach(np.array(values), np.array(drawn).reshape(len(values), num_bootstrap))
+    method, level = f"max-statistic bootstrap over individuals, {len(measured)} attacks", 1 - (1 - LEVEL) / len(values)
+    areas = {
+        name: _with_ends(one, reach, float(own), level, method)
+        for (name, one), own in zip(measured.items(), spread, strict=False)
+    }
+    gains = {
+        name: _gain(own, other, reach, float(sd), level, method)
+        for (name, (own, other)), sd in zip(pairs.items(), spread[len(measured) :], strict=True)
+    }
+    return {name: JointArea(auc, gains.get(name)) for name, auc in areas.items()}
+
+
+class _Drawn(NamedTuple):
+    """An area with its interval alone, its draws, the individuals (or households) of both sides, how many of one size
+    would be as uncertain, and the scores."""
+
+    auc: Estimate
+    draws: np.ndarray
+    sizes: tuple[int, ...]
+    effective: tuple[float, ...]
+    scores: np.ndarray
+
+    @property
+    def value(self) -> float:
+        assert self.auc.value is not None
+        return self.auc.value
+
+
+def _joint_reach(values: np.ndarray, draws: np.ndarray) -> tuple[float, np.ndarray]:
+    """Return how many standard errors the intervals of several numbers reach to hold at once, and these errors."""
+    usable = draws[:, ~np.isnan(draws).any(axis=0)]
+    spread = usable.std(axis=1, ddof=1) if usable.shape[1] > 1 else np.zeros(len(values))
+    varies = spread > SAME
+    if not varies.any():
+        return NORMAL, spread
+    steps = np.abs(usable[varies] - values[varies, None]) / spread[varies, None]
+    return float(np.quantile(steps.max(axis=0), LEVEL)), spread
+
+
+def _with_ends(one: _Drawn, reach: float, spread: float, level: float, method: str) -> Estimate:
+    """The area with the ends that hold at once; a single individual is the same in every draw."""
+    auc, value = one.auc, one.value
+    if auc.method in (EXACT, TIED):
+        low, high = certain_auc_bounds(value, min(one.sizes), level)
+    elif spread > SAME and min(one.sizes) > 1:
+        ends = value - reach * spread, value + reach * spread
+        low, high = wider(ends, score_auc_bounds(value, *one.effective, one.scores, reach))
+    else:
+        low, high = auc.low or 0.0, 1.0 if auc.high is None else auc.high
+    return replace(auc, low=max(float(low), 0.0), high=min(float(high), 1.0), method=method)
+
+
+def _gain(own: _Drawn, other: _Drawn, reach: float, spread: float, level: float, method: str) -> Estimate:
+    """0.5 and the difference of two areas over the same individuals, cut to the range of an area."""
+    value = CHANCE + own.value - other.value
+    low, high = value - reach * spread, value + reach * spread
+    if spread <= SAME or min(own.sizes) < FEW_ON_A_SIDE:  # the resamples say too little
+        sides = [_with_ends(one, reach, float(np.nanstd(one.draws)), level, method) for one in (own, other)]
+        low, high = wider((low, high), tuple(CHANCE + end for end in square_and_add(*sides)))  # type: ignore[arg-type]
+    value, low, high = (min(max(float(number), 0.0), 1.0) for number in (value, low, high))
+    return replace(own.auc, value=value, low=low, high=high, method=method)
+
+
 def best_attack(
     scores: Mapping[str, np.ndarray],
     individuals: np.ndarray,
@@ -829,77 +976,26 @@ def best_attack(
     num_bootstrap: int = 1000,
     seed: int = 0,
     units: np.ndarray | None = None,
-    level: float = LEVEL,
 ) -> BestAttack | None:
-    """Return the attack whose interval lies highest, with an interval that allows for the selection; None if no attack
-    has an area.
+    """Return `best_of` the `joint_areas` of attacks, whose parameters these are."""
+    bootstrap: Bootstrap = {"num_bootstrap": num_bootstrap, "seed": seed, "units": units}
+    return best_of(joint_areas(scores, individuals, is_member, **bootstrap))
 
-    The intervals of all attacks hold simultaneously: value ± c · standard error, where c is the quantile ``level`` over
-    the draws of the largest |draw - value| / standard error of any attack (max-statistic bootstrap). The interval of
-    one attack alone would be too narrow for the best of many. Standard errors of few individuals are uncertain, and
-    that of the best attack is too small the more often; so an interval reaches at least as far as `score_auc_bounds` at
-    c. An area of 0 or 1, or of equal scores, does not vary in the draws; it has a Clopper-Pearson bound with Bonferroni
-    correction. So the intervals also hold for the best of any subset of attacks.
 
-    Parameters
-    ----------
-    scores : attack -> float array, shape (individuals,); NaN for an individual without a score
-    individuals : integer array, shape (individuals,)
-    is_member : bool array, shape (individuals,)
-    units : as for `clusters_of`
-    """
-    clusters = clusters_of(individuals, units)
-    if clusters is not None:
-        found = best_attack(scores, clusters, is_member, num_bootstrap=num_bootstrap, seed=seed, level=level)
-        n = np.count_nonzero(~np.isnan(scores[found.attack])) if found else 0
-        return found and replace(found, auc=found.auc.over_households(int(n)))
-    measured = {
-        name: clustered_auc(own, individuals, is_member, num_bootstrap=num_bootstrap, seed=seed)
-        for name, own in scores.items()
-    }
-    measured = {name: found for name, found in measured.items() if found[0].value is not None}
-    if not measured:
+def best_of(areas: Mapping[str, JointArea]) -> BestAttack | None:
+    """Return the attack whose interval lies farthest from chance, on whichever side; None if no attack has an area."""
+    if not areas:
         return None
-    names, of_one = list(measured), 1 - (1 - level) / len(measured)
-    values = np.array([estimate.value for estimate, _ in measured.values()])
-    draws = np.stack([own for _, own in measured.values()])
-    draws = draws[:, ~np.isnan(draws).any(axis=0)]
-    spread = draws.std(axis=1, ddof=1) if draws.shape[1] > 1 else np.zeros(len(names))
-    sizes = {name: _sizes(scores[name], individuals, is_member) for name in names}
-    fewest = np.array([min(sizes[name]) for name in names])
-    varies = (spread > 0) & (values > 0) & (values < 1) & (fewest > 1)  # a single individual is the same in every draw
-    reach = 0.0
-    if varies.any():
-        steps = np.abs(draws[varies] - values[varies, None]) / spread[varies, None]
-        reach = float(np.quantile(steps.max(axis=0), level))
-    bounds = []
-    for number, (name, value) in enumerate(zip(names, values, strict=True)):
-        estimate = measured[name][0]
-        if varies[number]:
-            usable = ~np.isnan(scores[name])
-            ends = value - reach * spread[number], value + reach * spread[number]
-            low, high = wider(ends, score_auc_bounds(value, *sizes[name], scores[name][usable], reach))
-        elif estimate.method in (EXACT, TIED):
-            low, high = certain_auc_bounds(value, int(fewest[number]), of_one)
-        else:
-            low, high = estimate.low or 0.0, 1.0 if estimate.high is None else estimate.high
-        bounds.append((max(low, 0.0), min(high, 1.0)))
-    best = max(range(len(names)), key=lambda number: (bounds[number][0], values[number]))
-    estimate = Estimate(
-        value=float(values[best]),
-        low=float(bounds[best][0]),
-        high=float(bounds[best][1]),
-        n=measured[names[best]][0].n,
-        method=f"max-statistic bootstrap over individuals, {len(names)} attacks",
-    )
-    intervals = {name: [float(low), float(high)] for name, (low, high) in zip(names, bounds, strict=True)}
-    return BestAttack(attack=names[best], num_attacks=len(names), auc=estimate, intervals=intervals)
+    ends = {name: (found.auc.low or 0.0, 1.0 if found.auc.high is None else found.auc.high)
+            for name, found in areas.items()}  # fmt: skip
 
+    def distance(name: str) -> tuple[float, float]:
+        low, high = ends[name]
+        return max(low - CHANCE, CHANCE - high), abs((areas[name].auc.value or 0.0) - CHANCE)
 
-def _sizes(scores: np.ndarray, individuals: np.ndarray, is_member: np.ndarray) -> tuple[int, int]:
-    """Number of individuals (or households) with a score: members, and others."""
-    usable = ~np.isnan(scores)
-    return len(np.unique(individuals[usable & is_member])), len(np.unique(individuals[usable & ~is_member]))
+    best = max(areas, key=distance)
+    intervals = {name: [low, high] for name, (low, high) in ends.items()}
+    return BestAttack(attack=best, num_attacks=len(areas), auc=areas[best].auc, intervals=intervals)
 
 
 # --------------------------------------------------------------------------------------------------------------- sides

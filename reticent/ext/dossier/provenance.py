@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from reticent.audit.evidence.dossier import KeyedDigests, ModelUnderTest
 from reticent.core.artifact import canonical, read_manifest, write_private
 from reticent.core.errors import ArtifactError
-from reticent.ext.dossier.verify import NOT_OF_THE_MODEL
 from reticent.job.artefact import measurements_of
+from reticent.job.outcomes import NOT_OF_THE_MODEL
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.dossier import KeyedDigests, ModelUnderTest

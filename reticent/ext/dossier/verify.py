@@ -13,11 +13,10 @@ from reticent.core.artifact import MANIFEST, hash_file
 from reticent.core.errors import ArtifactError, ReticentError
 from reticent.core.json_toml import read_json
 from reticent.ext.dossier.seal import EVIDENCE, NAMESPACE, SIGNATURE, SUMS, read_sums, run_ssh_keygen, signed_files
+from reticent.job.outcomes import NOT_OF_THE_MODEL
 
 __all__ = ["Checked", "model_digests", "read_evidence", "verify_dossier", "verify_model"]
 
-#: Files of a model folder that do not change the behaviour of the model: an exported model has a card of its own.
-NOT_OF_THE_MODEL = ("README.md",)
 #: What is said of the manifest in a copy of a run's own folder.
 _OF_A_RUN = "; a run keeps it beside its dossier, and a copy by `reticent dossier RUN --out FOLDER` has none"
 
@@ -28,6 +27,8 @@ class Checked:
 
     holds: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
+    #: Outcomes of a dossier that an older version made, which today's rules judge otherwise.
+    changed: list[str] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
     #: Fingerprint of the key of the signature; None without a valid signature.
     key: str | None = None
@@ -93,10 +94,15 @@ def model_digests(folder: Path) -> dict[str, str]:
     return {name: hash_file(path) for name, path in names.items() if name not in NOT_OF_THE_MODEL}
 
 
-def verify_model(evidence: DossierEvidence, folder: Path) -> ModelUnderTest | None:
-    """Return the tested model that has exactly these files; None where there is none."""
+def verify_model(
+    evidence: DossierEvidence, folder: Path, *, of: tuple[str, str, int] | None = None
+) -> ModelUnderTest | None:
+    """Return the tested model that has exactly these files; None where there is none, or none of this name, recipe and
+    epoch.
+    """
     digests = model_digests(folder) if folder.is_dir() else {}
-    return next((model for model in evidence.models if digests and model.files == digests), None)
+    found = (model for model in evidence.models if digests and model.files == digests)
+    return next((one for one in found if of in (None, (one.model, one.recipe, one.epoch))), None)
 
 
 def _check_files(folder: Path, checked: Checked) -> None:

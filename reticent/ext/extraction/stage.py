@@ -21,9 +21,8 @@ from reticent.core.json_toml import read_json
 from reticent.engine.canaries import open_canaries
 from reticent.engine.detect import quarantined_rows
 from reticent.engine.schema import HELDOUT, MEMBERS
-from reticent.engine.store import open_tokens
 from reticent.job.artefact import Artefact, Measurement, Step, measurements_of
-from reticent.job.auditing import resampling_settings, work_of_extraction
+from reticent.job.auditing import audited_tokens, resampling_settings, work_of_extraction
 from reticent.job.stages.near_copies import copied_individuals, near_copies_input
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ def _measured(run: Run, measurement: Measurement) -> ExtractedModel:
     if run.job.extraction is not None and measurement.model.objective == "clm":
         from reticent.ext.extraction.passages import extraction_rates
 
-        store = open_tokens(run.folder / f"tokens/{measurement.model.name}/audit")
+        store = audited_tokens(run, measurement.model.name, "audit")
         check_fit(model, store, tokenizer, special, run.job.train.window_length)
         members = run.individuals.mask(MEMBERS)[store.individual]
         with run.progress.task(f"extract from {measurement.recipe}", None, "passages") as advance:

@@ -223,4 +223,5 @@ def inversion(
         ),
         all=ranked(scores.sum(axis=2)),
         ordinary=ranked(scores[:, :, ORDINARY]),
+        own=None if base_sums is None else RankedCandidates(top1=rate(ranks_of(sums.sum(axis=2))[1], limit=1.0)),
     )

@@ -35,7 +35,14 @@ from reticent.core.device import pick_device
 from reticent.core.errors import PolicyError
 from reticent.ext.propile.evidence import answers_table, best, mean_estimate, share_estimate, summarise, to_factor
 from reticent.ext.propile.probe import Answers, probe_target
-from reticent.ext.propile.prompts import ProbeConfig, ProbeModel, SoftPromptStudy, all_prompts, usable_templates
+from reticent.ext.propile.prompts import (
+    ProbeConfig,
+    ProbeModel,
+    SoftPromptStudy,
+    all_prompts,
+    require_subjects,
+    usable_templates,
+)
 from reticent.ext.propile.soft_prompt import (
     Sides,
     SoftPrompt,
@@ -82,6 +89,8 @@ def probe_models(
     if len({model.name for model in models}) != len(models):
         raise PolicyError("two models have the same name")
     prompts, skipped = all_prompts(subjects, config, templates)
+    if study is not None and any(entry.objective == "clm" for entry in models):
+        require_subjects(subjects, study.targets or tuple(dict.fromkeys(q.target for q in prompts)), study)
     # The soft prompts of the first causal model are given to the others as text.
     source = next((entry.name for entry in models if entry.objective == "clm"), models[0].name)
     results, everything, learned = [], [], {}

@@ -28,6 +28,7 @@ __all__ = [
     "objective_of",
     "require_language",
     "require_questions",
+    "require_subjects",
     "usable_templates",
 ]
 
@@ -119,6 +120,22 @@ def require_questions(
             f"language {config.language} with the columns {', '.join(subjects.types)}"
         )
     return asked
+
+
+def require_subjects(subjects: Subjects, targets: Sequence[str], study: SoftPromptStudy) -> None:
+    """Raise `PolicyError` where fewer subjects have an item of a type than its soft prompts, those of the sweeps among
+    them, are trained, validated and measured on; it says how many are missing.
+    """
+    configs = [study.prompt, *(config for _, config in study.variants())]
+    size, validation = max(c.num_subjects for c in configs), max(c.held_for_validation for c in configs)
+    for target in targets:
+        have = sum(value is not None for value in subjects.items[target])
+        if (missing := size + validation + 1 - have) > 0:
+            raise PolicyError(
+                f"soft prompt: {have} subjects have an item of type {target}, and {size} to train on, {validation} to "
+                f"validate on and 1 to measure on are needed: {missing} are missing; set num_subjects and "
+                "num_validation lower"
+            )
 
 
 def _questions(subjects: Subjects, config: ProbeConfig) -> list[tuple[str, str]]:

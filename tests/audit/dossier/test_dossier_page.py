@@ -170,12 +170,11 @@ def test_beside_the_verdict_stands_the_area_without_near_copies() -> None:
             attack = dict(one["membership"][name])
             one["membership"][name] = {**attack, "auc_without_copies": {**estimate(0.92, 0.85, 0.97), "n": 61}}
     page = rendered(audit).replace(NO_BREAK, " ")
-    assert (
-        "ppclm / gpt2: without them members are ranked above others with 0.92 (0.85 to 0.97), with them 0.60." in page
-    )
+    reliability = "the reliability of the attack is 0.92 (0.85 to 0.97) without them, and 0.60 with them."
+    assert f"ppclm / gpt2: {reliability}" in page
     assert "it follows the number without them for: mlm, ppmlm, clm and ppclm." in page
     assert "held-out people with near-copies of members’ documents left out" in page
-    assert "sans elles, les membres" in rendered(audit, "fr")
+    assert "fiabilité de l’attaque est de" in rendered(audit, "fr")
 
 
 @pytest.mark.parametrize(("language", "said"), [("en", "are of 35"), ("fr", "en forment 35")])
@@ -339,16 +338,38 @@ def test_a_question_without_a_figure_says_so_and_others_have_one() -> None:
     audit = tiny_audit()
     rate = {side: estimate(0.3, n=40) for side in ("members", "heldout", "excess")}
     audit["models"][-1]["inversion"] = {"association": {"rate": rate}}
-    assert "a decoy nameD30.0" in answer(parsed(rendered(audit)), "Attribute inference")
+    assert "another nameD30.0" in answer(parsed(rendered(audit)), "Attribute inference")
 
 
 def test_what_was_not_tested_is_listed_and_what_was_is_not() -> None:
     page = rendered(tiny_audit())
     (section,) = [s for s in parsed(page).iter("section") if s.get("id") == "not-tested"]
     left = text_of(section)
-    assert "asks for the details of a person whose name is known. A run tests it with [probe]" in left
+    assert "asks for the details of a person whose name is known. in the evidence: ProPILE. A run tests it" in left
     assert "trains models of their own" in left
     assert "sees how easily the model predicts the text" not in left
+
+
+def test_what_was_not_tested_has_a_row_for_each_model() -> None:
+    """An attack on one model is not lent to the others, and one on text is not missed on a model that writes none."""
+    audit = tiny_audit()
+    for entry in audit["models"]:
+        if entry["recipe"] == "clm":
+            entry["membership"]["lira_online"] = {**entry["membership"]["loss"], "num_shadows": 8}
+    page = parsed(rendered(audit))
+    (section,) = [s for s in page.iter("section") if s.get("id") == "not-tested"]
+    rows = [[text_of(cell) for cell in row] for row in section.iter("tr")][1:]
+    letters = {m.evidence.recipe: m.letter for m in shown_models(published_audit(audit), Texts("en"))}
+    left = {name.removeprefix("Model "): tests for name, tests in rows}
+    assert {name: "LiRA, RMIA" in left[letter] for name, letter in letters.items()} == {
+        "mlm": True, "ppmlm": True, "clm": False, "ppclm": True
+    }  # fmt: skip
+    assert {name: "extraction" in left[letter] for name, letter in letters.items()} == {
+        "mlm": False, "ppmlm": False, "clm": True, "ppclm": True
+    }  # fmt: skip
+    assert "trains models of their own" in text_of(section)
+    (who,) = [s for s in page.iter("section") if s.get("id") == "adversaries"]
+    assert f"LiRA, RMIAon Model {letters['clm']}" in text_of(who)
 
 
 def test_severity_and_likelihood_are_left_to_the_person(pages: dict[Language, str]) -> None:
@@ -409,12 +430,12 @@ def test_a_threshold_is_printed_with_all_its_digits(language: Language, heads: l
 def test_an_unprotected_model_is_not_within_whatever_was_found() -> None:
     audit = tiny_audit()
     for entry in audit["models"]:
-        if entry["recipe"] == "clm":
+        if entry["recipe"] == "ppclm":
             small = {"members": estimate(0.1), "heldout": estimate(0.1), "excess": estimate(0.02, 0.01, 0.03)}
-            entry["excess"] = dict.fromkeys(("both", "direct", "indirect"), small)
-    audit["settings"]["verdict"] = {"risks": ["emission"]}
+            entry |= {"recipe": "ours", "excess": dict.fromkeys(("both", "direct", "indirect"), small)}
+    audit["settings"] |= {"verdict": {"risks": ["emission"]}, "recipes": {"ours": {"base": "clm"}}}
     page = parsed(rendered(audit))
-    article = next(text for a in page.iter("article") if " clm / gpt2" in (text := text_of(a)))
+    article = next(text for a in page.iter("article") if " ours / gpt2" in (text := text_of(a)))
     assert "identifiers emitted✓ within the threshold" in article
     assert "Not shown: nothing in its training protects anyone, whatever the tests found." in article
     assert "What would change it: a recipe that protects direct and indirect identifiers" in article
@@ -507,7 +528,7 @@ def test_every_number_that_decides_a_risk_has_its_words() -> None:
     fallback = "a number that the report explains"
     assert {what for what in named if number_in_words(what, Texts("en")) == fallback} == set()
     passages = "passages that come back, given 50 tokens and 10,000 draws"
-    assert number_in_words(passages, Texts("fr")).startswith("passages qui reviennent en 10\u202f000 tentatives")
+    assert number_in_words(passages, Texts("fr")).startswith("passages qui reviennent en 10\u202f000 tirages")
     given = re.findall(r'(?:reason=|BEYOND, |WITHIN, )"([a-z ,]+)"', inspect.getsource(judgement))
     assert len(given) > 4
     assert {CANNOT, FEW, UNSURE, WIDE, WITHOUT_TWIN, WITHOUT_POWER, *given} <= set(REASONS)

@@ -285,7 +285,7 @@ def test_a_model_does_not_leave_by_a_dossier_that_was_changed(places: Path, tmp_
     section.foundation = SimpleNamespace(text="reference")
     with pytest.raises(GateError, match="its base was pre-trained on the documents of the reference individuals"):
         export_with_card(run, "gpt2", "clm", tmp_path / "out")
-    export_with_card(run, "gpt2", "clm", tmp_path / "despite", despite=True)
+    export_with_card(run, "gpt2", "clm", tmp_path / "despite", despite="the ward agreed")
     card = (tmp_path / "despite" / "README.md").read_text()
     assert "in the same run on the documents of the reference individuals, without protection" in card
     assert "base_model" not in card

@@ -102,7 +102,7 @@ def test_a_headline_does_not_contradict_the_excess_over_the_base(tmp_path: Path)
             entry["over_base"] = {"both": {**flat, "excess": estimate(0.024, 0.003, 0.045)}}
     found = text_of(tmp_path, audit)
     assert "ppmlm has learned identifiers of the people it was trained on" in found
-    assert "identifiers (less what the base model predicts) less often (2.4 points, 0.3 to 4.5)" in found
+    assert "identifiers (less what the base model predicts) (2.4 points less, 0.3 to 4.5)" in found
     assert "No model was found to have learned identifiers" not in found
 
 

@@ -46,7 +46,7 @@ from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.leakage import Privacy
 from reticent.audit.evidence.probe import ProbeEvidence, ProbeSettings
 from reticent.audit.membership.asking import EVERY_ATTACK
-from reticent.audit.membership.validity import judged
+from reticent.audit.membership.validity import INVALID, judged
 from reticent.audit.report.findings import Findings, plain_findings
 from reticent.audit.report.format_estimate import ends, leaks, value
 from reticent.audit.report.selectors import last_checkpoints
@@ -225,7 +225,7 @@ def test_the_report_says_beside_the_verdict_who_holds_near_copies(render: Callab
         one["membership"]["loss"] = {**attack, "auc_without_copies": estimate(0.92, 0.85, 0.97, n=61)}
     said = section(render(audit), "findings")
     assert "document: 9 of 30." in said
-    assert "with 0.92 (0.85 to 0.97), with them 0.60." in said.replace("\u00a0", " ")
+    assert "is 0.92 (0.85 to 0.97) without them, and 0.60 with them." in said.replace("\u00a0", " ")
 
 
 def test_both_files_are_for_their_owner_only(folder: Path, tmp_path: Path, render: Any) -> None:
@@ -884,7 +884,7 @@ def test_a_model_that_learned_identifiers_is_not_to_be_shared() -> None:
     assert said["short"].startswith("clm has learned identifiers of the people it was trained on.")
     assert "No such learning was found in the other models." in said["short"]
     assert "clm (no protection, 16 epochs) predicts 90 of its members’ 200 identifiers (45 %)." in said["found"]
-    assert "less often (20.0 points, 17.0 to 23.0): it has learned about its members" in said["found"]
+    assert "(20.0 points less, 17.0 to 23.0): it has learned about its members" in said["found"]
     assert "ppclm (no identifier ever a target, 16 epochs) predicts 12 of its members’ 200" in said["found"]
     assert "200 identifiers (6.0 %), fewer than clm" in said["found"]
     assert "For causal models the audit can find learned identifiers: it finds them in clm." in said["sure"]
@@ -989,7 +989,10 @@ def test_learning_of_one_kind_of_identifier_is_not_averaged_away() -> None:
     mixed["excess"]["indirect"] = {**mixed["excess"]["both"], "excess": estimate(0.2, 0.1, 0.3)}
     said = findings(mixed)
     assert "clm has learned identifiers" in said["short"]
-    assert "It predicts held-out people’s indirect identifiers less often (20.0 points, 10.0 to 30.0)" in said["found"]
+    assert (
+        "For people it never saw it predicts fewer indirect identifiers (20.0 points less, 10.0 to 30.0)"
+        in said["found"]
+    )
 
 
 def test_a_quiet_audit_says_that_it_could_not_have_heard() -> None:
@@ -1048,7 +1051,7 @@ def test_relative_paths_are_shortened_like_absolute_ones(path: str, shown: str) 
 
 
 def invalid(model: dict[str, Any]) -> dict[str, Any]:
-    attacks = {name: attack | {"verdict": "invalid"} for name, attack in model["membership"].items()}
+    attacks = {name: attack | {"verdict": INVALID} for name, attack in model["membership"].items()}
     return {**model, "membership": attacks}
 
 
@@ -1080,7 +1083,7 @@ def test_an_attack_that_finds_nobody_anywhere_does_not_reassure(plain: float, ve
 def test_an_attack_that_is_invalid_leaves_the_word_to_the_others() -> None:
     one = entry("clm", excess=0.2, auc=0.6)
     (name, attack), *_ = one["membership"].items()
-    one["membership"] = {name: attack | {"verdict": "distinguishable"}, "zlib": {**attack, "verdict": "invalid"}}
+    one["membership"] = {name: attack | {"verdict": "distinguishable"}, "zlib": {**attack, "verdict": INVALID}}
     one["membership"]["zlib"]["auc"] = estimate(0.99, 0.98, 1.0)
     said = findings(one)
     assert (
@@ -1093,7 +1096,7 @@ def test_an_attack_that_is_invalid_leaves_the_word_to_the_others() -> None:
 def test_the_best_of_the_attacks_that_are_left_has_a_corrected_interval() -> None:
     one = entry("clm", excess=0.2, auc=0.65)  # by itself distinguishable
     one["membership"]["loss"]["auc"] = estimate(0.65, 0.51, 0.8)
-    one["membership"]["zlib"] = {**one["membership"]["zlib"], "auc": estimate(0.9, 0.8, 1.0), "verdict": "invalid"}
+    one["membership"]["zlib"] = {**one["membership"]["zlib"], "auc": estimate(0.9, 0.8, 1.0), "verdict": INVALID}
     intervals = {"loss": [0.48, 0.82], "zlib": [0.75, 1.0], "wbc": [0.4, 0.6]}
     one["best_attack"] = {"attack": "zlib", "num_attacks": 3, "auc": estimate(0.9, 0.75, 1.0), "intervals": intervals}
     said = findings(one)
