@@ -90,7 +90,7 @@ class GenerationConfig(Section):
     )
     prefix_tokens: int = Field(default=16, ge=1, description="tokens of the document in each prompt")
     num_tokens: int = Field(default=64, ge=1, description="tokens to generate")
-    num_samples: int = Field(default=1, ge=1, description="continuations of each prompt")
+    num_samples: int = Field(default=1, ge=1, le=100_000, description="continuations of each prompt")
     temperature: float = Field(default=1.0, ge=0, description="0: greedy decoding")
     top_k: int = Field(default=0, ge=0, description="draw from this many of the likeliest tokens; 0: from all")
 
@@ -170,8 +170,10 @@ class AuditConfig(Section):
     not_measured: ClassVar = ("small_cell", "every_checkpoint", "shadow", "explained")
 
     attacks: Annotated[tuple[str, ...], PUBLISHED] = DEFAULT_ATTACKS
-    num_bootstrap: int = Field(default=1000, ge=100, description="resamples of the individuals for each interval")
-    batch_size: int = Field(default=64, ge=1, description="windows that a model scores at once")
+    num_bootstrap: int = Field(
+        default=1000, ge=100, le=1_000_000, description="resamples of the individuals for each interval"
+    )
+    batch_size: int = Field(default=64, ge=1, le=1_000_000, description="windows that a model scores at once")
     small_cell: int = Field(default=5, ge=1, description="counts of fewer individuals are not published")
     graph_shares: tuple[Annotated[float, Field(gt=0, le=1)], ...] = Field(
         default=(1.0, 0.75, 0.5, 0.25, 0.1),
@@ -275,7 +277,7 @@ class SoftPromptConfig(Section):
     num_epochs: int = Field(
         default=700, ge=1, description="most epochs; the best epoch on the validation subjects is kept"
     )
-    batch_size: int = Field(default=32, ge=1)
+    batch_size: int = Field(default=32, ge=1, le=1_000_000)
     num_subjects: int = Field(default=128, ge=1, description="subjects to train on; the others are measured")
     num_validation: int | None = Field(
         default=None, description="validation subjects; default: a quarter of the training subjects, at least 8"

@@ -483,6 +483,6 @@ def _by_code(membership: MembershipAudit) -> np.ndarray | None:
     """Return who is not left out for near-copies, bool by code; None where none is."""
     if membership.kept is None:
         return None
-    kept = np.ones(int(membership.codes.max(initial=-1)) + 1, dtype=bool)
+    kept = np.ones(int(membership.codes[-1]) + 1 if len(membership.codes) else 0, dtype=bool)
     kept[membership.codes] = membership.kept
     return kept

@@ -77,7 +77,8 @@ def verify(
     """Check a dossier: its files, its signature, and that model files are those that were tested. In its run folder
     its outcomes are held to the audit of the run; those that the rules of this version change are named.
 
-    Exit status 1 where anything differs.
+    Exit status 1 where anything differs, 4 where all holds and nobody vouches for the key: without --signers anyone
+    can have made and signed it.
     """
     from reticent.ext.dossier.job import check_dossier
 
@@ -88,8 +89,8 @@ def verify(
         typer.echo(json.dumps({**found, "key": checked.key, "signer": checked.signer}, indent=1))
     else:
         _print(checked)
-    if checked.faults:
-        raise typer.Exit(1)
+    if checked.faults or checked.signer is None:
+        raise typer.Exit(1 if checked.faults else UNVOUCHED)
 
 
 @_app.command(epilog=example_of("dossier export"))
@@ -131,9 +132,14 @@ def export(
     typer.echo(f"Left behind: {', '.join(found['left_behind']) or 'nothing'}")
 
 
+#: Exit status of a dossier whose signer is not known to be one.
+UNVOUCHED = 4
+
+
 def _print(checked: Checked) -> None:
     signs = {"holds": checked.holds, "NOT checked": checked.unchecked, "CHANGED since": checked.changed}
     for sign, lines in (signs | {"FAULT": checked.faults}).items():
         for line in lines:
             typer.echo(f"{sign}: {line}")
-    typer.echo("The dossier does NOT hold." if checked.faults else "The dossier holds.")
+    held = "The dossier holds." if checked.signer else "The dossier holds, and nobody vouches for who made it."
+    typer.echo("The dossier does NOT hold." if checked.faults else held)

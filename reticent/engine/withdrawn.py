@@ -279,7 +279,7 @@ class Withdrawals:
     def begin(self, source: Any) -> None:
         """Tell a source that can, before a text of it is read, whom to leave out; raises as `refuse_return` does."""
         settings = self.settings
-        tables = [name for name in settings.readmitted if not Path(name).is_file()]
+        tables = [name for name in settings.readmitted if self._is_table(name)]
         if settings.opt_out is None and not tables and not self.record:
             return
         origin = getattr(source, "origin", source)
@@ -347,10 +347,13 @@ class Withdrawals:
 
     def readmitted(self, known: pa.ChunkedArray | pa.Array) -> pa.Array:
         """Return the individuals who opted in again."""
-        choice, lists = self.settings.ids, [name for name in self.settings.readmitted if Path(name).is_file()]
+        choice, lists = self.settings.ids, [name for name in self.settings.readmitted if not self._is_table(name)]
         found = [read_ids(file, known, choice)[0] for file in lists]
         found += [matched(ids, known, choice, "corpus.readmitted") for ids in self._registers]
         return pa.concat_arrays([pa.array([], pa.string()), *found])
+
+    def _is_table(self, name: str) -> bool:
+        return self.settings.is_database and not Path(name).is_file()
 
     def _refuse(self, documents: pa.Table, gone: pa.Array) -> pa.Array:
         known = documents.column("individual_id")

@@ -24,6 +24,7 @@ from reticent.job.config.job import kept_content
 from reticent.trainer.base_files import check_base
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.privacy import refuse_conflicts, refuse_promise, unaccounted_steps
+from reticent.trainer.tokenizer_of_model import tokenizer_notices
 
 if TYPE_CHECKING:
     from reticent.core.section import Section
@@ -336,7 +337,11 @@ def _require_bases(run: Run, *, trains: bool) -> None:
             _require_there(model.foundation.vocabulary, f"model {model.name}: foundation.vocabulary")
         if model.base is not None:
             window_length = run.job.training(model).window_length if trains else 0
-            check_base(model.base, tokenizer=run.tokenizer_of(model), window_length=window_length)
+            tokenizer = run.tokenizer_of(model)
+            check_base(model.base, tokenizer=tokenizer, window_length=window_length)
+            if run.tokenizer_of_ids(model) is None:  # said once, before it makes any
+                for notice in tokenizer_notices(model.base, tokenizer):
+                    run.progress.warn_once(f"model {model.name}: {notice}")
 
 
 def _require_kind(model: ModelSection, foundation: FoundationConfig) -> None:

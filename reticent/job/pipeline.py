@@ -129,6 +129,7 @@ def execute(run: Run, until: str = "report", *, alone: bool = False) -> Path:
     if alone:
         chosen = [stage for stage in chosen if stage.name in ("corpus", "dedup", until)]
     run_stages(run, chosen)
+    run.verify_all()
     if alone:
         resolve("reticent.job.stages.split:tell_recovered")(run, {})
     run.keep_job()

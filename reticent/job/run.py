@@ -24,6 +24,7 @@ from reticent.core.artifact import (
     JOB,
     VERIFY,
     VerifiedFiles,
+    artifacts_in,
     delete_left,
     make_private_folder,
     read_manifest,
@@ -34,6 +35,7 @@ from reticent.core.artifact import (
 from reticent.core.errors import ArtifactError, ReticentError
 from reticent.core.eta import Timings
 from reticent.core.json_toml import read_json
+from reticent.core.model_folder import folder_of_model
 from reticent.core.progress import Progress
 from reticent.engine.canaries import open_planted
 from reticent.engine.corpus import open_configured
@@ -98,6 +100,17 @@ class Run:
     def verified(self) -> VerifiedFiles:
         """Files of documents and finished results that need not be hashed again."""
         return VerifiedFiles(self.folder, reread=self._reread)
+
+    def verify_all(self) -> None:
+        """Where every byte is to be read again, read the results too that no stage of this run asked for.
+
+        Raises
+        ------
+        ArtifactError
+            One is not as it was written.
+        """
+        for path in artifacts_in(self.folder) if self._reread else ():
+            self.verified.verify(path, read_manifest(path))
 
     def for_a_look(self) -> Run:
         """Return this run as one that is only read: it is silent and trusts manifests."""
@@ -281,14 +294,24 @@ class Run:
         return self.checkpoints(measurement.model, measurement.recipe, measurement.seed)[measurement.epoch]
 
     def base_of(self, model: ModelSection) -> str:
-        """Return the folder or hub name of the base model."""
-        return model.base if model.base is not None else str(self.folder / "foundation" / model.name / "model")
+        """Return the folder of the base model; a hub name where the local cache has no snapshot of it. A run that does
+        more than look fetches one, once, where the hub may be asked.
+        """
+        if model.base is None:
+            return str(self.folder / "foundation" / model.name / "model")
+        name = f"base of {model.name}"
+        if name not in self._opened:
+            found = folder_of_model(model.base, download=not self.fingerprints.looking)
+            if found is None:
+                return model.base
+            self._opened[name] = str(found)
+        return str(self._opened[name])
 
     def base_input(self, model: ModelSection) -> dict[str, str]:
         """Return the fingerprint of the base model, as an input."""
         if model.foundation is not None:
             return {"foundation": self.fingerprints.of(f"foundation/{model.name}")}
-        base = str(model.base)
+        base = self.base_of(model)
         return {"base": self.fingerprints.at(Path(base)) if Path(base).exists() else base}
 
     def tokenizer_of(self, model: ModelSection) -> str:

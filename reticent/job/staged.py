@@ -75,7 +75,7 @@ def _staged(job: Job) -> CorpusConfig:
         source=tuple(map(str, staged_files(folder))),
         ids=settings.ids,
         withdrawn=settings.withdrawn,
-        readmitted=settings.readmitted,
+        readmitted=tuple(name for name in settings.readmitted if Path(name).is_file()),  # a table was read with them
         on_unmatched=settings.on_unmatched,
         on_null=settings.on_null,
         **settings.only(Columns).model_dump(),

@@ -11,7 +11,7 @@ from fixtures.command import command
 
 from reticent.audit.judgement.rows import RISKS
 from reticent.audit.texts import Texts
-from reticent.core.errors import PolicyError
+from reticent.core.errors import CorpusError, PolicyError
 from reticent.core.json_toml import parse_toml
 from reticent.ext.propile.prompts import SoftPromptConfig, SoftPromptStudy, require_subjects
 from reticent.job.checks import refuse_too_few
@@ -137,5 +137,5 @@ def test_a_soft_prompt_and_its_sweeps_need_so_many_subjects(
     if missing is None:
         require_subjects(subjects, ("phone",), study)
         return
-    with pytest.raises(PolicyError, match=f"soft prompt: {have} subjects .* {missing} are missing"):
+    with pytest.raises(CorpusError, match=f"soft prompt: {have} subjects .* {missing} are missing"):
         require_subjects(subjects, ("phone",), study)

@@ -300,30 +300,27 @@ def _areas(
 
 
 def _words(subject: Subject) -> Iterator[Number]:
-    """Yield the numbers of identifying words. The ends of their areas hold at once: those of the kinds do, and those of
-    the kinds and of each at the threshold do by Bonferroni."""
-    asked: list[_Asked] = []
-    areas: list[Number] = []
     for kind in ("rare", "direct"):
-        found, way = (subject.model.by_kind or {}).get(kind), f"membership by {kind} words alone"
+        found = (subject.model.by_kind or {}).get(kind)
         for name, attack in found.attacks.items() if found else ():
-            unsure = _unsure(subject, found, name)
-            areas += _areas(way, name, attack, None, *unsure)
-            asked.append(_Asked(way, name, attack.told, *unsure[:2]))
+            yield from _areas(f"membership by {kind} words alone", name, attack, None, *_unsure(subject, found, name))
     threshold = subject.model.threshold
-    at = {
-        "membership by words at the threshold, in texts of others": threshold and threshold.at_threshold,
-        LIKELIHOOD: threshold and threshold.by_likelihood,
-        "membership by one's own names, in texts of others": threshold and threshold.by_owner,
-    }
-    of_threshold = [Number(name, attack.auc, CHANCE) for name, attack in at.items() if attack]
-    families = bool(areas) + len(of_threshold)
-    for number in (*areas, *of_threshold):
-        yield number._replace(estimate=number.estimate and simultaneous(number.estimate, families))
-    yield from _told(asked)
+    if threshold:
+        found_at = {
+            "membership by words at the threshold, in texts of others": threshold.at_threshold,
+            "membership by all words near the threshold, each by its likelihood ratio": threshold.by_likelihood,
+            "membership by one's own names, in texts of others": threshold.by_owner,
+        }
+        for name, at in found_at.items():
+            if at:
+                yield Number(name, simultaneous(at.auc, NUM_FAMILIES), CHANCE)
+    yield from _told(subject, ("rare", "direct"))
 
 
-LIKELIHOOD = "membership by all words near the threshold, each by its likelihood ratio"
+#: Words for the members that an attack tells, and the most of them.
+TOLD = "members told with one false alarm in a hundred"
+ABOVE = "members above every other person"
+TOLD_AT_MOST = 0.05
 
 
 class _Asked(NamedTuple):
@@ -336,19 +333,29 @@ class _Asked(NamedTuple):
     doubt: str | None
 
 
-#: Words for the members that an attack tells, and the most of them.
-TOLD = "members told with one false alarm in a hundred"
-ABOVE = "members above every other person"
-TOLD_AT_MOST = 0.05
+def _asked(subject: Subject, kinds: Sequence[str], whole: bool) -> Iterator[_Asked]:
+    model, of_kinds = subject.model, subject.model.by_kind or {}
+    # Of a recipe that may predict every token, an attack on the whole text is also the twin's number of `TAUGHT`.
+    ways = (WHOLE_TEXT, TAUGHT) if of_kinds and "targets" not in of_kinds else (WHOLE_TEXT,)
+    for name, attack in model.membership.items() if whole else ():
+        for way in ways:
+            yield _Asked(way, name, attack.told, _invalid(attack), model.fault)
+    for kind in kinds:
+        found, way = of_kinds.get(kind), KIND_WAYS.get(kind, f"membership by {kind} words alone")
+        if found is None:
+            continue
+        for name, one in found.attacks.items():
+            if kind != "all" or name == "lira":  # others by all words are attacks on the whole text
+                yield _Asked(way, name, one.told, *_unsure(subject, found, name)[:2])
 
 
-def _told(asked: Sequence[_Asked]) -> Iterator[Number]:
-    """Yield the share of members that each attack tells.
+def _told(subject: Subject, kinds: Sequence[str], whole: bool = False) -> Iterator[Number]:
+    """Yield the share of members that each attack by these kinds of words tells, and by the whole text.
 
     Over few individuals no share is within. It is beyond if so many members above every other are no chance, whichever
     of the attacks it is.
     """
-    known = [(one, one.told) for one in asked if one.told]
+    known = [(one, one.told) for one in _asked(subject, kinds, whole) if one.told]
     for one, told in known:
         few = told.fpr is None
         yield Number(
@@ -364,26 +371,32 @@ def _told(asked: Sequence[_Asked]) -> Iterator[Number]:
         )
 
 
+def _invalid(attack: MeasuredAttack) -> str | None:
+    return attack.why or "the two sides differ without the model" if attack.verdict == INVALID else None
+
+
+#: Words for membership by kinds that are no identifying words.
+KIND_WAYS = {"all": "membership by all words", "ordinary": ORDINARY, "targets": TAUGHT}
+#: Families of numbers of *words* whose ends hold at once: the kinds (`kinds.FAMILIES`), and three at the threshold.
+NUM_FAMILIES = 4
+
+
 def _individual(subject: Subject) -> Iterator[Number]:
     model, kinds = subject.model, subject.model.by_kind or {}
     ends = (model.best_attack and model.best_attack.intervals) or {}
-    asked: list[_Asked] = []
     for name, attack in model.membership.items():
         low, high = ends.get(name, (attack.auc.low, attack.auc.high))  # of several attacks: ends that hold at once
-        why = attack.why or "the two sides differ without the model" if attack.verdict == INVALID else None
+        why = _invalid(attack)
         auc = replace(attack.auc, low=low, high=high)
-        # Of a recipe that may predict every token, the attack is also the twin's number of `TAUGHT`.
-        for way in (WHOLE_TEXT, TAUGHT) if kinds and "targets" not in kinds else (WHOLE_TEXT,):
-            yield from _areas(way, name, attack, auc, why, model.fault, attack.num_shadows)
-            asked.append(_Asked(way, name, attack.told, why, model.fault))
-    for kind, way in (("all", "membership by all words"), ("ordinary", ORDINARY), ("targets", TAUGHT)):
+        yield from _areas(WHOLE_TEXT, name, attack, auc, why, model.fault, attack.num_shadows)
+        if kinds and "targets" not in kinds:  # a recipe that may predict every token: the twin's number of `TAUGHT`
+            yield from _areas(TAUGHT, name, attack, auc, why, model.fault, attack.num_shadows)
+    for kind, way in KIND_WAYS.items():
         found = kinds.get(kind)
         for name, attack in found.attacks.items() if found else ():
             if kind != "all" or name == "lira":  # others by all words are attacks on the whole text
-                unsure = _unsure(subject, found, name)
-                yield from _areas(way, name, attack, None, *unsure)
-                asked.append(_Asked(way, name, attack.told, *unsure[:2]))
-    yield from _told(asked)
+                yield from _areas(way, name, attack, None, *_unsure(subject, found, name))
+    yield from _told(subject, tuple(KIND_WAYS), whole=True)
 
 
 def _unsure(subject: Subject, kind: KindMembership, attack: str) -> tuple[str | None, str | None, int | None]:

@@ -386,7 +386,7 @@ def _judged_model(numbers: Sequence[int], audit: AuditEvidence, config: VerdictC
         found = [_judged_risk(risk, audit.models[number], audit, config, cell) for number in numbers]
         worst = max(found, key=lambda result: ORDER.index(result.outcome))
         results.append(_with_earlier(worst, [audit.models[number] for number in numbers], audit, config))
-    notes = [KNOWN_BASE] if base_may_know(_base(first, audit.models)) else []
+    notes = [KNOWN_BASE] if _may_know(first, audit) else []
     unset = [
         r.title
         for r in RISKS.values()
@@ -424,7 +424,7 @@ def _judged_risk(
 ) -> RiskResult:
     at_most: float = getattr(config, risk.name)
     controls = _controls(model, audit)
-    known = base_may_know(_base(model, audit.models))
+    known = _may_know(model, audit)
     of_controls = [{number.of: number for number in risk.numbers(_subject(each, audit))} for each in controls]
     rows = [
         _judged_row(_row(number, of_controls, at_most, strict=True), bool(controls), known, cell)
@@ -503,7 +503,7 @@ NOT_COUNTED = "the job sets these risks not to count: "
 UNKNOWN_RECALL = "how many identifiers the detectors missed was not measured, and none of those is counted here"
 
 
-def base_may_know(base: ModelEvidence | None) -> bool:
+def base_may_know(base: ModelEvidence | None, extracted: ExtractedModel | None = None) -> bool:
     """Return whether a base model tells members from others, or what is theirs, over what chance gives.
 
     Its attacks on membership, what it emits and what it reads back are compared with nothing at once: intervals widen
@@ -511,18 +511,23 @@ def base_may_know(base: ModelEvidence | None) -> bool:
     """
     if base is None:
         return False
+    passages = extracted.passages if extracted else None
     areas = [attack.auc for name, attack in base.membership.items() if name not in DIFFERENCES]
     areas += [a.auc for found in (base.by_kind or {}).values() for n, a in found.attacks.items() if n == "loss"]
     inverted = base.inversion and [base.inversion.direct, base.inversion.indirect]
     rates = [kind.all.top1.excess for kind in inverted or () if kind and kind.all]
-    rates += [sides.excess for sides in (base.excess or {}).values()]
+    ways = (base.excess, base.generated and base.generated.excess, base.all_occurrences and base.all_occurrences.excess)
+    rates += [sides.excess for found in ways for sides in (found or {}).values()]
+    rates += [row.excess for row in passages.rates if row.asked == "all"] if passages else []
     numbers = [(found, CHANCE) for found in areas] + [(found, 0.0) for found in rates]
     return any(is_over(simultaneous(found, len(numbers)), null) for found, null in numbers)
 
 
-def _base(model: ModelEvidence, models: Sequence[ModelEvidence]) -> ModelEvidence | None:
-    own = (m for m in models if (m.model, m.objective, m.recipe) == (model.model, model.objective, "base"))
-    return next(own, None)
+def _may_know(model: ModelEvidence, audit: AuditEvidence) -> bool:
+    """Return whether the base of a model may know the members."""
+    own = (m for m in audit.models if (m.model, m.objective, m.recipe) == (model.model, model.objective, "base"))
+    base = next(own, None)
+    return base is not None and base_may_know(*_subject(base, audit))
 
 
 def _controls(model: ModelEvidence, audit: AuditEvidence) -> list[ModelEvidence]:

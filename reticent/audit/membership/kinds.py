@@ -37,7 +37,7 @@ from reticent.audit.membership.shadow_attacks import (
     mean_where,
 )
 from reticent.audit.membership.validity import WITHOUT_COPIES
-from reticent.audit.stats.estimate import Estimate
+from reticent.audit.stats.estimate import LEVEL, Estimate
 from reticent.audit.stats.intervals import (
     Bootstrap,
     JointArea,
@@ -62,6 +62,8 @@ TARGETS = "targets"
 FPR = 0.01
 #: One in so many individuals counts as most exposed.
 EXPOSED = 10
+#: Families of attacks by identifying words whose intervals hold at once: the kinds, and three at the threshold.
+FAMILIES = 4
 
 
 #: Kinds whose areas are numbers of membership through identifying words; the others are of the person.
@@ -179,11 +181,10 @@ class KindAudit:
         words: dict[tuple[str, str], Compared] = {}
         for kind, attacks in asked.items():
             (words if kind in IDENTIFYING else person).update({(kind, name): one for name, one in attacks.items()})
-        areas = {**self._areas(words), **self._areas(person)}
-        told = told_members(
-            {(kind, name): one.own for kind, attacks in asked.items() for name, one in attacks.items()},
-            self.codes, self.is_member, **self.bootstrap,
-        )  # fmt: skip
+        areas = {**self._areas(words, 1 - (1 - LEVEL) / FAMILIES), **self._areas(person, LEVEL)}
+        own_scores = {key: np.where(np.isfinite(one.own), one.own, np.nan) for key, one in {**words, **person}.items()}
+        told = told_members({" ".join(key): own for key, own in own_scores.items() if key[0]}, self.codes,
+                            self.is_member, **self.bootstrap)  # fmt: skip
         result = {}
         for number, (kind, mask) in enumerate(masks.items()):
             d_primes = (None, None) if shadows is None else self._d_primes(shadows.numbers[number], shadows.is_in)
@@ -191,25 +192,29 @@ class KindAudit:
                 share=float(mask.mean()),
                 num_shadows=None if shadows is None else len(shadows.is_in),
                 attacks={
-                    name: self._attack(one, areas.get((kind, name)), areas.get((kind, name, WITHOUT_COPIES)), shadows)
+                    name: replace(
+                        self._attack(one, areas.get((kind, name)), shadows),
+                        auc_without_copies=without.auc
+                        if (without := areas.get((kind, name, WITHOUT_COPIES)))
+                        else None,
+                        told=told.get(f"{kind} {name}"),
+                    )
                     for name, one in asked[kind].items()
                 },
                 d_prime=d_primes[0],
                 d_prime_exposed=d_primes[1],
             )
-            result[kind] = replace(result[kind], attacks={
-                name: replace(attack, told=told.get((kind, name))) for name, attack in result[kind].attacks.items()
-            })  # fmt: skip
-        return result, {key[1]: area for key, area in areas.items() if not key[0] and len(key) == 2}
+        return result, {key[1]: area for key, area in areas.items() if not key[0]}
 
-    def _areas(self, asked: Mapping[tuple[str, str], Compared]) -> dict[tuple[str, ...], JointArea]:
-        """The areas of one risk, whose ends hold at once; of kinds also those without near-copies."""
+    def _areas(self, asked: Mapping[tuple[str, str], Compared], level: float) -> dict[tuple[str, ...], JointArea]:
+        """The areas of attacks by kind ("" for the whole text) and name; of kinds, without near-copies too."""
         scores: dict[tuple[str, ...], np.ndarray] = {key: one.own for key, one in asked.items()}
         if self._kept is not None:
-            own = {key: np.where(self._kept, one.own, np.nan) for key, one in asked.items() if key[0]}
-            scores |= {(*key, WITHOUT_COPIES): values for key, values in own.items()}
-        controls: dict[tuple[str, ...], np.ndarray | None] = {key: one.control for key, one in asked.items()}
-        return joint_areas(scores, self.codes, self.is_member, base=controls, **self.bootstrap) if scores else {}
+            scores |= {
+                (*key, WITHOUT_COPIES): np.where(self._kept, one.own, np.nan) for key, one in asked.items() if key[0]
+            }
+        controls = {key: one.control for key, one in asked.items()}
+        return joint_areas(scores, self.codes, self.is_member, base=controls, level=level, **self.bootstrap)
 
     def _compared(
         self, own: np.ndarray, before: np.ndarray | None, number: int, shadows: KindShadows | None
@@ -241,9 +246,7 @@ class KindAudit:
         sides = chosen & self.is_member, chosen & ~self.is_member
         return (scores[sides[0]], scores[sides[1]]), (self.codes[sides[0]], self.codes[sides[1]])
 
-    def _attack(
-        self, asked: Compared, area: JointArea | None, without: JointArea | None, shadows: KindShadows | None
-    ) -> KindAttack:
+    def _attack(self, asked: Compared, area: JointArea | None, shadows: KindShadows | None) -> KindAttack:
         scores, turns = asked.own, asked.turns
         usable = ~np.isnan(scores)
         sides, of_sides = self._sides(scores, usable)
@@ -254,7 +257,6 @@ class KindAudit:
         return KindAttack(
             auc=area.auc if area else Estimate(value=None, n=len(sides[0]) + len(sides[1])),
             over_base=area and area.over_base,
-            auc_without_copies=without and without.auc,
             tpr=tpr_at_fpr(*sides, FPR, of_sides, **self.bootstrap),
             auc_in_turn=all_shadows,
             tpr_in_turn=all_tpr,

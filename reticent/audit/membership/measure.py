@@ -267,6 +267,9 @@ class MembershipAudit:
                 attack(attacked, asked.store.individual, asked.members, is_total=is_total, **options),
                 worst_subgroup=worst_subgroup(own, self.code_member, self.groups, self.codes, **options),
             )
+        by_code = {name: one.own for name, one in compared.items()}
+        for name, told in told_members(by_code, self.codes, self.code_member, **options).items():
+            results[name] = replace(results[name], told=told)
         blind = of_holdout = None
         if base is None and results:
             blind = blind_baseline(
@@ -275,9 +278,6 @@ class MembershipAudit:
             )  # fmt: skip
         if base is None and self.holdout is not None:
             of_holdout = self.holdout.blind(self.table, units=self.units, seed=self.config.seed)
-        by_code = {name: one.own for name, one in compared.items()}
-        for name, told in told_members(by_code, self.codes, self.code_member, **options).items():
-            results[name] = replace(results[name], told=told)
         return Membership(self._without_copies(results, by_code), compared, blind, of_holdout)
 
     def with_areas(

@@ -23,7 +23,7 @@ from reticent.audit.judgement.verdict import (
     WITHOUT_SHADOWS,
     WITHOUT_TWIN,
 )
-from reticent.audit.membership.validity import WITHOUT_COPIES
+from reticent.audit.membership.validity import OVER_BASE, WITHOUT_COPIES
 from reticent.audit.recipes import is_unprotected, own_recipes, recipe_of
 from reticent.audit.stats.seeds import over_seeds, passages_over_seeds
 from reticent.audit.texts import NOT_MEASURED, STATED, Mark, Marked, Texts, marks_of, model_name
@@ -387,7 +387,7 @@ def _reason(result: RiskResult, words: Texts) -> str:
 def number_in_words(what: str, words: Texts) -> str:
     """Return words for the number that decides, from its name in the evidence."""
     what = re.sub(", attack .*", "", what)
-    for over in (ONE_SIDE, WITHOUT_COPIES, TOLD, ABOVE):
+    for over in (ONE_SIDE, WITHOUT_COPIES, OVER_BASE, TOLD, ABOVE):
         if what.endswith(f", {over}"):
             return f"{number_in_words(what.removesuffix(f', {over}'), words)}, {words.evidence(over)}"
     if found := PASSAGES.fullmatch(what):

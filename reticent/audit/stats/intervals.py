@@ -853,6 +853,7 @@ def joint_areas(
     is_member: np.ndarray,
     *,
     base: Mapping[Any, np.ndarray | None] | None = None,
+    level: float = LEVEL,
     num_bootstrap: int = 1000,
     seed: int = 0,
     units: np.ndarray | None = None,
@@ -860,11 +861,11 @@ def joint_areas(
     """Return the areas of several attacks on the same individuals, by the names of ``scores``; none for an attack
     without an area.
 
-    The intervals of all of them hold simultaneously: value ± c · standard error, where c is the 95 % quantile over the
-    draws of the largest |draw - value| / standard error of any number (max-statistic bootstrap). The interval of one
-    alone would be too narrow for the worst of many. Standard errors of few individuals are uncertain, and that of the
-    best attack is too small the more often; so an interval reaches at least as far as `score_auc_bounds` at c. An area
-    of 0 or 1, or of equal scores, does not vary in the draws; it has a Clopper-Pearson bound with Bonferroni
+    The intervals of all of them hold simultaneously: value ± c · standard error, where c is the quantile ``level`` over
+    the draws of the largest |draw - value| / standard error of any number (max-statistic bootstrap). The interval of
+    one alone would be too narrow for the worst of many. Standard errors of few individuals are uncertain, and that of
+    the best attack is too small the more often; so an interval reaches at least as far as `score_auc_bounds` at c. An
+    area of 0 or 1, or of equal scores, does not vary in the draws; it has a Clopper-Pearson bound with Bonferroni
     correction. So the intervals also hold for the worst of any subset.
 
     Parameters
@@ -879,7 +880,7 @@ def joint_areas(
     clusters = clusters_of(individuals, units)
     if clusters is not None:
         draws: Draws = {"num_bootstrap": num_bootstrap, "seed": seed}
-        found = joint_areas(scores, clusters, is_member, base=base, **draws)
+        found = joint_areas(scores, clusters, is_member, base=base, level=level, **draws)
         n = {name: int(np.count_nonzero(~np.isnan(scores[name]))) for name in found}
         return {
             name: JointArea(*(one and one.over_households(n[name]) for one in areas)) for name, areas in found.items()
@@ -904,14 +905,15 @@ def joint_areas(
                 pairs[name] = pair[0], pair[1]
     values = [*(one.value for one in measured.values()), *(own.value - other.value for own, other in pairs.values())]
     drawn = [*(one.draws for one in measured.values()), *(own.draws - other.draws for own, other in pairs.values())]
-    reach, spread = _joint_reach(np.array(values), np.array(drawn).reshape(len(values), num_bootstrap))
-    method, level = f"max-statistic bootstrap over individuals, {len(measured)} attacks", 1 - (1 - LEVEL) / len(values)
+    reach, spread = _joint_reach(np.array(values), np.array(drawn).reshape(len(values), num_bootstrap), level)
+    method = f"max-statistic bootstrap over individuals, {len(measured)} attacks"
+    of_one = 1 - (1 - level) / len(values)
     areas = {
-        name: _with_ends(one, reach, float(own), level, method)
+        name: _with_ends(one, reach, float(own), of_one, method)
         for (name, one), own in zip(measured.items(), spread, strict=False)
     }
     gains = {
-        name: _gain(own, other, reach, float(sd), level, method)
+        name: _gain(own, other, reach, float(sd), of_one, method)
         for (name, (own, other)), sd in zip(pairs.items(), spread[len(measured) :], strict=True)
     }
     return {name: JointArea(auc, gains.get(name)) for name, auc in areas.items()}
@@ -933,7 +935,7 @@ class _Drawn(NamedTuple):
         return self.auc.value
 
 
-def _joint_reach(values: np.ndarray, draws: np.ndarray) -> tuple[float, np.ndarray]:
+def _joint_reach(values: np.ndarray, draws: np.ndarray, level: float) -> tuple[float, np.ndarray]:
     """Return how many standard errors the intervals of several numbers reach to hold at once, and these errors."""
     usable = draws[:, ~np.isnan(draws).any(axis=0)]
     spread = usable.std(axis=1, ddof=1) if usable.shape[1] > 1 else np.zeros(len(values))
@@ -941,7 +943,7 @@ def _joint_reach(values: np.ndarray, draws: np.ndarray) -> tuple[float, np.ndarr
     if not varies.any():
         return NORMAL, spread
     steps = np.abs(usable[varies] - values[varies, None]) / spread[varies, None]
-    return float(np.quantile(steps.max(axis=0), LEVEL)), spread
+    return float(np.quantile(steps.max(axis=0), level)), spread
 
 
 def _with_ends(one: _Drawn, reach: float, spread: float, level: float, method: str) -> Estimate:
@@ -976,10 +978,11 @@ def best_attack(
     num_bootstrap: int = 1000,
     seed: int = 0,
     units: np.ndarray | None = None,
+    level: float = LEVEL,
 ) -> BestAttack | None:
     """Return `best_of` the `joint_areas` of attacks, whose parameters these are."""
     bootstrap: Bootstrap = {"num_bootstrap": num_bootstrap, "seed": seed, "units": units}
-    return best_of(joint_areas(scores, individuals, is_member, **bootstrap))
+    return best_of(joint_areas(scores, individuals, is_member, level=level, **bootstrap))
 
 
 def best_of(areas: Mapping[str, JointArea]) -> BestAttack | None:

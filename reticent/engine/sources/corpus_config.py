@@ -149,8 +149,7 @@ class CorpusConfig(Columns, CsvDialect, Markup, Warehouse):
     @model_validator(mode="after")
     def _one_source(self) -> CorpusConfig:
         self.check_remote(self.sources)
-        is_database = self.remote is not None and row_of(self.remote).kind == "database"
-        if is_database and not all(_TABLE.fullmatch(name) or Path(name).is_file() for name in self.readmitted):
+        if self.is_database and not all(_TABLE.fullmatch(name) or Path(name).is_file() for name in self.readmitted):
             raise ValueError("corpus.readmitted: expected files, or names of tables")
         if self.remote is not None:
             named = {"format", *CsvDialect.model_fields, *Markup.model_fields}
@@ -168,6 +167,11 @@ class CorpusConfig(Columns, CsvDialect, Markup, Warehouse):
     def remote(self) -> str | None:
         """The address of the documents, which are read once into the run folder; None for local files."""
         return next(filter(is_remote, self.sources), None)
+
+    @property
+    def is_database(self) -> bool:
+        """Whether the documents are rows of a database."""
+        return self.remote is not None and row_of(self.remote).kind == "database"
 
     @property
     def marked(self) -> bool:

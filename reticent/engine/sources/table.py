@@ -165,7 +165,7 @@ def refuse_secrets(argument: str, name: str = "an argument") -> None:
     PolicyError
         Nothing of it is quoted.
     """
-    if os.path.exists(argument) if "\0" not in argument else False:
+    if "\0" not in argument and (os.path.exists(argument) or (glob.has_magic(argument) and glob.glob(argument))):
         return
     found = _FIELD.match(argument)
     value = (argument[found.end() :] if found else argument).strip().strip("\"'[]").strip()

@@ -17,7 +17,7 @@ from reticent.audit.report.page import published
 from reticent.core.artifact import JOB, MANIFEST, fingerprint, new_folder, require_kind, require_new
 from reticent.core.errors import ArtifactError, ReticentError
 from reticent.core.json_toml import read_json
-from reticent.ext.dossier.provenance import KEY, code_digest
+from reticent.ext.dossier.provenance import KEY, code_digest, digest_of_counts
 from reticent.ext.dossier.seal import EVIDENCE, dossier_digest
 from reticent.ext.dossier.stage import DOSSIER, dossier_steps
 from reticent.ext.dossier.verify import read_evidence, verify_dossier
@@ -97,8 +97,9 @@ def _judge_again(evidence: DossierEvidence, run: Path, checked: Checked) -> None
     said, changed = evidence.audit, list(changed_outcomes(evidence.audit, again))
     if is_of_older_rules(said):
         checked.changed += changed
-        report = _read(run / "report" / "report.json")
-        changed = list(changed_outcomes(said, report)) if is_of_older_rules(report) else []
+        made_of = run / "report" / "report.json"
+        report = _read(made_of) if made_of.is_file() else None
+        changed = list(changed_outcomes(said, report)) if report and is_of_older_rules(report) else []
     elif not changed and evidence.code == code_digest() and to_json(said) != to_json(publish(again, again.cell)):
         changed = ["its numbers are not those of the run's audit"]
     faults = [f"{EVIDENCE}: {line}" for line in (*changed, *lent_models(evidence, again))]
@@ -175,3 +176,7 @@ def changed_results(evidence: DossierEvidence, run: Path, *, only: str | None = 
             continue
         if found != digest:
             yield f"{name}: of the run is not the one that the dossier was made from"
+    if only is None and digests.counts is not None:
+        found = hmac.new(key, digest_of_counts(run).encode(), "sha256").hexdigest()
+        if found != digests.counts:
+            yield "models, tokens: counts in the manifests of the run are not those that the dossier was made from"

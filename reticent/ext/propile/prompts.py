@@ -123,7 +123,7 @@ def require_questions(
 
 
 def require_subjects(subjects: Subjects, targets: Sequence[str], study: SoftPromptStudy) -> None:
-    """Raise `PolicyError` where fewer subjects have an item of a type than its soft prompts, those of the sweeps among
+    """Raise `CorpusError` where fewer subjects have an item of a type than its soft prompts, those of the sweeps among
     them, are trained, validated and measured on; it says how many are missing.
     """
     configs = [study.prompt, *(config for _, config in study.variants())]
@@ -131,7 +131,7 @@ def require_subjects(subjects: Subjects, targets: Sequence[str], study: SoftProm
     for target in targets:
         have = sum(value is not None for value in subjects.items[target])
         if (missing := size + validation + 1 - have) > 0:
-            raise PolicyError(
+            raise CorpusError(
                 f"soft prompt: {have} subjects have an item of type {target}, and {size} to train on, {validation} to "
                 f"validate on and 1 to measure on are needed: {missing} are missing; set num_subjects and "
                 "num_validation lower"

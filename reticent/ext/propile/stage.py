@@ -92,7 +92,7 @@ def _on_side(run: Run, subjects: Subjects) -> dict[str, Subjects]:
     codes = pc.fill_null(pc.index_in(ids, value_set=known), -1).to_numpy()
     households = households_of(run.individuals.units)
     if households is not None:  # as the split has them
-        subjects = replace(subjects, households=np.where(codes < 0, -1, households[codes].astype(np.int64)))
+        subjects = replace(subjects, households=np.where(codes < 0, -1, households[codes]))
     return {
         side: subjects.take(np.flatnonzero(run.individuals.mask(side)[codes] & (codes >= 0)))
         for side in (MEMBERS, HELDOUT)

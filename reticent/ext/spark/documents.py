@@ -167,7 +167,9 @@ def open_documents(
     spark = spark or session_of(documents)
     for sentence in check_session(spark, unencrypted=unencrypted, is_frame=is_frame):
         warn(sentence)
-    if is_frame and (skips := [name for name in SKIPPING if _is_true(spark.conf.get(f"spark.sql.files.{name}", ""))]):
+    if is_frame and (
+        skips := [name for name in SKIPPING if _is_true(spark.conf.get(f"spark.sql.files.{name}", "false"))]
+    ):
         raise PolicyError(
             f"spark.sql.files.{skips[0]} is true, by which files of the data frame are passed over in silence; set it "
             "to false before the frame is made, or give the paths of the files"
@@ -189,8 +191,13 @@ def open_documents(
         frame, lists = _without_withdrawn(frame, ids, withdrawn)
         parts = _cut(spark, frame, cut, num_parts)
     tokens = tokens_of(spark, num_parts)
-    rows = rows_of_parts(spark, parts, tokens, partial(_ids, cut), _IDS).persist()
-    people, num = _people(rows, columns)
+    try:
+        rows = rows_of_parts(spark, parts, tokens, partial(_ids, cut), _IDS).persist()
+        people, num = _people(rows, columns)
+    except SparkError:
+        if files is not None:
+            _refuse_other_types(spark, list(files), columns)
+        raise
     made = SparkDocuments(
         spark,
         _numbered(rows, people, parts, cut),
@@ -237,6 +244,17 @@ def _of_files(spark: SparkSession, documents: Any) -> tuple[DataFrame, dict[str,
     finally:
         spark.conf.set(inferring, before)
     return frame, {unquote(urlparse(name).path): number for number, name in enumerate(names)}
+
+
+def _refuse_other_types(spark: SparkSession, files: Sequence[str], columns: Columns) -> None:
+    """Name the file whose column has another type than in the first, by which Spark cannot read it."""
+    first: dict[str, str] = {}
+    for file in files:
+        with errors_of_tasks():
+            kinds = {column.name: column.dataType.simpleString() for column in spark.read.parquet(file).schema}
+        for name in filter(None, columns.model_dump().values()):
+            if name in kinds and first.setdefault(name, kinds[name]) != kinds[name]:
+                raise CorpusError(f"{file} column {name}: is {kinds[name]} there, and {first[name]} in {files[0]}")
 
 
 def _paths(documents: Any) -> list[str]:

@@ -40,8 +40,6 @@ SETTINGS: Final = (
     "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY",
     "SET LOCAL row_security TO off",  # where a policy would hide rows, an error
 )
-#: Types of ids, as the server calls them; of numeric whole numbers alone.
-ID_TYPES: Final = ("int2", "int4", "int8", "text", "varchar", "bpchar", "char", "name", "citext", "uuid", "numeric")
 
 
 class Postgres:
@@ -285,7 +283,9 @@ class Postgres:
             return expression  # of a time with a zone whoever checks the rows says the day
         text, kind = f"({expression})::text", _kind(field)
         if self._is_id(field.name):
-            if kind not in ID_TYPES or _num_decimals(field):
+            whole = pa.types.is_integer(field.type) and kind != "money"  # which is sent as cents
+            plain = pa.types.is_string(field.type) or field.type == pa.uuid() or kind == "numeric"
+            if not (whole or plain) or _num_decimals(field):
                 got = f"{kind} with digits behind the point" if kind == "numeric" else kind
                 raise CorpusError(
                     f"{self.name} column {field.name}: expected text, integers, uuid or numeric without digits behind "

@@ -16,6 +16,7 @@ import pytest
 from reticent.audit.evidence.audit import AuditEvidence
 from reticent.audit.evidence.json_form import from_json
 from reticent.audit.judgement.verdict import ARITHMETIC, STANDS
+from reticent.core.artifact import MANIFEST
 from reticent.core.errors import ArtifactError, GateError
 from reticent.ext.dossier.export import export_with_card
 from reticent.ext.dossier.job import check_dossier
@@ -107,6 +108,17 @@ def test_a_verdict_cannot_be_lent_and_a_number_cannot_be_edited(made: Path, tmp_
         change(run, edit)
         faults = check_dossier(run / "dossier").faults
         assert [line for line in faults if fault in line], faults
+
+
+def test_counts_of_a_training_that_were_edited_in_its_manifest_are_found(made: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(made / "monday", tmp_path / "run"))
+    file = run / "models" / "bert" / "ppmlm" / MANIFEST
+    content = json.loads(file.read_text())
+    content["counts"]["protected"] += 1
+    del content["sha256"]  # as an earlier version would have written it
+    file.write_text(json.dumps(content))
+    faults = check_dossier(run / "dossier").faults
+    assert [line for line in faults if line.startswith("models, tokens: counts in the manifests")], faults
 
 
 def test_a_model_that_is_not_shown_leaves_with_a_reason_alone(made: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fixtures.audits import filled
+from fixtures.stores import make_store
 from scipy import stats
 
 from reticent.audit.config import VerdictConfig
@@ -18,6 +19,7 @@ from reticent.audit.judgement.rows import ABOVE, BEYOND, NOT_SHOWN, TOLD, WITHIN
 from reticent.audit.judgement.verdict import judge_risks
 from reticent.audit.membership.kinds import Compared, KindAudit
 from reticent.audit.membership.most_exposed import FPR, chance_of_the_top, told_members
+from reticent.audit.stats.estimate import LEVEL
 from reticent.audit.stats.intervals import auc_estimate, tpr_at_fpr
 
 OPTIONS: dict[str, Any] = {"num_bootstrap": 200, "seed": 0}
@@ -76,11 +78,14 @@ def outcome(told: dict[str, Told], risk: str = "individual", attacks: int | None
     models = []
     for recipe, of in (("ppclm", told), ("clm", dict.fromkeys(told, loud))):
         area = AREA if recipe == "ppclm" else {**AREA, "value": 0.9, "low": 0.8, "high": 0.95}
-        attacked = {name: {**counts, "auc": area, "told": to_json(one)} for name, one in of.items()}
-        attacked["lira"] = {**counts, "auc": area} | ({"num_shadows": 8} if risk == "individual" else {})
+        shadows: dict[str, Any] = {"num_shadows": 8}
+        own = counts | (shadows if risk == "individual" else {})
+        attacked = {
+            name.replace("attack 0", "lira"): {**own, "auc": area, "told": to_json(one)} for name, one in of.items()
+        }
         one: dict[str, Any] = {"model": "m", "recipe": recipe, "objective": "clm", "epoch": 8}
         key = "membership" if risk == "individual" else "by_kind"
-        one[key] = attacked if risk == "individual" else {"rare": {"share": 0.1, "num_shadows": 8, "attacks": attacked}}
+        one[key] = attacked if risk == "individual" else {"rare": {"share": 0.1, "attacks": attacked, **shadows}}
         models.append(filled(ModelEvidence, one))
     audit = filled(AuditEvidence, {"corpus": {}})
     results = judge_risks(
@@ -99,6 +104,7 @@ def outcome(told: dict[str, Told], risk: str = "individual", attacks: int | None
         (300, 300, 2, 13, NOT_SHOWN, ""),
         (300, 300, 0, 5, NOT_SHOWN, ""),
         (60, 60, 4, 5, NOT_SHOWN, ""),
+        (6, 6, 3, 2, NOT_SHOWN, ""),
         (1000, 1000, 100, 5, BEYOND, TOLD),
         (1000, 1000, 0, 5, WITHIN, ""),
         (300, 1000, 60, 5, BEYOND, TOLD),
@@ -128,18 +134,18 @@ def test_by_chance_nobody_is_told() -> None:
 
 @pytest.mark.parametrize("size", [20, 60])
 def test_ends_of_all_kinds_and_attacks_hold_at_once(size: int) -> None:
-    """Nothing leaks: an area of .5 is outside of one of 20 intervals in one of twenty draws at most, with and without
-    near-copies."""
+    """Nothing leaks: an area of .5 is outside of one of 10 intervals in one of twenty draws at most, and without
+    near-copies too."""
     outside, draws = 0, 60
     random = np.random.default_rng(size)
-    audit = object.__new__(KindAudit)
-    audit.codes, audit.is_member = np.arange(2 * size), np.arange(2 * size) < size
-    audit._kept = audit.is_member | (np.arange(2 * size) % 3 > 0)
-    audit.bootstrap = {"num_bootstrap": 200, "seed": 1}
+    is_member = np.arange(2 * size) < size
+    kept = is_member | (np.arange(2 * size) % 3 > 0)
     for _ in range(draws):
         common = random.standard_normal(2 * size)
-        scores = (0.7 * common + 0.7 * random.standard_normal(2 * size) for _ in range(10))
-        areas = audit._areas({("rare", str(n)): Compared(own) for n, own in enumerate(scores)})
+        scores = {str(n): 0.7 * common + 0.7 * random.standard_normal(2 * size) for n in range(10)}
+        audit = KindAudit(make_store(*[[(5, 0, 0)]] * (2 * size)), is_member, {"num_bootstrap": 200, "seed": 1}, kept)
+        found = audit._areas({("rare", name): Compared(own) for name, own in scores.items()}, LEVEL)
+        areas = [one.auc for one in found.values()]
         assert len(areas) == 20
-        outside += not all(one.auc.low <= 0.5 <= one.auc.high for one in areas.values())  # type: ignore[operator]
+        outside += not all(a.low <= 0.5 <= a.high for a in areas)  # type: ignore[operator]
     assert outside <= 0.05 * draws + 2 * (0.05 * 0.95 * draws) ** 0.5

@@ -989,7 +989,10 @@ def test_learning_of_one_kind_of_identifier_is_not_averaged_away() -> None:
     mixed["excess"]["indirect"] = {**mixed["excess"]["both"], "excess": estimate(0.2, 0.1, 0.3)}
     said = findings(mixed)
     assert "clm has learned identifiers" in said["short"]
-    assert "For people it never saw it predicts fewer indirect identifiers (20.0 points less, 10.0 to 30.0)" in said["found"]
+    assert (
+        "For people it never saw it predicts fewer indirect identifiers (20.0 points less, 10.0 to 30.0)"
+        in said["found"]
+    )
 
 
 def test_a_quiet_audit_says_that_it_could_not_have_heard() -> None:
