@@ -242,7 +242,7 @@ def _emission(subject: Subject) -> Iterator[Number]:
 def _people(shares: Mapping[str, Excess], at_most: float) -> Iterator[Number]:
     """Yield shares of individuals with a threshold of their own; their ends hold at once."""
     for words, sides in shares.items():
-        for number in _rates(words, sides):
+        for number in _rates(words, sides, beside_base=words == PEOPLE_OF.format("predicted")):
             estimate = number.estimate and simultaneous(number.estimate, len(shares))
             yield number._replace(estimate=estimate, at_most=at_most)
 
@@ -423,7 +423,7 @@ def _with_a_passage(people: Exposed, asks_every_member: bool) -> Number:
     threshold says. None of all members is a count, none of a sample has an upper end.
     """
     members, others = people.members, people.heldout
-    number = Number(PASSAGE_OF, members, at_most=PASSAGE_AT_MOST)
+    number = Number(PASSAGE_OF, members, at_most=PASSAGE_AT_MOST, beside_base=True)
     if not members.value:
         end = 0.0 if asks_every_member else clopper_pearson(0, max(members.num_resampled, 1))[1]
         return number._replace(estimate=replace(members, high=members.value if members.value is None else end))
