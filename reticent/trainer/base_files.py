@@ -90,7 +90,7 @@ def check_base(folder: Path | str, *, tokenizer: str | None = None, window_lengt
 #: The largest number of a config: positions, or bytes of a table. The deepest models published have a thousand layers.
 MOST, MOST_PARTS = 1 << 27, 10_000
 #: Names of numbers that count modules, each of which is made one by one.
-PARTS = re.compile(r"layers?$|experts|groups|blocks|stacks|num_labels")
+COUNTED = re.compile(r"layers?$|experts|groups|blocks|stacks|num_labels")
 
 
 def _check_numbers(value: Any, where: str) -> None:
@@ -99,7 +99,7 @@ def _check_numbers(value: Any, where: str) -> None:
         for name, inner in value.items():
             # Ids may be larger than a model: of tokens that it does not have.
             if isinstance(inner, int) and not re.search(r"(^|_)(id|ids|seed)$", name):
-                most = MOST_PARTS if PARTS.search(name) else MOST
+                most = MOST_PARTS if COUNTED.search(name) else MOST
                 if inner > most:
                     raise ArtifactError(f"{where}: {name}: expected at most {most:,}, got {inner}")
             _check_numbers(inner, f"{where}: {name}")
