@@ -592,7 +592,9 @@ def _judged_row(row: Row, has_twin: bool, known: bool, cell: int) -> Row:
         return judged(NOT_SHOWN, f"{SIDES_DIFFER}: {number.invalid}")
     if number.is_shown:
         return judged(BEYOND, "beyond the threshold")
-    if raw is None or raw.value is None or raw.low is None or raw.high is None or raw.num_resampled < cell:
+    if number.by_test_alone or raw is None or raw.value is None or raw.num_resampled < cell:
+        return judged(NOT_SHOWN, FEW)
+    if raw.low is None or raw.high is None:
         return judged(NOT_SHOWN, FEW)
     assert estimate is not None
     assert estimate.value is not None
@@ -602,7 +604,7 @@ def _judged_row(row: Row, has_twin: bool, known: bool, cell: int) -> Row:
     if estimate.value > row.at_most:  # of few people, certain only where the whole interval is
         is_beyond = estimate.low > (row.at_most if few else number.null)
         return judged(BEYOND, "beyond the threshold") if is_beyond else judged(NOT_SHOWN, FEW if few else UNSURE)
-    if few or not number.may_be_within:
+    if few:
         return judged(NOT_SHOWN, FEW)
     if known and number.beside_base:
         return judged(NOT_SHOWN, BESIDE_KNOWN)

@@ -801,9 +801,8 @@ def test_a_base_model_that_ranks_members_below_others_is_no_sound_control() -> N
             low = {**entry["membership"]["loss"], "auc": estimate(0.3, 0.2, 0.4)}
             entry["membership"] = {"loss": low, "zlib": {**low, "auc": estimate(0.45, 0.35, 0.55)}}
     sure = " ".join(plain_findings(evidence(audit)).sure)
-    assert (
-        "the masked base model tells members from held-out people (30 % (20.0 to 40.0, attack "
-        in (sure.replace("\N{NO-BREAK SPACE}", " "))
+    assert "the masked base model tells members from held-out people (30 % (20.0 to 40.0, attack " in (
+        sure.replace("\N{NO-BREAK SPACE}", " ")
     )
     assert "as it should be" not in sure
 
