@@ -14,7 +14,9 @@ __all__ = ["ModelRisks", "RiskResult", "RiskTable"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiskResult:
-    """One risk of one model. ``what`` names the deciding number; ``estimate`` is its value, if it may leave."""
+    """One risk of one model. ``what`` names the deciding number, ``found`` that which was found most surely, whatever
+    decides; the estimates are their values, if they may leave.
+    """
 
     risk: Annotated[str, SETTING]
     relevant: Annotated[bool, SETTING]
@@ -23,6 +25,9 @@ class RiskResult:
     what: Annotated[str | None, NAME] = optional()
     reason: Annotated[str, NAME]
     estimate: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
+    #: The number that lies most surely over what there would be if nothing was learned; none where none does.
+    found: Annotated[str | None, NAME] = optional()
+    found_estimate: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

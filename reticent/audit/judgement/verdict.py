@@ -54,6 +54,7 @@ from reticent.audit.judgement.rows import (
 from reticent.audit.membership.validity import CHANCE, NO_POWER
 from reticent.audit.recipes import is_unprotected, recipe_of
 from reticent.audit.stats.estimate import Estimate
+from reticent.audit.texts import NOT_MEASURED, Mark, Marked, model_name
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence
@@ -290,7 +291,8 @@ def _judged_model(numbers: Sequence[int], audit: AuditEvidence, config: VerdictC
     results = []
     for risk in RISKS.values():
         found = [_judged_risk(risk, audit.models[number], audit, config, cell) for number in numbers]
-        results.append(max(found, key=lambda result: ORDER.index(result.outcome)))
+        worst = max(found, key=lambda result: ORDER.index(result.outcome))
+        results.append(replace(worst, found=worst.found or next((r.found for r in found if r.found), None)))
     broken = any(m.ledger and m.ledger.violations for m in (audit.models[number] for number in numbers))
     relevant = [result for result in results if result.relevant]
     outcome = max((result.outcome for result in relevant), key=ORDER.index, default=NOT_SHOWN)
@@ -341,7 +343,7 @@ def _judged_risk(
     chosen = _deciding(rows)
     if chosen is not None:
         result = replace(result, outcome=chosen.outcome, what=chosen.number.what, reason=chosen.reason)
-    return _with_gates(result, risk, model, audit)
+    return _with_gates(replace(result, found=_surest(rows)), risk, model, audit)
 
 
 def _deciding(rows: Sequence[Row]) -> Row | None:
@@ -351,6 +353,17 @@ def _deciding(rows: Sequence[Row]) -> Row | None:
     within = [row for row in rows if row.outcome == WITHIN]
     group = next(filter(None, (beyond, unsure, within, rows)), ())
     return max(group, key=lambda row: (row.estimate and row.estimate.value) or 0.0, default=None)
+
+
+def _surest(rows: Sequence[Row]) -> str | None:
+    """The number that lies most surely over what there would be if nothing was learned, whatever the threshold."""
+    over = [row for row in rows if not row.number.invalid and is_over(row.estimate, row.number.null)]
+    surest = max(over, key=lambda row: _low(row) - row.number.null, default=None)
+    return surest and surest.number.what
+
+
+def _low(row: Row) -> float:
+    return (row.estimate and row.estimate.low) or 0.0
 
 
 FEW = "too few people to say"
@@ -445,7 +458,7 @@ def _sentences(
             "this model’s own"
         )
     if WITHOUT_POWER in reasons:
-        change.append("train the twin until an attack finds something in it, or on more people")
+        change.append("ask about more people: no attack finds enough in the twin")
     if any(reason in reasons for reason in (WIDE, UNSURE, FEW)):
         change.append("ask about more people")
     if CANNOT in reasons:
@@ -467,7 +480,9 @@ def with_published_numbers(table: RiskTable, before: AuditEvidence, published: A
         for result in row.results:
             deciding = [number for number in numbers if _decides(before.models[number], result, before, config)]
             shown = [_subject(published.models[number], published) for number in deciding]
-            results.append(replace(result, estimate=_number_of(result, shown)))
+            every = [_subject(published.models[number], published) for number in numbers]
+            found = _number_of(replace(result, what=result.found), every) if result.found else None
+            results.append(replace(result, estimate=_number_of(result, shown), found_estimate=found))
         rows.append(replace(row, results=results))
     return replace(table, rows=rows)
 
@@ -508,10 +523,14 @@ def numbers_beside(models: Sequence[ModelEvidence]) -> tuple[list[Beside], list[
     return rows, found
 
 
-def risk_lines(table: RiskTable) -> list[str]:
+def risk_lines(table: RiskTable) -> list[Marked]:
     """Say the verdict on each model in a line."""
-    return [
-        f"{row.recipe}{f' of {row.model}' if row.model else ''}: {row.reason}; "
-        f"{'for how long' if row.outcome == WITHIN else 'what would change it'}: {row.change}"
-        for row in table.rows
-    ]
+    lines = []
+    for row in table.rows:
+        text = f"{row.recipe}{f' of {row.model}' if row.model else ''}: {row.reason}; "
+        text += f"{'for how long' if row.outcome == WITHIN else 'what would change it'}: {row.change}"
+        name = model_name(row.recipe, row.model)
+        deciding = [Mark(name, r.risk, r.what or NOT_MEASURED, r.outcome) for r in row.results
+                    if r.relevant and r.outcome == row.outcome]  # fmt: skip
+        lines.append(Marked(text, *deciding, Mark(name, "all", "verdict", row.outcome)))
+    return lines

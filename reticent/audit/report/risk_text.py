@@ -13,7 +13,7 @@ from reticent.audit.judgement.rows import BEYOND, NOT_SHOWN, PLAIN, RISKS, WITHI
 from reticent.audit.judgement.verdict import CANNOT, FEW, UNSURE, WIDE, WITHOUT_POWER, WITHOUT_TWIN
 from reticent.audit.recipes import is_unprotected, own_recipes, recipe_of
 from reticent.audit.stats.seeds import over_seeds, passages_over_seeds
-from reticent.audit.texts import NOT_MEASURED, STATED, Mark, Marked, Texts, model_name
+from reticent.audit.texts import FOUND, NOT_FOUND, NOT_MEASURED, STATED, Mark, Marked, Texts, model_name
 from reticent.engine.schema import DIRECT, INDIRECT
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from reticent.trainer.recipes import Recipe
 
 __all__ = [
+    "AREAS",
     "OUTCOMES",
     "Cell",
     "ShownModel",
@@ -30,7 +31,11 @@ __all__ = [
     "change_of",
     "deciding_marks",
     "explained",
+    "found_in_words",
+    "found_mark",
+    "is_found",
     "number_in_words",
+    "outcome_in_words",
     "reason_of",
     "risk_mark",
     "shown_models",
@@ -183,6 +188,8 @@ REASONS = {
     CANNOT: "verdict.a_condition_that_had_to_be_judged_cannot",
     "a masked model writes no text": "verdict.a_model_that_fills_in_masked_words_writes",
 }
+#: Risks whose numbers are areas under a curve.
+AREAS = ("words", "individual")
 PASSAGES = re.compile(r"passages that come back, given (\d+) tokens(?: and ([\d,]+) draws)?")
 
 
@@ -200,11 +207,45 @@ class Cell(NamedTuple):
     threshold: str
     reason: str
     mark: Mark
+    #: What was found most surely, where something was and another number decides; with its mark.
+    found: str = ""
 
 
 def risk_mark(row: ModelRisks, result: RiskResult) -> Mark:
     """Return the mark of what is said of one risk of a model."""
     return Mark(model_name(row.recipe, row.model), result.risk, result.what or NOT_MEASURED, result.outcome)
+
+
+def is_found(result: RiskResult) -> bool:
+    """Return whether an attack measurably found something, over the threshold or under it."""
+    return result.found is not None or result.outcome == BEYOND
+
+
+def found_mark(row: ModelRisks, result: RiskResult) -> Mark:
+    """Return the mark of whether something was found: the same wherever that is said of this risk of the model."""
+    number = result.found or result.what or NOT_MEASURED
+    return Mark(model_name(row.recipe, row.model), result.risk, number, FOUND if is_found(result) else NOT_FOUND)
+
+
+def outcome_in_words(result: RiskResult, words: Texts) -> tuple[str, str]:
+    """Return the sign and the words of an outcome; what was found under a threshold is never told as nothing."""
+    sign, outcome = OUTCOMES[result.outcome]
+    if result.outcome != BEYOND and is_found(result):
+        outcome = "verdict.found_within" if result.outcome == WITHIN else "verdict.found_not_shown"
+    return sign, words(outcome)
+
+
+def found_in_words(row: ModelRisks, result: RiskResult, words: Texts) -> str:
+    """Return a sentence on what was found most surely; empty where nothing was, or where it is what decides."""
+    if result.found is None or result.found == result.what:
+        return ""
+    area = result.risk in AREAS
+    value = words.value(result.found_estimate, area=area) if result.found_estimate else ""
+    interval = words.interval(result.found_estimate, area=area)
+    number = number_in_words(result.found, words)
+    shown = f"{value} ({interval})" if interval else value
+    text = words("verdict.found_number", number=number, value=shown) if value else words("verdict.found", number=number)
+    return Marked(text, found_mark(row, result))
 
 
 def deciding_marks(row: ModelRisks) -> list[Mark]:
@@ -241,13 +282,13 @@ def cells_of(model: ShownModel, words: Texts) -> Iterator[Cell]:
     if model.risks is None:
         return
     for result in model.risks.results:
-        sign, outcome = OUTCOMES[result.outcome]
-        area = result.risk in ("words", "individual")
+        sign, outcome = outcome_in_words(result, words)
+        area = result.risk in AREAS
         threshold = words.threshold(result.at_most, area=area)
         yield Cell(
             title=words.evidence(RISKS[result.risk].title),
             sign=sign,
-            outcome=words(outcome),
+            outcome=outcome,
             relevant=result.relevant,
             what=number_in_words(result.what, words) if result.what else "",
             value=words.value(result.estimate, area=area, threshold=result.at_most) if result.estimate else "",
@@ -255,6 +296,7 @@ def cells_of(model: ShownModel, words: Texts) -> Iterator[Cell]:
             threshold=words("common.at_most", value=threshold),
             reason=_reason(result, words),
             mark=risk_mark(model.risks, result),
+            found=found_in_words(model.risks, result, words),
         )
 
 
@@ -363,8 +405,4 @@ def number_in_words(what: str, words: Texts) -> str:
             )
         return words("common.passages_that_come_back_word_for_word_given", tokens=found[1])
     named = NUMBER.fullmatch(what)
-    return (
-        words.evidence(named[1])
-        if named and words.knows(named[1])
-        else words("verdict.a_number_that_the_report_explains")
-    )
+    return words.evidence(named[1] if named else what)

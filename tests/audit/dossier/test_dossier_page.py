@@ -311,8 +311,8 @@ def test_recipes_are_explained_where_they_are_named(pages: dict[Language, str]) 
     protected = next(a for a in articles if "ppclm" in a)
     assert "nor a word that fewer than 2 people use" in protected
     twin = next(a for a in articles if " clm / gpt2" in a)
-    assert "not meant to leave" in twin
-    assert "not meant to leave" not in protected
+    assert "not to be shared" in twin
+    assert "not to be shared" not in protected
 
 
 def answer(page: Page, title: str) -> str:
@@ -414,7 +414,7 @@ def test_an_unprotected_model_is_not_within_whatever_was_found() -> None:
     audit["settings"]["verdict"] = {"risks": ["emission"]}
     page = parsed(rendered(audit))
     article = next(text for a in page.iter("article") if " clm / gpt2" in (text := text_of(a)))
-    assert "identifiers emitted✓ within the threshold" in article
+    assert "identifiers emitted✓ found, under the threshold" in article
     assert "Not shown: nothing in its training protects anyone, whatever the tests found." in article
     assert "What would change it: a recipe that protects direct and indirect identifiers" in article
 
