@@ -237,7 +237,7 @@ def outcome_in_words(result: RiskResult, words: Texts) -> tuple[str, str]:
 
 def found_in_words(row: ModelRisks, result: RiskResult, words: Texts) -> str:
     """Return a sentence on what was found most surely; empty where nothing was, or where it is what decides."""
-    if result.found is None or result.found == result.what:
+    if result.found is None or result.found == result.what or result.outcome == BEYOND:
         return ""
     area = result.risk in AREAS
     value = words.value(result.found_estimate, area=area) if result.found_estimate else ""
