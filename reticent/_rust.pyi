@@ -270,20 +270,29 @@ class Part:
 
 @final
 class Blacklist:
-    """Surfaces of direct identifiers protected beyond their span; numbers of up to three digits are never spread."""
+    """Surfaces of direct identifiers protected beyond their span; numbers of up to three digits are never spread.
 
-    def __new__(cls, *, surface: _Surface | str = "exact") -> Blacklist: ...
+    ``index`` says which surfaces are too common for the corpus and spread over their unit alone; without it none is.
+    """
+
+    def __new__(cls, *, surface: _Surface | str = "exact", index: NgramIndex | None = None) -> Blacklist: ...
     @property
     def num_surfaces(self) -> int: ...
     def add(
-        self, texts: _ArrowArray, words: Words, mask: NDArray[np.uint8], units: NDArray[np.uint32] | None = None
+        self,
+        texts: _ArrowArray,
+        words: Words,
+        mask: NDArray[np.uint8],
+        units: NDArray[np.uint32],
+        *,
+        everywhere: bool,
     ) -> None:
-        """Add the masked words, for the whole corpus (``units`` None) or for the unit of their document."""
+        """Add the masked words, for the whole corpus (``everywhere``) or for the unit of their document."""
     def surfaces(self) -> tuple[ArrowBatch, NDArray[np.bool_]]:
         """Return every surface on the list in byte order (column ``word``), and whether it is protected wherever it
         stands."""
     def add_surfaces(self, surfaces: _ArrowArray) -> None:
-        """Protect surfaces, as `surfaces` gives them, wherever they stand."""
+        """Protect surfaces, as `surfaces` gives them, wherever they stand, but those that are too common."""
     def match(
         self, texts: _ArrowArray, words: Words, units: NDArray[np.uint32], *, num_threads: int = 0
     ) -> NDArray[np.uint8]:
@@ -477,7 +486,8 @@ class Numbering:
     def add(self, documents: _NumberedDocuments) -> None:
         """Add what the spans of documents protect beyond themselves."""
     def flag_words(self, documents: _NumberedDocuments) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """Return flags of each word, and bit n - 1 where a minimal identifying n-gram of n words starts, zero for
+        """Return flags of each word (4: too common to identify anybody), and bit n - 1 where a minimal identifying
+        n-gram of n words starts, zero for
         documents that do not count.
         """
 
@@ -617,13 +627,16 @@ class Copies:
 class VerbatimFilter:
     """Every stretch of training texts, by keyed hashes: what matches it verbatim is never missed."""
 
-    def __new__(cls, num_bytes: int, *, length: int = 50, key: int = 0) -> VerbatimFilter:
-        """``num_bytes``: of the texts together, and about the size of the filter."""
+    def __new__(cls, num_bytes: int, *, length: int = 50, key: int = 0, letters: bool = False) -> VerbatimFilter:
+        """``num_bytes``: of the texts together, and about the size of the filter; twice that with ``letters``, which
+        compares letters and digits alone as well."""
     @staticmethod
-    def from_bits(bits: NDArray[np.uint64], *, length: int, key: int) -> VerbatimFilter:
+    def from_bits(bits: NDArray[np.uint64], *, length: int, key: int, letters: bool = False) -> VerbatimFilter:
         """Raise `ArtifactError` for bits that are no whole blocks."""
     @property
     def length(self) -> int: ...
+    @property
+    def letters(self) -> bool: ...
     @property
     def key(self) -> int: ...
     @property

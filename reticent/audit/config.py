@@ -24,6 +24,7 @@ __all__ = [
     "AuditConfig",
     "CanaryAudit",
     "DossierConfig",
+    "Explained",
     "ExtractionConfig",
     "GenerationConfig",
     "Init",
@@ -89,7 +90,7 @@ class GenerationConfig(Section):
     )
     prefix_tokens: int = Field(default=16, ge=1, description="tokens of the document in each prompt")
     num_tokens: int = Field(default=64, ge=1, description="tokens to generate")
-    num_samples: int = Field(default=1, ge=1, description="continuations of each prompt")
+    num_samples: int = Field(default=1, ge=1, le=100_000, description="continuations of each prompt")
     temperature: float = Field(default=1.0, ge=0, description="0: greedy decoding")
     top_k: int = Field(default=0, ge=0, description="draw from this many of the likeliest tokens; 0: from all")
 
@@ -140,6 +141,22 @@ class ShadowConfig(Section):
         return attacks
 
 
+class Explained(Section):
+    """Why an outcome that an earlier audit of this run found does not hold: ``[[audit.explained]]``.
+
+    The report names such an outcome until an audit with at least the attacks of that one explains it; then it prints
+    both.
+    """
+
+    section: ClassVar[str] = "audit.explained"
+
+    model: str = Field(description="name of the model section")
+    recipe: str
+    risk: RiskName
+    created: str = Field(description="time of the earlier audit, as the report prints it")
+    why: str = Field(min_length=1, description="a false alarm, a mended error: what was found out, for the readers")
+
+
 class AuditConfig(Section):
     """The attacks, and the resampling behind their intervals.
 
@@ -150,11 +167,13 @@ class AuditConfig(Section):
 
     section: ClassVar[str] = "audit"
     #: Settings that the measures of a checkpoint do not depend on; shadow models have their own.
-    not_measured: ClassVar = ("small_cell", "every_checkpoint", "shadow")
+    not_measured: ClassVar = ("small_cell", "every_checkpoint", "shadow", "explained")
 
     attacks: Annotated[tuple[str, ...], PUBLISHED] = DEFAULT_ATTACKS
-    num_bootstrap: int = Field(default=1000, ge=100, description="resamples of the individuals for each interval")
-    batch_size: int = Field(default=64, ge=1, description="windows that a model scores at once")
+    num_bootstrap: int = Field(
+        default=1000, ge=100, le=1_000_000, description="resamples of the individuals for each interval"
+    )
+    batch_size: int = Field(default=64, ge=1, le=1_000_000, description="windows that a model scores at once")
     small_cell: int = Field(default=5, ge=1, description="counts of fewer individuals are not published")
     graph_shares: tuple[Annotated[float, Field(gt=0, le=1)], ...] = Field(
         default=(1.0, 0.75, 0.5, 0.25, 0.1),
@@ -169,6 +188,7 @@ class AuditConfig(Section):
     generation: GenerationConfig | None = None
     inversion: InversionConfig | None = None
     shadow: ShadowConfig | None = None
+    explained: tuple[Explained, ...] = ()
     window_length: Annotated[int, of_job("train.window_length")] = 512
     folds: Annotated[int, of_job(None), Field(ge=1)] = 7
     k: Annotated[int, of_job("protect.k"), Field(ge=2)] = 2
@@ -257,7 +277,7 @@ class SoftPromptConfig(Section):
     num_epochs: int = Field(
         default=700, ge=1, description="most epochs; the best epoch on the validation subjects is kept"
     )
-    batch_size: int = Field(default=32, ge=1)
+    batch_size: int = Field(default=32, ge=1, le=1_000_000)
     num_subjects: int = Field(default=128, ge=1, description="subjects to train on; the others are measured")
     num_validation: int | None = Field(
         default=None, description="validation subjects; default: a quarter of the training subjects, at least 8"
@@ -362,8 +382,8 @@ class VerdictConfig(Section):
     section: ClassVar[str] = "verdict"
 
     risks: tuple[RiskName, ...] = Field(
-        default=("emission", "context", "words", "passages"),
-        description="those whose worst is the model's verdict; membership of the individual is shown all the same",
+        default=("emission", "context", "words", "individual", "passages"),
+        description="those whose worst is the model's verdict; the others are shown all the same, and named",
     )
     emission: float = Field(default=0.05, gt=0, le=1, description="one identifier in twenty, less what others leak")
     context: float = Field(default=0.05, gt=0, le=1, description="one identifier in twenty is told from its decoys")

@@ -22,11 +22,14 @@ from reticent.audit.leakage.leakage import LeakageAudit
 from reticent.audit.leakage.utility import numbers_beside, utility
 from reticent.audit.leakage.words import SurfaceTable, words_of
 from reticent.audit.membership.asked import Task, asking_scores, with_total
+from reticent.audit.membership.asking import EVERY_ATTACK
 from reticent.audit.membership.attacks import USER_INFERENCE, user_inference_score
-from reticent.audit.membership.kinds import KindAudit
-from reticent.audit.membership.measure import MembershipAudit
+from reticent.audit.membership.kinds import ORDINARY, TARGETS, Compared, KindAudit, KindShadows
+from reticent.audit.membership.measure import MembershipAudit, OutControls
+from reticent.audit.membership.names import GRADIENT
 from reticent.audit.membership.threshold import ThresholdAudit, spelling_of
 from reticent.audit.membership.validity import judged
+from reticent.audit.scoring.gradients import asked_documents, gradient_norms
 from reticent.audit.scoring.scores import score_models
 from reticent.audit.scoring.token_scores import BaseModelScores, TokenScores
 from reticent.audit.stats.intervals import bootstrap_of
@@ -46,8 +49,9 @@ __all__ = ["Auditor", "ModelEntry", "audit_models"]
 #: A model's scores of the documents, and of the holdout of user inference if an attack needs it.
 Scored = tuple[TokenScores, TokenScores | None]
 DocumentScores = dict[str, np.ndarray]
-#: Scores of a model and of its base model -> document scores of attacks by name, and the control of each.
-MoreAttacks = Callable[[Scored, Scored], tuple[DocumentScores, "dict[str, ShadowControl]"]]
+#: Scores of a model and of its base model -> document scores of attacks by name, those of the base model, and what else
+#: is said of each.
+MoreAttacks = Callable[[Scored, Scored], tuple[DocumentScores, DocumentScores, "dict[str, ShadowControl]"]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +70,8 @@ class ModelEntry:
     k: int | None = None
     #: None: its threshold is fixed.
     noise: Noise | None = None
+    #: Whether attacks by gradients are made: they cost more than scoring, so not on every checkpoint.
+    gradients: bool = True
 
 
 def audit_models(
@@ -82,6 +88,7 @@ def audit_models(
     groups: Mapping[str, np.ndarray] | None = None,
     units: np.ndarray | None = None,
     copied: np.ndarray | None = None,
+    split_given: bool = True,
     progress: Callable[[int], None] | None = None,
 ) -> MeasuredModels:
     """Measure every model and its base.
@@ -100,6 +107,7 @@ def audit_models(
     groups : name -> value of each individual of ``audit_store`` (by code, ascending), to find the worst subgroup
     units : household of each individual (by code), where support counts households
     copied : as for `reticent.audit.membership.validity.kept_without_copies`
+    split_given : the sides were not drawn at random by `reticent.engine.split`, so they may differ by themselves
 
     Raises
     ------
@@ -118,7 +126,7 @@ def audit_models(
     audit = Auditor(
         train_store, audit_store, np.asarray(members, dtype=bool), config,
         lowercase=lowercase_store, user_inference_holdout=user_inference_holdout, zlib_bytes=zlib_bytes, groups=groups,
-        units=units, copied=copied,
+        units=units, copied=copied, split_given=split_given,
     )  # fmt: skip
     results: list[ModelEvidence] = []
     for objective, base_path in bases.items():
@@ -150,6 +158,7 @@ class Auditor:
         categories: WordCategories | None = None,
         units: np.ndarray | None = None,
         copied: np.ndarray | None = None,
+        split_given: bool = False,
     ):
         if len(members) != audit.num_documents:
             raise ArtifactError(f"members: {len(members)} flags for {audit.num_documents} documents of the audit")
@@ -160,7 +169,7 @@ class Auditor:
         both = np.intersect1d(audit.individual[members], audit.individual[~members])
         if len(both):
             raise ArtifactError(f"{len(both)} individuals are members and held out; sides are split by individual")
-        self.store, self.members, self.config = audit, members, config
+        self.store, self.members, self.config, self.split_given = audit, members, config, split_given
         self.tokenizer = load_tokenizer(audit.tokenizer_path)
         self.table = SurfaceTable(self.tokenizer)
         self.words = words_of(audit)
@@ -177,11 +186,13 @@ class Auditor:
         self.train = train
         self.leakage = LeakageAudit(
             audit, self.words, self.true, words_of(train), members[self.words.documents], config,
-            self.bootstrap, units=units, categories=self.categories,
+            self.bootstrap, units=units, categories=self.categories, kept=_by_code(self.membership),
         )  # fmt: skip
         self.kinds = KindAudit(audit, members, self.bootstrap, self.membership.kept)
         spelt = SurfaceTable(self.tokenizer, spelling_of(config.surface))
-        self.threshold = ThresholdAudit(audit, members, self.words, spelt, self.bootstrap, units)
+        owned = None if categories is None else categories.owned(audit, self.words)
+        in_span = None if self.categories is None else self.categories[0] > 0
+        self.threshold = ThresholdAudit(audit, members, self.words, spelt, self.bootstrap, units, owned, in_span)
         self._inversion: Any = None
         self._tokenizers: dict[bytes, Any] = {}
         self._num_windows: dict[SpecialIds, int] = {}
@@ -214,28 +225,36 @@ class Auditor:
         base : scores of the base model, or their reader, called after the model is scored; None for a base model itself
         more_attacks : returns attacks beside those of the settings; not for a base model
         shadow_tokens : of each shadow the log-probabilities of the tokens, and the documents it was trained on
-        task : name of a part ("documents", "all occurrences", "probes", "inversion") -> context that shows its progress
+        task : name of a part ("documents", "all occurrences", "probes", "gradients", "inversion") -> context that shows
+            its progress
         """
         with task("documents") as advance:
             scores, lowercase = self.score(entry, advance), self.score_lowercase(entry)
         compared = base() if callable(base) else base
         holdout = self.score_holdout(entry)
-        further: DocumentScores = {}
+        base_scores = compared.documents if compared else None
+        written = self.write(entry) if self.config.generation is not None and entry.objective == "clm" else None
+        asked = self._asked(entry, scores, written, task)
+        if GRADIENT in self.config.attacks and entry.gradients:
+            with task("gradients") as advance:
+                asked[GRADIENT] = self.gradient_scores(entry, advance)
+        further, controls = dict(asked), dict(compared.asked if compared else {})
         about: dict[str, ShadowControl] = {}
         if more_attacks and compared:
-            further, about = more_attacks((scores, holdout), (compared.documents, compared.holdout))
-        written = self.write(entry) if self.config.generation is not None and entry.objective == "clm" else None
-        further |= self._asked(entry, scores, written, task)
+            of_shadows, of_base, about = more_attacks((scores, holdout), (compared.documents, compared.holdout))
+            further, controls = further | of_shadows, controls | of_base
         if holdout and compared:
             assert compared.holdout is not None  # the settings are the same
             further[USER_INFERENCE], holdout = user_inference_score(holdout, compared.holdout), None
-        measured = self.measure(entry, scores, compared.documents if compared else None, lowercase, further)
-        told = None if shadow_tokens is None else self.kinds.shadows(shadow_tokens, entry.never_target)
-        before = compared.documents.log_probs if compared else None
-        by_kind = self.kinds.measure(scores.log_probs, before, entry.never_target, told)
+        told = out = None
+        if shadow_tokens is not None and base_scores is not None:
+            out = OutControls(self.membership, entry.objective, base_scores, self._kinds_of(entry))
+            told = self.kinds.shadows(map(out.read, shadow_tokens), entry.never_target)
+        measured = self.measure(entry, scores, base_scores, lowercase, further, controls, told, out)
+        before = base_scores.log_probs if base_scores else None
         threshold = self.threshold.measure(scores.log_probs, before, entry.k or self.config.k, entry.noise)
         attacks = {name: replace(measured.membership[name], **said) for name, said in about.items()}
-        measured = replace(measured, membership=measured.membership | attacks, by_kind=by_kind, threshold=threshold)
+        measured = replace(measured, membership=measured.membership | attacks, threshold=threshold)
         if self.config.all_occurrences and entry.objective == "mlm":
             with task("all occurrences") as advance:
                 again = self.score(entry, advance, all_occurrences=True)
@@ -247,7 +266,7 @@ class Auditor:
             with task("inversion") as advance:
                 found, candidates = self.invert(entry, compared, advance)
             measured = replace(measured, inversion=found)
-        return measured, None if compared else BaseModelScores(entry.path, scores, holdout, candidates)
+        return measured, None if compared else BaseModelScores(entry.path, scores, holdout, candidates, asked)
 
     def score(
         self,
@@ -315,7 +334,7 @@ class Auditor:
         if self._inversion is None:
             self._inversion = resolve("reticent.ext.inversion.measure:InversionAudit")(
                 self.store, self.train, self.members, self.words, self.true, self.table, self.tokenizer,
-                self.categories, self.config, self.bootstrap,
+                self.categories, self.config, self.bootstrap, _by_code(self.membership),
             )  # fmt: skip
         tokenizer = self._tokenizer_of(entry.path)
         special = special_ids(tokenizer, entry.objective)
@@ -335,7 +354,7 @@ class Auditor:
         assert self.config.generation is not None
         return generated_leakage(
             written, self.store, self.members, self.leakage.identifiers, self.table, self._tokenizer_of(entry.path),
-            self.config.generation, **self.bootstrap,
+            self.config.generation, self.leakage.compared, **self.bootstrap,
         )  # fmt: skip
 
     def _asked(self, entry: ModelEntry, scores: TokenScores, written: Written | None, task: Task) -> DocumentScores:
@@ -357,17 +376,31 @@ class Auditor:
         base: TokenScores | None,
         lowercase: TokenScores | None = None,
         further: Mapping[str, np.ndarray] | None = None,
+        controls: Mapping[str, np.ndarray] | None = None,
+        shadows: KindShadows | None = None,
+        out: OutControls | None = None,
     ) -> ModelEvidence:
         """Return an entry of "models" in report.json; ``base`` is None for the base model itself.
 
         ``further`` has the document scores of attacks that need more than these scores, NaN for individuals that are
-        not attacked. The scores of ``user_inference`` are of the holdout of user inference.
+        not attacked. The scores of ``user_inference`` are of the holdout of user inference. ``controls`` is as for
+        `MembershipAudit.measure`, ``shadows`` as for `KindAudit.measure`; ``out`` has read these shadows.
         """
         special = special_ids(self._tokenizer_of(entry.path), entry.objective)
         predicted = self.table.surfaces(scores.argmax, self.words)
         base_predicted = None if base is None else self.table.surfaces(base.argmax, self.words)
         leaks = self.leakage.measure(predicted, base_predicted, self.leakage.context(entry.objective, special))
-        attacked = self.membership.measure(entry.objective, scores, base, lowercase, further)
+        further = dict(further or {})
+        controls = {**(controls or {}), **(out.document_scores() if out else {})}
+        on_kinds = self._on_kinds(entry, scores, base, out)
+        if (own := further.pop(GRADIENT, None)) is not None and ORDINARY in on_kinds:
+            on_kinds[ORDINARY] |= {GRADIENT: self._of_individuals(GRADIENT, {GRADIENT: own}, controls)}
+        attacked = self.membership.measure(entry.objective, scores, base, lowercase, further, controls)
+        by_kind, areas = self.kinds.measure(
+            scores.log_probs, base and base.log_probs, entry.never_target, shadows,
+            on_kinds, attacked.compared,
+        )  # fmt: skip
+        attacks, best = self.membership.with_areas(attacked, areas)
         heldout, members = (self._utility(entry.objective, scores, side) for side in (~self.members, self.members))
         return ModelEvidence(
             name=entry.name,
@@ -381,13 +414,59 @@ class Auditor:
             by_category=leaks.by_category,
             excess=leaks.excess,
             over_base=leaks.over_base,
-            membership=attacked.membership,
-            best_attack=attacked.best_attack,
+            exposed=leaks.exposed,
+            membership=attacks,
+            best_attack=best,
+            by_kind=by_kind,
+            split_given=self.split_given or None,
             blind=attacked.blind,
             blind_holdout=attacked.blind_holdout,
             low_cost=leaks.low_cost,
-            beside=numbers_beside(scores, self.store.individual, self.members, **self.bootstrap),
+            beside=replace(
+                numbers_beside(scores, self.store.individual, self.members, **self.bootstrap),
+                shared_over_base=leaks.shared_over_base,
+            ),
         )
+
+    def _kinds_of(self, entry: ModelEntry) -> dict[str, np.ndarray]:
+        """Return the tokens that every likelihood attack is made on alone, by kind: those that a recipe may teach."""
+        return {kind: mask for kind, mask in self.kinds.masks(entry.never_target) if kind in (ORDINARY, TARGETS)}
+
+    def _on_kinds(
+        self, entry: ModelEntry, scores: TokenScores, base: TokenScores | None, out: OutControls | None
+    ) -> dict[str, dict[str, Compared]]:
+        """Return every likelihood attack on ordinary words alone, and on the targets of a recipe that protects."""
+        found: dict[str, dict[str, Compared]] = {}
+        masks = self._kinds_of(entry)
+        for kind, mask in masks.items():
+            if kind == TARGETS and ORDINARY in found and np.array_equal(mask, masks[ORDINARY]):
+                found[kind] = found[ORDINARY]
+                continue
+            own, before = scores.on(mask), base and base.on(mask)
+            asked = self.membership.document_scores(entry.objective, own, before)
+            control = {} if before is None else self.membership.document_scores(entry.objective, before, None)
+            control |= out.document_scores(kind) if out else {}
+            found[kind] = {name: self._of_individuals(name, asked, control) for name in asked}
+        return found
+
+    def _of_individuals(
+        self, name: str, scores: Mapping[str, np.ndarray], controls: Mapping[str, np.ndarray]
+    ) -> Compared:
+        sides = (scores.get(name), controls.get(name))
+        own, control = (None if one is None else self.membership.of_individuals(name, one) for one in sides)
+        assert own is not None
+        return Compared(own, control)
+
+    def gradient_scores(self, entry: ModelEntry, progress: Callable[[int, int], None] | None = None) -> np.ndarray:
+        """Return minus the norm of the gradient of the loss of each document's ordinary words, float64 (D,)."""
+        documents = asked_documents(self.store.individual, self.members, self.config.seed)
+        special = special_ids(self._tokenizer_of(entry.path), entry.objective)
+        norms = gradient_norms(
+            load_model(entry.path, entry.objective), entry.objective, self.store, special, self.store.flags == 0,
+            documents, folds=self.config.folds, window_length=self.config.window_length, seed=self.config.seed,
+            device=self.config.device, progress=progress and partial(with_total, progress, len(documents)),
+        )  # fmt: skip
+        return np.asarray(EVERY_ATTACK[GRADIENT].score(norms))
 
     def _utility(self, objective: str, scores: TokenScores, chosen: np.ndarray) -> SideUtility:
         store = self.store
@@ -398,3 +477,12 @@ class Auditor:
     def measure_all_occurrences(self, scores: TokenScores) -> AllOccurrences:
         """Return the leakage of a masked model that was asked with ``all_occurrences``."""
         return self.leakage.measure_all_occurrences(self.table.surfaces(scores.argmax, self.words))
+
+
+def _by_code(membership: MembershipAudit) -> np.ndarray | None:
+    """Return who is not left out for near-copies, bool by code; None where none is."""
+    if membership.kept is None:
+        return None
+    kept = np.ones(int(membership.codes[-1]) + 1 if len(membership.codes) else 0, dtype=bool)
+    kept[membership.codes] = membership.kept
+    return kept

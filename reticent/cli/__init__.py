@@ -26,6 +26,7 @@ from reticent.core.errors import PolicyError, ReticentError
 from reticent.core.memory import OUT_OF_MEMORY, is_out_of_memory, lacks_address_space
 from reticent.core.progress import FORMATS, VARIABLE, is_json, log
 from reticent.core.without_pandas import keep_pandas_out
+from reticent.engine.sources.table import refuse_secrets
 
 __all__ = ["app", "main"]
 
@@ -196,6 +197,8 @@ def _extra_of(module: str | None) -> str:
 def _run() -> None:
     """Run the command of the arguments; in the log's format of JSON also a wrong option is a line of it."""
     _take_log_format()
+    for argument in sys.argv[1:]:
+        refuse_secrets(argument)
     command = _command_line(sys.argv[1] if len(sys.argv) > 1 else None)
     if not is_json():
         command(standalone_mode=True)

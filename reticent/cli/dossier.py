@@ -74,20 +74,23 @@ def verify(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check a dossier: its files, its signature, and that model files are those that were tested.
+    """Check a dossier: its files, its signature, and that model files are those that were tested. In its run folder
+    its outcomes are held to the audit of the run; those that the rules of this version change are named.
 
-    Exit status 1 where anything differs.
+    Exit status 1 where anything differs, 4 where all holds and nobody vouches for the key: without --signers anyone
+    can have made and signed it.
     """
     from reticent.ext.dossier.job import check_dossier
 
     checked = check_dossier(folder, model or [], signers)
     if as_json:
         found = {"holds": checked.holds, "faults": checked.faults, "unchecked": checked.unchecked}
+        found["changed"] = checked.changed
         typer.echo(json.dumps({**found, "key": checked.key, "signer": checked.signer}, indent=1))
     else:
         _print(checked)
-    if checked.faults:
-        raise typer.Exit(1)
+    if checked.faults or checked.signer is None:
+        raise typer.Exit(1 if checked.faults else UNVOUCHED)
 
 
 @_app.command(epilog=example_of("dossier export"))
@@ -103,9 +106,14 @@ def export(
         int, typer.Option(metavar="<int>", help="Number of the training, where there are several seeds.")
     ] = 1,
     despite: Annotated[
-        bool,
-        typer.Option("--despite-verdict", help="Export a model whose verdict is not within every threshold."),
-    ] = False,
+        str,
+        typer.Option(
+            "--despite-verdict",
+            metavar="REASON",
+            help="Export a model whose verdict is not within every threshold, be it beyond or not shown: the card has "
+            "the reason.",
+        ),
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Copy a model that may leave, with a card: base, licence, documents, figures, verdict, digest of the dossier.
@@ -124,8 +132,14 @@ def export(
     typer.echo(f"Left behind: {', '.join(found['left_behind']) or 'nothing'}")
 
 
+#: Exit status of a dossier whose signer is not known to be one.
+UNVOUCHED = 4
+
+
 def _print(checked: Checked) -> None:
-    for sign, lines in (("holds", checked.holds), ("NOT checked", checked.unchecked), ("FAULT", checked.faults)):
+    signs = {"holds": checked.holds, "NOT checked": checked.unchecked, "CHANGED since": checked.changed}
+    for sign, lines in (signs | {"FAULT": checked.faults}).items():
         for line in lines:
             typer.echo(f"{sign}: {line}")
-    typer.echo("The dossier does NOT hold." if checked.faults else "The dossier holds.")
+    held = "The dossier holds." if checked.signer else "The dossier holds, and nobody vouches for who made it."
+    typer.echo("The dossier does NOT hold." if checked.faults else held)

@@ -6,7 +6,7 @@ import glob
 import json
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,7 +19,10 @@ from reticent.cli.options import (
     new_progress,
     read_job,
 )
-from reticent.core.errors import PolicyError
+from reticent.core.errors import PolicyError, ReticentError
+
+if TYPE_CHECKING:
+    from reticent.job.config import Job
 
 __all__ = ["new_job", "status"]
 
@@ -87,10 +90,22 @@ def new_job(
     bases = {name: base for name, base in (("mlm", mlm), ("clm", clm)) if base is not None}
     if source is not None and "://" not in source and not glob.glob(source):
         new_progress(False).warn(f"{source}: nothing is there; paths are meant from the folder you stand in")
-    if minimal:
-        print(minimal_job(out=out, corpus=corpus, detect=detect, bases=bases), end="")
-    else:
-        print(experiment_job((size or SizeName.CPU).value, out=out, corpus=corpus, detect=detect, bases=bases), end="")
+    about: dict[str, Any] = {"out": out, "corpus": corpus, "detect": detect, "bases": bases}
+    if source is not None:
+        about["num_individuals"] = _num_individuals(job)
+    print(minimal_job(**about) if minimal else experiment_job((size or SizeName.CPU).value, **about), end="")
+
+
+def _num_individuals(job: Job) -> int | None:
+    """Count the individuals of documents in files; None where they cannot be read, which a run will say."""
+    from reticent.job.run import Run
+
+    if job.corpus.source is None or "://" in str(job.corpus.source):
+        return None
+    try:
+        return int(Run(job).whole_corpus.num_individuals)
+    except (ReticentError, OSError):
+        return None
 
 
 def status(

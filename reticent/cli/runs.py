@@ -42,6 +42,7 @@ __all__ = [
     "export",
     "index",
     "list_all_recipes",
+    "print_plan",
     "protect",
     "report",
     "run",
@@ -67,6 +68,25 @@ PartOption = Annotated[
         "report, which is that of one run.",
     ),
 ]
+
+
+def print_plan(job: Job, quiet: bool, as_json: bool) -> None:
+    """Print what a run of a job can show, and what it costs; `PolicyError` for what cannot work with its documents."""
+    from reticent.job.checks import refuse_too_few
+    from reticent.job.reach import reach_lines, sides_of
+    from reticent.job.run import Run
+
+    run = Run(job, new_progress(quiet))
+    sides = sides_of(run)
+    lines = list(reach_lines(job, sides))
+    if as_json:
+        members, heldout = sides or (None, None)
+        typer.echo(json.dumps({"members": members, "heldout": heldout, "plan": lines}))
+    else:
+        for line in lines:
+            typer.echo(f"{line}.")
+    if sides is not None:
+        refuse_too_few(job, sides)
 
 
 def run_part(job: Job, name: str, quiet: bool, as_json: bool, *, reread: bool = False) -> None:
@@ -289,6 +309,14 @@ def run(
         typer.Option(metavar="STAGE", help=f"Stop after this stage: {', '.join(stage.value for stage in Stage)}."),
     ] = Stage.REPORT,
     part: PartOption = None,
+    plan: Annotated[
+        bool,
+        typer.Option(
+            "--plan",
+            help="Run nothing: say how many individuals “within” of each risk needs and these documents have, what the "
+            "training lowers, and what attacks with shadow models cost; refuse what cannot work with so few.",
+        ),
+    ] = False,
     verify: Verify = False,
     settings: Set = None,
     quiet: Quiet = False,
@@ -303,6 +331,11 @@ def run(
 
     values = read_job(job) if job.is_dir() else load_job(job).model_dump()
     changed = job_of(values, settings)
+    if plan:
+        if part is not None or until is not Stage.REPORT or verify:
+            raise PolicyError("--plan: runs nothing; leave --part, --until and --verify out")
+        print_plan(changed, quiet, as_json)
+        return
     if part is not None:
         if until is not Stage.REPORT:
             raise PolicyError("--part: a part has its own end; leave --until out")
@@ -349,6 +382,12 @@ def index(
     _execute(job, "index", quiet, as_json)
 
 
+#: Settings that an update may change: which rows are read, and who is among them.
+CHANGED_BY_UPDATES = tuple(
+    f"corpus.{name}" for name in ("version", "opt_out", "row_security", "readmitted", "on_unmatched", "time_zone")
+)
+
+
 def update(
     run_folder: RunFolder,
     out: Annotated[Path, typer.Option("--out", "-o", help="Run folder of the result, private; RUN stays as it is.")],
@@ -369,6 +408,7 @@ def update(
             "--refresh", help="Read the documents of a database, an object store or a lake again, as they are now."
         ),
     ] = False,
+    settings: Set = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -388,7 +428,8 @@ def update(
     from reticent.job.update import affected_artifacts, update_run
 
     before = Run(job_of(read_job(run_folder), None))
-    run = update_run(before, out, add or [], remove or [], new_progress(quiet), refresh=refresh)
+    corpus = job_of(read_job(run_folder), settings, CHANGED_BY_UPDATES).corpus
+    run = update_run(before, out, add or [], remove or [], new_progress(quiet), refresh=refresh, corpus=corpus)
     print_update(run, affected_artifacts(before, remove or []), as_json)
 
 

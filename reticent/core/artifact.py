@@ -56,6 +56,7 @@ __all__ = [
     "InUseError",
     "Manifest",
     "VerifiedFiles",
+    "artifacts_in",
     "backup_of",
     "canonical",
     "delete",
@@ -92,6 +93,7 @@ __all__ = [
     "write_private",
     "writing_to",
     "written_digest",
+    "written_reason",
 ]
 
 
@@ -131,10 +133,10 @@ FORMATS = {
     "word-spans": 2,
     "text-check": 1,
     "models": 2,
-    "measures": 6,
+    "measures": 7,
     "shadows": 1,
     "canaries": 1,
-    "extraction": 2,
+    "extraction": 3,
     "gates": 1,
     "classification": 2,
     "audit": 2,
@@ -290,6 +292,17 @@ def leftovers_of(path: Path) -> list[Path]:
 def is_vacant(path: Path) -> bool:
     """Whether a place is free for a rename: nothing is there, or the empty folder of a move that was interrupted."""
     return not path.exists() or (path.is_dir() and not any(path.iterdir()))
+
+
+def artifacts_in(folder: Path) -> list[Path]:
+    """Finished artefacts in a run folder, links followed; those inside of others, and unfinished ones, are left out."""
+    found = []
+    for name, folders, files in os.walk(folder, followlinks=True):
+        if MANIFEST in files and Path(name) != folder:
+            found.append(Path(name))
+            folders.clear()
+        folders[:] = [entry for entry in folders if not entry.startswith(".")]
+    return sorted(found)
 
 
 def interrupted_in(folder: Path) -> list[Path]:
@@ -490,8 +503,12 @@ def read_manifest(path: Path | str) -> Manifest:
             _recover(real)
     try:
         content = parse_json((path / MANIFEST).read_bytes())
+        own = content.pop("sha256", None)  # earlier versions wrote none
+        own_now = _own_digest(content)
         if content.pop("format") != FORMAT:
             raise ArtifactError(f"{path}: an artefact of another format; expected {FORMAT}")
+        if own not in (None, own_now):
+            raise ArtifactError(f"{path / MANIFEST}: changed since it was written; make it again")
         manifest = Manifest(**content)
         if not all(isinstance(part, dict) for part in (manifest.config, manifest.inputs, manifest.counts)):
             raise ValueError
@@ -654,6 +671,12 @@ def make_private_folder(path: Path) -> None:
     path.mkdir(mode=0o700, exist_ok=True)
 
 
+def written_reason(error: Exception) -> str:
+    """Why something could not be written, in the system's words or by the kind of the error."""
+    number = _errno(error)
+    return type(error).__name__ if number is None else os.strerror(number)
+
+
 def _errno(error: Exception) -> int | None:
     """The system's error number; libraries written in Rust raise exceptions of their own, and quote it."""
     if isinstance(error, OSError):
@@ -662,6 +685,11 @@ def _errno(error: Exception) -> int | None:
         return None
     quoted = re.search(r"\(os error (\d+)\)", str(error))
     return int(quoted[1]) if quoted else None
+
+
+def _own_digest(content: dict[str, Any]) -> str:
+    """The digest of a manifest itself: its counts are no file, and what a ledger says is summed up in them."""
+    return hashlib.sha256(canonical(content)).hexdigest()
 
 
 def _finish(folder: Path, kind: str, config: dict[str, Any], inputs: dict[str, str], counts: dict[str, Any]) -> None:
@@ -674,6 +702,7 @@ def _finish(folder: Path, kind: str, config: dict[str, Any], inputs: dict[str, s
         files[str(file.relative_to(folder))] = {"sha256": digest, "num_bytes": file.stat().st_size}
     content: dict[str, Any] = {"format": FORMAT, "kind": kind, "kind_format": format_of(kind), "config": config}
     content |= {"inputs": inputs, "files": files, "counts": counts, "versions": versions()}
+    content["sha256"] = _own_digest(content)
     manifest = folder / MANIFEST
     manifest.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
     manifest.chmod(0o600)

@@ -18,6 +18,8 @@ __all__ = ["MAX_DEPTH", "depth_of", "parse_json", "parse_toml", "read_json", "re
 
 #: Levels of tables and lists inside each other; results of ours have about 10, a tokenizer.json at most 128.
 MAX_DEPTH = 128
+#: Bytes of a TOML text, which a person writes: its parser takes seconds a megabyte.
+MAX_TOML = 1 << 20
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -33,7 +35,9 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def parse_toml(text: str | bytes) -> dict[str, Any]:
-    """Return the values of a TOML text; `ValueError` for everything that is none."""
+    """Return the values of a TOML text; `ValueError` for everything that is none, or has more than `MAX_TOML` bytes."""
+    if len(text) > MAX_TOML:
+        raise ValueError(f"{len(text):,} bytes of TOML: expected at most {MAX_TOML:,}")
     try:
         return _bounded(tomllib.loads(text.decode() if isinstance(text, bytes) else text))
     except tomllib.TOMLDecodeError as error:

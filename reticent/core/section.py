@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
 from reticent.core.errors import PolicyError
@@ -47,6 +47,10 @@ class Publication:
 
 
 PUBLISHED, WITHHELD = Publication(True), Publication(False)
+#: The largest number of a setting that counts something and has no bound of its own.
+MOST = 1_000_000_000
+#: Faults of settings that a message lists.
+MOST_FAULTS = 20
 
 
 def of_job(path: str | None) -> Any:
@@ -74,7 +78,7 @@ def explain(error: ValidationError, table: str = "", kind: type[BaseModel] | Non
     """
     lines = []
     errors = error.errors(include_url=False)
-    for wrong in errors:
+    for wrong in errors[:MOST_FAULTS]:
         if wrong["type"] == "too_short" and any(
             each["loc"][: len(wrong["loc"])] == wrong["loc"] for each in errors if each is not wrong
         ):
@@ -88,6 +92,8 @@ def explain(error: ValidationError, table: str = "", kind: type[BaseModel] | Non
             said += f", got {wrong['input']}"
         where = ".".join(filter(None, (table, *map(str, wrong["loc"]))))
         lines.append(": ".join(filter(None, (where, said))))
+    if len(errors) > MOST_FAULTS:
+        lines.append(f"and {len(errors) - MOST_FAULTS:,} faults more")
     return "; ".join(lines)
 
 
@@ -149,6 +155,16 @@ class Section(BaseModel):
 
         #: A table inside another is checked with it: the error of the whole then says where each part of it stands.
         __init__.__pydantic_base_init__ = True
+
+    @model_validator(mode="after")
+    def _check_numbers(self) -> Self:
+        """No count of a job is larger than `MOST`, which would only end a machine; seeds and bytes may be."""
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            for number in value if isinstance(value, tuple) else (value,):
+                if isinstance(number, int) and number > MOST and not names_a_seed(name) and name != "memory_limit":
+                    raise ValueError(f"{name}: expected at most {MOST:,}, got {number}")
+        return self
 
     def check_complete(self) -> None:
         """Refuse faults of settings that are complete, as a user of the library gives them; to those of a job

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from reticent import _rust
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.engine.config import Arm, CanaryConfig
 from reticent.engine.corpus import Columns, open_corpus
@@ -30,6 +31,7 @@ from reticent.engine.randomness import generator
 from reticent.engine.schema import DOCUMENTS, MEMBERS, SPANS, with_version
 from reticent.engine.sources.columns import SOURCE_COLUMN
 from reticent.engine.sources.parquet import document_writer
+from reticent.engine.store import TokenStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +49,7 @@ __all__ = [
     "open_canaries",
     "open_planted",
     "plant",
+    "without_canaries",
     "write_canaries",
 ]
 
@@ -349,6 +352,49 @@ def open_canaries(folder: Path | str) -> Planted:
             raise ArtifactError(f"{path}: not a table of this version")
         tables.append(table.combine_chunks())
     return Planted(*tables)
+
+
+def without_canaries(store: TokenStore, planted: Planted, corpus: Corpus, tokenizer_json: str) -> TokenStore:
+    """Return the tokens of documents up to their canaries, which stand at their ends; in memory where any has some.
+
+    Parameters
+    ----------
+    store : of documents of ``corpus``
+    corpus : of `open_planted`
+    tokenizer_json : of the store; a canary begins with a line break, which has a token of its own or none
+
+    Cost: one pass over the documents that have canaries.
+    """
+    rows = planted.places.column("document").to_numpy()
+    ends = np.full(corpus.num_documents, np.iinfo(np.int32).max, dtype=np.int64)
+    np.minimum.at(ends, rows, planted.places.column("start").to_numpy())
+    wanted = np.zeros(corpus.num_documents, dtype=bool)
+    wanted[rows] = True
+    kept, done = np.ones(store.num_tokens, dtype=bool), np.flatnonzero(wanted)
+    line, no_words = pa.array(["\n"], pa.large_string()), np.zeros(0, dtype=np.uint8)
+    breaks = _rust.TokenEncoder(tokenizer_json).encode(line, _rust.segment(line), no_words, no_words).input_ids
+    number_of = {doc_id: number for number, doc_id in enumerate(store.doc_ids.to_pylist())}
+    for batch in corpus.batches(columns=("doc_id", "text"), wanted=wanted):
+        own, done = done[: batch.num_rows], done[batch.num_rows :]
+        texts = batch.column("text").cast(pa.large_string())
+        words = _rust.segment(texts)
+        bounds = np.arange(len(own) + 1, dtype=np.int64)
+        starts, last = ends[own].astype(np.int32), pc.utf8_length(texts).to_numpy().astype(np.int32)
+        in_tail = np.flatnonzero(_rust.cover_spans(texts, words, bounds, starts, last))
+        first = words.doc_offsets[:-1]
+        first_in_tail = in_tail[np.searchsorted(in_tail, first)] - first
+        for doc_id, word in zip(batch.column("doc_id").to_pylist(), first_in_tail.tolist(), strict=True):
+            if (number := number_of.get(doc_id)) is not None:
+                tokens = slice(*store.doc_offsets[number : number + 2])
+                end = tokens.start + int(np.argmax(store.word_ids[tokens] >= word))
+                kept[end - int(store.word_ids[end - 1] < 0 and store.input_ids[end - 1] in breaks) : tokens.stop] = (
+                    False
+                )
+    if kept.all():
+        return store
+    columns = (column[kept] for column in (store.input_ids, store.word_ids, store.flags, store.ngram_starts))
+    offsets = np.concatenate([[0], np.cumsum(kept)])[store.doc_offsets]
+    return TokenStore(*columns, offsets, store.individual, store.doc_ids, store.path)
 
 
 def open_planted(folder: Path | str) -> Corpus:

@@ -53,6 +53,8 @@ class Corpus:
     ids: Ids = "stop"
     #: Files passed over, the dialect of CSV, and documents left out; whole once the corpus was scanned.
     reading: Reading = field(default_factory=Reading)
+    #: In which times with a zone are read, in columns of the source.
+    time_zone: str | None = None
     #: Repairs in marked-up files and ids, and how often; known once the corpus was scanned.
     repaired: Counter[str] = field(default_factory=Counter)
     _ids: pa.Table | None = None
@@ -127,7 +129,8 @@ class Corpus:
 
     @property
     def _reader(self) -> Reader:
-        return Reader(self.source, self.columns, fold=self.ids == "fold", null_texts=self.on_null == "skip")
+        skips = self.on_null == "skip"
+        return Reader(self.source, self.columns, self.ids == "fold", skips, self.time_zone)
 
     def for_each_batch(
         self,
@@ -264,6 +267,7 @@ class Corpus:
             self._skip_nulls()
             how = [self.source.kind, self.columns.model_dump(), *self.source.settings()]
             how += ["fold"] if self.ids == "fold" else []  # the others read the same
+            how += [] if self.time_zone is None else ["time_zone", self.time_zone]
             digest = hashlib.sha256(json.dumps(how).encode())
             digest.update(self.source.version())
             if self._kept is not None:
@@ -311,6 +315,7 @@ def open_corpus(
     csv: CsvDialect | None = None,
     on_null: OnNull = "stop",
     ids: Ids = "stop",
+    time_zone: str | None = None,
 ) -> Corpus:
     """Open documents: files, or a frame in memory.
 
@@ -339,6 +344,8 @@ def open_corpus(
         What becomes of ids of individuals, or households, that differ only in how they are spelt
         (:func:`reticent.engine.identity.fold_ids`): they stop :meth:`Corpus.scan`; every id is read in its folded form,
         so that they are one; or they are different ids.
+    time_zone : str, optional
+        In which times with a zone are read, in columns beside those of documents: birth dates of records.
 
     Raises
     ------
@@ -360,7 +367,7 @@ def open_corpus(
         if format != "auto":
             raise PolicyError(f"format: means nothing for documents in memory, got {format!r}")
         csv.check_dialect("memory")
-        return Corpus(open_frame(source), columns, on_null, ids)
+        return Corpus(open_frame(source), columns, on_null, ids, time_zone=time_zone)
     paths = [source] if isinstance(source, str | Path) else cast("Sequence[str | Path]", source)
     found, chosen = find_format(paths, format)
     csv.check_dialect(chosen.name)
@@ -369,7 +376,7 @@ def open_corpus(
     reading = Reading(found)
     mapped = tuple(column for column in columns.model_dump().values() if column is not None)
     about_csv = CsvSource(dialect=csv, columns=mapped, ids=(columns.doc_id, columns.individual_id), reading=reading)
-    return Corpus(Files(found.files, chosen, about_csv, markup), columns, on_null, ids, reading)
+    return Corpus(Files(found.files, chosen, about_csv, markup), columns, on_null, ids, reading, time_zone)
 
 
 def as_corpus(documents: Corpus | Documents) -> Corpus:
@@ -388,6 +395,7 @@ def open_configured(settings: CorpusConfig) -> Corpus:
         csv=settings.only(CsvDialect),
         on_null=settings.on_null,
         ids=settings.ids,
+        time_zone=settings.time_zone,
     )
 
 

@@ -6,7 +6,7 @@ second pass that flags words. Rust handles the strings; this file only moves bat
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -51,7 +51,8 @@ class FlaggedWords:
     """The documents of some splits, batch by batch, with their flags of protection: iterating gives `Flagged`.
 
     Parameters as of `write_tokens`; ``by_category`` keeps apart what is protected beyond its span, so that `spans_of`
-    can say what it is; ``surface`` is that of what is protected beyond its span, where there is no index to say it.
+    can say what it is; ``supports`` is the index that says which surfaces are too common to be protected in the whole
+    corpus (default: ``index``); without either none is, and ``surface`` is that of what is protected beyond its span.
 
     Cost: a pass over the text when made (with spans), and one for each iteration; memory is one batch and the
     blacklist.
@@ -67,6 +68,7 @@ class FlaggedWords:
         spans: SpanReader | None = None,
         policy: Policy | None = None,
         by_category: bool = False,
+        supports: NgramIndex | None = None,
         surface: Surface = "exact",
         num_threads: int = 0,
     ):
@@ -76,8 +78,9 @@ class FlaggedWords:
         self._blacklists: dict[str, Blacklist] = {}
         self._last_spread: tuple[Part, list[tuple[str, np.ndarray]]] | None = None
         if spans is not None:
-            chosen = surface if index is None else index.surface
-            self._blacklists = _collect(self._selection, spans, self._policy, chosen, by_category, num_threads)
+            counted = supports or index
+            make = partial(_rust.Blacklist, surface=surface) if counted is None else counted.blacklist
+            self._blacklists = _collect(self._selection, spans, self._policy, make, by_category, num_threads)
 
     @property
     def num_blacklisted(self) -> int:
@@ -219,13 +222,13 @@ def _collect(
     selection: _Selection,
     spans: SpanReader,
     policy: Policy,
-    surface: str,
+    make: Callable[[], Blacklist],
     by_category: bool,
     num_threads: int,
 ) -> dict[str, Blacklist]:
     """First pass: the surfaces whose scope is the individual or the corpus, by category or all under ""."""
 
-    blacklists: dict[str, Blacklist] = {} if by_category else {"": _rust.Blacklist(surface=surface)}
+    blacklists: dict[str, Blacklist] = {} if by_category else {"": make()}
     for part in selection.batches():
         offsets, starts, ends, labels = part.spans(spans)
         if not len(starts):
@@ -244,8 +247,8 @@ def _collect(
             if scope != "occurrence" and chosen.any():
                 of_kind = _subset(offsets, starts, ends, chosen)
                 mask = _rust.cover_spans(part.texts, words, *of_kind, num_threads=num_threads)
-                blacklist = blacklists.setdefault(name, _rust.Blacklist(surface=surface))
-                blacklist.add(part.texts, words, mask, part.units if scope == "individual" else None)
+                blacklist = blacklists.setdefault(name, make())
+                blacklist.add(part.texts, words, mask, part.units, everywhere=scope == "corpus")
     return blacklists
 
 

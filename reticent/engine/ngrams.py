@@ -266,6 +266,10 @@ class NgramIndex:
         """Return the row of each word in the table of words; all bits are set for a word that is none of them."""
         return self._core.number_words(texts, words, num_threads=num_threads)
 
+    def blacklist(self) -> _rust.Blacklist:
+        """Return an empty list of surfaces that spread, of which these supports say which are too common for all."""
+        return _rust.Blacklist(surface=self.surface, index=self._core)
+
     def numbering(
         self,
         by: NgramIndex,

@@ -40,7 +40,8 @@ class SampledText:
 
     Attributes
     ----------
-    words, units, seen, spans, supports, num_units : as `Protected.by` takes them; no supports where none protect
+    words, units, seen, spans, supports, num_units, visible : as `Protected.by` takes them; no supports where none
+        protect
     read : their visible characters and their tokens
     store_rows : the documents of the store that they are
     """
@@ -51,13 +52,21 @@ class SampledText:
     spans: Spans
     supports: list[np.ndarray]
     num_units: int
+    visible: np.ndarray
     read: ReadTexts
     store_rows: np.ndarray
 
     def check(self, store: TokenStore, policy: Policy) -> TextCheck:
         """Compare the tokens of these documents with what the policy protects of their text."""
         protected = Protected.by(
-            policy, self.words, self.units, self.seen, self.spans, self.supports[: policy.n], self.num_units
+            policy,
+            self.words,
+            self.units,
+            self.seen,
+            self.spans,
+            self.supports[: policy.n],
+            self.num_units,
+            self.visible,
         )
         comparison = Comparison(store)
         comparison.add(self.store_rows, self.read, protected)
@@ -116,19 +125,23 @@ class TextSample:
         table = WordTable()
         words = read_words(texts, table)
         surface = "exact" if index is None else index.surface
-        supports = []
+        supports, seen, visible = [], table.seen(surface), np.zeros(len(words.starts), dtype=np.int64)
         if index is not None:
             tables = partial(_tables, index)
             supports = [*looked_up_supports(words, table.surfaces(surface), max_n, tables, index.min_support)]
+            visible = supports[0]
+            if not seen.is_own.all():
+                (visible,) = looked_up_supports(words, table.seen_surfaces(surface), 1, tables, index.min_support)
         units = np.concatenate([units for _, _, units in parts])[chosen]
         marks = read_spans(spans, self._rows[chosen])
         return SampledText(
             words=words,
             units=units,
-            seen=table.seen(surface),
+            seen=seen,
             spans=marks,
             supports=supports,
             num_units=0 if index is None else index.num_units,
+            visible=visible,
             read=read_texts(texts, doc_ids, words.bases, marks, tokenizer),
             store_rows=self._store_rows[chosen],
         )

@@ -31,12 +31,19 @@ if TYPE_CHECKING:
     from reticent.engine.protect import Policy
     from reticent.engine.split import Individuals
 
-__all__ = ["NumberedCorpus", "documents_of", "write_view"]
+__all__ = ["NumberedCorpus", "documents_of", "num_set", "write_view"]
 
 #: Words that are flagged at a time.
 WORDS_AT_ONCE = 1 << 21
 #: Scopes as the core numbers them.
 SCOPES = {"occurrence": 0, "individual": 1, "corpus": 2}
+#: Flag of words that are too common to identify anybody (`_rust.Numbering.flag_words`).
+WIDESPREAD = 4
+
+
+def num_set(bits: np.ndarray) -> int:
+    """Return how many bits are set."""
+    return int(np.bitwise_count(bits).sum())
 
 
 def documents_of(
@@ -128,31 +135,38 @@ def write_view(
     for block in view.blocks():
         numbering.add(block.words)
     in_gaps = mapped_column(gaps / GAPS, np.dtype("<u8"), -(-stored.num_tokens // 64)).view(np.uint8)
-    bits = stored.begins.view(np.uint8), stored.outside.view(np.uint8), in_gaps
+    bits = stored.begins.view(np.uint8), stored.outside.view(np.uint8)
 
     def protected(block: _Block) -> _Protected:
         flags, starts = numbering.flag_words(block.words)
         exceptions = stored.exceptions_of(block.first, block.first + len(block.kept))
-        planes = _rust.planes(
-            *bits, *exceptions, block.token_offsets, flags, starts, block.word_offsets, block.kept,
-            num_threads=num_threads,
-        )  # fmt: skip
-        return _Protected.of(block, flags, planes)
 
-    counts = dict.fromkeys(("words", "direct", "indirect", "protected"), 0)
+        def planes(gaps: np.ndarray | None, flags: np.ndarray) -> Planes:
+            return _rust.planes(
+                *bits, gaps, *exceptions, block.token_offsets, flags, starts, block.word_offsets, block.kept,
+                num_threads=num_threads,
+            )  # fmt: skip
+
+        # Of the words that identify nobody, those that are direct.
+        common = flags & WIDESPREAD
+        flags &= DIRECT | INDIRECT
+        lost = planes(None, (common != 0) * (flags & DIRECT | INDIRECT))
+        return _Protected.of(block, flags, planes(in_gaps, flags), lost)
+
+    counts: dict[str, int] = {}
     with ViewWriter(folder) as writer:
         for block, found in worked_ahead(view.blocks(), protected):
             writer.write(block.first + found.rows, block.codes[found.rows], found.planes, found.num_tokens)
             writer.write_untold(found.planes, found.counts["words"])
-            for name in counts:
-                counts[name] += found.counts[name]
+            counts = {name: counts.get(name, 0) + count for name, count in found.counts.items()}
             if progress:
                 progress(block.first + len(block.kept))
     return {
         "documents": writer.num_documents,
         "tokens": writer.num_tokens,
         **counts,
-        "retention": 1.0 - counts["protected"] / max(counts["words"], 1),
+        "retention": 1.0 - counts["protected_tokens"] / max(writer.num_tokens, 1),
+        "common_lost": counts["common_direct_tokens"] / max(counts["common_tokens"], 1),
         "blacklisted": numbering.num_blacklisted,
     }
 
@@ -167,14 +181,19 @@ class _Protected:
     counts: dict[str, int]
 
     @classmethod
-    def of(cls, block: _Block, flags: np.ndarray, planes: Planes) -> _Protected:
-        """Return the kept documents of a block with these flags of words."""
+    def of(cls, block: _Block, flags: np.ndarray, planes: Planes, common: Planes) -> _Protected:
+        """Return the kept documents of a block with these flags of words; ``common`` has the tokens of words that are
+        too common to identify anybody (``indirect``), and those of them that are direct.
+        """
         rows = np.flatnonzero(block.kept)
         counts = {
             "words": int(np.diff(block.word_offsets)[rows].sum()),
             "direct": int(np.count_nonzero(flags & DIRECT)),
             "indirect": int(np.count_nonzero(flags & INDIRECT)),
             "protected": int(np.count_nonzero(flags)),
+            "protected_tokens": num_set(planes.direct | planes.indirect),
+            "common_tokens": num_set(common.indirect),
+            "common_direct_tokens": num_set(common.direct),
         }
         return cls(rows, planes, int(np.diff(block.token_offsets)[rows].sum()), counts)
 

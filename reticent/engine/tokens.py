@@ -28,12 +28,11 @@ from reticent.engine.schema import DIRECT, INDIRECT, SPANS
 from reticent.engine.single_pass import Encoding, SinglePass
 from reticent.engine.store import open_view
 from reticent.engine.store_writer import StoreWriter
-from reticent.engine.token_views import NumberedCorpus, documents_of, write_view
+from reticent.engine.token_views import NumberedCorpus, documents_of, num_set, write_view
 from reticent.engine.word_ids import NumberedWords, WordSpans
 
 if TYPE_CHECKING:
     from reticent import _rust
-    from reticent.engine.config import Surface
     from reticent.engine.corpus import Corpus, Documents
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.pseudonymize import Style
@@ -73,9 +72,11 @@ def write_tokens(
     Returns
     -------
     dict
-        documents, tokens, words, direct, indirect, protected (words), retention (share of words not protected),
-        blacklisted (surfaces protected beyond their span), pretokens ("bert" or "bytelevel" where each distinct one
-        was tokenised once, "library" where documents went through the tokenizers library whole).
+        documents, tokens, words, direct, indirect, protected (words), protected_tokens, retention (share of tokens that
+        are not protected), blacklisted (surfaces protected beyond their span), pretokens ("bert" or "bytelevel" where
+        each distinct one was tokenised once, "library" where documents went through the tokenizers library whole).
+        Of text as it is, also common_tokens (of words that are too common to identify anybody), common_direct_tokens
+        (of them, those that direct identifiers take) and common_lost (their share).
 
     Raises
     ------
@@ -97,9 +98,9 @@ def write_tokens(
         return _write(folder, words, texts, encoder, tokenizer_json, progress)
     protected = index, spans or NO_SPANS, policy
     if style is None:
-        return _write_view(folder, corpus, individuals, tokenizer_json, *protected, progress=progress, **common)
+        return _write_view(folder, corpus, individuals, tokenizer_json, *protected, progress=progress, **common)[0]
     with TemporaryDirectory(prefix=".original-", dir=folder) as original:
-        _write_view(Path(original), corpus, individuals, tokenizer_json, *protected, **common)
+        _, supports = _write_view(Path(original), corpus, individuals, tokenizer_json, *protected, **common)
         rewritten = RewrittenTokens(
             style,
             open_view(Path(original)),
@@ -108,7 +109,7 @@ def write_tokens(
             tokenizer_json,
             spans=spans,
             policy=policy,
-            surface="exact" if index is None else cast("Surface", index.surface),
+            supports=supports,
             **common,
         )
         return rewritten.write(folder, progress=progress)
@@ -140,8 +141,11 @@ def _write_view(
     splits: tuple[str, ...] | None,
     num_threads: int,
     progress: Callable[[int], None] | None = None,
-) -> dict[str, Any]:
-    """Write ids and a view of the documents of these splits, as a run does: one pass over the text, then numbers."""
+) -> tuple[dict[str, Any], NgramIndex | None]:
+    """Write ids and a view of the documents of these splits, as a run does: one pass over the text, then numbers.
+
+    Returns the counts, and the index by whose supports words are protected.
+    """
 
     ids = [batch.column("individual_id") for batch in corpus.batches(columns=("individual_id",))]
     owners = pa.chunked_array(ids) if ids else pa.chunked_array([], pa.string())
@@ -178,7 +182,7 @@ def _write_view(
             policy=policy,
             num_threads=num_threads,
         )
-    return {**counts, "pretokens": pretokens}
+    return {**counts, "pretokens": pretokens}, index or numbered
 
 
 class RewrittenTokens:
@@ -192,7 +196,7 @@ class RewrittenTokens:
     names : SurrogateNames, optional
         Names that surrogates are drawn from; default: realistic ones in the language of most documents.
 
-    The others are those of `write_tokens`; ``surface`` is that of what spans protect elsewhere.
+    The others are those of `write_tokens`, and ``supports`` as `FlaggedWords` takes it: the index of the view.
 
     Cost: a pass over the text when made (with spans), one more before the first surrogates, and one for each writing.
     """
@@ -208,7 +212,7 @@ class RewrittenTokens:
         splits: tuple[str, ...] | None = None,
         spans: SpanReader | None = None,
         policy: Policy | None = None,
-        surface: Surface = "exact",
+        supports: NgramIndex | None = None,
         names: SurrogateNames | None = None,
         num_threads: int = 0,
     ):
@@ -220,7 +224,7 @@ class RewrittenTokens:
             spans=spans,
             policy=policy,
             by_category=style != "x",
-            surface=surface,
+            supports=supports,
             num_threads=num_threads,
         )
         self._encoder = _rust.TokenEncoder(tokenizer_json, num_threads=num_threads)
@@ -293,7 +297,7 @@ def _write(
     progress: Callable[[int], None] | None,
 ) -> dict[str, Any]:
     """Write the tokens of texts with the flags of their words; returns the counts of `write_tokens`."""
-    counts = dict.fromkeys(("words", "direct", "indirect", "protected"), 0)
+    counts = dict.fromkeys(("words", "direct", "indirect", "protected", "protected_tokens"), 0)
     with StoreWriter(folder, encoder.vocab_size) as writer:
         for documents, text in texts:
             part = documents.part
@@ -307,6 +311,7 @@ def _write(
             counts["direct"] += int(np.count_nonzero(text.flags & DIRECT))
             counts["indirect"] += int(np.count_nonzero(text.flags & INDIRECT))
             counts["protected"] += int(np.count_nonzero(text.flags))
+            counts["protected_tokens"] += num_set(tokens.direct | tokens.indirect)
             if progress:
                 progress(part.last_document)
     if not writer.num_documents:
@@ -316,7 +321,7 @@ def _write(
         "documents": writer.num_documents,
         "tokens": writer.num_tokens,
         **counts,
-        "retention": 1.0 - counts["protected"] / max(counts["words"], 1),
+        "retention": 1.0 - counts["protected_tokens"] / max(writer.num_tokens, 1),
         "blacklisted": flagged.num_blacklisted,
         "pretokens": encoder.path,
     }

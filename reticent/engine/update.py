@@ -8,18 +8,13 @@ default.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from reticent.core.errors import CorpusError, PolicyError
-from reticent.engine.identity import Ids, as_read
 from reticent.engine.index import IndexConfig, count_documents
 from reticent.engine.schema import MEMBERS
 
@@ -28,7 +23,7 @@ if TYPE_CHECKING:
     from reticent.engine.ngrams import NgramIndex
     from reticent.engine.split import Individuals
 
-__all__ = ["Moved", "Update", "read_ids", "update_index", "without_withdrawn"]
+__all__ = ["Moved", "Update", "update_index"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,52 +139,3 @@ def _changed(old: pl.DataFrame, new: pl.DataFrame, changed: Collection[str]) -> 
         if len(grown) <= len(affected):
             return units, len(grown)
         affected = grown
-
-
-def read_ids(file: Path | str, known: pa.ChunkedArray, choice: Ids = "stop") -> pa.Array:
-    """Return the ids of individuals in a text file (UTF-8, one a line, blank lines are passed over).
-
-    Parameters
-    ----------
-    known : ids of the individuals of a corpus
-    choice : the corpus's ``ids``; with "fold" a line is the individual of the same folded form
-
-    Raises
-    ------
-    PolicyError
-        The file cannot be read, or holds no id.
-    CorpusError
-        An id is not one of ``known``; with "stop" also where it is but for how it is spelt.
-    """
-    try:
-        lines = Path(file).read_text(encoding="utf-8-sig").split("\n")
-    except OSError as error:
-        raise PolicyError(f"{file}: cannot be read ({error.strerror})") from None
-    except UnicodeDecodeError:
-        raise PolicyError(f"{file}: not UTF-8 text; expected the id of one individual a line") from None
-    numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
-    if not numbered:
-        raise PolicyError(f"{file}: no id; expected the id of one individual a line")
-    ids = pa.array([line for _, line in numbered], pa.string())
-    known = known.unique()
-    ids = as_read(ids, known, choice, str(file), lambda row: f"line {numbered[row][0]}")
-    strange = np.flatnonzero(pc.invert(pc.is_in(ids, value_set=known)))
-    if len(strange):
-        more = f", and {len(strange) - 1:,} more" if len(strange) > 1 else ""
-        raise CorpusError(
-            f"{file} line {numbered[strange[0]][0]}: no document is of this individual{more}; ids may be spelt "
-            "otherwise there, and whoever has no document stays out of the list"
-        )
-    return ids
-
-
-def without_withdrawn(corpus: Corpus, files: Sequence[Path | str]) -> Corpus:
-    """Return the corpus without all documents of the individuals in these files; raises as :func:`read_ids` does.
-
-    An individual may be in several files: a list of today may repeat that of yesterday.
-    """
-    if not files:
-        return corpus
-    owners = corpus.scan().column("individual_id")
-    gone = pa.concat_arrays([read_ids(file, owners, corpus.ids) for file in files])
-    return corpus.without(np.flatnonzero(pc.is_in(owners, value_set=gone)))

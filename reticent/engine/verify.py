@@ -16,7 +16,8 @@ MB, 50 million tokens of the members), measured on a busy machine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import itertools
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ import pyarrow.compute as pc
 
 from reticent.core.errors import ArtifactError
 from reticent.engine.oracle.documents import WordTable, read_words
-from reticent.engine.oracle.protection import DocumentWords, count_supports
+from reticent.engine.oracle.protection import DocumentWords, count_supports, visible_support
 from reticent.engine.oracle.retokenizer import Retokenizer, read_texts
 from reticent.engine.oracle.tokens import Comparison, Protected, Spans, TextCheck
 
@@ -100,14 +101,17 @@ class CheckedText:
         codes = self._codes[chosen]
         units = codes if self._individuals is None else self._individuals.units[codes]
         surfaces = self._table.surfaces(surface)
-        supports: Iterable[np.ndarray] = count_supports(words, units, surfaces, policy.n) if counted else ()
+        seen, num_units = self._table.seen(surface), len(np.unique(units))
+        supports = count_supports(words, units, surfaces, policy.n if counted else 1)
         if drawn is not None:
             is_drawn = pc.is_in(pa.array(surfaces, drawn.type), value_set=drawn).to_numpy(zero_copy_only=False)
             below = np.where(is_drawn, policy.k - 1, np.iinfo(np.int64).max)[words.spellings]
             supports = (np.minimum(support, below) for support in supports)
         marks = read_spans(spans, self._rows[chosen])
-        seen, num_units = self._table.seen(surface), len(np.unique(units))
-        return Protected.by(policy, words, units, seen, marks, supports, num_units)
+        of_words = next(supports)
+        visible = visible_support(words, seen, of_words)
+        protecting = itertools.chain([of_words], supports) if counted else ()
+        return Protected.by(policy, words, units, seen, marks, protecting, num_units, visible)
 
 
 class _Documents(NamedTuple):

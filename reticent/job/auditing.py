@@ -10,10 +10,19 @@ import numpy as np
 
 from reticent import _rust
 from reticent.audit.leakage.words import WordCategories
-from reticent.audit.membership.names import ATTACKS_ON_SIZES, PROBE_COPIES, PROBE_TOKENS, PROBING, USER_INFERENCE
+from reticent.audit.membership.names import (
+    ATTACKS_ON_SIZES,
+    GRADIENT,
+    MOST_DOCUMENTS,
+    MOST_INDIVIDUALS,
+    PROBE_COPIES,
+    PROBE_TOKENS,
+    PROBING,
+    USER_INFERENCE,
+)
 from reticent.core.artifact import read_manifest
 from reticent.core.eta import Work
-from reticent.engine.canaries import open_canaries
+from reticent.engine.canaries import open_canaries, without_canaries
 from reticent.engine.detect.labels import category
 from reticent.engine.detect.spans import SpanReader
 from reticent.engine.flagged_words import FlaggedWords
@@ -26,6 +35,8 @@ from reticent.job.stages.near_copies import copied_individuals
 if TYPE_CHECKING:
     from reticent.audit.config import AuditConfig
     from reticent.audit.evaluate import Auditor
+    from reticent.engine.protect import Policy
+    from reticent.engine.store import TokenStore
     from reticent.job.artefact import Measurement, Training
     from reticent.job.config import ModelSection
     from reticent.job.run import Run
@@ -34,7 +45,9 @@ __all__ = [
     "TEXT_SIZES",
     "Workload",
     "audit_config",
+    "audited_tokens",
     "extraction_work",
+    "has_gradients",
     "needs_text_sizes",
     "open_auditor",
     "own_tokens",
@@ -81,13 +94,13 @@ def open_auditor(run: Run, model: str) -> Auditor:
     """Return the auditor of a model, by its name: it scores and attacks checkpoints. Opens the tokens of the audit."""
     from reticent.audit.evaluate import Auditor
 
-    audit_store = open_tokens(run.folder / f"tokens/{model}/audit")
+    audit_store = audited_tokens(run, model, "audit")
     members = run.individuals.mask(MEMBERS)[audit_store.individual]
-    own: dict[str, Any] = {name: open_tokens(run.folder / f"tokens/{model}/{name}") for name in own_tokens(run)}
+    own: dict[str, Any] = {name: audited_tokens(run, model, name) for name in own_tokens(run)}
     if needs_text_sizes(run):
         own["zlib_bytes"] = read_zlib_bytes(run.folder / TEXT_SIZES)
     return Auditor(
-        open_tokens(run.folder / f"tokens/{model}/train"),
+        audited_tokens(run, model, "train"),
         audit_store,
         members,
         audit_config(run),
@@ -96,6 +109,23 @@ def open_auditor(run: Run, model: str) -> Auditor:
         copied=copied_individuals(run),
         **own,
     )
+
+
+def audited_tokens(run: Run, model: str, name: str) -> TokenStore:
+    """Return tokens of a model, without those of canaries: only members have some, and they have an audit of their
+    own. The holdout of user inference has none."""
+    store = open_tokens(run.folder / f"tokens/{model}/{name}")
+    if run.job.canaries is None or name == OWN_TOKENS[USER_INFERENCE]:
+        return store
+    (section,) = (section for section in run.job.model if section.name == model)
+    planted = open_canaries(run.folder / "canaries")
+    return without_canaries(store, planted, run.documents, run.tokenizer_of(section))
+
+
+def has_gradients(run: Run, measurement: Measurement) -> bool:
+    """Whether a measurement asks the model for gradients: a base model, or the last checkpoint of a training."""
+    last = measurement.training is None or measurement.epoch == run.job.training(measurement.model).num_epochs
+    return GRADIENT in run.job.audit.attacks and last
 
 
 def read_categories(run: Run, splits: tuple[str, ...]) -> WordCategories:
@@ -110,31 +140,46 @@ def read_categories(run: Run, splits: tuple[str, ...]) -> WordCategories:
         spans=SpanReader(run.folder / "spans"),
         policy=run.policy,  # type: ignore[attr-defined]
         by_category=True,
-        surface=run.job.index.surface,
+        supports=run.index("index-joint"),
         num_threads=run.job.num_threads,
     )
-    return categories_of(flagged)
+    return categories_of(flagged, run.policy)
 
 
-def categories_of(flagged: FlaggedWords) -> WordCategories:
+def categories_of(flagged: FlaggedWords, policy: Policy) -> WordCategories:
     """Return the categories of flagged words; see `read_categories`."""
     known: dict[str, int] = {"": 0}
     codes, lengths = [np.empty(0, dtype=np.int16)], [np.zeros(1, dtype=np.int64)]
+    corpus_wide = [np.empty(0, dtype=np.bool_)]
     for part, words, *_ in flagged:
         offsets, starts, ends, labels = flagged.spans_of(part, words)
         encoded = labels.dictionary_encode()
         label_names = [category(label) for label in encoded.dictionary.to_pylist()]
         of_span = encoded.indices.to_numpy()
+        spans_of = (part, words, offsets, starts, ends)
         found = np.zeros(words.num_words, dtype=np.int16)
         for name in sorted(set(label_names), reverse=True):  # the first name is written last
-            chosen = np.array([other == name for other in label_names])[of_span]
-            before = np.concatenate([[0], np.cumsum(chosen)]).astype(np.int64)
-            bounds = (np.ascontiguousarray(starts[chosen]), np.ascontiguousarray(ends[chosen]))
-            covered = _rust.cover_spans(part.texts, words, before[offsets], *bounds, num_threads=flagged.num_threads)
-            found[covered.astype(bool)] = known.setdefault(name, len(known))
+            found[_covered(flagged, *spans_of, np.array([other == name for other in label_names])[of_span])] = (
+                known.setdefault(name, len(known))
+            )
         codes.append(found)
+        wide = np.array([policy.scope_of(label) == "corpus" for label in encoded.dictionary.to_pylist()], dtype=bool)
+        corpus_wide.append(_covered(flagged, *spans_of, wide[of_span]))
         lengths.append(np.diff(words.doc_offsets))
-    return WordCategories(np.concatenate(codes), tuple(known), np.cumsum(np.concatenate(lengths)))
+    return WordCategories(
+        np.concatenate(codes), tuple(known), np.cumsum(np.concatenate(lengths)), np.concatenate(corpus_wide)
+    )
+
+
+def _covered(
+    flagged: FlaggedWords, part: Any, words: Any, offsets: np.ndarray, starts: np.ndarray, ends: np.ndarray,
+    chosen: np.ndarray,
+) -> np.ndarray:  # fmt: skip
+    """Words in the chosen spans, bool."""
+    before = np.concatenate([[0], np.cumsum(chosen)]).astype(np.int64)
+    bounds = (np.ascontiguousarray(starts[chosen]), np.ascontiguousarray(ends[chosen]))
+    covered = _rust.cover_spans(part.texts, words, before[offsets], *bounds, num_threads=flagged.num_threads)
+    return np.asarray(covered.astype(bool))
 
 
 # ---------------------------------------------------------------------------------------------------------- cost model
@@ -219,6 +264,9 @@ def scoring_work(run: Run, measurement: Measurement) -> Workload:
         parts["generation"] = rows * (asked.prefix_tokens + asked.num_tokens)
     if PROBING in settings.attacks and not masked:
         parts["probes"] = 2 * PROBE_COPIES * min(audit["tokens"], audit["documents"] * PROBE_TOKENS)
+    if has_gradients(run, measurement):  # a backward pass costs two forward ones
+        asked_share = min(1.0, 2 * MOST_INDIVIDUALS * MOST_DOCUMENTS / max(audit["documents"], 1))
+        parts["gradients"] = 3 * audit["tokens"] * asked_share
     if settings.inversion is not None:
         parts["inversion"] = _inversion_work(run, settings.inversion, audit, folds)
     return Workload({name: float(work) for name, work in parts.items()})

@@ -8,6 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from reticent.audit.membership.names import DEFAULT_ATTACKS
 from reticent.core.artifact import JOB
 from reticent.core.device import check_device, pick_device
@@ -16,11 +18,13 @@ from reticent.core.json_toml import parse_json, read_json
 from reticent.core.resolve import resolve
 from reticent.engine.config import DedupConfig
 from reticent.engine.index import check_memory_limit
+from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.job.config import load_kept_job, parse_job
 from reticent.job.config.job import kept_content
 from reticent.trainer.base_files import check_base
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.privacy import refuse_conflicts, refuse_promise, unaccounted_steps
+from reticent.trainer.tokenizer_of_model import tokenizer_notices
 
 if TYPE_CHECKING:
     from reticent.core.section import Section
@@ -30,8 +34,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_run",
+    "check_sides",
     "refuse_idle",
     "refuse_idle_scope",
+    "refuse_too_few",
     "require_audit",
     "require_models",
     "require_same_documents",
@@ -331,7 +337,11 @@ def _require_bases(run: Run, *, trains: bool) -> None:
             _require_there(model.foundation.vocabulary, f"model {model.name}: foundation.vocabulary")
         if model.base is not None:
             window_length = run.job.training(model).window_length if trains else 0
-            check_base(model.base, tokenizer=run.tokenizer_of(model), window_length=window_length)
+            tokenizer = run.tokenizer_of(model)
+            check_base(model.base, tokenizer=tokenizer, window_length=window_length)
+            if run.tokenizer_of_ids(model) is None:  # said once, before it makes any
+                for notice in tokenizer_notices(model.base, tokenizer):
+                    run.progress.warn_once(f"model {model.name}: {notice}")
 
 
 def _require_kind(model: ModelSection, foundation: FoundationConfig) -> None:
@@ -367,6 +377,29 @@ def require_audit(run: Run) -> None:
     _require_room(run)
     if run.job.probe is not None:
         resolve("reticent.ext.propile.stage:check_probes")(run.job)
+
+
+def refuse_too_few(job: Job, sides: tuple[int, int]) -> None:
+    """Raise `PolicyError` for shadow models on so few members or others that no number of theirs can be published."""
+    if job.audit.shadow is not None:
+        least = job.audit.small_cell
+        for name, there in zip(("members", "held-out individuals"), sides, strict=True):
+            if there < least:
+                raise PolicyError(
+                    f"audit.shadow: {there} {name} are too few to attack: {least - there} are missing, as no number "
+                    f"over fewer than {least} (audit.small_cell) is published; leave it out, or change [split]"
+                )
+
+
+def check_sides(run: Run) -> None:
+    """Raise `PolicyError` for attacks that cannot work with these members, once they are known and before the first
+    training.
+    """
+    units = run.individuals.units
+    members, heldout = (len(np.unique(units[run.individuals.mask(side)])) for side in (MEMBERS, HELDOUT))
+    refuse_too_few(run.job, (members, heldout))
+    if run.job.probe is not None:
+        resolve("reticent.ext.propile.stage:check_members")(run)
 
 
 def _require_room(run: Run) -> None:

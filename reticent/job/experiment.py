@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from textwrap import wrap
 from typing import Any
 
 from reticent.audit.config import DEFAULT_ATTACKS
+from reticent.audit.judgement.rows import MIN_SHADOWS, PLAIN
 from reticent.core.errors import PolicyError
 from reticent.core.json_toml import parse_toml
 from reticent.job.config import parse_job
+from reticent.job.reach import expected_sides, membership_is_reachable, reach_lines
 from reticent.trainer.recipes import RECIPES
 
 __all__ = ["SIZES", "Size", "experiment_job", "minimal_job"]
@@ -82,6 +85,7 @@ def experiment_job(
     corpus: Mapping[str, Any] | None = None,
     detect: Mapping[str, Any] | None = None,
     bases: Mapping[str, str] | None = None,
+    num_individuals: int | None = None,
 ) -> str:
     """Return the job file (TOML) of the experiment at a size.
 
@@ -89,6 +93,7 @@ def experiment_job(
     ----------
     corpus, detect : sections of a job; None: the hospital that `reticent synth hospital` generates
     bases : objective -> folder or hub name; only these objectives are trained. None: both, of the size's own models
+    num_individuals : of the documents, where that is known
 
     Raises
     ------
@@ -112,8 +117,7 @@ def experiment_job(
             *_training(chosen),
         ]
     )
-    parse_job(parse_toml(text))
-    return text
+    return _with_reach(text, _synthetic(chosen) if generated else num_individuals)
 
 
 def minimal_job(
@@ -122,6 +126,7 @@ def minimal_job(
     corpus: Mapping[str, Any] | None = None,
     detect: Mapping[str, Any] | None = None,
     bases: Mapping[str, str] | None = None,
+    num_individuals: int | None = None,
 ) -> str:
     """Return a short job file: one model, protected, beside its unprotected twin, which shows that attacks succeed.
 
@@ -149,9 +154,29 @@ def minimal_job(
             "",
         ]
     lines += ["[train]", "num_epochs = 8", 'device = "auto"']
-    text = "\n".join(lines) + "\n"
-    parse_job(parse_toml(text))
-    return text
+    return _with_reach("\n".join(lines) + "\n", _synthetic(chosen) if generated else num_individuals)
+
+
+def _synthetic(size: Size) -> int:
+    """Individuals of the generated hospital."""
+    return int(size.synth.split("--individuals ")[1].split()[0])
+
+
+def _with_reach(text: str, num_individuals: int | None) -> str:
+    """The job file with what it can show, said before it; with shadow models where they can show that membership is
+    within its threshold.
+    """
+    job = parse_job(parse_toml(text))
+    sides = None if num_individuals is None else expected_sides(job, num_individuals)
+    if sides is not None and membership_is_reachable(job, sides):
+        recipes = [name for model in job.model for name in model.recipes if name.removeprefix("pp") in PLAIN]
+        text += f"\n[audit.shadow]  # without it no risk of membership is ever within\nrecipes = {_toml(recipes)}\n"
+        text += f"num_shadows = {MIN_SHADOWS}  # the fewest that count\n"
+        job = parse_job(parse_toml(text))
+    said = (wrap(f"{line}.", 114) for line in reach_lines(job, sides))
+    about = [f"# {'  ' if number else ''}{part}" for lines in said for number, part in enumerate(lines)]
+    head, body = text.split("\n", 1)
+    return "\n".join([head, "#", *about, "#", body])
 
 
 def _minimal_model(objective: str, size: Size, bases: Mapping[str, str], public: str | None) -> list[str]:

@@ -13,6 +13,7 @@ from reticent.audit.judgement.verdict import verdict
 from reticent.core.artifact import read_manifest, require_kind
 from reticent.job.artefact import Artefact, Step
 from reticent.job.maker import make
+from reticent.job.outcomes import keep_outcomes, with_earlier
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence
@@ -65,8 +66,9 @@ def judge_again(run: Run) -> None:
         evidence = run.evidence
         settings = {name: value for name, value in evidence.settings.items() if name not in ("gate", "verdict")}
         settings |= {own: gates[name] for name, own in (("gates", "gate"), ("verdict", "verdict")) if name in gates}
-        judged = judge_gates(run, replace(evidence, settings=settings))
+        judged = with_earlier(run, judge_gates(run, replace(evidence, settings=settings)))
         (folder / "audit.json").write_text(json.dumps(to_json(judged), indent=1, allow_nan=False))
         counts.update(made.counts)
+        keep_outcomes(run, judged)
 
     make(run, Step.of(Artefact("audit", "audit", others | gates, made.inputs), build))

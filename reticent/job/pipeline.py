@@ -20,7 +20,7 @@ from reticent.core.errors import PolicyError, ReticentError
 from reticent.core.eta import Plan
 from reticent.core.resolve import resolve
 from reticent.job.artefact import Step
-from reticent.job.checks import check_run
+from reticent.job.checks import check_run, check_sides
 from reticent.job.gates import judge_again
 from reticent.job.maker import look_at, make
 from reticent.trainer.distributed import join_world, launched, leave_world
@@ -129,6 +129,7 @@ def execute(run: Run, until: str = "report", *, alone: bool = False) -> Path:
     if alone:
         chosen = [stage for stage in chosen if stage.name in ("corpus", "dedup", until)]
     run_stages(run, chosen)
+    run.verify_all()
     if alone:
         resolve("reticent.job.stages.split:tell_recovered")(run, {})
     run.keep_job()
@@ -138,6 +139,7 @@ def execute(run: Run, until: str = "report", *, alone: bool = False) -> Path:
 def run_stages(run: Run, stages: Iterable[Stage]) -> None:
     """Make the steps of these stages; the expected end is shown from the first stage of an experiment on."""
     stages = list(stages)
+    audits = any("audit" in (stage.name, stage.within) for stage in stages)
     with ExitStack() as stack:
         stack.callback(run.verified.save)
         is_shown = False
@@ -145,6 +147,8 @@ def run_stages(run: Run, stages: Iterable[Stage]) -> None:
             if stage.name in EXPERIMENT and not is_shown and any(other.name == "train" for other in stages):
                 stack.enter_context(run.progress.experiment(_plan_of(run, stages)))
                 is_shown = True
+            if stage.name == "foundation" and audits:
+                check_sides(run)
             if stage.name == "train":
                 _train(run)
             else:

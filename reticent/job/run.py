@@ -16,12 +16,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import pyarrow as pa
+
 from reticent.audit.evidence.audit import AuditEvidence
 from reticent.audit.evidence.json_form import from_json
 from reticent.core.artifact import (
     JOB,
     VERIFY,
     VerifiedFiles,
+    artifacts_in,
     delete_left,
     make_private_folder,
     read_manifest,
@@ -32,6 +35,7 @@ from reticent.core.artifact import (
 from reticent.core.errors import ArtifactError, ReticentError
 from reticent.core.eta import Timings
 from reticent.core.json_toml import read_json
+from reticent.core.model_folder import folder_of_model
 from reticent.core.progress import Progress
 from reticent.engine.canaries import open_planted
 from reticent.engine.corpus import open_configured
@@ -41,6 +45,7 @@ from reticent.engine.index import open_index
 from reticent.engine.sources.files import Files
 from reticent.engine.split import draw_user_inference_holdout, open_individuals
 from reticent.engine.token_views import NumberedCorpus
+from reticent.engine.withdrawn import RECORD, LeftOut, Withdrawals, leave_out, read_ids
 from reticent.engine.word_ids import NumberedWords, WordSpans
 from reticent.job.artefact import Measurement, Training
 from reticent.job.config.job import changed_sections, kept_content, require_withdrawals
@@ -49,8 +54,6 @@ from reticent.job.staged import staged_job
 from reticent.trainer.tokenizer_of_model import tokenizer_json_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from reticent.audit.evidence.audit import AuditEvidence
     from reticent.engine.corpus import Corpus
     from reticent.engine.ngrams import NgramIndex
@@ -90,11 +93,24 @@ class Run:
         self._told_peak = 0.0
         self.timings = Timings(self.folder)
         self._reread = reread
+        #: Of each list of who withdrew: its name, its ids, and how many are individuals; known once documents are open.
+        self.withdrawn: list[tuple[str, int, int]] = []
 
     @cached_property
     def verified(self) -> VerifiedFiles:
         """Files of documents and finished results that need not be hashed again."""
         return VerifiedFiles(self.folder, reread=self._reread)
+
+    def verify_all(self) -> None:
+        """Where every byte is to be read again, read the results too that no stage of this run asked for.
+
+        Raises
+        ------
+        ArtifactError
+            One is not as it was written.
+        """
+        for path in artifacts_in(self.folder) if self._reread else ():
+            self.verified.verify(path, read_manifest(path))
 
     def for_a_look(self) -> Run:
         """Return this run as one that is only read: it is silent and trusts manifests."""
@@ -107,29 +123,53 @@ class Run:
     def whole_corpus(self) -> Any:
         """The documents as they were given, without those of individuals who have withdrawn; opened once."""
         if "whole_corpus" not in self._opened:
-            settings = staged_job(self.job).corpus
-            corpus = open_configured(settings)
+            corpus, record = self.given_corpus, LeftOut.read(self.folder)
+            self.withdrawn = []
+            gone = pa.array([], pa.string())
+            if self.job.corpus.withdrawn:
+                corpus, gone, self.withdrawn = leave_out(corpus, self.job.corpus.withdrawn)
+            if record:
+                Withdrawals(staged_job(self.job).corpus, record).require(self.given_corpus.scan(), gone)
+            self._opened["whole_corpus"] = corpus
+        return self._opened["whole_corpus"]
+
+    @property
+    def given_corpus(self) -> Any:
+        """The documents as they were given, also those of individuals who have withdrawn; opened once."""
+        if "given_corpus" not in self._opened:
+            corpus = open_configured(staged_job(self.job).corpus)
             if isinstance(corpus.source, Files):
                 corpus.source = replace(corpus.source, sha256=self.verified.sha256)
             self._tell_reading(corpus)
-            if settings.withdrawn:
-                from reticent.engine.update import without_withdrawn
-
-                corpus = without_withdrawn(corpus, settings.withdrawn)
-            self._opened["whole_corpus"] = corpus
-        return self._opened["whole_corpus"]
+            self._opened["given_corpus"] = corpus
+        return self._opened["given_corpus"]
 
     def require_unchanged(self) -> None:
         """Raise `CorpusError` where documents have changed since this run first read them."""
         if "whole_corpus" in self._opened:
             self._opened["whole_corpus"].require_unchanged()
 
-    def given_individuals(self) -> pa.ChunkedArray:
-        """Return the individual of each document that was given, also of those who have withdrawn."""
-        corpus = self.whole_corpus
-        if self.job.corpus.withdrawn:
-            corpus = open_configured(staged_job(self.job).corpus)
-        return corpus.scan().column("individual_id")
+    def left_out(self, *, again: bool = False) -> LeftOut:
+        """Return the record of who was left out; ``again`` brings it up to date with the lists of this job, as is done
+        where a run of an earlier version has none.
+
+        Cost: one pass over the text, where someone is left out and it is brought up to date.
+
+        Raises
+        ------
+        PolicyError
+            Someone would come back, or a document of theirs that has another id now.
+        """
+        record, lists = LeftOut.read(self.folder), self.job.corpus.withdrawn
+        if not (lists or record) or (record and not again):
+            return record
+        reading = Withdrawals(self.job.corpus, record)
+        owners = self.given_corpus.scan().column("individual_id")
+        gone = [read_ids(file, owners, self.job.corpus.ids)[0] for file in lists]
+        columns = ["doc_id", "individual_id", "text"]
+        batches = (batch.select(columns) for batch in self.given_corpus.batches(columns=columns))
+        reading.compare(batches, pa.concat_arrays([pa.array([], pa.string()), *gone]))
+        return reading.record
 
     def _tell_reading(self, corpus: Corpus) -> None:
         """Count the files that are skipped and, once documents were read, the documents that were left out."""
@@ -184,6 +224,19 @@ class Run:
             rows = quarantined_rows(self.folder / "spans")
             self._opened["corpus"] = self.documents.without(rows) if len(rows) else self.documents
         return self._opened["corpus"]
+
+    @property
+    def unplanted(self) -> Any:
+        """The documents of ``corpus`` as they are without canaries."""
+        if self.job.canaries is None:
+            return self.corpus
+        rows = quarantined_rows(self.folder / "spans")
+        return self.remaining.without(rows) if len(rows) else self.remaining
+
+    @property
+    def canaries_left_out(self) -> dict[str, str]:
+        """What a manifest says of a result without canaries; nothing where the job plants none."""
+        return {} if self.job.canaries is None else {"canaries": "left out"}
 
     @property
     def individuals(self) -> Any:
@@ -241,14 +294,24 @@ class Run:
         return self.checkpoints(measurement.model, measurement.recipe, measurement.seed)[measurement.epoch]
 
     def base_of(self, model: ModelSection) -> str:
-        """Return the folder or hub name of the base model."""
-        return model.base if model.base is not None else str(self.folder / "foundation" / model.name / "model")
+        """Return the folder of the base model; a hub name where the local cache has no snapshot of it. A run that does
+        more than look fetches one, once, where the hub may be asked.
+        """
+        if model.base is None:
+            return str(self.folder / "foundation" / model.name / "model")
+        name = f"base of {model.name}"
+        if name not in self._opened:
+            found = folder_of_model(model.base, download=not self.fingerprints.looking)
+            if found is None:
+                return model.base
+            self._opened[name] = str(found)
+        return str(self._opened[name])
 
     def base_input(self, model: ModelSection) -> dict[str, str]:
         """Return the fingerprint of the base model, as an input."""
         if model.foundation is not None:
             return {"foundation": self.fingerprints.of(f"foundation/{model.name}")}
-        base = str(model.base)
+        base = self.base_of(model)
         return {"base": self.fingerprints.at(Path(base)) if Path(base).exists() else base}
 
     def tokenizer_of(self, model: ModelSection) -> str:
@@ -298,8 +361,11 @@ class Run:
         job that would bring back who has withdrawn there.
         """
 
-        require_withdrawals(self.job)
+        if not (self.folder / RECORD).exists():  # a run of an earlier version has none
+            require_withdrawals(self.job)
         job_file = self.folder / JOB
+        if not job_file.exists() and self.job.corpus.remote is None:
+            _ = self.given_corpus  # no folder is begun for documents that are not there
         with self._writable():
             make_private_folder(self.folder)
             if not job_file.exists():

@@ -28,8 +28,8 @@ def corpus_artefact(job: Job) -> Artefact:
     settings, address = job.corpus, str(job.corpus.remote)
     kept: dict[str, Any] = {"source": shown(address), "address": _digest(address)}
     kept |= {name: getattr(settings, name) for name in ("table", "preset", "version")}
-    if settings.opt_out is not None:
-        kept["opt_out"] = settings.opt_out
+    since = {"opt_out": None, "row_security": "stop", "readmitted": (), "time_zone": None}  # settings that came later
+    kept |= {name: value for name, old in since.items() if (value := getattr(settings, name)) != old}
     kept["query"] = None if settings.query is None else _digest(settings.query)
     kept |= {"columns": settings.only(Columns).model_dump(), "more": more_columns(job)}
     if row_of(address).kind == "store":
@@ -75,6 +75,8 @@ def _staged(job: Job) -> CorpusConfig:
         source=tuple(map(str, staged_files(folder))),
         ids=settings.ids,
         withdrawn=settings.withdrawn,
+        readmitted=tuple(name for name in settings.readmitted if Path(name).is_file()),  # a table was read with them
+        on_unmatched=settings.on_unmatched,
         on_null=settings.on_null,
         **settings.only(Columns).model_dump(),
     )

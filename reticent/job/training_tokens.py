@@ -64,7 +64,7 @@ def training_tokens(
         yield store, None
         return
 
-    make = _make_surrogates(run, store, recipe, of.individuals if of else run.individuals)
+    make = _make_surrogates(run, store, recipe, of)
     node = os.environ.get("GROUP_RANK", "0")
     if launched().local_rank == 0:  # what a training left that was interrupted
         for left in (folder / f".surrogates-{node}", *folder.glob(f".surrogates-{node}-*")):
@@ -75,24 +75,23 @@ def training_tokens(
         yield epoch_store(1), epoch_store
 
 
-def _make_surrogates(
-    run: Run, store: TokenStore, recipe: Recipe, individuals: Individuals
-) -> Callable[[Path, int], object]:
+def _make_surrogates(run: Run, store: TokenStore, recipe: Recipe, of: Drawn | None) -> Callable[[Path, int], object]:
     """Return what writes the tokens of an epoch: other surrogates for the identifiers of the documents of a store."""
 
     @functools.cache
     def rewritten() -> RewrittenTokens:
         assert store.path is not None
+        policy = run.job.protection(recipe.name)
         return RewrittenTokens(
             "rotate",
             open_view(store.path),
             run.corpus,
-            individuals,
+            of.individuals if of else run.individuals,
             store.tokenizer_path.read_text(encoding="utf-8"),
             splits=(MEMBERS,),
             spans=SpanReader(run.folder / "spans"),
-            policy=run.job.protection(recipe.name),
-            surface=run.job.index.surface,
+            policy=policy,
+            supports=_protecting(run, policy.k, of),
             names=surrogate_names(run.job),
             num_threads=run.job.num_threads,
         )
@@ -102,17 +101,20 @@ def _make_surrogates(
     return lambda folder, epoch: rewritten().write(folder, key=key, draw=epoch)
 
 
+def _protecting(run: Run, k: int, of: Drawn | None) -> NgramIndex:
+    return of.index() if of else protecting(run, open_index(run.folder / "index"), k)
+
+
 def public_context(run: Run, model: ModelSection, recipe: Recipe, *, of: Drawn | None = None) -> ContextWords | None:
     """Return the public words for a recipe that replaces indirect identifiers in the context; None for any other."""
     if not recipe.replaces_indirect:
         return None
 
     k = run.job.protection(recipe.name).k
-    index = of.index() if of else protecting(run, open_index(run.folder / "index"), k)
     return context_words(
         run.tokenizer_of(model),
         read_public_words(run.job.surrogates.pool),
-        index,
+        _protecting(run, k, of),
         k,
         also_shared=("X",) if recipe.text == "pseudonymised" else (),
         num_threads=run.job.num_threads,

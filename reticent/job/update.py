@@ -31,7 +31,8 @@ from reticent.engine.detect.passages import take_cache
 from reticent.engine.index import open_index
 from reticent.engine.reuse import ReusedSpans, differing_texts, rows_before, with_same_individual
 from reticent.engine.schema import MEMBERS
-from reticent.engine.update import read_ids, update_index
+from reticent.engine.update import update_index
+from reticent.engine.withdrawn import LeftOut, read_ids
 from reticent.job.artefact import Artefact, Output
 from reticent.job.checks import require_same_documents
 from reticent.job.maker import is_up_to_date
@@ -46,6 +47,7 @@ from reticent.job.stages.split import split_steps
 if TYPE_CHECKING:
     from reticent.core.progress import Progress
     from reticent.engine.ngrams import NgramIndex
+    from reticent.engine.sources.corpus_config import CorpusConfig
 
 __all__ = ["AffectedArtifacts", "Reuse", "affected_artifacts", "update_run"]
 
@@ -160,12 +162,13 @@ def update_run(
     progress: Progress,
     *,
     refresh: bool = False,
+    corpus: CorpusConfig | None = None,
 ) -> Run:
     """Make the run folder ``out``: the split and the indexes of ``before`` with more documents, or fewer individuals.
 
     ``before`` stays as it is. If it has spans the new run has some; only new and changed documents are read for them,
     unless detectors must see all again, which is said. Tokens are left to later commands. With ``refresh`` documents
-    that are no local files are read again, in a new snapshot.
+    that are no local files are read again, in a new snapshot. ``corpus``: its settings from now on.
 
     Raises
     ------
@@ -182,6 +185,12 @@ def update_run(
         raise PolicyError("update: nothing to do; give --add SOURCE, --remove FILE or --refresh")
     if refresh and job.corpus.remote is None:
         raise PolicyError("--refresh: the documents of the run are local files; give new ones with --add")
+    corpus = corpus or job.corpus
+    if refresh and corpus.version is not None and corpus.version == job.corpus.version:
+        raise PolicyError(
+            f"--refresh: corpus.version holds version {corpus.version}, which would be read again; give --set "
+            "corpus.version=… with a newer one"
+        )
     if added and job.corpus.remote is not None:
         raise PolicyError("--add: the documents of the run are no local files; add them there, and give --refresh")
     if before.folder.resolve() in (place := out.resolve(), *place.parents):
@@ -203,17 +212,19 @@ def update_run(
     _require_current(before)
     values = job.model_dump()
     values["out"] = str(out)
+    values["corpus"] = corpus.model_dump()
     values["corpus"]["source"] = [*job.corpus.sources, *added]
     values["corpus"]["withdrawn"] = [*job.corpus.withdrawn, *map(str, withdrawn)]
     replaced = affected_artifacts(before, ()).dossier
     if replaced is not None:  # the dossier of the new run names that of the old one
         values["dossier"]["replaces"] = replaced
     run = Run(type(job).model_validate(values), progress)
-    _require_known(before, withdrawn)
+    _require_spelling(before, withdrawn)
     _require_new_files(before, run, added)
     require_same_documents(run.job)
     run.recover()
     run.prepare_folder()
+    before.left_out().joined(LeftOut.read(run.folder)).keep(run.folder)
     again = Refresh(before)
     read = partial(refreshed_steps, again) if refresh else partial(copied_steps, before)
     stages = [Stage("corpus", read), Stage("dedup", dedup_steps), Stage("split", split_steps)]
@@ -237,8 +248,8 @@ def _require_current(run: Run) -> None:
             )
 
 
-def _require_known(before: Run, withdrawn: Sequence[Path]) -> None:
-    known = before.given_individuals() if withdrawn else None
+def _require_spelling(before: Run, withdrawn: Sequence[Path]) -> None:
+    known = before.given_corpus.scan().column("individual_id") if withdrawn else None
     for file in withdrawn:
         read_ids(file, known, before.job.corpus.ids)
 
@@ -316,6 +327,6 @@ def affected_artifacts(before: Run, withdrawn: Sequence[Path]) -> AffectedArtifa
 def _name_a_member(before: Run, files: Sequence[Path]) -> bool:
     individuals = before.individuals
     members = individuals.table.column("individual_id").filter(pa.array(individuals.mask(MEMBERS)))
-    known = before.given_individuals()
-    ids = pa.concat_arrays([read_ids(file, known, before.job.corpus.ids) for file in files])
+    known = before.given_corpus.scan().column("individual_id")
+    ids = pa.concat_arrays([read_ids(file, known, before.job.corpus.ids)[0] for file in files])
     return bool(pc.any(pc.is_in(ids, value_set=members)).as_py())

@@ -43,8 +43,10 @@ __all__ = [
     "write_view_of",
 ]
 
-#: Below this share of words that stay usable as targets, a run warns.
+#: Below this share of tokens that stay usable as targets, a run warns.
 LITTLE_RETENTION = 0.4
+#: So does it above this share of the tokens of common words that direct identifiers take.
+MUCH_LOST = 0.1
 #: Folders of older versions that hold documents, of individuals who may have withdrawn since.
 KEPT_BEFORE = ("supports", "text-samples")
 #: Memory that tokens and views take beside the tables of n-grams, whatever the size of the corpus.
@@ -87,12 +89,14 @@ def write_rewritten(
     individuals: Individuals,
     splits: tuple[str, ...],
     policy: Policy,
+    supports: NgramIndex,
     original: Path,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Write the tokens of the documents of these splits with their direct identifiers replaced; returns the counts.
 
-    ``original`` is the folder of the view of the same documents, whose flags are carried over.
+    ``original`` is the folder of the view of the same documents, whose flags are carried over, and ``supports`` the
+    index that protects them.
     """
 
     rewritten = RewrittenTokens(
@@ -104,7 +108,7 @@ def write_rewritten(
         splits=splits,
         spans=SpanReader(run.folder / "spans"),
         policy=policy,
-        surface=run.job.index.surface,
+        supports=supports,
         num_threads=run.job.num_threads,
     )
     return rewritten.write(folder, progress=progress)
@@ -169,10 +173,16 @@ def index_of(run: Run, variant: Variant, policy: Policy) -> NgramIndex:
 
 
 def _warn_of_policy(run: Run, model: ModelSection, settings: Policy, counts: dict[str, Any]) -> None:
+    if counts["common_lost"] > MUCH_LOST:
+        run.progress.warn(
+            f"direct identifiers take {counts['common_lost']:.0%} of the tokens of words that are too common to "
+            "identify anybody, so models learn less of the language: look for a label that has spans which identify "
+            "nobody, or give it the scope occurrence (protect.scopes)"
+        )
     if counts["retention"] < LITTLE_RETENTION:
         noise = run.job.threshold.epsilon
         run.progress.warn(
-            f"only {counts['retention']:.0%} of the words stay usable as targets "
+            f"only {counts['retention']:.0%} of the tokens stay usable as targets "
             + (
                 f"(k={settings.k}, n={settings.n}, policy {settings.policy}); "
                 "try policy cover, a smaller n, or more documents"

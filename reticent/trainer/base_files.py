@@ -7,6 +7,7 @@ This module also lists the keys that hold or name code: none of them is copied i
 from __future__ import annotations
 
 import json
+import math
 import re
 import struct
 from collections.abc import Iterator
@@ -16,13 +17,17 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from tokenizers import Tokenizer
+
 from reticent.core.errors import ArtifactError, TrainingError
 from reticent.core.json_toml import parse_json, read_json
+from reticent.core.model_folder import check_weight_files
 
 __all__ = [
     "FOREIGN_KEYS",
     "check_base",
     "checked_tokenizer_json",
+    "differing_parts",
     "read_tokenizer_json",
     "without_foreign_keys",
     "without_panic",
@@ -39,6 +44,8 @@ READ = (
 )
 
 
+#: The parts of ``tokenizer.json`` that decide how a text is cut.
+PARTS = ("normalizer", "pre_tokenizer", "model")
 #: Keys that name code, hold a template that is run as code, or hold a path on the machine that wrote the file.
 FOREIGN_KEYS = frozenset(
     {
@@ -63,9 +70,12 @@ def check_base(folder: Path | str, *, tokenizer: str | None = None, window_lengt
     for name in READ:
         if (folder / name).is_file() and not isinstance(read_json(folder / name), dict):
             raise ArtifactError(f"{folder / name}: expected a JSON object")
+    if folder.is_dir():
+        check_weight_files(folder)
     if not (folder / "config.json").is_file():
         return
     config = read_json(folder / "config.json")
+    _check_numbers(config, str(folder / "config.json"))
     for section in (config, config.get("text_config")):
         if isinstance(section, dict) and "vocab_size" in section:
             _check_vocabulary(folder, section["vocab_size"], "quantization_config" in config, tokenizer)
@@ -75,6 +85,29 @@ def check_base(folder: Path | str, *, tokenizer: str | None = None, window_lengt
                 raise TrainingError(
                     f"train.window_length: {window_length} tokens are more than the {positions} positions of {folder}"
                 )
+
+
+#: The largest number of a config: positions, or bytes of a table. The deepest models published have a thousand layers.
+MOST, MOST_PARTS = 1 << 27, 10_000
+#: Names of numbers that count modules, each of which is made one by one.
+PARTS = re.compile(r"layers?$|experts|groups|blocks|stacks|num_labels")
+
+
+def _check_numbers(value: Any, where: str) -> None:
+    """Raise `ArtifactError` for a number that no model has: it would fill the memory, or take days, while loading."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            # Ids may be larger than a model: of tokens that it does not have.
+            if isinstance(inner, int) and not re.search(r"(^|_)(id|ids|seed)$", name):
+                most = MOST_PARTS if PARTS.search(name) else MOST
+                if inner > most:
+                    raise ArtifactError(f"{where}: {name}: expected at most {most:,}, got {inner}")
+            _check_numbers(inner, f"{where}: {name}")
+    elif isinstance(value, list):
+        for inner in value:
+            _check_numbers(inner, where)
+    elif isinstance(value, float) and math.isnan(value):
+        raise ArtifactError(f"{where}: NaN is no number")
 
 
 def _check_vocabulary(folder: Path, size: Any, quantised: bool, tokenizer: str | None) -> None:
@@ -196,6 +229,33 @@ def _fault_of(text: str) -> str | None:
     except ArtifactError as error:
         return str(error).removeprefix("tokenizer.json ")
     return None
+
+
+def differing_parts(one: str, other: str) -> list[str]:
+    """Return the names of the parts in which two tokenizers, as JSON, cut texts otherwise; none if they are the same.
+
+    Raises
+    ------
+    ArtifactError
+        One of them cannot be read.
+    """
+    if one == other:
+        return []
+    ours, theirs = _parts(one), _parts(other)
+    return [name for name in PARTS if ours[name] != theirs[name]]
+
+
+@lru_cache(maxsize=4)
+def _parts(text: str) -> dict[str, Any]:
+    """The parts as the library reads them: it fills up what an older version left out."""
+    try:
+        with without_panic("tokenizer.json"):
+            content = parse_json(Tokenizer.from_str(text).to_str())
+    except ArtifactError:
+        raise
+    except Exception:  # the library raises nothing narrower
+        raise ArtifactError("tokenizer.json: not a readable tokenizer") from None
+    return {name: content[name] for name in PARTS}
 
 
 @contextmanager

@@ -44,15 +44,15 @@ class FoundationConfig(Section):
         None,
         description="tokenizer.json, or a folder with vocab.txt or vocab.json and merges.txt; default: trained on text",
     )
-    vocab_size: int = Field(default=4000, ge=300)
-    hidden_size: int = Field(default=128, ge=1)
-    num_layers: int = Field(default=2, ge=1)
+    vocab_size: int = Field(default=4000, ge=300, le=10_000_000)
+    hidden_size: int = Field(default=128, ge=1, le=65_536)
+    num_layers: int = Field(default=2, ge=1, le=1000)
     num_heads: int = Field(default=4, ge=1)
-    num_epochs: int = Field(default=4, ge=1)
+    num_epochs: int = Field(default=4, ge=1, le=10_000)
     learning_rate: float = Field(default=2e-3, gt=0)
     warmup_steps: int = Field(default=100, ge=0)
     mask_share: float = Field(default=0.3, gt=0, lt=1)
-    batch_size: int = Field(default=16, ge=1)
+    batch_size: int = Field(default=16, ge=1, le=1_000_000)
 
     @model_validator(mode="after")
     def _heads_part_the_width(self) -> Self:
@@ -154,12 +154,14 @@ class TrainConfig(Section):
 
     section: ClassVar[str] = "train"
 
-    num_epochs: int = Field(default=8, ge=1, description="passes over the members' documents")
+    num_epochs: int = Field(default=8, ge=1, le=10_000, description="passes over the members' documents")
     checkpoint_epochs: tuple[int, ...] | None = Field(
         default=None, description="epochs whose checkpoints are kept, with the last; default: 4, 8, 16, 32, 64"
     )
-    window_length: int = Field(default=512, ge=8, description="tokens of a window, special tokens included")
-    batch_size: int = Field(default=16, ge=1, description="windows of a micro-batch")
+    window_length: int = Field(
+        default=512, ge=8, le=10_000_000, description="tokens of a window, special tokens included"
+    )
+    batch_size: int = Field(default=16, ge=1, le=1_000_000, description="windows of a micro-batch")
     learning_rate: float = Field(
         default=1e-4, gt=0, description="peak rate, after it rose from 0 over warmup_steps steps"
     )
@@ -272,14 +274,14 @@ class ClassifyConfig(Section):
         default=None,
         description="epochs of the checkpoints to start from; default: 8 and 64, if kept, or else the last",
     )
-    num_epochs: int = Field(default=4, ge=1)
+    num_epochs: int = Field(default=4, ge=1, le=10_000)
     learning_rate: float = Field(default=2e-5, gt=0)
     warmup_ratio: float = Field(
         default=0.1, ge=0, le=1, description="share of the steps over which the rate rises from 0; then it falls to 0"
     )
     weight_decay: float = Field(default=0.01, ge=0)
     max_grad_norm: float = Field(default=1.0, gt=0)
-    batch_size: int = Field(default=16, ge=1)
+    batch_size: int = Field(default=16, ge=1, le=1_000_000)
     windows: Literal["all", "first"] = Field(
         default="all", description="windows of a long document: all, with the mean of their answers, or the first"
     )

@@ -14,7 +14,7 @@ import copy
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,11 +33,28 @@ from reticent.trainer.labels import ProtectedStore, Targets, make_targets, prote
 from reticent.trainer.ledger import Ledger
 from reticent.trainer.lora import Adapter, add_adapter
 from reticent.trainer.metrics import Clock, LossReader, Metrics, open_metrics
-from reticent.trainer.models import check_fit, freeze_embeddings, load_tokenizer, logits_at, num_rows, special_ids
+from reticent.trainer.models import (
+    check_fit,
+    first_position,
+    freeze_embeddings,
+    load_tokenizer,
+    logits_at,
+    num_rows,
+    special_ids,
+)
 from reticent.trainer.packing import block_diagonal_mask
 from reticent.trainer.privacy import Guarantee, PrivacyConfig
 from reticent.trainer.recipes import Recipe
-from reticent.trainer.resume import State, delete_state, delete_training, identity_of, read_state, restore, save_state
+from reticent.trainer.resume import (
+    State,
+    delete_state,
+    delete_training,
+    identity_of,
+    only_training_in,
+    read_state,
+    restore,
+    save_state,
+)
 from reticent.trainer.steps import MakeTargets, PlainStep, Step
 from reticent.trainer.verify import write_ledger
 from reticent.trainer.windows import Batch, SpecialIds, Windows, cut_windows, padding_multiple, prefetched
@@ -157,21 +174,25 @@ def require_packable(model: PreTrainedModel, *, causal: bool) -> None:
     segments = (torch.arange(12, device=model.device) >= 5).int()[None]
     positions = torch.arange(12, device=model.device)[None] - 5 * segments
     every = torch.arange(12, device=model.device)
+    first = first_position(model)
     try:
-        together = logits_at(model, ids, block_diagonal_mask(segments, positions, causal), every, positions)
+        if first is None:
+            raise ValueError
+        together = logits_at(model, ids, block_diagonal_mask(segments, positions, causal), every, positions + first)
         alone = torch.cat(
             [logits_at(model, part, None, torch.arange(part.shape[1], device=model.device))
              for part in (ids[:, :5], ids[:, 5:])]
         )  # fmt: skip
     except (TypeError, ValueError, RuntimeError) as error:
         raise TrainingError(
-            f"train.packing: {config.model_type} takes no block-diagonal mask ({type(error).__name__})"
+            f"train.packing: {config.model_type} takes no "
+            + ("position numbers" if first is None else f"block-diagonal mask ({type(error).__name__})")
         ) from None
     finally:
         model.train(training)
     if float((together - alone).abs().max()) > 1e-4 * float(alone.abs().max()):
         raise TrainingError(
-            f"train.packing: windows of one row would see each other in {config.model_type}; set it to false"
+            f"train.packing: in {config.model_type} a window beside another has other logits than alone; set false"
         )
 
 
@@ -247,10 +268,11 @@ def train(
         identifying word that the recipe replaces, or the loss or its gradient is not finite. Earlier checkpoints are
         kept.
     ArtifactError
-        ``out`` holds the state of another training.
+        ``out`` holds the state of another training, or another process trains there now.
     PolicyError
-        A setting does not go with DP-SGD, the privacy budget does not allow this run, a recipe replaces indirect
-        identifiers and there are no public words, or it draws surrogates and there is no ``epoch_store``.
+        ``warmup_steps`` are no fewer than the steps, a setting does not go with DP-SGD, the privacy budget does not
+        allow this run, a recipe replaces indirect identifiers and there are no public words, or it draws surrogates and
+        there is no ``epoch_store``.
     """
     context = context_of(recipe, context)
     if recipe.context == "surrogate" and epoch_store is None:
@@ -270,63 +292,75 @@ def train(
     identity = identity_of(model, store, recipe, config, world.size, more=step.cache_key())
     if context is not None:
         identity["context"] = context.digest
-    world.barrier()  # the first may have had to make the folder, or to empty it
-    found = read_state(out, identity) if resume else None
-    state = found or State()
+    with ExitStack() as held:
+        if world.is_main:
+            held.enter_context(only_training_in(out))
+        world.barrier()  # the first may have had to make the folder, or to empty it
+        found = read_state(out, identity) if resume else None
+        state = found or State()
 
-    model = model.to(device=device).train()  # type: ignore
-    adapter = _adapt(model, recipe, config)
-    windows = _cut(protected, special, config, device)
-    step.prepare(model, windows, state.private)
-    optimizer = make_optimizer(model.parameters(), learning_rate=config.learning_rate, weight_decay=config.weight_decay)
-    step.wrap(optimizer)
-    if found:
-        restore(out, model, optimizer)
-    elif world.is_main:
-        delete_training(out)
+        model = model.to(device=device).train()  # type: ignore
+        adapter = _adapt(model, recipe, config)
+        windows = _cut(protected, special, config, device)
+        step.prepare(model, windows, state.private)
+        at_error = held.enter_context(ExitStack())
+        at_error.callback(step.give_up)
+        optimizer = make_optimizer(
+            model.parameters(), learning_rate=config.learning_rate, weight_decay=config.weight_decay
+        )
+        step.wrap(optimizer)
+        if found:
+            restore(out, model, optimizer)
+        elif world.is_main:
+            delete_training(out)
 
-    with (
-        torch.random.fork_rng(devices=[device] if device.type == "cuda" else []),
-        graceful_stop() as stop,
-        open_metrics(out, state, config.report_to, write=world.is_main) as metrics,
-    ):
-        reader = LossReader(state, metrics, world, config.logging_steps, out)
-        # Of this process alone; the state has the sum over all.
-        ledger = state.ledger if world.is_main else Ledger()
-        run = _Run(model, optimizer, step, state, ledger, config, out, identity, world, stop, metrics, reader, Clock())
-        while state.epoch <= config.num_epochs:
-            run.clock.begin_epoch()
-            if epoch_store is not None:
-                protected = protect_store(
-                    epoch_store(state.epoch), recipe, special, vocab_size, has_spans_and_index=has_spans_and_index
+        with (
+            torch.random.fork_rng(devices=[device] if device.type == "cuda" else []),
+            graceful_stop() as stop,
+            open_metrics(out, state, config.report_to, write=world.is_main) as metrics,
+        ):
+            reader = LossReader(state, metrics, world, config.logging_steps, out)
+            # Of this process alone; the state has the sum over all.
+            ledger = state.ledger if world.is_main else Ledger()
+            run = _Run(
+                model, optimizer, step, state, ledger, config, out, identity, world, stop, metrics, reader, Clock()
+            )
+            while state.epoch <= config.num_epochs:
+                run.clock.begin_epoch()
+                if epoch_store is not None:
+                    protected = protect_store(
+                        epoch_store(state.epoch), recipe, special, vocab_size, has_spans_and_index=has_spans_and_index
+                    )
+                    windows = _cut(protected, special, config, device)
+                run.ledger.begin_epoch(state.epoch, protected.fingerprint)
+                replace = (
+                    None if context is None else BatchContext(context, windows, recipe, step.mask_seed, state.epoch)
                 )
-                windows = _cut(protected, special, config, device)
-            run.ledger.begin_epoch(state.epoch, protected.fingerprint)
-            replace = None if context is None else BatchContext(context, windows, recipe, step.mask_seed, state.epoch)
-            make = _maker(recipe, config, special.mask, step.mask_seed, state.epoch, protected.random_ids, replace)
-            _take_steps(run, windows, make, progress)
-            _end_epoch(run, recipe, fast_tokenizer, adapter)
-            state.begin_epoch()
-            if state.epoch <= config.num_epochs:
-                run.save()
-    cost = step.finish(state.step)
-    if adapter:
-        adapter.merge()
-    ledger = run.ledger.summed(world.sum)
-    if world.is_main:
-        about = {} if context is None else {"context": {"source": context.source, "pool": context.digest}}
-        write_ledger(out / "ledger.json", ledger, recipe, config, special, **about, **cost)
-        delete_state(out)
-    return TrainResult(
-        checkpoints={epoch: _folder(out, epoch) for epoch in state.checkpoints},
-        ledger=ledger,
-        losses=state.losses,
-        num_steps=state.step,
-        num_tokens=state.num_tokens,
-        seconds=state.seconds + run.clock.lap(),
-        waited=state.waited,
-        guarantee=step.guarantee,
-    )
+                make = _maker(recipe, config, special.mask, step.mask_seed, state.epoch, protected.random_ids, replace)
+                _take_steps(run, windows, make, progress)
+                _end_epoch(run, recipe, fast_tokenizer, adapter)
+                state.begin_epoch()
+                if state.epoch <= config.num_epochs:
+                    run.save()
+        cost = step.finish(state.step)
+        at_error.pop_all()
+        if adapter:
+            adapter.merge()
+        ledger = run.ledger.summed(world.sum)
+        if world.is_main:
+            about = {} if context is None else {"context": {"source": context.source, "pool": context.digest}}
+            write_ledger(out / "ledger.json", ledger, recipe, config, special, **about, **cost)
+            delete_state(out)
+        return TrainResult(
+            checkpoints={epoch: _folder(out, epoch) for epoch in state.checkpoints},
+            ledger=ledger,
+            losses=state.losses,
+            num_steps=state.step,
+            num_tokens=state.num_tokens,
+            seconds=state.seconds + run.clock.lap(),
+            waited=state.waited,
+            guarantee=step.guarantee,
+        )
 
 
 @dataclass(slots=True)
@@ -364,6 +398,11 @@ def _take_steps(
     """Take the remaining steps of the epoch."""
     state, step, optimizer, reader, config = run.state, run.step, run.optimizer, run.reader, run.config
     plan = step.plan_epoch(windows, make, copy.deepcopy(run.ledger), state)
+    if not state.step and config.warmup_steps >= plan.num_steps > 0:
+        raise PolicyError(
+            f"train.warmup_steps: {config.warmup_steps} of the {plan.num_steps} steps of this training, whose rate "
+            "would never reach learning_rate; give fewer"
+        )
     schedule = make_schedule(optimizer, config, state.step, plan.num_steps)
     with closing(prefetched(plan.data)) as feed:
         for data in run.clock.watch(feed):

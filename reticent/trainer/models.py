@@ -7,6 +7,7 @@ vocabulary of 50,000 entries are made for tokens that are not read.
 from __future__ import annotations
 
 import copy
+import inspect
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,17 +19,24 @@ import torch
 from tokenizers import Tokenizer
 
 from reticent.core.errors import ArtifactError, TrainingError
-from reticent.core.json_toml import parse_json, read_json
+from reticent.core.model_folder import folder_of_model
 from reticent.engine.store import TokenStore
 from reticent.trainer.windows import SpecialIds
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from reticent.trainer.base_files import check_base, checked_tokenizer_json, read_tokenizer_json, without_panic
+from reticent.trainer.base_files import (
+    check_base,
+    checked_tokenizer_json,
+    differing_parts,
+    read_tokenizer_json,
+    without_panic,
+)
 
 __all__ = [
     "check_fit",
+    "first_position",
     "freeze_embeddings",
     "lm_head",
     "load_model",
@@ -58,11 +66,11 @@ def load_model(name_or_path: str | Path, objective: str) -> PreTrainedModel:
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # the run shows its own
-    if folder := _folder_of(name_or_path):
+    if folder := folder_of_model(name_or_path):
         check_base(folder)
     auto = AutoModelForMaskedLM if objective == "mlm" else AutoModelForCausalLM
     options: dict[str, Any] = {"attn_implementation": "sdpa", "dtype": torch.float32}
-    gguf = sorted(Path(name_or_path).glob("*.gguf")) if Path(name_or_path).is_dir() else []
+    gguf = sorted(Path(name_or_path).glob("[!.]*.gguf")) if Path(name_or_path).is_dir() else []
     if gguf and not list(Path(name_or_path).glob("*.safetensors")):
         options["gguf_file"] = gguf[0].name
     else:
@@ -112,6 +120,10 @@ def _saveable(model: PreTrainedModel) -> PreTrainedModel:
 def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
     """Load a tokenizer from a model folder, a hub name, a ``tokenizer.json`` file, or the text of one.
 
+    The ``tokenizer.json`` of a folder is taken as it is: it makes the tokens of a run, so it is saved with checkpoints
+    and asked by attacks. transformers, which may build another one from its class and ``tokenizer_config.json``, says
+    the special tokens alone.
+
     Raises
     ------
     ArtifactError
@@ -131,14 +143,18 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
             raise
         except Exception:  # the library raises nothing narrower
             raise ArtifactError(f"{where}: not a readable tokenizer.json") from None
-    if folder := _folder_of(text):
-        file = folder / "tokenizer.json"
-        check_base(folder, tokenizer=read_tokenizer_json(file) if file.is_file() else None)
-    gguf = sorted(Path(text).glob("*.gguf")) if Path(text).is_dir() else []
+    if folder := folder_of_model(text):
+        check_base(folder, tokenizer=_own_json(folder))
+    gguf = sorted(Path(text).glob("[!.]*.gguf")) if Path(text).is_dir() else []
     options = {"gguf_file": gguf[0].name} if gguf and not (Path(text) / "tokenizer.json").exists() else {}
     try:
         with without_panic(text):
             tokenizer = AutoTokenizer.from_pretrained(text, trust_remote_code=False, use_fast=True, **options)
+            if isinstance(tokenizer, PreTrainedTokenizerFast):
+                content = _own_json(folder_of_model(text))  # again: a hub name may have come only now
+                return _wrapped(
+                    tokenizer.backend_tokenizer if content is None else Tokenizer.from_str(content), tokenizer
+                )
     except (ArtifactError, MemoryError):
         raise
     except Exception as error:  # the library raises nothing narrower
@@ -147,23 +163,12 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
         raise ArtifactError(
             f"{text}: no tokenizer can be loaded from here ({type(error).__name__}); expected tokenizer.json in it"
         ) from None
-    if not isinstance(tokenizer, PreTrainedTokenizerFast):
-        raise ArtifactError(f"{text}: only tokenizers of the tokenizers library (tokenizer.json) are supported")
-    return tokenizer
+    raise ArtifactError(f"{text}: only tokenizers of the tokenizers library (tokenizer.json) are supported")
 
 
-def _folder_of(name_or_path: str | Path) -> Path | None:
-    """The folder of a model, in the hub's local cache for a hub name; None if there is none."""
-    if Path(name_or_path).is_dir():
-        return Path(name_or_path)
-    from huggingface_hub import try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError
-
-    try:
-        found = try_to_load_from_cache(str(name_or_path), "config.json")
-    except HFValidationError:
-        return None
-    return Path(found).parent if isinstance(found, str) else None
+def _own_json(folder: Path | None) -> str | None:
+    file = folder / "tokenizer.json" if folder else None
+    return read_tokenizer_json(file) if file is not None and file.is_file() else None
 
 
 def _nowhere() -> str:
@@ -173,10 +178,20 @@ def _nowhere() -> str:
     return "no such folder, and no such model could be had from the hub"
 
 
-def _wrapped(tokenizer: Tokenizer) -> PreTrainedTokenizerFast:
-    """Give a bare tokenizer the special tokens of its family, by their usual names."""
+def _wrapped(tokenizer: Tokenizer, named: PreTrainedTokenizerFast | None = None) -> PreTrainedTokenizerFast:
+    """A tokenizer that a checkpoint keeps as it is, with the special tokens of ``named``; without it, with those of its
+    family, by their usual names.
+    """
     from transformers import PreTrainedTokenizerFast
 
+    if named is not None:
+        return PreTrainedTokenizerFast(
+            tokenizer_object=tokenizer,
+            model_max_length=named.model_max_length,
+            model_input_names=named.model_input_names,
+            clean_up_tokenization_spaces=named.clean_up_tokenization_spaces,
+            **named.special_tokens_map,
+        )
     known = {
         "pad_token": ("[PAD]", "<pad>", "<|endoftext|>"),
         "unk_token": ("[UNK]", "<unk>"),
@@ -234,11 +249,11 @@ def check_fit(
     if store.path is not None:
         if not store.tokenizer_path.is_file():
             raise ArtifactError(f"{store.tokenizer_path}: missing, so the tokenizer of the tokens is not known")
-        made_with = read_json(store.tokenizer_path)["model"].get("vocab")
-        own = parse_json(tokenizer.backend_tokenizer.to_str())["model"].get("vocab")
-        if made_with != own:
+        made_with = store.tokenizer_path.read_text(encoding="utf-8")
+        if parts := differing_parts(made_with, tokenizer.backend_tokenizer.to_str()):
             raise TrainingError(
-                "the tokens were made with another tokenizer than the model's; run protect again for it"
+                f"the tokens were made with another tokenizer than the model's ({', '.join(parts)} of tokenizer.json "
+                "differ); run protect again for it"
             )
     if window_length > max_positions(model):
         raise TrainingError(
@@ -261,6 +276,36 @@ def max_positions(model: PreTrainedModel) -> int:
     tables = (module for name, module in model.named_modules() if name.endswith("position_embeddings"))
     paddings = [getattr(table, "padding_idx", None) for table in tables]
     return limit - max((1 + padding for padding in paddings if padding is not None), default=0)
+
+
+@torch.no_grad()
+def first_position(model: PreTrainedModel) -> int | None:
+    """Return the position number that a model gives to the first token of a row: 0 for most, one past the padding
+    token for RoBERTa and its kin. It is found by asking; each model is asked once.
+
+    None if the model takes no numbers, or none of those tried gives the logits that it makes without: its own have to
+    be used.
+    """
+    if model not in _first_positions:
+        _first_positions[model] = None
+        training = model.training
+        model.eval()
+        tables = [layer.padding_idx for layer in model.modules() if isinstance(layer, torch.nn.Embedding)]
+        tried = sorted({0, 2, *(1 + padding for padding in tables if padding is not None)})
+        ids = torch.arange(num_rows(model), device=model.device)[None, -6:]
+        numbers = torch.arange(ids.shape[1], device=model.device)[None]
+        if "position_ids" in inspect.signature(model.base_model.forward).parameters:
+            own = model(input_ids=ids).logits
+            for first in tried:
+                try:
+                    given = model(input_ids=ids, position_ids=numbers + first).logits
+                except (IndexError, RuntimeError, TypeError, ValueError):
+                    continue
+                if torch.allclose(own, given, rtol=1e-4, atol=1e-5 * float(own.abs().max())):
+                    _first_positions[model] = first
+                    break
+        model.train(training)
+    return _first_positions[model]
 
 
 def freeze_embeddings(model: PreTrainedModel) -> None:
@@ -294,7 +339,7 @@ def logits_at(
     wanted : bool tensor, shape (B, T), or int64 tensor, shape (N,)
         Cells, or their numbers in the flattened batch. With numbers the host need not wait for the GPU to count them.
     position_ids_BT : int64 tensor, shape (B, T)
-        None: positions count from the start of each row.
+        None: positions as the model makes them; else from `first_position`.
     """
     return logits_of(model, lm_head(model), input_ids_BT, attention_BT, wanted, position_ids_BT)
 
@@ -319,6 +364,7 @@ def logits_of(
 #: Settings by which some architectures change logits after the head. A model with one of them computes its own logits.
 _AFTER_THE_HEAD = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
 _heads: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+_first_positions: WeakKeyDictionary[Any, int | None] = WeakKeyDictionary()
 
 
 @contextmanager

@@ -222,7 +222,7 @@ def epsilon_of(
     counter = create_accountant(accountant)
     counter.history = [(noise_multiplier, sample_rate, num_steps)]
     with _quiet(accountant):
-        return float(counter.get_epsilon(delta))
+        return max(float(counter.get_epsilon(delta)), 0.0)  # the bound of a run that costs next to nothing falls below
 
 
 @contextmanager

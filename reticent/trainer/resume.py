@@ -11,13 +11,15 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from reticent.core.artifact import STATE
+from reticent.core.artifact import STATE, locked, make_private_folder, written_reason
 from reticent.core.errors import ArtifactError
 from reticent.core.json_toml import parse_json
 from reticent.engine.store import TokenStore
@@ -25,8 +27,20 @@ from reticent.trainer.config import TrainConfig
 from reticent.trainer.ledger import Ledger
 from reticent.trainer.recipes import Recipe
 
-__all__ = ["STATE", "State", "delete_state", "delete_training", "identity_of", "read_state", "restore", "save_state"]
+__all__ = [
+    "STATE",
+    "State",
+    "delete_state",
+    "delete_training",
+    "identity_of",
+    "only_training_in",
+    "read_state",
+    "restore",
+    "save_state",
+]
 
+#: The lock of a training is ``.training.lock`` in its folder.
+LOCK = "training"
 #: Settings of monitoring and of the place of a run, which do not change its results.
 UNBOUND = ("device", "save_steps", "logging_steps", "report_to", "gradient_accumulation_steps")
 
@@ -77,6 +91,7 @@ def save_state(
     folder: Path, identity: dict[str, Any], state: State, model: torch.nn.Module, optimizer: torch.optim.Optimizer
 ) -> None:
     """Write the state atomically; the previous one stays until then. Cost: the bytes written, and fsync."""
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     tensors = {}
@@ -87,12 +102,16 @@ def save_state(
     temporary = folder / f".{STATE}.tmp"
     header = {"identity": json.dumps(identity), "state": json.dumps({**asdict(state), "ledger": state.ledger.state()})}
     temporary.unlink(missing_ok=True)
-    temporary.touch(mode=0o600)
-    save_file(tensors, temporary, metadata=header)
-    temporary.chmod(0o600)
-    _sync(temporary)
-    temporary.replace(folder / STATE)
-    _sync(folder)
+    try:
+        temporary.touch(mode=0o600)
+        save_file(tensors, temporary, metadata=header)
+        temporary.chmod(0o600)
+        _sync(temporary)
+        temporary.replace(folder / STATE)
+        _sync(folder)
+    except (OSError, SafetensorError) as error:
+        temporary.unlink(missing_ok=True)
+        raise ArtifactError(f"{folder / STATE}: not written ({written_reason(error)})") from None
 
 
 def read_state(folder: Path, identity: dict[str, Any]) -> State | None:
@@ -116,13 +135,19 @@ def read_state(folder: Path, identity: dict[str, Any]) -> State | None:
     except (SafetensorError, OSError, TypeError, KeyError, ValueError):
         raise ArtifactError(f"{path}: not a readable state of a training; delete it to begin anew") from None
     differs = [key for key in identity if key != "settings" and found.get(key) != identity[key]]
-    for name in identity["settings"].keys() | found.get("settings", {}).keys():
-        if found.get("settings", {}).get(name, None) != identity["settings"].get(name, None):
-            differs.append(f"train.{name}")
+    before, now = found.get("settings", {}), identity["settings"]
+    for name in now.keys() | before.keys():
+        if before.get(name) == now.get(name):
+            continue
+        differs.append(
+            f"gradient_accumulation_steps x processes: {before.get(name)} then, {now.get(name)} now"
+            if name == "batches_a_step"
+            else f"train.{name}"
+        )
     if differs:
         raise ArtifactError(
-            f"{path}: the state of another training ({', '.join(sorted(differs))} differ); go on with what it was "
-            "begun with, choose another folder, or begin anew (resume=False, --restart)"
+            f"{path}: the state of another training (differs in {'; '.join(sorted(differs))}); go on with what it "
+            "was begun with, choose another folder, or begin anew (resume=False, --restart)"
         )
     return state
 
@@ -142,6 +167,33 @@ def restore(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimiz
             moments = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
             if moments:
                 optimizer.state[weight] = {key: value.to(weight.device) for key, value in moments.items()}
+
+
+@contextmanager
+def only_training_in(folder: Path) -> Iterator[None]:
+    """Make the folder and hold its lock, which dies with its process; under it, remove what a process that was killed
+    left there while it wrote, and put the only copy of a checkpoint back.
+
+    Raises
+    ------
+    ArtifactError
+        Another process trains there, or it cannot be written.
+    """
+    make_private_folder(folder)
+    with locked(folder / LOCK):
+        (folder / f".{STATE}.tmp").unlink(missing_ok=True)
+        for left in folder.glob(".epoch-[0-9]*.tmp-*"):
+            shutil.rmtree(left)
+        for backup in sorted(folder.glob(".epoch-[0-9]*.old-*")):
+            checkpoint = backup.with_name(backup.name[1:].partition(".")[0])
+            if checkpoint.exists():
+                shutil.rmtree(backup)
+            else:
+                backup.rename(checkpoint)
+        try:
+            yield
+        finally:
+            (folder / f".{LOCK}.lock").unlink(missing_ok=True)  # who has it open finds that it has no name
 
 
 def delete_state(folder: Path) -> None:

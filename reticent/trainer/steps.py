@@ -11,6 +11,7 @@ There are two: :class:`~reticent.trainer.steps.PlainStep` and, for DP-SGD,
         for data in plan.data:                         # made ahead, in a thread of its own
             losses = step.backward(data, num_targets, state.step)
     step.finish(state.step)                            # the model is plain again
+    step.give_up()                                     # in its place where an error or a stop ends the training
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from reticent.trainer.config import TrainConfig
 from reticent.trainer.distributed import World
 from reticent.trainer.labels import Targets
 from reticent.trainer.ledger import Ledger
-from reticent.trainer.models import lm_head, logits_of
+from reticent.trainer.models import first_position, lm_head, logits_of
 from reticent.trainer.packing import block_diagonal_mask, lay_out, packed_order
 from reticent.trainer.recipes import Recipe
 from reticent.trainer.resume import State
@@ -144,6 +145,9 @@ class Step(Protocol):
 
     def finish(self, num_steps: int) -> dict[str, Any]:
         """Restore the model's state before `prepare`; returns JSON for the ledger file."""
+
+    def give_up(self) -> None:
+        """As `finish`, of a training that an error or a stop ends."""
 
 
 # ---------------------------------------------------------------------------------------------------------------- feed
@@ -368,9 +372,10 @@ class TargetLoss(torch.nn.Module):
     Logits are computed only at the cells that predict a target, so a protected token has no gradient.
     """
 
-    def __init__(self, model: PreTrainedModel, *, causal: bool):
+    def __init__(self, model: PreTrainedModel, *, causal: bool, packed: bool = False):
         super().__init__()
         self.model, self.causal = model, causal
+        self._first = (first_position(model) or 0) if packed else 0
         # In a tuple: as an attribute it would be a second module, and its weights are the model's already.
         self._head = (lm_head(model),)
 
@@ -386,6 +391,7 @@ class TargetLoss(torch.nn.Module):
         attention = attention_BT
         if segments_BT is not None and positions_BT is not None:
             attention = block_diagonal_mask(segments_BT, positions_BT, self.causal)
+            positions_BT = positions_BT + self._first
         logits_NV = logits_of(self.model, self._head[0], input_ids_BT, attention, at_N, positions_BT)
         return F.cross_entropy(logits_NV.float(), labels_N, reduction="sum")
 
@@ -425,7 +431,7 @@ class PlainStep:
 
     def prepare(self, model: PreTrainedModel, windows: Windows, kept: dict[str, str]) -> None:
         """Compile the model and share gradients among processes, if configured."""
-        network = TargetLoss(model, causal=self.causal)
+        network = TargetLoss(model, causal=self.causal, packed=self.config.packing)
         if self.config.torch_compile:
             network.compile(dynamic=True)
         self.network = network
@@ -465,3 +471,6 @@ class PlainStep:
     def finish(self, num_steps: int) -> dict[str, Any]:
         """Return nothing; a plain training has no cost to settle."""
         return {}
+
+    def give_up(self) -> None:
+        """Do nothing."""

@@ -1,12 +1,24 @@
-"""The text of a model's tokenizer. If it is in a file, torch is not imported, because the import takes seconds."""
+"""The text of a model's tokenizer, and what to know of it before it makes tokens.
+
+If the tokenizer is in a file, torch is not imported to read it, because the import takes seconds.
+"""
 
 from __future__ import annotations
 
+import unicodedata
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from reticent.trainer.base_files import read_tokenizer_json
+from tokenizers import Tokenizer
 
-__all__ = ["tokenizer_json_of"]
+from reticent.core.json_toml import parse_json
+from reticent.trainer.base_files import differing_parts, read_tokenizer_json
+
+__all__ = ["tokenizer_json_of", "tokenizer_notices"]
+
+#: Share of a vocabulary that its own normaliser may make unreachable: vocabularies of small letters have a few such.
+MOST_UNREACHABLE = 0.03
 
 
 def tokenizer_json_of(source: str | Path, *, tested: str | None = None) -> str:
@@ -17,3 +29,54 @@ def tokenizer_json_of(source: str | Path, *, tested: str | None = None) -> str:
     from reticent.trainer.models import load_tokenizer
 
     return load_tokenizer(source).backend_tokenizer.to_str()
+
+
+def tokenizer_notices(source: str | Path, content: str) -> Iterator[str]:
+    """Yield sentences about the tokenizer of a model, ``content``, for who is about to make tokens with it: where
+    transformers would build another one from the folder, and where the vocabulary has capitals that it never reads.
+    """
+    share, lost = _unreachable(content)
+    if share > MOST_UNREACHABLE:
+        yield (
+            f"{source}: {share:.0%} of the vocabulary have {' or '.join(lost)}, and the tokenizer removes these from "
+            'every text first; if the model was trained on them, give "do_lower_case": false in '
+            "tokenizer_config.json, or a tokenizer.json without lowercase and strip_accents in its normalizer"
+        )
+    try:
+        from transformers import AutoTokenizer
+
+        built = AutoTokenizer.from_pretrained(str(source), trust_remote_code=False).backend_tokenizer.to_str()
+        parts = differing_parts(content, built)
+    except Exception:  # whoever needs it names the fault
+        return
+    if parts:
+        yield (
+            f"{source}: transformers builds another tokenizer from this folder than its tokenizer.json "
+            f"({', '.join(parts)} differ); tokens, checkpoints and attacks here use tokenizer.json. If the model was "
+            "trained with the other one, save that with AutoTokenizer.from_pretrained(...).save_pretrained(...) first"
+        )
+
+
+def _unreachable(text: str) -> tuple[float, list[str]]:
+    """The share of a vocabulary whose pieces have capitals or accents that its own normaliser removes, and which."""
+    content = parse_json(text)
+    if not content.get("normalizer"):
+        return 0.0, []
+    normalizer: Any = Tokenizer.from_str(text).normalizer
+    lost = {"capitals": normalizer.normalize_str("A") != "A", "accents": normalizer.normalize_str("é") not in "é\u0301"}
+    vocabulary = content["model"].get("vocab") or {}
+    pieces = list(vocabulary) if isinstance(vocabulary, dict) else [piece for piece, _ in vocabulary]
+    special = {token["content"] for token in content.get("added_tokens") or ()}
+    num_lost = 0
+    # Byte-level pieces are letters in place of bytes: of these those of ASCII alone stand for themselves.
+    spelt_in_bytes = '"ByteLevel"' in text
+    for piece in pieces:
+        if piece in special or (spelt_in_bytes and not (piece := "".join(filter(str.isascii, piece)))):
+            continue
+        capital = lost["capitals"] and any(map(str.isupper, piece))
+        num_lost += capital or (lost["accents"] and not spelt_in_bytes and any(map(_has_accent, piece)))
+    return num_lost / max(len(pieces), 1), [name for name, is_lost in lost.items() if is_lost]
+
+
+def _has_accent(character: str) -> bool:
+    return any(unicodedata.category(mark) == "Mn" for mark in unicodedata.normalize("NFD", character)[1:])

@@ -24,6 +24,7 @@ from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.leakage import Ledger
 from reticent.audit.membership.attacks import ATTACKS, needing
+from reticent.audit.membership.names import DIFFERENCES, GRADIENT
 from reticent.audit.membership.table import Need
 from reticent.audit.report.selectors import last_checkpoints
 from reticent.audit.report.summary import ledger_line, summary_table
@@ -145,6 +146,7 @@ class Ground:
             zlib_bytes=given["sizes"],
             units=given.get("units"),
             copied=given.get("copied"),
+            split_given=given.get("split_given", False),
             progress=given.get("progress"),
         )
         found: dict[str, Any] = to_json(measured)
@@ -217,9 +219,15 @@ def test_each_base_is_measured_first_as_negative_control(evidence: dict[str, Any
     assert order == [("mlm", "base", 0), ("mlm", "ppmlm", 4), ("clm", "base", 0), ("clm", "clm", 8), ("clm", "clm", 4)]
     for model in evidence["models"]:
         # Attacks that compare with the base have nothing to say of it; every other attack is run on it.
-        assert set(model["membership"]) == set(CONFIG.attacks) - (
+        assert set(model["membership"]) | {GRADIENT} == set(CONFIG.attacks) - (
             needing(Need.BASE) if model["recipe"] == "base" else set()
         )
+
+
+def test_a_split_that_was_given_is_one_whose_sides_may_differ(ground: Ground, evidence: dict[str, Any]) -> None:
+    assert all("split_given" not in model for model in evidence["models"])
+    given = ground.run(split_given=True, models=ground.models[:1])
+    assert [model["split_given"] for model in given["models"]] == [True] * len(given["models"])
 
 
 def test_every_measure_is_there_for_every_model(evidence: dict[str, Any]) -> None:
@@ -243,7 +251,15 @@ def test_every_measure_is_there_for_every_model(evidence: dict[str, Any]) -> Non
         expected |= {f"/low_cost/by_graph_share/{i}/{name}" for i in (0, 1) for name in ("precision", "recall", "f1")}
         attacks = ("loss",) if model["recipe"] == "base" else ("loss", "reference")
         kinds = ("all", "ordinary", "rare", "direct")
-        expected |= {f"/by_kind/{kind}/attacks/{name}/auc" for kind in kinds for name in attacks}
+        made = {(kind, name) for kind in kinds for name in attacks}
+        taught = [kind for kind in ("ordinary", "targets") if kind in model["by_kind"]]
+        made |= {(kind, name) for kind in taught for name in (*model["membership"], *attacks, GRADIENT)}
+        if "targets" in taught:
+            made |= {("targets", name) for name in attacks}
+        expected |= {f"/by_kind/{kind}/attacks/{name}/auc" for kind, name in made}
+        if model["recipe"] != "base":  # what the sides show without the model is taken away
+            expected |= {f"/membership/{name}/over_base" for name in set(model["membership"]) - DIFFERENCES}
+            expected |= {f"/by_kind/{kind}/attacks/{name}/over_base" for kind, name in made if name not in DIFFERENCES}
         expected |= {f"/threshold/{name}/auc" for name in ("at_threshold", "above")}
         if model["threshold"].get("by_likelihood"):  # enough words are targets, and enough are none
             expected |= {"/threshold/by_likelihood/auc"}

@@ -5,21 +5,35 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from fixtures.audits import estimate, evidence, filled, tiny_audit
 
 from reticent.audit.config import VerdictConfig
-from reticent.audit.evidence.audit import ModelEvidence, publish_audit
+from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence, publish_audit
 from reticent.audit.evidence.extraction import Extraction, Verdict
-from reticent.audit.evidence.json_form import from_json
+from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.leakage import Gap, NumbersBeside
-from reticent.audit.evidence.risks import ModelRisks, RiskResult
+from reticent.audit.evidence.risks import KeptOutcome, ModelRisks, RiskResult
 from reticent.audit.evidence.rules import publish
-from reticent.audit.judgement.rows import BESIDE, BEYOND, NOT_SHOWN, WITHIN, oriented
-from reticent.audit.judgement.verdict import judge_risks, numbers_beside, with_published_numbers
+from reticent.audit.judgement.rows import BESIDE, BEYOND, NOT_SHOWN, ONE_SIDE, WITHIN, GateConfig, oriented
+from reticent.audit.judgement.verdict import (
+    ARITHMETIC,
+    KNOWN_BASE,
+    STANDS,
+    SUPERSEDED,
+    UNKNOWN_RECALL,
+    judge_risks,
+    numbers_beside,
+    outcomes_of,
+    verdict,
+    with_published_numbers,
+)
 from reticent.audit.membership.validity import INVALID, WITHOUT_COPIES
 from reticent.audit.report.summary import last_checkpoints
 from reticent.audit.stats.estimate import Estimate
+from reticent.audit.stats.intervals import excess_of
+from reticent.audit.texts import Texts
 from reticent.core.errors import PolicyError
 
 WHOLE = evidence(tiny_audit())
@@ -33,7 +47,9 @@ def around(value: float, half: float, n: int = 300) -> dict[str, Any]:
 
 
 def entry(recipe: str, epoch: int = 8, **figures: Any) -> dict[str, Any]:
-    """A model by its figures: emission, over_base, context, words, person, passages, each (value, half width[, n])."""
+    """A model by its figures: emission, over_base, context, words, person, passages, each (value, half width[, n]); and
+    how many shadow models attack it (0: none).
+    """
     sides = {"members": around(0.1, 0.05), "heldout": around(0.1, 0.05)}
     found: dict[str, Any] = {"model": "m", "recipe": recipe, "objective": "clm", "epoch": epoch}
     for name, field in (("emission", "excess"), ("over_base", "over_base")):
@@ -41,18 +57,24 @@ def entry(recipe: str, epoch: int = 8, **figures: Any) -> dict[str, Any]:
             found[field] = {"both": {**sides, "excess": around(*figures[name])}}
     if "context" in figures:
         top1 = {**sides, "excess": around(*figures["context"])}
-        found["inversion"] = {"direct": {"num_targets": {"members": 90, "heldout": 90}, "all": {"top1": top1}}}
-    counts = {"num_members": 150, "num_nonmembers": 150}
+        kind = {"num_targets": {"members": 90, "heldout": 90}, "all": {"top1": top1}, "score": "difference"}
+        if "alone" in figures:
+            kind["own"] = {"top1": {**sides, "excess": around(*figures["alone"])}}
+        found["inversion"] = {"direct": kind}
+    counts, shadows = {"num_members": 150, "num_nonmembers": 150}, figures.get("shadows", 8)
     if "words" in figures:
         attack = {"auc": around(*figures["words"]), **counts}
-        found["by_kind"] = {"rare": {"share": 0.1, "attacks": {"loss": attack}}}
+        attacks = {"loss": attack} | ({"lira": {**attack}} if shadows else {})
+        found["by_kind"] = {"rare": {"share": 0.1, "num_shadows": shadows, "attacks": attacks}}
     if "threshold" in figures:
         at = {"auc": around(*figures["threshold"]), **counts}
         found["threshold"] = {"k": 2, "num_words": 90, "at_threshold": at, "above": at}
         if "likelihood" in figures:
             found["threshold"]["by_likelihood"] = {"auc": around(*figures["likelihood"]), **counts}
     if "person" in figures:
-        found["membership"] = {"loss": {"auc": around(*figures["person"]), **counts, **figures.get("attack", {})}}
+        attack = {"auc": around(*figures["person"]), **counts, **figures.get("attack", {})}
+        name = figures.get("name", "loss")
+        found["membership"] = {name: attack} | ({"lira_online": attack | {"num_shadows": shadows}} if shadows else {})
     if "ledger" in figures:
         found["ledger"] = figures["ledger"]
     return found
@@ -64,17 +86,78 @@ def passages(recipe: str, figure: Any) -> dict[str, Any]:
     return {"model": "m", "recipe": recipe, "epoch": 8, "passages": {"rates": [rate]}}
 
 
-def judged(*models: dict[str, Any], gates: list[dict[str, Any]] | None = None, **figures: Any) -> list[ModelRisks]:
-    """The rows of the table for models; ``passages`` of each is given by recipe."""
+def on_kinds(model: dict[str, Any], **areas: tuple[float, float]) -> dict[str, Any]:
+    """The model with the area of an attack by each of these kinds of words, and over its control by KIND_over_base."""
+    kinds: dict[str, Any] = dict(model.get("by_kind", {}))
+    for name, figure in areas.items():
+        kind = name.removesuffix("_over_base")
+        kinds.setdefault(kind, {"share": 0.5, "attacks": {"loss": {"num_members": 150, "num_nonmembers": 150}}})
+        kinds[kind]["attacks"]["loss"]["over_base" if name != kind else "auc"] = around(*figure)
+    return {**model, "by_kind": kinds}
+
+
+#: Areas by kind of word of a protected model and of its twin, both quiet or loud else, and the risks of the person.
+ON_KINDS: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
+    ("ordinary words tell", {"ordinary": (0.82, 0.04)}, {"ordinary": (0.9, 0.05)}, B),
+    ("what it was taught tells", {"ordinary": (0.5, 0.04), "targets": (0.82, 0.04)}, {"ordinary": (0.9, 0.05)}, B),
+    ("ordinary words tell nothing, and would", {"ordinary": (0.5, 0.04)}, {"ordinary": (0.9, 0.05)}, W),
+    ("what it was taught has the power of the whole text of the twin", {"targets": (0.5, 0.04)},
+     {"ordinary": (0.5, 0.04)}, W),
+    ("ordinary words, too wide", {"ordinary": (0.55, 0.08)}, {"ordinary": (0.9, 0.05)}, N),
+    ("a gain that the split hides", {"ordinary": (0.5, 0.04), "ordinary_over_base": (0.67, 0.05)},
+     {"ordinary": (0.9, 0.05), "ordinary_over_base": (0.9, 0.05)}, B),
+    ("a gain that is as small as the area", {"ordinary": (0.52, 0.04), "ordinary_over_base": (0.51, 0.04)},
+     {"ordinary": (0.9, 0.05), "ordinary_over_base": (0.9, 0.05)}, W),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("own", "twin", "outcome"), [row[1:] for row in ON_KINDS], ids=[row[0] for row in ON_KINDS])
+def test_what_a_model_was_taught_counts_for_the_person(own: dict[str, Any], twin: dict[str, Any], outcome: str) -> None:
+    row = judged(on_kinds(entry("ppclm", **QUIET), **own), on_kinds(entry("clm", **LOUD), **twin))[0]
+    assert {result.risk: result.outcome for result in row.results}["individual"] == outcome
+
+
+@pytest.mark.parametrize("kind", ["membership", "rare", "ordinary"])
+@pytest.mark.parametrize(("area", "why"), [(0.99, "invalid"), (0.5, "invalid"), (0.5, "fault"), (0.99, "fault")])
+def test_sides_that_differ_show_nothing_and_a_fault_of_the_run_hides_no_leak(kind: str, area: float, why: str) -> None:
+    """Beside an attack that is within."""
+    own = entry("ppclm", **QUIET)
+    own["membership"]["ngram_coverage"] = own["membership"]["loss"]
+    if kind == "membership":
+        own["membership"]["loss"] = {**own["membership"]["loss"], "auc": around(area, 0.005)}
+    else:
+        own = on_kinds(own, **{kind: (area, 0.005)})
+    if why == "fault":
+        own["fault"] = "words alone tell the two sides, which one run in a thousand does by chance"
+    elif kind == "membership":
+        own["membership"]["loss"] |= {"verdict": INVALID, "why": "x"}
+    else:
+        own["by_kind"][kind]["why"] = "x"
+    twin = on_kinds(entry("clm", **LOUD), ordinary=(0.9, 0.05))
+    twin["membership"]["ngram_coverage"] = twin["membership"]["loss"]
+    risk = "words" if kind == "rare" else "individual"
+    (result,) = (r for r in judged(own, twin)[0].results if r.risk == risk)
+    assert result.outcome == (BEYOND if (area, why) == (0.99, "fault") else NOT_SHOWN)
+    if result.outcome == NOT_SHOWN:
+        assert result.reason.startswith("a fault of the run" if why == "fault" else "the two sides differ")
+
+
+def judged(*models: dict[str, Any], **figures: Any) -> list[ModelRisks]:
+    """The rows of the table for models."""
+    return judge_risks(audit_of(*models, **figures), figures.get("config")).rows
+
+
+def audit_of(*models: dict[str, Any], gates: list[dict[str, Any]] | None = None, **figures: Any) -> AuditEvidence:
+    """An audit of models; ``passages`` of each is given by recipe."""
     rows = [passages(recipe, figure) for recipe, figure in figures.get("passages", {}).items()]
-    audit = replace(
+    return replace(
         WHOLE,
         settings=figures.get("settings", {}),
+        earlier=figures.get("earlier"),
         models=[filled(ModelEvidence, one) for one in models],
         verdict=None if gates is None else filled(Verdict, {"results": gates, "outcome": None}),
         extraction=filled(Extraction, {"models": rows}) if rows else None,
     )
-    return judge_risks(audit, figures.get("config")).rows
 
 
 #: A twin in which every attack finds something, and a protected model in which none does.
@@ -100,7 +183,9 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any] | None, Any, Any, tuple[st
     ("over the threshold by chance", {"emission": (0.07, 0.1)}, {}, FREE, CAUGHT, (N, W, W, W, W), N),
     ("on the threshold", {"emission": (0.03, 0.02)}, {}, FREE, CAUGHT, (W, W, W, W, W), W),
     ("few people", {"emission": (0.0, 0.01, 6)}, {}, FREE, CAUGHT, (N, W, W, W, W), N),
-    ("few people, and a lot leaked", {"emission": (0.8, 0.1, 6)}, {}, FREE, CAUGHT, (N, W, W, W, W), N),
+    ("few people, and a lot leaked", {"emission": (0.8, 0.1, 6)}, {}, FREE, CAUGHT, (B, W, W, W, W), B),
+    ("few people, who may leak", {"emission": (0.3, 0.28, 6)}, {}, FREE, CAUGHT, (N, W, W, W, W), N),
+    ("four people, too few for any verdict", {"emission": (0.8, 0.1, 4)}, {}, FREE, CAUGHT, (N, W, W, W, W), N),
     ("read back from context", {"context": (0.2, 0.05)}, {}, FREE, CAUGHT, (W, B, W, W, W), B),
     ("context not measured", {"context": None}, {}, FREE, CAUGHT, (W, N, W, W, W), N),
     ("context quiet, and in the twin too", {}, {"context": (0.0, 0.05)}, FREE, CAUGHT, (W, N, W, W, W), N),
@@ -117,15 +202,23 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any] | None, Any, Any, tuple[st
     ("a wide area", {"words": (0.55, 0.12)}, {}, FREE, CAUGHT, (W, W, N, W, W), N),
     ("words at the threshold may tell, where the plain twin has no such channel", {"threshold": (0.58, 0.08)},
      {"threshold": (0.52, 0.07)}, FREE, CAUGHT, (W, W, N, W, W), N),
-    ("words at the threshold tell little, and nothing in the twin", {"threshold": (0.53, 0.05)},
+    ("words at the threshold tell little, and nothing in the twin", {"threshold": (0.53, 0.045)},
      {"threshold": (0.52, 0.07)}, FREE, CAUGHT, (W, W, W, W, W), W),
     ("the person is told, and that is not closed by masking", {"person": (0.97, 0.02)}, {}, FREE, CAUGHT,
-     (W, W, W, B, W), W),
-    ("the person, the other way, without a twin", {"person": (0.25, 0.05)}, None, FREE, None, (N, N, N, B, N), N),
+     (W, W, W, B, W), B),
+    ("the person, the other way, without a twin", {"person": (0.25, 0.05)}, None, FREE, None, (N, N, N, B, N), B),
     ("the person, just over, without a twin", {"person": (0.62, 0.115)}, None, FREE, None, (N, N, N, N, N), N),
-    ("the person, not measured", {"person": None}, {}, FREE, CAUGHT, (W, W, W, N, W), W),
-    ("an invalid attack says nothing", {"person": (0.99, 0.005), "attack": {"verdict": INVALID, "why": "x"}}, {}, FREE,
-     CAUGHT, (W, W, W, N, W), W),
+    ("the person, not measured", {"person": None}, {}, FREE, CAUGHT, (W, W, W, N, W), N),
+    ("an attack on sides that differ says nothing",
+     {"person": (0.99, 0.005), "attack": {"verdict": INVALID, "why": "x"}}, {}, FREE, CAUGHT, (W, W, W, N, W), N),
+    ("no attack with shadow models", {"shadows": 0}, {}, FREE, CAUGHT, (W, W, N, N, W), N),
+    ("too few shadow models", {"shadows": 6}, {}, FREE, CAUGHT, (W, W, N, N, W), N),
+    ("few shadow models find something", {"shadows": 4, "person": (0.7, 0.05)}, {}, FREE, CAUGHT, (W, W, N, B, W), B),
+    ("shadow models on the model alone", {}, {"shadows": 0}, FREE, CAUGHT, (W, W, N, N, W), N),
+    ("too few shadow models on the twin", {}, {"shadows": 4}, FREE, CAUGHT, (W, W, N, N, W), N),
+    ("shadow models that find little in the twin", {}, {"person": (0.56, 0.03), "words": (0.58, 0.04)}, FREE, CAUGHT,
+     (W, W, N, N, W), N),
+    ("a twin that emits little", {}, {"emission": (0.03, 0.029)}, FREE, CAUGHT, (N, W, W, W, W), N),
     ("passages come back", {}, {}, (0.05, 0.02), CAUGHT, (W, W, W, W, B), B),
     ("passages come back, no twin", {}, None, (0.05, 0.02), None, (N, N, N, N, B), B),
     ("passages not asked for", {}, {}, None, None, (W, W, W, W, N), N),
@@ -240,11 +333,124 @@ def test_a_sentence_says_why_and_what_would_change_it() -> None:
 
 def test_within_every_threshold_is_not_said_without_the_risk_that_is_beyond_and_does_not_count() -> None:
     models = [entry("ppclm", **{**QUIET, "person": (0.97, 0.02)}), entry("clm", **LOUD)]
-    row = judged(*models, passages={"ppclm": FREE, "clm": CAUGHT})[0]
+    known = {"passages": {"ppclm": FREE, "clm": CAUGHT}}
+    config = VerdictConfig(risks=("emission", "context", "words", "passages"))
+    row = judged(*models, **known, config=config)[0]
     assert row.outcome == WITHIN
     assert row.reason.endswith("; beyond the threshold, but not counted: membership of the person")
+    assert row.notes == ["the job sets these risks not to count: membership of the person"]
     models[0] = entry("ppclm", **QUIET)
-    assert "counted" not in judged(*models, passages={"ppclm": FREE, "clm": CAUGHT})[0].reason
+    row = judged(*models, **known)[0]
+    assert (row.outcome, row.notes) == (WITHIN, None)
+    assert "counted" not in row.reason
+
+
+#: A base model by its figures, of the protected model and of the twin where they are not QUIET and LOUD, the outcomes
+#: of emission, context and membership of the person, and whether the base is said to know the members.
+KNOWN_BASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], tuple[str, str, str], bool]] = [
+    ("a base that saw nobody", {"person": (0.52, 0.05)}, {}, {}, (W, W, W), False),
+    ("one that is off by chance", {"person": (0.351, 0.08)}, {}, {}, (W, W, W), False),
+    ("one that knows the members: context by a difference", {"person": (0.833, 0.05)}, {}, {}, (W, N, W), True),
+    ("one that reads back names of members", {"context": (0.3, 0.05)}, {}, {}, (W, N, W), True),
+    ("one that emits them", {"emission": (0.1, 0.03)}, {}, {}, (W, N, W), True),
+    ("one that tells them by rare words", {"words": (0.9, 0.05)}, {}, {}, (W, N, W), True),
+    ("the model itself reads them back", {"person": (0.833, 0.05)}, {"alone": (0.3, 0.05)}, {"alone": (0.4, 0.05)},
+     (W, B, W), True),
+    ("nor does the model itself", {"person": (0.833, 0.05)}, {"alone": (0.0, 0.03)}, {"alone": (0.4, 0.05)},
+     (W, W, W), True),
+    ("the model itself, which counts for no other base", {"person": (0.52, 0.05)}, {"alone": (0.3, 0.05)},
+     {"alone": (0.4, 0.05)}, (W, W, W), False),
+    ("attacks beside it", {"person": (0.833, 0.05)}, {"name": "reference"}, {"name": "reference"}, (W, N, W), True),
+    ("only attacks beside it", {"person": (0.833, 0.05)}, {"name": "reference", "shadows": 0}, {"name": "reference"},
+     (W, N, N), True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("base", "own", "twin", "outcomes", "known"), [row[1:] for row in KNOWN_BASES],
+                         ids=[row[0] for row in KNOWN_BASES])  # fmt: skip
+def test_nothing_is_within_by_a_difference_to_a_base_that_may_know_the_members(
+    base: dict[str, Any], own: dict[str, Any], twin: dict[str, Any], outcomes: tuple[str, str, str], known: bool
+) -> None:
+    models = [entry("base", 0, **base), entry("ppclm", **(QUIET | own)), entry("clm", **(LOUD | twin))]
+    row = judged(*models, passages={"ppclm": FREE, "clm": CAUGHT})[0]
+    emission, context, _, individual, _ = (result.outcome for result in row.results)
+    assert (emission, context, individual) == outcomes
+    assert (KNOWN_BASE in (row.notes or [])) is known
+
+
+@pytest.mark.parametrize(
+    ("epoch", "base", "outcome"), [(32, "one", W), (31, "one", N), (32, "other", N)], ids=["4x", "less", "other base"]
+)
+def test_a_plain_model_trained_four_times_as_long_is_a_control_where_the_twin_shows_too_little(
+    epoch: int, base: str, outcome: str
+) -> None:
+    weak, control = {"person": (0.56, 0.03)}, entry("clm", epoch, **LOUD) | {"model": "longer"}
+    models = [entry("ppclm", **QUIET), entry("clm", **(LOUD | weak)), control]
+    sections = [{"name": "m", "base": "one"}, {"name": "longer", "base": base}]
+    row = judged(*models, settings={"model": sections, "verdict": {"risks": ["individual"]}})[0]
+    assert row.outcome == outcome
+
+
+def earlier(outcome: str = B, **more: Any) -> KeptOutcome:
+    """The membership of the person as an earlier audit of the protected model found it."""
+    row = KeptOutcome(
+        model="m", recipe="ppclm", epoch=8, digest="files", kin="kin", risk="individual", outcome=outcome, at_most=0.6,
+        numbers=["loss"], created="2026-01-02T03:04:05+00:00", version="0.1.0", arithmetic=ARITHMETIC,
+    )  # fmt: skip
+    return replace(row, **more)
+
+
+#: An outcome of an earlier audit, the outcome now of a model that is quiet, and the answer to the earlier one.
+EARLIER_CASES: list[tuple[str, KeptOutcome, str, str | None]] = [
+    ("found, and not explained", earlier(), N, STANDS),
+    ("an attack was dropped", earlier(numbers=["loss", "rmia"]), N, STANDS),
+    ("an attack was dropped, and it is explained", earlier(numbers=["loss", "rmia"], explained="false"), N, STANDS),
+    ("shadow models were dropped", earlier(num_shadows=16, explained="false"), N, STANDS),
+    ("another seed", earlier(seed=3, explained="false"), N, STANDS),
+    ("explained by as many attacks", earlier(num_shadows=8, explained="a bug"), W, "explained: a bug"),
+    ("by a version that was mended", earlier(arithmetic=ARITHMETIC - 1), W, SUPERSEDED),
+    ("by one that was mended, with more attacks", earlier(arithmetic=1, numbers=["rmia"]), N, STANDS),
+    ("of a training that is left out", earlier(digest="others"), N, STANDS),
+    ("of one that is left out, explained", earlier(digest="others", explained="a bug"), W, "explained: a bug"),
+    ("of another training", earlier(digest="others", kin="other"), W, None),
+    ("not shown, with fewer attacks", earlier(N, numbers=["loss"]), W, None),
+    ("not shown, by an attack that was dropped", earlier(N, numbers=["rmia"]), N, STANDS),
+    ("within", earlier(W, numbers=["rmia"]), W, None),
+]
+
+
+@pytest.mark.parametrize(("row", "outcome", "answer"), [row[1:] for row in EARLIER_CASES],
+                         ids=[row[0] for row in EARLIER_CASES])  # fmt: skip
+def test_what_an_earlier_audit_of_the_same_files_found_is_not_dropped(
+    row: KeptOutcome, outcome: str, answer: str | None
+) -> None:
+    files = {"digest": "files", "kin": "kin"}
+    models = [entry("ppclm", **QUIET) | files, entry("clm", **LOUD) | {"digest": "plain", "kin": "plain"}]
+    known = {"ppclm": FREE, "clm": CAUGHT}
+    found = judged(*models, passages=known, earlier=[row])[0]
+    result = next(result for result in found.results if result.risk == "individual")
+    assert (found.outcome, result.outcome) == (outcome, outcome)
+    said = [note for note in result.notes or [] if "an earlier audit" in note]
+    assert [note.partition("; ")[2] for note in said] == ([answer] if answer else [])
+    for note in said:
+        french = Texts("fr").evidence(note)
+        assert french.startswith("un audit antérieur d")
+        assert "membership" not in french
+
+
+def test_the_outcomes_of_an_audit_are_kept_with_attacks_shadows_files_and_seed() -> None:
+    models = [entry("ppclm", **QUIET) | {"digest": "files"}, entry("clm", **LOUD)]
+    audit = audit_of(*models, settings={"seed": 3}, passages={"ppclm": FREE, "clm": CAUGHT})
+    rows = {row.risk: row for row in outcomes_of(replace(audit, earlier=[earlier(seed=3)]))}
+    assert {name: row.outcome for name, row in rows.items()} == dict.fromkeys(rows, W), "whatever was found before"
+    row = rows["individual"]
+    assert (row.numbers, row.num_shadows, row.digest, row.seed) == (["lira_online", "loss"], 8, "files", 3)
+    assert publish(row, 5).seed is None
+
+
+def test_recall_of_detectors_that_nobody_measured_is_said_with_the_risks_that_look_at_what_they_found() -> None:
+    row = judged(entry("ppclm", **QUIET), entry("clm", **LOUD))[0]
+    assert [result.risk for result in row.results if UNKNOWN_RECALL in (result.notes or [])] == ["emission", "words"]
 
 
 def test_what_is_done_already_is_not_advised() -> None:
@@ -353,12 +559,119 @@ def test_a_verdict_on_membership_follows_the_worse_of_the_areas_with_and_without
     assert (WITHOUT_COPIES in (result.what or "")) == follows
 
 
+def sided(value: float, half: float = 0.03, n: int = 300, **more: Any) -> dict[str, Any]:
+    """A difference of rates, all of it found with the members."""
+    return {"members": around(max(value, 0.0), half, n // 2), "heldout": around(0.0, half, n // 2),
+            "excess": around(value, half, n), **more}  # fmt: skip
+
+
+def alone(value: float, half: float = 0.03) -> dict[str, Any]:
+    return {"unshared": {**sided(value, half), "num_shared": 9, "num_unmatched": 0}}
+
+
+LEAKS = sided(0.3, **alone(0.3), without_copies=around(0.3, 0.03))
+
+
+@pytest.mark.parametrize("way", ["excess", "over_base", "generated", "all_occurrences", "context", "passages"])
+@pytest.mark.parametrize(
+    ("over", "of_one_side", "outcome"),
+    [(0.0, 0.0, W), (0.0, 0.2, B), (0.2, 0.0, B)],
+)
+def test_within_needs_the_rate_of_one_side_too_and_that_without_copies(
+    way: str, over: float, of_one_side: float, outcome: str
+) -> None:
+    half = 0.004 if way == "passages" else 0.03
+    for more in (alone(of_one_side, half), {"without_copies": around(of_one_side, half, 250)}):
+        own, twin = sided(over, half, **more), LEAKS
+        risk = {"context": "context", "passages": "passages"}.get(way, "emission")
+        models, extraction = [], []
+        for recipe, found in (("ppclm", own), ("clm", twin)):
+            one = entry(recipe, **(LOUD if recipe == "clm" else QUIET))
+            if way in ("excess", "over_base"):
+                one[way] = {"both": found}
+            elif way in ("generated", "all_occurrences"):
+                one[way] = {"excess": {"both": found}}
+            elif way == "context":
+                one["inversion"]["direct"]["all"]["top1"] = found
+            rate = {**found, "measure": "discoverable", "prefix_tokens": 50, "asked": "all"}
+            extraction.append({"model": "m", "recipe": recipe, "epoch": 8, "passages": {"rates": [rate]}})
+            models.append(filled(ModelEvidence, one))
+        audit = replace(WHOLE, settings={}, models=models, extraction=filled(Extraction, {"models": extraction}))
+        assert {r.risk: r.outcome for r in judge_risks(audit).rows[0].results}[risk] == outcome
+
+
+@pytest.mark.parametrize(("left_out", "shown"), [(0, True), (3, False), (5, True)])
+def test_a_gate_is_judged_by_what_one_side_alone_uses_and_counts_no_few(left_out: int, shown: bool) -> None:
+    models = [entry("ppclm", **QUIET), entry("clm", **LOUD)]
+    for one, of_one_side in zip(models, (0.2, 0.3), strict=True):
+        one["excess"]["both"] |= {
+            "unshared": {**sided(of_one_side, n=300 - left_out), "num_shared": 9, "num_unmatched": 0}
+        }
+    gate = GateConfig(measure="excess_leakage", at_most=0.1)
+    over_all, alone = verdict([filled(ModelEvidence, one) for one in models], [gate]).results
+    assert (over_all.outcome, alone.outcome) == ("pass", "fail")
+    assert (alone.part, alone.n) == (f"both, {ONE_SIDE}", 300 if not shown else 300 - left_out)
+    assert (alone.upper is not None) == shown
+
+
+def test_where_all_is_shared_nothing_is_within() -> None:
+    none = {"value": None, "n": 0}
+    shared = {
+        "unshared": {**dict.fromkeys(("members", "heldout", "excess"), none), "num_shared": 9, "num_unmatched": 0}
+    }
+    models = [entry("ppclm", **QUIET), entry("clm", **LOUD)]
+    models[0]["excess"]["both"] |= shared
+    emission = judged(*models)[0].results[0]
+    assert (emission.outcome, emission.reason) == (N, "too few people to say")
+    assert ONE_SIDE in (emission.what or "")
+
+
+#: Share of members, of held-out individuals, each of so many; whether all members were asked; and the outcome.
+WITH_A_PASSAGE = [
+    (0, 0, 368, False, W), (0, 0, 367, False, N), (0, 0, 60, True, W), (1, 0, 60, True, B), (1, 0, 9, False, B),
+    (3, 3, 400, True, N), (40, 3, 400, True, B),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("members", "others", "n", "every", "outcome"), WITH_A_PASSAGE)
+def test_one_person_of_whom_a_whole_passage_comes_back_is_beyond(
+    members: int, others: int, n: int, every: bool, outcome: str
+) -> None:
+    counts = [(np.arange(n) < count).astype(float) for count in (members, others)]
+    exposed = excess_of(*((count, np.ones(n)) for count in counts), num_bootstrap=100, seed=0)
+    people = {"own": to_json(exposed), "twin": sided(0.3)}
+    rate = {**sided(0.0, 0.004), "measure": "discoverable", "prefix_tokens": 50, "asked": "all"}
+    loud = {**rate, **sided(0.3, 0.01)}
+    rows = [
+        {"model": "m", "recipe": recipe, "epoch": 8,
+         "passages": {"rates": [of_model], "exposed": people[name], "asks_every_member": every}}
+        for recipe, name, of_model in (("ppclm", "own", rate), ("clm", "twin", loud))
+    ]  # fmt: skip
+    models = [filled(ModelEvidence, entry(recipe)) for recipe in ("ppclm", "clm")]
+    audit = replace(WHOLE, settings={}, models=models, extraction=filled(Extraction, {"models": rows}))
+    result = judge_risks(audit).rows[0].results[-1]
+    assert (result.risk, result.outcome) == ("passages", outcome)
+
+
+@pytest.mark.parametrize(("people", "n", "outcome"), [(0.2, 300, B), (0.0, 300, W), (0.04, 300, N), (0.0, 9, N)])
+def test_few_people_of_whom_much_is_emitted_are_no_mean(people: float, n: int, outcome: str) -> None:
+    models = [entry("ppclm", **QUIET), entry("clm", **LOUD)]
+    models[0]["exposed"], models[1]["exposed"] = sided(people, 0.03, n), sided(0.3)
+    emission = judged(*models)[0].results[0]
+    assert emission.outcome == outcome
+    if outcome == B:
+        assert (emission.what, emission.number_at_most) == (
+            "people of whom an identifier of their own is predicted",
+            0.05,
+        )
+
+
 def test_numbers_beside_the_verdict_stand_beside_those_of_the_twin_and_change_no_outcome() -> None:
     audit = tiny_audit()
     before = judge_risks(evidence(audit))
     for number, one in enumerate(audit["models"]):
         side = estimate(0.1 * number)
-        one["beside"] = {"loss_gap": {"members": side, "heldout": side, "gap": side}}
+        one["beside"] = {"loss_gap": {"members": side, "heldout": side, "gap": side}, "shared_over_base": side}
     assert judge_risks(evidence(audit)) == before
     rows, found = numbers_beside(last_checkpoints(evidence(audit).models))
     assert len(rows) == len(BESIDE)

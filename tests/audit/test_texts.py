@@ -19,6 +19,7 @@ from reticent.audit.judgement import verdict
 from reticent.audit.judgement.rows import GATES, RISKS
 from reticent.audit.membership.asking import EVERY_ATTACK
 from reticent.audit.membership.measure import subgroups
+from reticent.audit.membership.validity import OTHER_WAY
 from reticent.audit.texts import LANGUAGES, NO_BREAK, THIN, Forms, Texts, catalogue, evidence_texts
 from reticent.ext.dossier.page import CLAIMS
 
@@ -30,6 +31,7 @@ MODULES = sorted(
         *AUDIT.glob("report/*.py"),
         *(DOSSIER / f"{name}.py" for name in ("card", "fact_sentences", "page", "verify", "write")),
         AUDIT / "near_copies.py",
+        AUDIT.parent / "job" / "reach.py",
         AUDIT / "texts.py",
     ]
 )
@@ -155,7 +157,7 @@ def test_every_text_that_evidence_can_hold_has_its_french() -> None:
     reasons = re.findall(r"(?:NO_POWER|FAIL|PASS), \"([^\"{]+)\"|reason = \"([^\"]+)\"", inspect.getsource(verdict))
     said += [one or other for one, other in reasons] + [verdict.LOWER_BOUND, verdict.TOO_FEW_GUESSES]
     said += re.findall(r"\"((?:fewest|most|middle|short|long)[a-z ]*)\"", Path(inspect.getfile(subgroups)).read_text())
-    said += ["beyond", "within", "not shown", "pass", "fail", "no power", "invalid", "fewer than 5 subjects"]
+    said += ["beyond", "within", "not shown", "pass", "fail", "no power", OTHER_WAY, "fewer than 5 subjects"]
     said += ["epsilon 3.21 at delta 1e-05 per individual (at most 4 documents each)", "majority class"]
     said += ["sampling at temperature 0.7 from the 50 likeliest tokens"]
     assert len(said) > 75
@@ -175,8 +177,8 @@ def test_every_text_that_evidence_can_hold_has_its_french() -> None:
         ("fewer than 5 on one side", "moins de 5 d’un côté"),
         ("beyond the threshold: identifiers emitted, membership of the person",
          f"au-delà du seuil{NO_BREAK}: identifiants énoncés, appartenance de la personne"),
-        ("the attack is invalid: the two sides are distinguishable by words alone, without any model",
-         f"l’attaque n’est pas valable{NO_BREAK}: the two sides are distinguishable by words alone, without any model"),
+        ("the two sides differ without the model: a reason that nobody knows",
+         f"les deux groupes diffèrent sans le modèle{NO_BREAK}: a reason that nobody knows"),
     ],
 )  # fmt: skip
 def test_a_text_of_the_evidence_is_put_into_french_as_far_as_it_is_known(english: str, french: str) -> None:

@@ -88,14 +88,18 @@ def test_the_positive_control_must_lie_beyond_chance(low: float, found: str) -> 
     ("low", "high", "found"),
     [(0.5, 0.9, DISTINGUISHABLE), (0.5 + STEP, 0.9, INVALID), (0.1, 0.5, DISTINGUISHABLE), (0.1, 0.5 - STEP, INVALID)],
 )
-def test_a_negative_control_without_chance_in_it_makes_the_attack_invalid(low: float, high: float, found: str) -> None:
-    base = {**entry("base", low, high), "epoch": 0}
-    assert verdict_on(base, entry("clm", 0.7)) == found
-    blind = {**entry("base", 0.4, 0.6), "epoch": 0, "blind": {"auc": estimate(0.5, low, high)}}
-    assert verdict_on(blind, entry("clm", 0.7)) == found
-    own = entry("clm", 0.7)
-    own["membership"]["loss"]["control"] = estimate(0.5, low, high)
-    assert verdict_on({**entry("base", 0.4, 0.6), "epoch": 0}, own) == found
+def test_of_a_given_split_a_control_without_chance_in_it_shows_that_the_sides_differ(
+    low: float, high: float, found: str
+) -> None:
+    for given, expected in ((True, found), (False, DISTINGUISHABLE)):
+        more = {"epoch": 0, "split_given": given}
+        base = {**entry("base", low, high), **more}
+        own = {**entry("clm", 0.7), "split_given": given}
+        assert verdict_on(base, own) == expected
+        blind = {**entry("base", 0.4, 0.6), **more, "blind": {"auc": estimate(0.5, low, high)}}
+        assert verdict_on(blind, own) == expected
+        own["membership"]["loss"]["control"] = estimate(0.5, low, high)
+        assert verdict_on({**entry("base", 0.4, 0.6), **more}, own) == expected
 
 
 @pytest.mark.parametrize(("members", "nonmembers", "known"), [(0, 1, False), (1, 0, False), (1, 1, True), (2, 9, True)])

@@ -108,12 +108,19 @@ def test_an_area_below_chance_is_judged_as_far_as_one_above() -> None:
     assert (row.outcome, row.upper) == (PASS, pytest.approx(0.57))
 
 
-def test_an_invalid_attack_passes_nothing_and_hides_no_failure() -> None:
+@pytest.mark.parametrize(("at_most", "of_fault"), [(0.6, NO_POWER), (0.51, FAIL)])
+def test_an_attack_on_sides_that_differ_judges_no_gate_and_one_of_a_faulty_run_passes_none(
+    at_most: float, of_fault: str
+) -> None:
     found = evidence(STRONG)
     found["models"][-1]["membership"]["loss"] |= {"verdict": INVALID, "why": "words alone do it"}
-    (row,) = judged(found, [gate("membership_auc", 0.6)]).results
-    assert (row.outcome, row.reason) == (NO_POWER, "the attack is invalid: words alone do it")
-    assert outcome(judged(found, [gate("membership_auc", 0.51)])) == (FAIL, True)
+    (row,) = judged(found, [gate("membership_auc", at_most)]).results
+    assert (row.outcome, row.reason) == (NO_POWER, "the two sides differ without the model: words alone do it")
+    found = evidence(STRONG)
+    found["models"][-1]["fault"] = "words alone do it"
+    (row,) = judged(found, [gate("membership_auc", at_most)]).results
+    assert row.outcome == of_fault
+    assert (row.reason == "a fault of the run: words alone do it") is (of_fault == NO_POWER)
 
 
 def test_a_gate_judges_the_area_without_near_copies_too() -> None:

@@ -94,7 +94,7 @@ def test_a_table_is_printed_for_people(folder: Path, capsys: pytest.CaptureFixtu
         (("--subjects", "none.parquet"), 1, "no such file"),
         (("--subjects", "people.parquet", "--level", "pair"), 2, "probe.levels.0: expected 'twin'"),
         (("--subjects", "people.parquet", "--templates", "bad.txt"), 2, "unknown field {shoe_size}"),
-        (("--subjects", "people.parquet", "--soft-prompt"), 1, "30 are too few for sets of 128, 32"),
+        (("--subjects", "people.parquet", "--soft-prompt"), 1, "128 to train on, 32 to validate on"),
         (("--documents", "people.parquet"), 1, "not Parquet with columns"),
         ((), 2, "give --subjects or --documents"),
         (("--items", "me.toml", "--subjects", "people.parquet"), 2, "--items belongs to --self"),

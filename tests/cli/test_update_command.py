@@ -169,8 +169,7 @@ def test_a_withdrawal_is_not_undone_by_another_job_in_its_folder(
     ):
         assert command(*arguments) == 2
         said = capfd.readouterr().err
-        assert "individuals of that list would come back" in said
-        assert str(withdrawn) in said
+        assert "2 individual(s) whom an earlier reading left out as withdrawn would come back" in said
         assert files_of(tuesday) == before
     longer = tmp_path / "all.txt"
     longer.write_text(withdrawn.read_text() + "q1\n")
@@ -246,10 +245,26 @@ def test_a_run_that_holds_documents_back(monday: Path, tmp_path: Path, capfd: py
     assert "split.user_inference_holdout" in refused(capfd, tmp_path, tmp_path / "run", "--add", monday.parent / "new")
 
 
-def test_an_individual_who_is_not_in_the_run(monday: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "gone.txt").write_text(f"q1\n{SECRET}\nr1\n")  # r1 is among the new ones alone
-    said = refused(capfd, tmp_path, monday, "--add", monday.parent / "new", "--remove", tmp_path / "gone.txt")
-    assert "gone.txt line 2: no document is of this individual, and 1 more" in said
+def test_an_id_of_nobody_in_a_list_is_counted_and_never_quoted(
+    monday: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for ids, said, status in (
+        (f"q1\n{SECRET}\nr1\n", "3 ids of who withdrew, of which 1 are individuals here; none of their", 0),
+        (f"{SECRET}\n", "1 ids of who withdrew, of which 0 are individuals here; its ids may be of another system", 0),
+        (
+            f"{SECRET}\n",
+            "of which 0 are individuals here; its ids may be of another system, or of an older export (",
+            1,
+        ),
+    ):
+        (tmp_path / "gone.txt").write_text(ids)
+        out, more = tmp_path / f"out-{len(ids)}-{status}", ["--set", "corpus.on_unmatched=stop"] if status else []
+        assert command("update", monday, "--remove", tmp_path / "gone.txt", "--out", out, *more) == status
+        shown = capfd.readouterr()
+        assert said in shown.err
+        assert SECRET not in shown.err + shown.out
+    counts = read_manifest(tmp_path / f"out-{len(SECRET) + 7}-0" / "split").counts
+    assert counts["withdrawn"] == [{"ids": 3, "individuals": 1}]
 
 
 @pytest.mark.parametrize(

@@ -624,6 +624,7 @@ def test_a_manifest_from_before_kinds_had_formats_is_of_the_first(
     write(path)
     manifest = json.loads((path / "manifest.json").read_text())
     assert manifest.pop("kind_format") == 1
+    del manifest["sha256"]
     (path / "manifest.json").write_text(json.dumps(manifest))
     assert is_up_to_date(path, kind="index", config=CONFIG, inputs=INPUTS)
 
@@ -657,6 +658,18 @@ def test_an_unreadable_manifest_is_an_artefact_error(tmp_path: Path, manifest: b
     write(path)
     (path / "manifest.json").write_bytes(manifest)
     with pytest.raises(ArtifactError, match=r"manifest\.json: not a readable manifest"):
+        read_manifest(path)
+    assert not is_up_to_date(path, kind="index", config=CONFIG, inputs=INPUTS)
+
+
+@pytest.mark.parametrize("field", ["counts", "config", "inputs", "versions"])
+def test_a_manifest_that_was_edited_is_not_taken(tmp_path: Path, field: str) -> None:
+    path = tmp_path / "index"
+    write(path)
+    manifest = json.loads((path / "manifest.json").read_text())
+    manifest[field]["violations"] = 0
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ArtifactError, match=r"manifest\.json: changed since it was written; make it again"):
         read_manifest(path)
     assert not is_up_to_date(path, kind="index", config=CONFIG, inputs=INPUTS)
 

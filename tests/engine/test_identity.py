@@ -25,7 +25,7 @@ from reticent.engine.identity import find_spellings, fold_ids
 from reticent.engine.index import build_index
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.split import SplitConfig, open_individuals, split_individuals
-from reticent.engine.update import read_ids, without_withdrawn
+from reticent.engine.withdrawn import leave_out, read_ids
 from reticent.ext.propile.stage import run_probes
 from reticent.ext.propile.subjects import read_subjects
 from reticent.job.config import parse_job
@@ -262,23 +262,27 @@ def test_a_withdrawn_id_that_is_spelt_otherwise_stops_or_withdraws_and_is_never_
     (tmp_path / "gone.txt").write_text("p2\nZK9q \n", encoding="utf-8")
     ids = ["p1", "p2", "Zk9Q", "p3"]
     with pytest.raises(CorpusError) as error:
-        without_withdrawn(corpus(tmp_path, ids), [tmp_path / "gone.txt"])
+        leave_out(corpus(tmp_path, ids), [tmp_path / "gone.txt"])
     assert "gone.txt: 1 id(s) spelt otherwise than in the documents: line 2 (white space, letter case)" in str(
         error.value
     )
     assert "9" not in str(error.value).replace(str(tmp_path), "")
-    assert people(without_withdrawn(corpus(tmp_path, ids, "fold"), [tmp_path / "gone.txt"])) == ["p1", "p3"]
-    with pytest.raises(CorpusError, match="line 2: no document is of this individual"):
-        without_withdrawn(corpus(tmp_path, ids, "exact"), [tmp_path / "gone.txt"])
-    with pytest.raises(CorpusError, match="line 2: no document is of this individual"):
-        read_ids(tmp_path / "gone.txt", pa.chunked_array([["p1", "p2"]]))
+    folded, gone, about = leave_out(corpus(tmp_path, ids, "fold"), [tmp_path / "gone.txt"])
+    assert (people(folded), gone.to_pylist()) == (["p1", "p3"], ["p2", "zk9q"])
+    assert about == [(str(tmp_path / "gone.txt"), 2, 2)]
+    exact, _, about = leave_out(corpus(tmp_path, ids, "exact"), [tmp_path / "gone.txt"])
+    assert (sorted(people(exact)), about[0][1:]) == (
+        ["Zk9Q", "p1", "p3"],
+        (2, 1),
+    )  # the other is nobody's
+    assert read_ids(tmp_path / "gone.txt", pa.chunked_array([["p1"]]))[0].to_pylist() == []
 
 
 def test_lists_of_who_withdrew_may_name_the_same_individual(tmp_path: Path) -> None:
     (tmp_path / "may.txt").write_text("p2\n", encoding="utf-8")
     (tmp_path / "june.txt").write_text("p2\np4\n", encoding="utf-8")
     lists = [tmp_path / "may.txt", tmp_path / "june.txt"]
-    assert people(without_withdrawn(corpus(tmp_path, ["p1", "p2", "p3", "p4"]), lists)) == ["p1", "p3"]
+    assert people(leave_out(corpus(tmp_path, ["p1", "p2", "p3", "p4"]), lists)[0]) == ["p1", "p3"]
 
 
 def job(tmp_path: Path, ids: str = "stop", **more: Any) -> dict[str, Any]:

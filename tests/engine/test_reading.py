@@ -12,6 +12,7 @@ import os
 import random
 import re
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -548,3 +549,36 @@ def test_skipped_documents_stand_in_every_report(tmp_path: Path, capfd: pytest.C
     assert command("scrub", path, "--out", tmp_path / "scrubbed", *skip) == 0
     assert read_manifest(tmp_path / "scrubbed").counts["skipped"] == 4
     assert np.array_equal(pq.read_table(tmp_path / "scrubbed" / "documents").num_rows, 8)
+
+
+# ------------------------------------------------------------------------------------------------ what would never end
+
+
+@pytest.mark.parametrize("name", ["a.csv.gz", "a.jsonl.gz", "a.jsonl.bz2"])
+def test_blank_lines_without_end_are_stopped_in_bounded_memory(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compressed, "MAX_BLANK", 1 << 20)
+    packed = gzip.compress if name.endswith("gz") else bz2.compress
+    head = as_csv(ROWS) if "csv" in name else as_jsonl(ROWS)
+    (tmp_path / name).write_bytes(packed(head.encode() + b"\n" * (40 << 20)))
+    with pytest.raises(CorpusError, match=f"{name}: more than 1 MiB of blank lines and no row among them"):
+        documents(open_corpus(tmp_path / name))
+
+
+@pytest.mark.parametrize("lines", [1, 20_000])
+def test_keys_that_nobody_asks_for_cost_nothing(tmp_path: Path, lines: int) -> None:
+    rows = [{**ROWS[i % 12], "doc_id": f"d{i}"} for i in range(20_000)]
+    for i in range(lines):  # in one line, or in each another
+        rows[i] = {**rows[i], **{f"key{i}-{j}": [i] for j in range(60_000 // lines)}}
+    (tmp_path / "a.jsonl").write_text(as_jsonl(rows))
+    started = time.process_time()
+    found = documents(open_corpus(tmp_path / "a.jsonl"))
+    assert time.process_time() - started < 20  # minutes, where a column is made of each
+    assert found == [{name: row[name] for name in COLUMNS} for row in rows]
+
+
+@pytest.mark.parametrize("source", ["/", "//", "/proc", "/**/*.jsonl", "/*/../**/*.csv", "/*/*/*/*/*.csv"])
+def test_a_source_that_holds_the_whole_machine_is_refused(source: str) -> None:
+    with pytest.raises(CorpusError, match="holds the whole machine; name the folder of the documents"):
+        open_corpus(source)

@@ -140,9 +140,9 @@ def test_settings_of_the_library_are_refused_with_the_names_of_their_fields() ->
 
 
 def test_default_attacks_are_attacks() -> None:
-    from reticent.audit.membership import attacks, shadow
+    from reticent.audit.membership import asking, shadow
 
-    assert set(DEFAULT_ATTACKS) < set(attacks.ATTACKS)
+    assert set(DEFAULT_ATTACKS) < set(asking.EVERY_ATTACK)
     assert set(DEFAULT_SHADOW_ATTACKS) < set(shadow.SHADOW_ATTACKS)
 
 

@@ -171,11 +171,11 @@ def test_another_dossier_names_the_one_that_it_replaces_which_is_kept(
     assert made == {"folder": str(run.parent / "sent"), "digest": dossier_digest(run / "dossier")}
     assert made["digest"] != before == evidence(run)["replaces"]
     assert dossier_digest(run / "replaced-dossiers" / before[:16]) == before
-    assert command("dossier", "verify", run / "replaced-dossiers" / before[:16]) == 0
+    assert command("dossier", "verify", run / "replaced-dossiers" / before[:16]) == 4
     page = (run / "dossier" / "dossier.html").read_text()
     assert f"replaces the one with the digest {before[:16]}" in page
     assert {file.name for file in (run.parent / "sent").iterdir()} == {"dossier.html", "evidence.json", "SHA256SUMS"}
-    assert command("dossier", "verify", run.parent / "sent") == 0
+    assert command("dossier", "verify", run.parent / "sent") == 4
     # The same again makes nothing, and the settings are the run's own from now on.
     recorder = Recorder()
     execute(Run(load_kept_job(run / "job.json"), recorder))
@@ -199,8 +199,8 @@ def test_a_model_leaves_with_its_card_and_only_where_the_verdict_allows_it(
     assert "--despite-verdict" in capfd.readouterr().err
     assert not out.exists()
     assert command("dossier", "export", run, "bert", "ppmlm", "--epoch", "1", "--out", out) == 3, "it has no verdict"
-    assert command("dossier", "export", run, "bert", "ppmlm", "--out", out, "--despite-verdict") == 0
-    assert command("dossier", "verify", run / "dossier", "--model", out) == 0
+    assert command("dossier", "export", run, "bert", "ppmlm", "--out", out, "--despite-verdict", "a demo") == 0
+    assert command("dossier", "verify", run / "dossier", "--model", out) == 4
     card = (out / "README.md").read_text()
     head = yaml.safe_load(card.split("---")[1])
     assert (head["license"], head["pipeline_tag"]) == ("other", "fill-mask")
@@ -218,10 +218,13 @@ def test_a_model_leaves_with_its_card_and_only_where_the_verdict_allows_it(
     assert "Hospital of X" in card
     with monkeypatch.context() as broken:
         broken.setattr("reticent.ext.dossier.export.write_card", Mock(side_effect=KeyboardInterrupt))
-        assert command("dossier", "export", run, "bert", "ppmlm", "--out", run.parent / "x", "--despite-verdict") == 130
+        assert (
+            command("dossier", "export", run, "bert", "ppmlm", "--out", run.parent / "x", "--despite-verdict", "a demo")
+            == 130
+        )
     assert not (run.parent / "x").exists(), "a model must not lie there without its verdict"
     (run / "audit" / "manifest.json").unlink()  # the audit is another one now
-    again = ("dossier", "export", run, "bert", "ppmlm", "--out", run.parent / "again", "--despite-verdict")
+    again = ("dossier", "export", run, "bert", "ppmlm", "--out", run.parent / "again", "--despite-verdict", "a demo")
     assert command(*again) == 1
     assert "is of an earlier audit of this run" in capfd.readouterr().err
 

@@ -173,6 +173,28 @@ def test_settings_that_contradict_each_other_are_refused(changes: Values, messag
 
 
 @pytest.mark.parametrize(
+    ("section", "name", "value"),
+    [
+        ("train", "num_epochs", 10**12), ("train", "batch_size", 10**12), ("train", "save_steps", 10**13),
+        ("train", "checkpoint_epochs", [10**12]), ("audit", "num_bootstrap", 10**13), ("audit", "k", 10**15),
+        ("dedup", "passage_words", 10**12), ("canaries", "num", 10**12),
+    ],
+)  # fmt: skip
+def test_a_number_that_would_end_the_machine_is_refused_with_its_bound(section: str, name: str, value: Any) -> None:
+    with pytest.raises(PolicyError, match=rf"{section}[.:] ?{name}.*(less than or equal to|at most) [\d,]+"):
+        parse_job({**VALID, section: {name: value}})
+
+
+def test_a_job_of_very_many_keys_is_refused_in_a_second(tmp_path: Path) -> None:
+    for number, said in ((700_000, r"bytes of TOML: expected at most 1,048,576"), (90_000, "and 89,982 faults more")):
+        file = tmp_path / "job.toml"
+        file.write_text("".join(f"a{i}=1\n" for i in range(number)))
+        with pytest.raises(PolicyError, match=said) as error:
+            load_job(file)
+        assert len(str(error.value)) < 2000
+
+
+@pytest.mark.parametrize(
     ("train", "recipe", "module", "said"),
     [
         ({"dp": {"target_epsilon": 8.0}}, "dp-mlm", "opacus", r"recipe dp-mlm needs opacus.*reticent\[dp\]"),

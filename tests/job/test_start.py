@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from reticent.core import artifact as verified
+from reticent.core.errors import ArtifactError
 from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
@@ -70,3 +71,15 @@ def test_documents_that_have_not_changed_are_not_read(values: dict[str, Any], mo
     assert "a.parquet" not in hashed
     execute(Run(parse_job(values), reread=True), "index")
     assert "a.parquet" in hashed
+
+
+def test_a_verified_run_reads_the_results_too_that_none_of_its_stages_asks_for(values: dict[str, Any]) -> None:
+    execute(Run(parse_job(values)), "index")
+    folder = Path(values["out"]) / "text-samples" / "bert" / "index"
+    with verified.write_artifact(folder, kind="text-sample", config={}, inputs={}) as writer:
+        (writer.path / "sample").write_bytes(b"0")
+    execute(Run(parse_job(values), reread=True), "index")
+    (folder / "sample").write_bytes(b"1")
+    execute(Run(parse_job(values)), "index")
+    with pytest.raises(ArtifactError, match="text-samples/bert/index/sample: changed since it was written"):
+        execute(Run(parse_job(values), reread=True), "index")

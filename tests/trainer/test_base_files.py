@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import subprocess
 import sys
@@ -143,6 +144,25 @@ def test_a_config_that_no_model_can_have_is_an_error_of_the_folder(base: Path, c
         load_model(base, "clm")
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"n_layer": 10**7}, "n_layer: expected at most 10,000, got 10000000"),
+        ({"text_config": {"num_experts": 10**9}}, "text_config: num_experts: expected at most 10,000"),
+        ({"num_labels": 10**8}, "num_labels: expected at most 10,000"),
+        ({"n_positions": 10**12}, "n_positions: expected at most 134,217,728"),
+        ({"layer_norm_epsilon": math.nan}, "layer_norm_epsilon: NaN is no number"),
+        ({"rope_parameters": [{"factor": math.nan}]}, "rope_parameters: factor: NaN is no number"),
+    ],
+)
+def test_a_number_that_no_model_has_is_refused_before_the_library_loads_it(
+    base: Path, changes: dict[str, Any], said: str
+) -> None:
+    change(base / "config.json", **changes)
+    with pytest.raises(ArtifactError, match=f"config.json: {said}"):
+        load_model(base, "clm")
+
+
 # --------------------------------------------------------------------------------------------------- hostile tokenizers
 
 
@@ -167,6 +187,9 @@ def hostile(kind: str) -> str:
     elif kind == "an added token of four billion":
         made["model"]["vocab"]["<x>"] = 2**31
         made["added_tokens"].append({"id": 2**31, "content": "<x>", **special})
+    elif kind == "a letter of a billion":
+        step = {"type": "Replace", "pattern": {"String": "e"}, "content": "e" * 1000}
+        made["normalizer"] = {"type": "Sequence", "normalizers": [step] * 3}
     elif kind == "a bad regex":
         made["pre_tokenizer"] = {"type": "Split", "pattern": {"Regex": "("}, "behavior": "Isolated", "invert": False}
     elif kind == "a merge of nothing":
@@ -182,7 +205,7 @@ def hostile(kind: str) -> str:
 HOSTILE = (
     "charsmap", "unigram without an unknown token", "a template without its token", "an id of four billion",
     "two tokens of one id", "an added token of four billion", "a bad regex", "a merge of nothing",
-    "chunks of no length", "a word that is missing",
+    "chunks of no length", "a word that is missing", "a letter of a billion",
 )  # fmt: skip
 
 
@@ -228,6 +251,56 @@ def test_a_panic_of_the_library_is_an_error_also_while_documents_are_encoded() -
     )
     assert done.stdout == "tokenizer.json cannot be used (the tokenizers library fails on it)\n"
     assert done.stderr == ""
+
+
+# --------------------------------------------------------------------------------------------------- where weights stand
+
+
+@pytest.mark.parametrize("name", ["../other.safetensors", "/tmp/other.safetensors", "a/b.safetensors", "..", ".b", 3])
+@pytest.mark.parametrize("key", ["weight_map", "transformers_weights", "adapter"])
+def test_weights_that_are_no_file_of_the_folder_are_refused(base: Path, key: str, name: Any) -> None:
+    (base / "model.safetensors").rename(base.parent / "other.safetensors")
+    if key == "weight_map":
+        (base / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": {"a.b": name}}))
+    elif key == "adapter":
+        (base / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(name)}))
+    else:
+        change(base / "config.json", transformers_weights=name)
+    with pytest.raises(ArtifactError, match="adapter_config" if key == "adapter" else rf"{key}: expected names"):
+        load_model(base, "clm")
+
+
+def hub_model(base: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A hub name whose snapshot, made of links as the hub makes it, has the files of a base."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
+    repository = cache / "models--ward--notes"
+    snapshot = repository / "snapshots" / ("1" * 40)
+    for folder in (snapshot, repository / "blobs", repository / "refs"):
+        folder.mkdir(parents=True)
+    (repository / "refs" / "main").write_text("1" * 40)
+    for file in base.iterdir():
+        file.rename(repository / "blobs" / file.name)
+        (snapshot / file.name).symlink_to(repository / "blobs" / file.name)
+    return "ward/notes"
+
+
+def test_a_name_on_the_hub_is_the_content_of_its_snapshot(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = hub_model(base, tmp_path / "cache", monkeypatch)
+    job: dict[str, Any] = {"out": str(tmp_path / "run"), "corpus": {"source": str(tmp_path / "notes.jsonl")}}
+    job |= {"model": [{"name": "gpt", "objective": "clm", "base": name, "recipes": ["clm"]}]}
+
+    def digest() -> str:
+        run = Run(parse_job(job))
+        return run.base_input(run.job.model[0])["base"]
+
+    before, (weights,) = digest(), tmp_path.glob("cache/*/blobs/model.safetensors")
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    assert len(before) == 64
+    assert digest() != before
 
 
 # ---------------------------------------------------------------------------------------------- what does not travel on

@@ -15,11 +15,14 @@ from fixtures.jobs import control_c
 from fixtures.models import toy_model, toy_tokenizer
 from fixtures.stores import random_store
 from fixtures.training import SETTINGS, UNFINISHED, config, dropping, results, run, stopping_at
+from safetensors import SafetensorError
 
-from reticent.core.errors import ArtifactError, TrainingError
+from reticent.core.artifact import STATE
+from reticent.core.errors import ArtifactError, PolicyError, TrainingError
 from reticent.trainer.loop import TrainResult, train
 from reticent.trainer.metrics import FILES
 from reticent.trainer.recipes import get_recipe
+from reticent.trainer.resume import only_training_in
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -125,7 +128,7 @@ def test_handlers_are_those_of_before(tmp_path: Path) -> None:
     ("said", "changes"),
     [
         ("train.learning_rate", {"learning_rate": 0.02}),
-        ("train.batches_a_step", {"gradient_accumulation_steps": 1}),
+        ("gradient_accumulation_steps x processes: 2 then, 1 now", {"gradient_accumulation_steps": 1}),
         ("train.seed", {"seed": 1}),
         ("recipe", {"recipe": "clm"}),
         ("tokens", {"store": random_store(12, length=6, seed=1)}),
@@ -232,3 +235,53 @@ def test_the_rate_falls_to_zero_where_epochs_differ_in_length_also_when_stopped(
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     rates = [line["learning_rate"] for line in lines if "learning_rate" in line]
     assert rates == pytest.approx([1, 5 / 6, 6 / 8, 5 / 8, 4 / 8, 1 / 6])
+
+
+def again(out: Path, **changes: Any) -> TrainResult:
+    return run("gpt2", "clm", out, **SETTINGS | changes)
+
+
+def test_a_second_training_in_the_folder_is_refused_before_it_changes_anything(tmp_path: Path) -> None:
+    def another(at: dict[str, Any]) -> None:
+        if at["step"] == 2:
+            before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+            for resume in (True, False):
+                with pytest.raises(ArtifactError, match="in use by another process"):
+                    again(tmp_path, resume=resume)
+            assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+    again(tmp_path, progress=another)
+    assert not [path.name for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_what_a_kill_left_is_removed_and_the_only_copy_put_back(resume: bool, tmp_path: Path) -> None:
+    for left in (".epoch-0002.tmp-0a1b", ".epoch-0001.old-0a1b", ".epoch-0009.old-0a1b"):
+        (tmp_path / left).mkdir()
+        (tmp_path / left / "model.safetensors").write_text(left)
+    (tmp_path / "epoch-0001").mkdir()
+    (tmp_path / f".{STATE}.tmp").write_text("half")
+    with only_training_in(tmp_path):
+        assert sorted(path.name for path in tmp_path.iterdir()) == [".training.lock", "epoch-0001", "epoch-0009"]
+        assert (tmp_path / "epoch-0009" / "model.safetensors").read_text() == ".epoch-0009.old-0a1b"
+    (tmp_path / ".epoch-0001.tmp-0a1b").mkdir()
+    again(tmp_path, resume=resume)
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_full_disk_leaves_no_half_state_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import safetensors.torch
+
+    def full(_: Any, path: Path, **__: Any) -> None:
+        path.write_text("half")
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(safetensors.torch, "save_file", full)
+    with pytest.raises(ArtifactError, match=r"not written \(No space left on device\)"):
+        again(tmp_path)
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_warm_up_longer_than_the_training_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match=r"warmup_steps: 1000 of the \d+ steps"):
+        again(tmp_path, warmup_steps=1000)

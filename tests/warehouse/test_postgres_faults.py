@@ -120,7 +120,11 @@ def test_a_process_that_was_killed_while_it_read_leaves_nothing_that_is_taken_fo
     ("change", "more", "said"),
     [
         ("CREATE USER reader", {"user": "reader"}, "cannot connect"),
-        (f"CREATE USER reader PASSWORD '{PASSWORD}'", {"user": "reader"}, "no right to read it; SQLSTATE 42501"),
+        (
+            f"CREATE USER reader PASSWORD '{PASSWORD}'",
+            {"user": "reader"},
+            "the role has no right to do this; SQLSTATE 42501",
+        ),
         ("SELECT 1", {"table": "nowhere"}, "no such table"),
         ("SELECT 1", {"query": "SELECT note_id, person_id, body FROM note"}, "no such column; SQLSTATE 42703"),
         ("SELECT 1", {"query": "SELECT FROM WHERE"}, "the query is wrong; SQLSTATE 42601"),

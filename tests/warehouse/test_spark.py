@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import tempfile
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -41,6 +43,7 @@ from reticent.engine.flagged_words import FlaggedWords
 from reticent.engine.protect import Policy
 from reticent.engine.schema import SPLITS
 from reticent.ext.spark.job import OnSpark, run_on_spark
+from reticent.ext.spark.tables import decoded
 from reticent.ext.spark.tasks import Task
 from reticent.job.config import parse_job
 
@@ -93,7 +96,8 @@ def test_files_give_the_index_spans_flags_and_tokens_of_one_machine(session: Any
     made = on_spark.write_tokens(
         tmp_path / "tokens-spark", documents, tokenizer, index=index, spans=spans, policy=policy
     )
-    assert made == counts
+    assert made == {name: counts[name] for name in made}
+    assert made["retention"] == 1 - made["protected_tokens"] / made["tokens"]
     assert content(tmp_path / "tokens-spark") == content(tmp_path / "tokens-one")
     assert reticent.open_tokens(tmp_path / "tokens-spark").num_tokens == counts["tokens"]
     with pytest.raises(PolicyError, match=r"n = 1: .* and Spark groups at most 9; use one machine"):
@@ -320,3 +324,131 @@ def test_detectors_that_learn_from_all_documents_are_refused() -> None:
     for name, options in learning:
         with pytest.raises(PolicyError, match="not done on Spark"):
             on_spark.detect(documents, [name], {name: options})
+
+
+# -------------------------------------------------------------------- a value, a file and an individual are as anywhere
+
+
+def of(folder: Path, name: str = "a.parquet", num: int = 40, **columns: Any) -> Path:
+    """A file of documents of 20 individuals, with other columns, or beside these."""
+    own = {"doc_id": [f"{name}-{i}" for i in range(num)], "individual_id": [f"p{i // 2}" for i in range(num)]}
+    table = pa.table({**own, "text": [f"fever {i} and cough" for i in range(num)]} | columns)
+    folder.mkdir(exist_ok=True)
+    pq.write_table(table, folder / name)
+    return folder / name
+
+
+def ids_of(documents: Any) -> set[str]:
+    return set(documents.individuals().table.column("individual_id").to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (pa.float32(), "got float; cast it in the source"), (pa.float64(), "got double; cast it"),
+        (pa.bool_(), "got boolean"), (pa.date32(), "got date"), (pa.timestamp("us"), "got timestamp"),
+        (pa.decimal128(12, 2), r"got decimal\(12,2\)"),
+        (pa.int64(), ""), (pa.int16(), ""), (pa.decimal128(20, 0), ""), (pa.string(), ""),
+    ],
+)  # fmt: skip
+def test_ids_are_of_the_types_that_one_machine_takes(
+    session: Any, tmp_path: Path, kind: pa.DataType, said: str
+) -> None:
+    numbers = pa.array([i // 2 for i in range(40)], pa.int32())
+    if pa.types.is_boolean(kind):
+        numbers = pa.array([i % 2 == 0 for i in range(40)])
+    elif pa.types.is_decimal(kind):
+        numbers = pa.array([Decimal(i // 2) for i in range(40)], kind)
+    of(
+        tmp_path / "notes",
+        individual_id=numbers.cast(pa.int64()).cast(kind) if pa.types.is_timestamp(kind) else numbers.cast(kind),
+    )
+    if said:
+        with pytest.raises(CorpusError, match=f"column individual_id: expected text or integers, {said}"):
+            on_spark.open_documents(str(tmp_path / "notes"), spark=session)
+        return
+    assert ids_of(on_spark.open_documents(str(tmp_path / "notes"), spark=session)) == {str(i) for i in range(20)}
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo"])
+def test_a_time_is_the_same_day_whatever_the_zone_of_the_session(session: Any, tmp_path: Path, zone: str) -> None:
+    days = [dt.datetime(1950, 3, 1) + dt.timedelta(days=i // 2) for i in range(40)]
+    of(tmp_path / "notes", birth=pa.array(days, pa.timestamp("us", "UTC")), naive=pa.array(days, pa.timestamp("us")))
+    hours = [day + dt.timedelta(hours=23) for day in days]
+    of(tmp_path / "late", birth=pa.array(hours, pa.timestamp("us", "UTC")))
+    before = session.conf.get("spark.sql.session.timeZone")
+    session.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        documents = on_spark.open_documents(str(tmp_path / "notes"), more=["birth", "naive"], spark=session)
+        tables = [decoded(data) for data in documents.parts.collect() if data]
+        for name in ("source:birth", "source:naive"):
+            found = sorted(each[:10] for table in tables for each in table.column(name).to_pylist())
+            assert found == sorted(f"{day:%Y-%m-%d}" for day in days)
+        with pytest.raises(CorpusError, match="column birth: holds times with a zone that are not all midnight in UTC"):
+            on_spark.open_documents(str(tmp_path / "late"), more=["birth"], spark=session)
+        documents = on_spark.open_documents(
+            str(tmp_path / "late"), more=["birth"], spark=session, time_zone="Europe/Paris"
+        )
+        firsts = {
+            each[:10]
+            for data in documents.parts.collect()
+            if data
+            for each in decoded(data).column("source:birth").to_pylist()
+        }
+        assert firsts == {f"{day + dt.timedelta(days=1):%Y-%m-%d}" for day in days}
+    finally:
+        session.conf.set("spark.sql.session.timeZone", before)
+
+
+def test_files_that_are_passed_over_and_null_texts_are_counted(session: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "notes"
+    of(folder)
+    of(folder, "b.parquet", text=pa.nulls(40, pa.string()))  # a stretch of nulls alone
+    of(folder, "_c.parquet")
+    said: list[str] = []
+    documents = on_spark.open_documents(str(folder), on_null="skip", spark=session, num_parts=8, warn=said.append)
+    assert (documents.num_documents, documents.num_skipped, documents.num_hidden) == (40, 40, 1)
+    assert "40 documents are left out, as their text is null" in said
+    assert "1 file(s) are not read: a name begins with _ or ." in said
+    assert on_spark.build_index(documents, config=IndexConfig(max_n=1)).num_words > 3
+
+
+@pytest.mark.parametrize("name", ["ignoreCorruptFiles", "ignoreMissingFiles"])
+def test_no_setting_of_the_cluster_makes_files_disappear(session: Any, tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "notes"
+    of(folder)
+    (folder / "b.parquet").write_bytes(b"PAR1 no parquet at all PAR1")
+    session.conf.set(f"spark.sql.files.{name}", "true")
+    try:
+        with pytest.raises(Exception, match=r"Spark (failed|cannot read)"):
+            on_spark.open_documents(str(folder), spark=session)
+        with pytest.raises(PolicyError, match=f"spark.sql.files.{name} is true"):
+            on_spark.open_documents(session.read.parquet(str(folder / "a.parquet")), spark=session)
+    finally:
+        session.conf.unset(f"spark.sql.files.{name}")
+
+
+def test_columns_may_be_called_as_those_of_spark(session: Any, tmp_path: Path) -> None:
+    names = ("file", "row", "file_path", "row_index", "document", "part")
+    of(tmp_path / "notes", **{name: ["x"] * 40 for name in names})
+    documents = on_spark.open_documents(str(tmp_path / "notes"), more=["file", "row"], spark=session)
+    assert documents.num_documents == 40
+
+
+@pytest.mark.parametrize(
+    ("ids", "line", "gone"), [("stop", "p3", 1), ("exact", "p3", 1), ("fold", "P 03", 1), ("stop", "nobody", 0)]
+)
+def test_who_withdrew_is_left_out_and_no_plan_names_them(
+    session: Any, home: SparkHome, tmp_path: Path, ids: Any, line: str, gone: int
+) -> None:
+    of(tmp_path / "notes")
+    (tmp_path / "gone.txt").write_text(f"{line}\nZqWithdrew\n")
+    documents = on_spark.open_documents(
+        str(tmp_path / "notes"), ids=ids, withdrawn=[tmp_path / "gone.txt"], spark=session
+    )
+    assert ids_of(documents) == {f"p{i}" for i in range(20)} - ({"p3"} if gone else set())
+    assert documents.withdrawn == ((str(tmp_path / "gone.txt"), 2, gone),)
+    assert b"ZqWithdrew" not in home.written()
+    (tmp_path / "gone.txt").write_text("P 03\n")
+    with pytest.raises(CorpusError, match="spelt otherwise than in the documents: line 1"):
+        on_spark.open_documents(str(tmp_path / "notes"), withdrawn=[tmp_path / "gone.txt"], spark=session)

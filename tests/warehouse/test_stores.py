@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,7 @@ def test_an_index_of_objects_is_that_of_the_same_files(
         assert both[0] == both[1]
     manifest = read_manifest(tmp_path / "run" / "corpus")
     assert manifest.config["source"] == "s3://hospital/notes"
-    assert manifest.counts["passed_over"] == 1
+    assert manifest.counts["passed_over"] == 2  # one has no suffix of documents, one is hidden
     for path in (tmp_path / "run").rglob("*"):
         assert path.is_dir() or KEY.encode() not in path.read_bytes()
 
@@ -232,14 +233,11 @@ def test_an_iceberg_table_is_read_at_a_snapshot(tmp_path: Path) -> None:
         staged(tmp_path / "none", source="iceberg://hospital/records.none")
 
 
-def test_any_database_with_a_driver_is_read_by_its_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def duck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A connection to a database that ``adbc://hospital`` names."""
     pytest.importorskip("adbc_driver_manager", reason="not installed: make test-warehouse")
     duckdb = pytest.importorskip("duckdb")
-    with duckdb.connect(str(tmp_path / "hospital.db")) as connection:
-        connection.execute(
-            "CREATE TABLE note AS SELECT i::DECIMAL(20, 0) AS note_id, (i // 3)::BIGINT AS person_id, "
-            f"'{NOTE_WORD} fever ' || i AS note_text FROM range(100) AS numbers(i)"
-        )
     import _duckdb
 
     (tmp_path / "duckdb.toml").write_text(
@@ -251,6 +249,20 @@ def test_any_database_with_a_driver_is_read_by_its_profile(tmp_path: Path, monke
     )
     monkeypatch.setenv("ADBC_PROFILE_PATH", str(tmp_path))
     monkeypatch.setenv("ADBC_DRIVER_PATH", str(tmp_path))
+
+    def execute(*statements: str) -> None:
+        with duckdb.connect(str(tmp_path / "hospital.db")) as connection:
+            for statement in statements:
+                connection.execute(statement)
+
+    return execute
+
+
+def test_any_database_with_a_driver_is_read_by_its_profile(duck: Any, tmp_path: Path) -> None:
+    duck(
+        "CREATE TABLE note AS SELECT i::DECIMAL(20, 0) AS note_id, (i // 3)::BIGINT AS person_id, "
+        f"'{NOTE_WORD} fever ' || i AS note_text FROM range(100) AS numbers(i)"
+    )
     named = {"doc_id": "note_id", "individual_id": "person_id", "text": "note_text"}
     found, counts = staged(tmp_path / "a", source="adbc://hospital", table="note", **named)
     assert found.row(7) == ("7", "2", f"{NOTE_WORD} fever 7")
@@ -261,3 +273,56 @@ def test_any_database_with_a_driver_is_read_by_its_profile(tmp_path: Path, monke
     assert NOTE_WORD not in str(refused.value)
     with pytest.raises(CorpusError, match="cannot connect"):
         staged(tmp_path / "d", source="adbc://nowhere", table="note", **named)
+
+
+@pytest.mark.parametrize(
+    ("kind", "of_register"), [*product(["BIGINT", "VARCHAR", "DECIMAL(20, 0)"], repeat=2), ("UUID", "UUID")]
+)
+def test_who_withdrew_is_left_out_by_any_database(duck: Any, tmp_path: Path, kind: str, of_register: str) -> None:
+    made = "lpad(({})::VARCHAR, 32, '0')" if kind == "UUID" else "{}"
+    duck(
+        f"CREATE TABLE note AS SELECT i AS note_id, ({made.format('i // 3')})::{kind} AS person_id, 'fever ' || i AS "
+        "note_text FROM range(60) AS numbers(i)",
+        f"CREATE TABLE opt_out AS SELECT ({made.format('i')})::{of_register} AS person_id "
+        "FROM unnest([3, 11, 77]) AS t(i)",
+        "UPDATE note SET note_text = 'cough' WHERE note_id = 0",
+    )
+    named = {"doc_id": "note_id", "individual_id": "person_id", "text": "note_text"}
+    more: dict[str, Any] = {"source": "adbc://hospital", "table": "note", **named}
+    found, counts = staged(tmp_path / "a", opt_out="opt_out", **more)
+    assert sorted(map(int, found["note_id"])) == [i for i in range(60) if i // 3 not in (3, 11)]
+    assert counts["opt_out"] == {"ids": 3, "individuals": 2}
+    assert counts["row_security"] == "not known: this database cannot be asked whether it hides rows"
+    with pytest.raises(CorpusError, match="nowhere"):
+        staged(tmp_path / "b", opt_out="nowhere", **more)
+    duck("DELETE FROM opt_out")
+    with pytest.raises(CorpusError, match="the table holds no id"):
+        staged(tmp_path / "c", opt_out="opt_out", **more)
+
+
+def test_a_fault_of_a_database_is_found_by_a_query_and_one_of_a_store_by_its_key(
+    duck: Any, bucket: Any, endpoint: str, tmp_path: Path
+) -> None:
+    named = {"doc_id": "note_id", "individual_id": "person_id", "text": "note_text"}
+    more: dict[str, Any] = {"source": "adbc://hospital", "table": "note", **named}
+    duck("CREATE TABLE note AS SELECT i % 59 AS note_id, i // 3 AS person_id, 'x' AS note_text FROM range(60) AS t(i)")
+    with pytest.raises(CorpusError, match="1 rows have the id of another document; they are found by: SELECT") as said:
+        staged(tmp_path / "a", **more)
+    assert "GROUP BY" in str(said.value)
+    duck("UPDATE note SET person_id = NULL WHERE note_id = 7")
+    with pytest.raises(
+        CorpusError, match=r'is null; it is found by: SELECT n.\* FROM note AS n WHERE n."person_id" IS NULL'
+    ):
+        staged(tmp_path / "b", **more)
+    put(bucket, tmp_path, "notes/2023/a.parquet")
+    frame = notes(60).with_columns(individual_id=pl.lit(None, pl.String))
+    frame.write_parquet(tmp_path / "bad.parquet")
+    bucket.put_object(Key="notes/2024/a.parquet", Body=(tmp_path / "bad.parquet").read_bytes())
+    with pytest.raises(CorpusError, match=r"s3://hospital/notes/2024/a.parquet row 1 column individual_id: is null"):
+        staged(tmp_path / "c", source=address(endpoint))
+    bucket.put_object(Key="notes/2024/a.parquet", Body=b"no parquet")
+    with pytest.raises(CorpusError, match=r"s3://hospital/notes/2024/a.parquet: "):
+        staged(tmp_path / "d", source=address(endpoint))
+    for path, reason in (("my notes", "write a blank in it as %20"), ("notes/*/a.parquet", "has no pattern")):
+        with pytest.raises(CorpusError, match=reason):
+            staged(tmp_path / "e", source=address(endpoint, path))

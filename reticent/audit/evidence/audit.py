@@ -14,7 +14,7 @@ from reticent.audit.evidence.json_form import optional
 from reticent.audit.evidence.membership import over_households
 from reticent.audit.evidence.model import ModelEvidence
 from reticent.audit.evidence.probe import ProbeEvidence
-from reticent.audit.evidence.risks import RiskTable
+from reticent.audit.evidence.risks import KeptOutcome, RiskTable
 from reticent.audit.evidence.rules import PARTS, SETTING, TOTAL, Settings, publish, settings_withheld
 from reticent.audit.evidence.sampled import SampledRecall
 from reticent.audit.job_settings import JobSettings
@@ -54,6 +54,8 @@ class AuditEvidence:
     sampled_recall: Annotated[SampledRecall | None, PARTS] = optional()
     #: The verdict by risk, made from the published numbers; None in an audit that stays inside.
     risks: Annotated[RiskTable | None, PARTS] = optional()
+    #: Outcomes that earlier audits of this run found, each once.
+    earlier: Annotated[list[KeptOutcome] | None, PARTS] = optional()
     #: F1 of the downstream task, one result for each model of the job.
     classification: Annotated[list[ClassificationEvidence] | None, PARTS] = optional()
     format: Annotated[str, SETTING]

@@ -44,6 +44,8 @@ class KeyedDigests:
     protection: Annotated[dict[str, str], SETTING]
     audit: Annotated[str, SETTING]
     job: Annotated[str, SETTING]
+    #: Counts of the trainings and of protected tokens, as their manifests have them; earlier versions kept none.
+    counts: Annotated[str | None, SETTING] = optional()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 from reticent.audit.evidence.json_form import optional
-from reticent.audit.evidence.leakage import Excess, Sides
+from reticent.audit.evidence.leakage import Excess, Exposed, Sides
 from reticent.audit.evidence.rules import NAME, OVER_INDIVIDUALS, PARTS, PRIVATE, SETTING, TOGETHER, TOTAL
 from reticent.audit.stats.estimate import Estimate
 
@@ -96,6 +96,7 @@ class PassageRate(Excess):
             self,
             members=self.members.as_share(self.members.n, cell),
             heldout=self.heldout.as_share(self.heldout.n, cell),
+            unshared=self.unshared and self.unshared.as_shares(cell),
         )
         kept = Excess.closed(bounded, raw, cell)
         assert isinstance(kept, PassageRate)
@@ -110,6 +111,12 @@ class Passages:
     num_passages: Annotated[Sides, PARTS]
     num_short: Annotated[Sides, PARTS]
     rates: Annotated[list[PassageRate], PARTS]
+    #: Whether every member with a document that is long enough was asked.
+    asks_every_member: Annotated[bool | None, SETTING] = optional()
+    #: Individuals of whom a whole passage that one side alone has comes back, and not from the base model.
+    exposed: Annotated[Exposed | None, PARTS] = optional()
+    #: (document, individual, whether a member, whether it came back) of each passage of one side alone.
+    of_one_side: Annotated[list[list[int]] | None, PRIVATE] = optional()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

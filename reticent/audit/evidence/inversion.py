@@ -43,11 +43,12 @@ class InvertedKind:
     chance: Annotated[Chance | None, PARTS] = optional()
     all: Annotated[RankedCandidates | None, PARTS] = optional()
     ordinary: Annotated[RankedCandidates | None, PARTS] = optional()
+    #: Over all words, ranked by the model's own likelihood where `all` is ranked by the difference to the base model.
+    own: Annotated[RankedCandidates | None, PARTS] = optional()
 
     def closed(self, raw: InvertedKind, cell: int) -> InvertedKind:
-        return replace(
-            self, all=_told(self.all, raw.num_targets, cell), ordinary=_told(self.ordinary, raw.num_targets, cell)
-        )
+        ways = {name: _told(getattr(self, name), raw.num_targets, cell) for name in ("all", "ordinary", "own")}
+        return replace(self, **ways)
 
 
 def _told(found: RankedCandidates | None, num_targets: Sides, cell: int) -> RankedCandidates | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from reticent.audit.evidence.json_form import optional
-from reticent.audit.evidence.rules import COUNT, NAME, OVER_INDIVIDUALS, PARTS, SETTING, TOTAL
+from reticent.audit.evidence.rules import COUNT, NAME, OVER_INDIVIDUALS, PARTS, SETTING, TOGETHER, TOTAL
 from reticent.audit.stats.estimate import Estimate, clopper_pearson
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ __all__ = [
     "Continuations",
     "Excess",
     "ExcessOverSides",
+    "Exposed",
     "Gap",
     "Generated",
     "GenerationSettings",
@@ -32,6 +33,7 @@ __all__ = [
     "Privacy",
     "SideUtility",
     "Sides",
+    "Unshared",
     "Utility",
     "f1_of_hits",
 ]
@@ -137,14 +139,57 @@ class NgramPrivacy(Estimate):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unshared:
+    """Rates over what one side alone has (definitions.md#leakage), the held-out rate standardised to the members.
+
+    ``num_shared`` counts what both sides have, ``num_unmatched`` what members have and no held-out individual has any
+    like: neither is in the rates.
+    """
+
+    members: Annotated[Estimate, OVER_INDIVIDUALS]
+    heldout: Annotated[Estimate, OVER_INDIVIDUALS]
+    excess: Annotated[Estimate, OVER_INDIVIDUALS]
+    num_shared: Annotated[int | None, COUNT]
+    num_unmatched: Annotated[int | None, COUNT]
+
+    def closed(self, raw: Unshared, cell: int) -> Unshared:
+        sides = (self.members, self.heldout)
+        return replace(self, excess=self.excess.withheld(cell)) if any(map(is_closed, sides)) else self
+
+    def beside(self, sides: tuple[tuple[Estimate, Estimate], ...], cell: int) -> Unshared:
+        """Withhold the rates if they would count few individuals, by the n of the rates over all: pairs of the side of
+        this and of the same side of all, before publication.
+        """
+        known = [(own.n, of_all.n) for own, of_all in sides]
+        if all(n is not None and m is not None and not (0 < n < cell or 0 < m - n < cell) for n, m in known):
+            return self
+        return replace(
+            self, **{name: getattr(self, name).withheld(cell) for name in ("members", "heldout", "excess")}
+        )  # fmt: skip
+
+    def as_shares(self, cell: int) -> Unshared:
+        """Return the rates of both sides as shares of individuals; see `Estimate.as_share`."""
+        return replace(
+            self,
+            members=self.members.as_share(self.members.n, cell),
+            heldout=self.heldout.as_share(self.heldout.n, cell),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExcessOverSides:
     """The rate of held-out individuals, and the excess of the members' rate over it."""
 
     heldout: Annotated[Estimate, OVER_INDIVIDUALS]
     excess: Annotated[Estimate, OVER_INDIVIDUALS]
+    unshared: Annotated[Unshared | None, PARTS] = optional()
 
     def closed(self, raw: ExcessOverSides, cell: int) -> ExcessOverSides:
-        return replace(self, excess=self.excess.withheld(cell)) if is_closed(self.heldout) else self
+        unshared = self.unshared
+        if unshared and raw.unshared:
+            unshared = unshared.beside(((raw.unshared.heldout, raw.heldout),), cell)
+        excess = self.excess.withheld(cell) if is_closed(self.heldout) else self.excess
+        return replace(self, excess=excess, unshared=unshared)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +203,7 @@ class CategoryPrivacy(NgramPrivacy):
         kept = NgramPrivacy.closed(self, raw, cell)
         assert isinstance(kept, CategoryPrivacy)
         if kept.value is None or kept.bound is not None:
-            return replace(kept, excess=replace(kept.excess, excess=kept.excess.excess.withheld(cell)))
+            return replace(kept, excess=replace(kept.excess, excess=kept.excess.excess.withheld(cell), unshared=None))
         return kept
 
 
@@ -178,15 +223,52 @@ def is_closed(side: Estimate) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excess:
-    """The rate of members, the rate of held-out individuals, and their difference."""
+    """The rate of members, the rate of held-out individuals, and their difference.
+
+    ``unshared`` is the same over what one side alone has; ``without_copies`` is the difference without the held-out
+    individuals who hold near-copies of members' documents.
+    """
 
     members: Annotated[Estimate, OVER_INDIVIDUALS]
     heldout: Annotated[Estimate, OVER_INDIVIDUALS]
     excess: Annotated[Estimate, OVER_INDIVIDUALS]
+    unshared: Annotated[Unshared | None, PARTS] = optional()
+    without_copies: Annotated[Estimate | None, TOGETHER] = optional()
 
     def closed(self, raw: Excess, cell: int) -> Excess:
-        sides = (self.members, self.heldout)
-        return replace(self, excess=self.excess.withheld(cell)) if any(map(is_closed, sides)) else self
+        unshared = self.unshared
+        if unshared and raw.unshared:
+            sides = (raw.unshared.members, raw.members), (raw.unshared.heldout, raw.heldout)
+            unshared = unshared.beside(sides, cell)
+        without = raw.without_copies
+        if without is not None and without.n is not None:
+            left_out = (raw.excess.n or 0) - without.n
+            few = left_out < 0 or 0 < left_out < cell or (raw.heldout.n or 0) - left_out < cell
+            without = without.withheld(cell) if few else without.closed(without, cell)
+        if not any(map(is_closed, (self.members, self.heldout))):
+            return replace(self, unshared=unshared, without_copies=without)
+        return replace(
+            self,
+            excess=self.excess.withheld(cell),
+            unshared=unshared,
+            without_copies=without and without.withheld(cell),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exposed(Excess):
+    """The share of individuals of whom a model emits at least one identifier that is theirs alone."""
+
+    def closed(self, raw: Excess, cell: int) -> Exposed:
+        """Withhold shares that few individuals make."""
+        bounded = replace(
+            self,
+            members=self.members.as_share(self.members.n, cell),
+            heldout=self.heldout.as_share(self.heldout.n, cell),
+        )
+        kept = Excess.closed(bounded, raw, cell)
+        assert isinstance(kept, Exposed)
+        return kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +288,8 @@ class NumbersBeside:
     """Numbers of a model that stand beside its verdict (`reticent.audit.judgement.rows.BESIDE`): losses are in nats."""
 
     loss_gap: Annotated[Gap | None, PARTS] = optional()
+    #: Rate of identifiers that both sides have, less that of the base model, over the individuals of both sides.
+    shared_over_base: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
 
 
 def f1_of_hits(share: float) -> float:
@@ -298,6 +382,8 @@ class Generated:
     decoding: Annotated[str | None, NAME] = optional()
     num_prompts: Annotated[Sides, PARTS]
     excess: Annotated[dict[Part, Excess], PARTS]
+    #: Individuals of whom an identifier that is theirs alone is written.
+    exposed: Annotated[Exposed | None, PARTS] = optional()
     #: Continuations of held-out individuals' documents, and of members' documents.
     heldout: Annotated[Continuations | None, PARTS] = optional()
     members: Annotated[Continuations | None, PARTS] = optional()
@@ -309,3 +395,4 @@ class AllOccurrences:
 
     privacy: Annotated[dict[Part, Privacy], PARTS]
     excess: Annotated[dict[Part, Excess], PARTS]
+    exposed: Annotated[Exposed | None, PARTS] = optional()

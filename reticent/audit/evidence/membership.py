@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 from reticent.audit.evidence.json_form import optional
-from reticent.audit.evidence.rules import COUNT, CURVE, NAME, OVER_INDIVIDUALS, PARTS, SETTING, TOGETHER, TOTAL
+from reticent.audit.evidence.rules import COUNT, CURVE, NAME, OVER_INDIVIDUALS, PARTS, PRIVATE, SETTING, TOGETHER, TOTAL
 from reticent.audit.stats.estimate import Estimate
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "MeasuredAttack",
     "Roc",
     "ThresholdMembership",
+    "Told",
     "WorstSubgroup",
     "are_enough",
     "over_households",
@@ -56,12 +57,36 @@ class WorstSubgroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """The members that an attack tells: their share at the false-positive rate ``fpr``, with ends that hold for all
+    attacks at once. Over few individuals, ``fpr`` is None and the share is that of the members above every other, which
+    ``p_value`` is of.
+    """
+
+    rate: Annotated[Estimate | None, TOGETHER]
+    fpr: Annotated[float | None, SETTING] = None
+    num_above: Annotated[int | None, COUNT]
+    p_value: Annotated[float | None, PRIVATE] = None
+
+    def closed(self, raw: Told, cell: int) -> Told:
+        """Withhold a share that few members make."""
+        if raw.rate is None:
+            return self
+        closed = raw.rate.closed(raw.rate, cell)
+        return replace(self, rate=closed.as_share(closed.n, cell))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredAttack:
     """One attack on one model. ``control`` is the same shadow attack on the base model, ``slope`` is RMIA's a, fitted
     on a population, and `validity.judged` sets ``verdict`` and ``why``. ``auc_without_copies`` leaves out the held-out
-    individuals who hold near-copies of members' documents, with the intervals of all attacks that hold at once."""
+    individuals who hold near-copies of members' documents, with the intervals of all attacks that hold at once.
+    ``over_base`` is 0.5 and the area less that of the same attack on the base model (of a difference to it already, on
+    shadow models that were not trained on the individual), over the same people and resamples; None without a control.
+    """
 
     auc: Annotated[Estimate, OVER_INDIVIDUALS]
+    over_base: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
     auc_without_copies: Annotated[Estimate | None, TOGETHER] = optional()
     documents: Annotated[AttackedDocuments | None, PARTS] = optional()
     tpr_at_fpr: Annotated[dict[str, Estimate | None] | None, TOGETHER] = optional()
@@ -75,6 +100,7 @@ class MeasuredAttack:
     slope: Annotated[float | None, TOTAL] = optional()
     verdict: Annotated[str | None, SETTING] = optional()
     why: Annotated[str | None, NAME] = optional()
+    told: Annotated[Told | None, PARTS] = optional()
 
     def closed(self, raw: MeasuredAttack, cell: int) -> MeasuredAttack:
         """Withhold thresholds that few individuals of a side pass, rates over few members, and small subgroups."""
@@ -97,21 +123,24 @@ class MeasuredAttack:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindAttack:
     """One attack by the words of one kind: the area, and the share of members found at a false-positive rate of 1 %.
-    Fields ``in_turn`` are means over the shadows, each of which is the target once.
+    Fields ``in_turn`` are means over the shadows, each of which is the target once. ``auc`` and ``over_base`` (as of
+    `MeasuredAttack`) have ends that hold for all areas of a risk at once.
     """
 
     auc: Annotated[Estimate, OVER_INDIVIDUALS]
+    over_base: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
     auc_without_copies: Annotated[Estimate | None, TOGETHER] = optional()
     tpr: Annotated[Estimate | None, TOGETHER] = optional()
     auc_in_turn: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
     tpr_in_turn: Annotated[Estimate | None, TOGETHER] = optional()
     num_members: Annotated[int | None, COUNT]
     num_nonmembers: Annotated[int | None, COUNT]
+    told: Annotated[Told | None, PARTS] = optional()
 
     def closed(self, raw: KindAttack, cell: int) -> KindAttack:
         """Withhold everything if a side has few individuals, and rates over few members."""
         if not are_enough(raw, cell):
-            return replace(self, auc=self.auc.withheld(cell), auc_in_turn=None)
+            return replace(self, auc=self.auc.withheld(cell), over_base=None, auc_in_turn=None, told=None)
         tpr = raw.tpr and raw.tpr.as_share(raw.num_members, cell)
         in_turn = raw.tpr_in_turn and raw.tpr_in_turn.as_share((raw.tpr_in_turn.n or 0) // 2, cell)
         return replace(self, tpr=tpr, tpr_in_turn=in_turn, auc_without_copies=_without_copies(raw, cell))
@@ -121,6 +150,7 @@ class KindAttack:
 class KindMembership:
     """Membership by the words of one kind, which make up ``share`` of all tokens: its attacks, and d', the distance
     between in-shadows and out-shadows in units of their spread, for all individuals and for the most exposed tenth.
+    `validity.judged` sets ``why`` if attacks without shadows show nothing, since the sides differ by themselves.
     """
 
     share: Annotated[float, TOTAL]
@@ -128,6 +158,7 @@ class KindMembership:
     attacks: Annotated[dict[str, KindAttack], PARTS]
     d_prime: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
     d_prime_exposed: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
+    why: Annotated[str | None, NAME] = optional()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +174,8 @@ class ThresholdMembership:
     at_threshold: Annotated[KindAttack, PARTS]
     above: Annotated[KindAttack, PARTS]
     by_likelihood: Annotated[KindAttack | None, PARTS] = optional()
+    #: Of owners of words that protection of direct identifiers takes from the texts of others.
+    by_owner: Annotated[KindAttack | None, PARTS] = optional()
     epsilon: Annotated[float | None, SETTING] = optional()
     delta: Annotated[float | None, SETTING] = optional()
     max_words: Annotated[int | None, SETTING] = optional()
@@ -161,9 +194,13 @@ class BestAttack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blind:
-    """Area at which words alone, without any model, distinguish members from held-out individuals."""
+    """Area at which words, or lengths, numbers of documents, dates or sites, distinguish members from held-out
+    individuals without any model. ``by`` is what distinguishes them best, ``p_value`` how often chance does as well.
+    """
 
     auc: Annotated[Estimate, OVER_INDIVIDUALS]
+    by: Annotated[str | None, NAME] = optional()
+    p_value: Annotated[float | None, TOTAL] = optional()
     num_members: Annotated[int | None, COUNT]
     num_nonmembers: Annotated[int | None, COUNT]
 

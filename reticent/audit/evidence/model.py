@@ -11,6 +11,7 @@ from reticent.audit.evidence.leakage import (
     AllOccurrences,
     CategoryPrivacy,
     Excess,
+    Exposed,
     Generated,
     Ledger,
     LowCost,
@@ -43,6 +44,9 @@ class ModelEvidence:
     objective: Annotated[str, SETTING]
     epoch: Annotated[int, SETTING]
     seed: Annotated[int | None, PRIVATE] = optional()
+    #: SHA-256 over the digests of the files of the model, and over what its training was made from but the seed.
+    digest: Annotated[str | None, SETTING] = optional()
+    kin: Annotated[str | None, PRIVATE] = optional()
     #: Number of the training, from 1, if there are several; it stands in for the seed, which is not published.
     training: Annotated[int | None, SETTING] = optional()
     #: Number of trainings in this mean (:mod:`reticent.audit.stats.seeds`); None for a single training.
@@ -56,8 +60,14 @@ class ModelEvidence:
     by_category: Annotated[dict[str, CategoryPrivacy] | None, PARTS] = optional()
     excess: Annotated[dict[Part, Excess] | None, PARTS] = optional()
     over_base: Annotated[dict[Part, Excess] | None, PARTS] = optional()
+    #: Individuals of whom an identifier that is theirs alone is predicted, and not by the base model.
+    exposed: Annotated[Exposed | None, PARTS] = optional()
     membership: Annotated[dict[str, MeasuredAttack], PARTS] = field(default_factory=dict)
     best_attack: Annotated[BestAttack | None, PARTS] = optional()
+    #: Whether members and held-out individuals were given, and not drawn at random by reticent.
+    split_given: Annotated[bool | None, SETTING] = optional()
+    #: What tells the two sides without any model though they were drawn at random: a fault of the run.
+    fault: Annotated[str | None, NAME] = optional()
     #: Kind of word -> membership by words of that kind alone.
     by_kind: Annotated[dict[str, KindMembership] | None, PARTS] = optional()
     #: Membership of an individual by words at the threshold, in the texts of others.

@@ -6,16 +6,19 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from reticent.audit.evidence.json_form import optional
-from reticent.audit.evidence.rules import NAME, OVER_INDIVIDUALS, PARTS, SETTING
+from reticent.audit.evidence.rules import NAME, OVER_INDIVIDUALS, PARTS, PRIVATE, SETTING
 from reticent.audit.stats.estimate import Estimate
 
-__all__ = ["ModelRisks", "RiskResult", "RiskTable"]
+__all__ = ["KeptOutcome", "ModelRisks", "RiskResult", "RiskTable"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiskResult:
     """One risk of one model. ``what`` names the deciding number, ``found`` that which was found most surely, whatever
     decides; the estimates are their values, if they may leave.
+
+    ``number_at_most`` is the threshold of the deciding number, and ``found_at_most`` that of the other, if it has one
+    of its own beside ``at_most`` of the risk.
     """
 
     risk: Annotated[str, SETTING]
@@ -28,6 +31,10 @@ class RiskResult:
     #: The number that lies most surely over what there would be if nothing was learned; none where none does.
     found: Annotated[str | None, NAME] = optional()
     found_estimate: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
+    found_at_most: Annotated[float | None, SETTING] = optional()
+    number_at_most: Annotated[float | None, SETTING] = optional()
+    #: What a reader must know of the outcome, in sentences without a full stop.
+    notes: Annotated[list[str] | None, NAME] = optional()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +49,7 @@ class ModelRisks:
     reason: Annotated[str, NAME]
     change: Annotated[str, NAME]
     results: Annotated[list[RiskResult], PARTS]
+    notes: Annotated[list[str] | None, NAME] = optional()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,3 +60,31 @@ class RiskTable:
     own_thresholds: Annotated[bool, SETTING]
     fixed_before_training: Annotated[bool | None, SETTING] = optional()
     rows: Annotated[list[ModelRisks], PARTS]
+    #: Version of the arithmetic that judged (`reticent.audit.judgement.verdict.ARITHMETIC`); None before the second.
+    arithmetic: Annotated[int | None, SETTING] = optional()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptOutcome:
+    """The outcome of one risk of one training, as an audit of the run found it: by which numbers, of which files.
+
+    ``digest`` is that of the model's files, and ``kin`` that of its training but for the seed. ``explained`` is why it
+    does not hold, if the job says so.
+    """
+
+    model: Annotated[str | None, NAME] = optional()
+    recipe: Annotated[str, NAME]
+    epoch: Annotated[int, SETTING]
+    digest: Annotated[str, SETTING]
+    kin: Annotated[str | None, PRIVATE] = optional()
+    risk: Annotated[str, SETTING]
+    outcome: Annotated[str, SETTING]
+    at_most: Annotated[float, SETTING]
+    what: Annotated[str | None, NAME] = optional()
+    numbers: Annotated[list[str], NAME]
+    num_shadows: Annotated[int, SETTING] = 0
+    seed: Annotated[int | None, PRIVATE] = optional()
+    created: Annotated[str, SETTING]
+    version: Annotated[str, SETTING]
+    arithmetic: Annotated[int, SETTING]
+    explained: Annotated[str | None, NAME] = optional()

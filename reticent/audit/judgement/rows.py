@@ -9,7 +9,8 @@ Settings read the names of the gates from here, so evidence is imported for type
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 from types import MappingProxyType
@@ -17,28 +18,33 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, NamedTupl
 
 from pydantic import AfterValidator, Field, model_validator
 
-from reticent.audit.membership.validity import CHANCE, INVALID, WITHOUT_COPIES
-from reticent.audit.stats.estimate import LEVEL, Estimate
+from reticent.audit.membership.names import DIFFERENCES, KIND_SHADOWS
+from reticent.audit.membership.validity import CHANCE, INVALID, OVER_BASE, WITHOUT_COPIES
+from reticent.audit.stats.estimate import LEVEL, Estimate, clopper_pearson
 from reticent.core.section import PUBLISHED, Section
 from reticent.engine.config import Arm
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.extraction import CanaryArm, ExtractedModel
-    from reticent.audit.evidence.leakage import Excess, NumbersBeside, Part
-    from reticent.audit.evidence.membership import KindAttack, MeasuredAttack
+    from reticent.audit.evidence.leakage import Excess, Exposed, NumbersBeside, Part
+    from reticent.audit.evidence.membership import KindAttack, KindMembership, MeasuredAttack, Told
     from reticent.audit.evidence.model import ModelEvidence
     from reticent.audit.stats.estimate import Estimate
     from reticent.trainer.recipes import Recipe
 
 __all__ = [
+    "ABOVE",
     "BESIDE",
     "BEYOND",
     "FAIL",
     "GATES",
+    "MIN_SHADOWS",
     "NOT_SHOWN",
+    "ONE_SIDE",
     "PASS",
     "PLAIN",
     "RISKS",
+    "TOLD",
     "TWIN",
     "WITHIN",
     "About",
@@ -50,6 +56,7 @@ __all__ = [
     "Subject",
     "is_over",
     "oriented",
+    "simultaneous",
 ]
 
 #: Outcomes of a gate; beside them stands NO_POWER of :mod:`reticent.audit.membership.validity`.
@@ -62,8 +69,8 @@ PLAIN = ("mlm", "clm")
 FPR = "0.01"
 #: The control of most numbers: the same number of the unprotected twin.
 TWIN: Final = "twin"
-#: By how much an interval widens where the better of two sides is picked: the quantile at half the error.
-PICKED = NormalDist().inv_cdf(1 - (1 - LEVEL) / 4) / NormalDist().inv_cdf(1 - (1 - LEVEL) / 2)
+#: The fewest shadow models whose attack can let a risk of membership be within.
+MIN_SHADOWS = 8
 
 
 class Subject(NamedTuple):
@@ -90,7 +97,11 @@ class Number(NamedTuple):
     ``invalid`` is why it says nothing, if so. ``proof`` is what must lie over ``null`` in the twin, if that is another
     estimate. ``control`` is whether something else proves that it could be found; None without such a thing.
     ``fewest`` are the individuals of the smaller side, if two sides are compared; ``left_out`` are those of it that the
-    number leaves out.
+    number leaves out. ``doubt`` is why it cannot show that a model is within, if so. ``num_shadows`` are the shadow
+    models of its attack. ``beside_base``: it is a difference to the base model, which hides what that one knows
+    already; ``of_known_base``: it counts only where the base may know the members, in place of such a difference.
+    ``at_most`` is a threshold of its own, beside that of the risk. ``may_be_within``: so many were asked that the
+    number may be within its threshold. ``is_shown``: an exact test shows that it is beyond.
     """
 
     what: str
@@ -102,6 +113,13 @@ class Number(NamedTuple):
     control: bool | str | None = TWIN
     fewest: int | None = None
     left_out: int = 0
+    doubt: str | None = None
+    num_shadows: int | None = None
+    beside_base: bool = False
+    of_known_base: bool = False
+    at_most: float | None = None
+    may_be_within: bool = True
+    is_shown: bool = False
 
     @property
     def of(self) -> tuple[str, About]:
@@ -141,12 +159,18 @@ class Risk:
     numbers: Callable[[Subject], Iterator[Number]]
     measured_by: str
     lowered_by: str
+    #: Threshold -> the fewest members and others, about, with whom a model that leaks nothing can be within it.
+    fewest: Callable[[float], tuple[int, int]]
     #: What makes it smaller where the recipe is one of `lowered_by` already, and whether it is; empty: the same.
     lowered_further: str = ""
     is_lowered: Callable[[Recipe], bool] = lambda recipe: recipe.protects_identifiers
     #: Objectives of the models that have this risk; empty for all.
     objectives: tuple[str, ...] = ()
     gates: tuple[str, ...] = ()
+    #: Whether it is within only by an attack with `MIN_SHADOWS` shadow models or more.
+    by_shadows: bool = False
+    #: Whether identifiers that no detector found are missing from its numbers.
+    by_detectors: bool = False
 
     def advice(self, recipe: Recipe | None) -> str:
         """Return what makes this risk of a model of this recipe smaller, and is not done already."""
@@ -155,39 +179,115 @@ class Risk:
 
 
 WHOLE_TEXT = "membership by the whole text"
+ORDINARY, TAUGHT = "membership by ordinary words", "membership by the words that it may be taught"
 PARTS: dict[Part, str] = {"both": "identifiers", "direct": "direct identifiers", "indirect": "indirect identifiers"}
 
 
+#: What a rate is over, if not over all: said behind the words for it.
+ONE_SIDE = "used on one side alone"
+#: Words for the individuals of whom a model emits what is theirs alone, and the most of them, less held-out ones.
+PEOPLE_OF = "people of whom an identifier of their own is {}"
+EXPOSED_AT_MOST = 0.05
+
+
+def _rates(words: str, sides: Excess, about: About = About(), *, beside_base: bool = False) -> Iterator[Number]:
+    """Yield a difference of rates: over all, over what one side alone has, and without who holds near-copies."""
+    fewest = min(sides.members.n or 0, sides.heldout.n or 0)
+    own = Number(words, sides.excess, about=about, fewest=fewest, beside_base=beside_base)
+    yield own
+    if sides.unshared is not None:
+        found = sides.unshared.excess
+        if found.value is None and sides.excess.value is not None:  # all is shared: nothing to compare
+            found = replace(found, n=sides.excess.n)
+        fewest = min(sides.unshared.members.n or 0, sides.unshared.heldout.n or 0)
+        part = replace(about, part=_part(about, ONE_SIDE))
+        left_out = max((sides.excess.n or 0) - (found.n or 0), 0)  # who have nothing of their own
+        yield own._replace(
+            what=f"{words}, {ONE_SIDE}", estimate=found, about=part, fewest=fewest, left_out=left_out
+        )  # fmt: skip
+    if sides.without_copies is not None:
+        left_out = (sides.excess.n or 0) - (sides.without_copies.n or 0)
+        yield own._replace(
+            what=f"{words}, {WITHOUT_COPIES}",
+            estimate=sides.without_copies,
+            about=replace(about, part=_part(about, WITHOUT_COPIES)),
+            fewest=own.fewest - left_out if own.fewest else own.fewest,
+            left_out=left_out,
+        )
+
+
+def _part(about: About, of: str) -> str:
+    return f"{about.part}, {of}" if about.part else of
+
+
 def _emission(subject: Subject) -> Iterator[Number]:
-    model = subject.model
+    model, written, hidden = subject.model, subject.model.generated, subject.model.all_occurrences
     ways: tuple[tuple[str, Mapping[Part, Excess] | None], ...] = (
         ("{} predicted, members less held-out people", model.excess),
         ("{} predicted, more than by the base model", model.over_base),
-        ("{} written, members less held-out people", model.generated.excess if model.generated else None),
-        ("{} predicted, nothing to copy from", model.all_occurrences.excess if model.all_occurrences else None),
+        ("{} written, members less held-out people", written.excess if written else None),
+        ("{} predicted, nothing to copy from", hidden.excess if hidden else None),
     )
     for words, found in ways:
         for part, sides in (found or {}).items():
-            yield Number(words.format(PARTS[part]), sides.excess)
+            yield from _rates(words.format(PARTS[part]), sides, beside_base=found is model.over_base)
+    exposed = {
+        "predicted": model.exposed,
+        "written": written and written.exposed,
+        "predicted, nothing to copy from": hidden and hidden.exposed,
+    }
+    yield from _people({PEOPLE_OF.format(way): found for way, found in exposed.items() if found}, EXPOSED_AT_MOST)
+
+
+def _people(shares: Mapping[str, Excess], at_most: float) -> Iterator[Number]:
+    """Yield shares of individuals with a threshold of their own; their ends hold at once."""
+    for words, sides in shares.items():
+        for number in _rates(words, sides):
+            estimate = number.estimate and simultaneous(number.estimate, len(shares))
+            yield number._replace(estimate=estimate, at_most=at_most)
+
+
+def simultaneous(estimate: Estimate, num: int) -> Estimate:
+    """Return an estimate whose ends hold at once with those of ``num`` - 1 others (Bonferroni, by normal quantiles)."""
+    if estimate.value is None or estimate.low is None or estimate.high is None:
+        return estimate
+    wider = NormalDist().inv_cdf(1 - (1 - LEVEL) / (2 * num)) / NormalDist().inv_cdf(1 - (1 - LEVEL) / 2)
+    value, below, above = estimate.value, estimate.value - estimate.low, estimate.high - estimate.value
+    return replace(estimate, low=value - wider * below, high=value + wider * above)
 
 
 def _context(subject: Subject) -> Iterator[Number]:
     found = subject.model.inversion
     for name, kind in (("direct", found.direct), ("indirect", found.indirect)) if found else ():
+        words = f"{name} identifiers read back from the words around them"
         if kind and kind.all:
-            yield Number(f"{name} identifiers read back from the words around them", kind.all.top1.excess)
+            yield from _rates(words, kind.all.top1, beside_base=kind.score == "difference")
+        if kind and kind.own:
+            for number in _rates(f"{words}, by the model alone", kind.own.top1):
+                yield number._replace(of_known_base=True)
     if found and found.association:
-        yield Number("terms tied to names", found.association.rate.excess)
+        yield from _rates("terms tied to names", found.association.rate)
 
 
 def _areas(
-    way: str, name: str, attack: MeasuredAttack | KindAttack, auc: Estimate | None = None, invalid: str | None = None
+    way: str,
+    name: str,
+    attack: MeasuredAttack | KindAttack,
+    auc: Estimate | None = None,
+    invalid: str | None = None,
+    doubt: str | None = None,
+    num_shadows: int | None = None,
 ) -> Iterator[Number]:
-    """Yield the area of an attack, and the area without the held-out individuals who hold near-copies."""
+    """Yield the area of an attack, the area over its control (its gain, without the shift of the split), and the area
+    without the held-out individuals who hold near-copies."""
     members, others = attack.num_members or 0, attack.num_nonmembers or 0
-    about = About(attack=name)
-    own = Number(f"{way}, attack {name}", auc or attack.auc, CHANCE, invalid, about, fewest=min(members, others))
+    about, fewest = About(attack=name), min(members, others)
+    own = Number(f"{way}, attack {name}", auc or attack.auc, CHANCE, invalid, about, fewest=fewest, doubt=doubt)
+    own = own._replace(num_shadows=num_shadows, beside_base=name in DIFFERENCES)
     yield own
+    if attack.over_base:
+        what, part = f"{way}, {OVER_BASE}, attack {name}", replace(about, part=OVER_BASE)
+        yield own._replace(what=what, estimate=attack.over_base, about=part, beside_base=True)
     if attack.auc_without_copies:
         left_out = (attack.auc.n or 0) - (attack.auc_without_copies.n or 0)
         yield own._replace(
@@ -203,25 +303,87 @@ def _words(subject: Subject) -> Iterator[Number]:
     for kind in ("rare", "direct"):
         found = (subject.model.by_kind or {}).get(kind)
         for name, attack in found.attacks.items() if found else ():
-            yield from _areas(f"membership by {kind} words alone", name, attack)
+            yield from _areas(f"membership by {kind} words alone", name, attack, None, *_unsure(subject, found, name))
     threshold = subject.model.threshold
     if threshold:
-        yield Number("membership by words at the threshold, in texts of others", threshold.at_threshold.auc, CHANCE)
-        if threshold.by_likelihood:
-            name = "membership by all words near the threshold, each by its likelihood ratio"
-            yield Number(name, threshold.by_likelihood.auc, CHANCE)
+        found_at = {
+            "membership by words at the threshold, in texts of others": threshold.at_threshold,
+            "membership by all words near the threshold, each by its likelihood ratio": threshold.by_likelihood,
+            "membership by one's own names, in texts of others": threshold.by_owner,
+        }
+        for name, at in found_at.items():
+            if at:
+                yield Number(name, simultaneous(at.auc, NUM_FAMILIES), CHANCE)
+    yield from _told(subject.model, ("rare", "direct"))
+
+
+#: Words for the members that an attack tells, and the most of them.
+TOLD = "members told with one false alarm in a hundred"
+ABOVE = "members above every other person"
+TOLD_AT_MOST = 0.05
+
+
+def _told(model: ModelEvidence, kinds: Sequence[str], whole: bool = False) -> Iterator[Number]:
+    """Yield the share of members that each attack by these kinds of words tells, and by the whole text.
+
+    Over few individuals no share is within. It is beyond if so many members above every other are no chance, whichever
+    of the attacks it is.
+    """
+    known: list[tuple[str, str, Told, str | None]] = [
+        (WHOLE_TEXT, name, attack.told, _invalid(attack))
+        for name, attack in (model.membership.items() if whole else ())
+        if attack.told
+    ]
+    for kind in kinds:
+        found, way = (model.by_kind or {}).get(kind), KIND_WAYS.get(kind, f"membership by {kind} words alone")
+        known += [(way, name, one.told, None) for name, one in (found.attacks.items() if found else ()) if one.told]
+    for way, name, told, invalid in known:
+        few = told.fpr is None
+        yield Number(
+            f"{way}, {ABOVE if few else TOLD}, attack {name}",
+            told.rate,
+            1.0 if told.fpr is None else told.fpr,  # that members are above every other, its interval does not show
+            invalid,
+            About(attack=name, part=ABOVE if few else TOLD),
+            at_most=TOLD_AT_MOST,
+            may_be_within=not few,
+            is_shown=few and told.p_value is not None and told.p_value < (1 - LEVEL) / len(known),
+        )
+
+
+def _invalid(attack: MeasuredAttack) -> str | None:
+    return attack.why or "the two sides differ without the model" if attack.verdict == INVALID else None
+
+
+#: Words for membership by kinds that are no identifying words.
+KIND_WAYS = {"all": "membership by all words", "ordinary": ORDINARY, "targets": TAUGHT}
+#: Families of numbers of *words* whose ends hold at once: the kinds (`kinds.FAMILIES`), and three at the threshold.
+NUM_FAMILIES = 4
 
 
 def _individual(subject: Subject) -> Iterator[Number]:
-    model = subject.model
+    model, kinds = subject.model, subject.model.by_kind or {}
     ends = (model.best_attack and model.best_attack.intervals) or {}
     for name, attack in model.membership.items():
         low, high = ends.get(name, (attack.auc.low, attack.auc.high))  # of several attacks: ends that hold at once
-        why = attack.why or "the two sides differ without the model" if attack.verdict == INVALID else None
-        yield from _areas(WHOLE_TEXT, name, attack, replace(attack.auc, low=low, high=high), why)
-    found = (model.by_kind or {}).get("all")
-    if found and "lira" in found.attacks:
-        yield from _areas("membership by all words", "lira", found.attacks["lira"])
+        why = _invalid(attack)
+        auc = replace(attack.auc, low=low, high=high)
+        yield from _areas(WHOLE_TEXT, name, attack, auc, why, model.fault, attack.num_shadows)
+        if kinds and "targets" not in kinds:  # a recipe that may predict every token: the twin's number of `TAUGHT`
+            yield from _areas(TAUGHT, name, attack, auc, why, model.fault, attack.num_shadows)
+    for kind, way in KIND_WAYS.items():
+        found = kinds.get(kind)
+        for name, attack in found.attacks.items() if found else ():
+            if kind != "all" or name == "lira":  # others by all words are attacks on the whole text
+                yield from _areas(way, name, attack, None, *_unsure(subject, found, name))
+    yield from _told(model, ("all", "ordinary", "targets"), whole=True)
+
+
+def _unsure(subject: Subject, kind: KindMembership, attack: str) -> tuple[str | None, str | None, int | None]:
+    """Why an attack by one kind of word says nothing, which those with shadow models always do; why no such attack can
+    show that a model is within; and the shadow models of it."""
+    shadows = kind.num_shadows if attack in KIND_SHADOWS else None
+    return None if attack in KIND_SHADOWS else kind.why, subject.model.fault, shadows
 
 
 def _passages(subject: Subject) -> Iterator[Number]:
@@ -229,7 +391,53 @@ def _passages(subject: Subject) -> Iterator[Number]:
     for row in passages.rates if passages else ():
         if row.asked == "all":
             draws = "" if row.num_queries is None else f" and {row.num_queries:,} draws"
-            yield Number(f"passages that come back, given {row.prefix_tokens} tokens{draws}", row.excess)
+            yield from _rates(f"passages that come back, given {row.prefix_tokens} tokens{draws}", row)
+    if passages and passages.exposed:
+        yield _with_a_passage(passages.exposed, bool(passages.asks_every_member))
+
+
+def _with_a_passage(people: Exposed, asks_every_member: bool) -> Number:
+    """Individuals of whom a whole passage of their own comes back.
+
+    One is beyond the threshold if of the held-out individuals there is none; else as many more of the members as the
+    threshold says. None of all members is a count, none of a sample has an upper end.
+    """
+    members, others = people.members, people.heldout
+    number = Number(PASSAGE_OF, members, at_most=PASSAGE_AT_MOST)
+    if not members.value:
+        end = 0.0 if asks_every_member else clopper_pearson(0, max(members.num_resampled, 1))[1]
+        return number._replace(estimate=replace(members, high=members.value if members.value is None else end))
+    return number._replace(is_shown=True) if not others.value else number._replace(estimate=people.excess)
+
+
+#: Words for the individuals of whom a passage comes back, and the largest share of those asked.
+PASSAGE_OF = "people of whom a whole passage of their own comes back"
+PASSAGE_AT_MOST = 0.01
+#: The fewest members and others of whom a share told at 1 % false positives can be within: chance alone gives it a few
+#: in a hundred there.
+FEWEST_TOLD = (300, 1000)
+#: Numbers of a risk of membership, whose ends hold at once; the rate of both sides that a difference is planned for.
+NUM_AREAS, USUAL_RATE = 10, 0.05
+
+
+def _fewest_by_rate(at_most: float) -> tuple[int, int]:
+    """Two rates of `USUAL_RATE`: the half width of their difference, by the normal distribution, is the threshold."""
+    half = NormalDist().inv_cdf(1 - (1 - LEVEL) / 2) ** 2 * 2 * USUAL_RATE * (1 - USUAL_RATE)
+    n = math.ceil(half / at_most**2)
+    return n, n
+
+
+def _fewest_by_area(at_most: float) -> tuple[int, int]:
+    """An area of chance, of which `NUM_AREAS` hold at once (the error of Mann-Whitney), and the share that is told."""
+    error = NormalDist().inv_cdf(1 - (1 - LEVEL) / (2 * NUM_AREAS)) / (at_most - CHANCE)
+    n = math.ceil(error**2 / 6)
+    return max(n, FEWEST_TOLD[0]), max(n, FEWEST_TOLD[1])
+
+
+def _fewest_by_none(at_most: float) -> tuple[int, int]:
+    """Nobody of a sample of so many: the upper end of Clopper and Pearson is the threshold."""
+    n = math.ceil(math.log((1 - LEVEL) / 2) / math.log(1 - min(at_most, 0.999)))
+    return n, n
 
 
 PROTECT = "a recipe that protects direct and indirect identifiers, or fewer epochs"
@@ -244,9 +452,11 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 about="does it say names, numbers and rare words of the people it was trained on?",
                 numbers=_emission,
                 measured_by="the audit itself",
+                fewest=_fewest_by_rate,
                 lowered_by=PROTECT,
                 lowered_further="fewer epochs, more people, or detectors that miss less",
                 gates=("excess_leakage", "exposure", "epsilon"),
+                by_detectors=True,
             ),
             Risk(
                 name="context",
@@ -254,6 +464,7 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 about="can an identifier be found by the words around it?",
                 numbers=_context,
                 measured_by="[audit.inversion]",
+                fewest=_fewest_by_rate,
                 lowered_by='context = "surrogate" or "tag", so that identifiers are not read either',
                 lowered_further="fewer epochs, or detectors that miss less",
                 is_lowered=lambda recipe: recipe.replaces_identifiers,
@@ -264,11 +475,14 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 about="do rare words and names tell who was trained on?",
                 numbers=_words,
                 measured_by="the attacks by kind of word",
+                fewest=_fewest_by_area,
                 lowered_by=PROTECT,
                 lowered_further="frozen embeddings or surrogates of rare words (masked models learn what they read), "
                 "fewer epochs, more people, or differential privacy; noise in the threshold ([threshold] epsilon) "
                 "hides what a single word tells, and with its unit = individual, for many people, what all words of a "
                 "person tell together",
+                by_shadows=True,
+                by_detectors=True,
             ),
             Risk(
                 name="individual",
@@ -276,8 +490,11 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 about="does the whole text tell who was trained on? Masking does not close this.",
                 numbers=_individual,
                 measured_by="audit.attacks and [audit.shadow]",
+                fewest=_fewest_by_area,
                 lowered_by="differential privacy, more people or fewer epochs; masking does not close it",
+                is_lowered=lambda recipe: recipe.private,
                 gates=("membership_auc", "membership_tpr"),
+                by_shadows=True,
             ),
             Risk(
                 name="passages",
@@ -286,7 +503,9 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 numbers=_passages,
                 measured_by="[extraction]",
                 objectives=("clm",),
+                fewest=_fewest_by_none,
                 lowered_by="deduplication, fewer epochs, or the guard at the door of the model",
+                is_lowered=lambda recipe: recipe.goldfish_k is not None,
                 gates=("extraction", "np_extraction"),
             ),
         )
@@ -295,9 +514,11 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
 
 
 def _excess(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
-    sides = (own.model.excess or {}).get(gate.part)
-    fewest = min(sides.members.n or 0, sides.heldout.n or 0) if sides else None
-    yield Number("excess leakage", sides.excess if sides else None, about=About(part=gate.part), fewest=fewest)
+    sides, about = (own.model.excess or {}).get(gate.part), About(part=gate.part)
+    if sides:
+        yield from _rates("excess leakage", sides, about)
+    else:
+        yield Number("excess leakage", None, about=about)
 
 
 def _attacks(gate: GateConfig, own: Subject) -> Iterator[tuple[str, MeasuredAttack, str | None]]:
@@ -309,7 +530,7 @@ def _attacks(gate: GateConfig, own: Subject) -> Iterator[tuple[str, MeasuredAtta
 
 def _auc(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
     for name, found, invalid in _attacks(gate, own):
-        yield from _areas(WHOLE_TEXT, name, found, invalid=invalid)
+        yield from _areas(WHOLE_TEXT, name, found, None, invalid, own.model.fault)
 
 
 def _tpr(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
@@ -423,16 +644,12 @@ def oriented(auc: Estimate, twin: Estimate | None) -> Estimate:
 
     The unprotected twin says which side of chance members lie on, where its interval leaves chance out. Where it does
     not, or where members measurably lie on the other side than in the twin, the side is picked after the fact: the
-    interval widens by `PICKED` on both sides before the area is folded at chance.
+    interval widens as of one of two before the area is folded at chance.
     """
     if auc.value is None or auc.low is None or auc.high is None:
         return auc
-    sign = _side(twin)
-    wide = replace(
-        auc,
-        low=max(auc.value - PICKED * (auc.value - auc.low), 0.0),
-        high=min(auc.value + PICKED * (auc.high - auc.value), 1.0),
-    )
+    sign, wide = _side(twin), simultaneous(auc, 2)
+    wide = replace(wide, low=max(wide.low or 0.0, 0.0), high=min(wide.high or 1.0, 1.0))
     if sign and _side(wide) != -sign:
         return auc if sign > 0 else _mirrored(auc)
     return wide if auc.value >= CHANCE else _mirrored(wide)
@@ -463,6 +680,10 @@ BESIDE: Final = (
     Beside(
         title="loss gap, held-out people less members, nats a token",
         estimate=lambda found: found.loss_gap.gap if found.loss_gap else None,
+    ),
+    Beside(
+        title="identifiers that members and others use, predicted more than by the base model",
+        estimate=lambda found: found.shared_over_base,
     ),
 )
 

@@ -5,21 +5,25 @@ Both verdicts read the same rows (:mod:`reticent.audit.judgement.rows`), by the 
 **Gates**, whose thresholds were fixed in the job. A gate *passes* if the upper end is within its threshold and an
 attack that should succeed did. It *fails* if the estimate itself is beyond the threshold. Otherwise there is *no
 power*: too few individuals, an interval that is too wide, no control that shows that the attack can find anything, or
-an attack that is invalid by the rules of :mod:`reticent.audit.membership.validity`. No power is never reported as
+sides that differ without the model (:mod:`reticent.audit.membership.validity`). No power is never reported as
 safety. The upper end of a two-sided 95 % interval is a one-sided bound of 97.5 %, that of a zero one of 95 %: a pass
 holds at 95 % at least.
 
 **Risks**: what a reader in a hurry may conclude of each model, and no more. A number is
 
 - *beyond* its threshold where the estimate is, and its interval lies over what there would be if nothing was learned;
-- *within* it where the upper end of the interval is, and the same number of the unprotected twin lies over nothing:
-  so the attack would have found something;
+- *within* it where the upper end of the interval is, and the same number of the unprotected twin, or of a plain model
+  that was trained four times as long on these documents, is beyond it: so the attack would have found that much;
 - *not shown* else: no twin, an attack that finds nothing in the twin either, too few individuals, an interval too
-  wide, an attack that is invalid, or nothing measured.
+  wide, two sides of a given split that differ by themselves, or nothing measured.
 
-A risk is beyond where one of its numbers is, and within where one is and none could be beyond. A model's verdict is the
-worst of its relevant risks. Gates of the job can only worsen it. The sign of an area comes from the twin; without one
-that shows it, or measurably against it, an area of 0.25 is one of 0.75, and its interval is widened as the side was
+An area of membership is two numbers: itself, and 0.5 plus what it is more than that of its control, over the same
+people, so that the shift of a split by chance cancels. The worse of them decides.
+A risk is beyond where one of its numbers is, and within where one is and none could be beyond. Membership is within
+only where one of these numbers is that of an attack with `MIN_SHADOWS` shadow models or more, on this very model and on
+the plain one. Where the base model may know the members, nothing is within by a difference to it. A model's verdict is
+the worst of its relevant risks. Gates of the job can only worsen it. The sign of an area comes from the twin; without
+one that shows it, or measurably against it, an area of 0.25 is one of 0.75, and its interval is widened as the side was
 picked. A model of an unprotected recipe is never within: that the attacks found little is no protection.
 """
 
@@ -32,16 +36,18 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from reticent.audit.config import VerdictConfig
 from reticent.audit.evidence.extraction import ExtractedModel, GateResult, Verdict
 from reticent.audit.evidence.json_form import extended
-from reticent.audit.evidence.risks import ModelRisks, RiskResult, RiskTable
+from reticent.audit.evidence.risks import KeptOutcome, ModelRisks, RiskResult, RiskTable
 from reticent.audit.judgement.rows import (
     BESIDE,
     BEYOND,
     FAIL,
     GATES,
+    MIN_SHADOWS,
     NOT_SHOWN,
     PASS,
     PLAIN,
     RISKS,
+    TWIN,
     WITHIN,
     About,
     Beside,
@@ -50,7 +56,9 @@ from reticent.audit.judgement.rows import (
     Subject,
     is_over,
     oriented,
+    simultaneous,
 )
+from reticent.audit.membership.names import DIFFERENCES
 from reticent.audit.membership.validity import CHANCE, NO_POWER
 from reticent.audit.recipes import is_unprotected, recipe_of
 from reticent.audit.stats.estimate import Estimate
@@ -64,10 +72,13 @@ if TYPE_CHECKING:
     from reticent.trainer.recipes import Recipe
 
 __all__ = [
+    "ARITHMETIC",
+    "base_may_know",
     "failed",
     "judge",
     "judge_risks",
     "numbers_beside",
+    "outcomes_of",
     "risk_lines",
     "verdict",
     "verdict_lines",
@@ -77,6 +88,10 @@ __all__ = [
 Entry = TypeVar("Entry", "ModelEvidence", ExtractedModel)
 #: Outcomes of a risk, from the best to the worst.
 ORDER = (WITHIN, NOT_SHOWN, BEYOND)
+#: How many times as long a plain model is trained at least, to be a control where the twin shows too little.
+LONGER = 4
+#: Raised with every mend of what is measured or judged: an outcome of a lower one is shown as superseded.
+ARITHMETIC = 2
 #: For a lower bound on epsilon: the reasons why it passes, and why it could not.
 LOWER_BOUND = "more was not shown, though the guesses could have shown it; from above nothing is bounded"
 TOO_FEW_GUESSES = "so few guesses could not have shown more"
@@ -95,18 +110,30 @@ class Row(NamedTuple):
     reason: str = ""
 
 
-#: The numbers of the unprotected twin, by what each has in common with a number of the model.
+#: The numbers of an unprotected model, by what each has in common with a number of the model.
 Twins = Mapping[tuple[str, About], Number]
 
 
-def _row(number: Number, twins: Twins, at_most: float) -> Row:
-    """A number beside its control, not judged yet."""
-    twin = twins.get(number.of)
-    proof = (twin.proof or twin.estimate) if twin else None
+def _row(number: Number, controls: Sequence[Twins], at_most: float, *, strict: bool = False) -> Row:
+    """A number beside the same one of unprotected models, the twin first; not judged yet. ``strict``: that of one of
+    them must be over the threshold, by shadow models of its own where the number is.
+    """
+    twins = [twin for twin in (control.get(number.of) for control in controls) if twin]
+    proofs = [(found, twin) for twin in twins if (found := twin.proof or twin.estimate)]
     estimate = number.estimate
     if number.null == CHANCE:
-        estimate, proof = estimate and oriented(estimate, proof), proof and oriented(proof, proof)
-    control = number.control if isinstance(number.control, bool | None) else is_over(proof, number.null)
+        estimate = estimate and oriented(estimate, proofs[0][0] if proofs else None)
+        proofs = [(oriented(proof, proof), twin) for proof, twin in proofs]
+    at_most = at_most if number.at_most is None else number.at_most
+    control = number.control if isinstance(number.control, bool | None) else None
+    if number.control == TWIN and proofs:
+        least_shadows = MIN_SHADOWS if number.num_shadows and strict else 0
+        control = any(
+            is_over(proof, number.null)
+            and (not strict or (proof.value or 0.0) > at_most)
+            and (twin.num_shadows or 0) >= least_shadows
+            for proof, twin in proofs
+        )
     return Row(number, estimate, control, at_most)
 
 
@@ -208,7 +235,7 @@ def _results(
         plain = None if twin is None else Subject(last[twin], extracted.get(twin))
         twins = {number.of: number for number in (numbers(gate, plain, None) if plain else ())}
         own = numbers(gate, Subject(model, extracted.get(key)), plain)
-        rows = [_gate_result(_row(number, twins, gate.at_most), gate, small_cell) for number in own]
+        rows = [_gate_result(_row(number, [twins], gate.at_most), gate, small_cell) for number in own]
         if not rows and (wanted or any(gate.attack in other.membership for k, other in last.items() if k[0] == name)):
             # Named, or attacked beside it: without a row it would look like a pass.
             rows = [GateResult(attack=gate.attack, outcome=NO_POWER, reason=NOT_THIS_MODEL, n=0)]
@@ -220,10 +247,10 @@ def _gate_result(row: Row, gate: GateConfig, small_cell: int) -> GateResult:
     """Return the result of one number for its gate: its subject, bound, outcome and reason."""
     number = row.number
     outcome, reason = judge(row.estimate, row.at_most, row.control, small_cell=small_cell)
-    if outcome == PASS and number.invalid:
-        outcome, reason = NO_POWER, f"the attack is invalid: {number.invalid}"
-    elif outcome == FAIL and number.invalid:
-        reason += f", by an attack that is invalid: {number.invalid}"
+    if number.invalid:
+        outcome, reason = NO_POWER, f"{SIDES_DIFFER}: {number.invalid}"
+    elif outcome == PASS and number.doubt:
+        outcome, reason = NO_POWER, f"{FAULT_OF_THE_RUN}: {number.doubt}"
     estimate = row.estimate or Estimate(value=None, n=0)
     if number.fewest is not None and number.fewest < small_cell:  # n counts both sides
         outcome, reason = NO_POWER, f"fewer than {small_cell} on one side"
@@ -264,13 +291,80 @@ def judge_risks(audit: AuditEvidence, config: VerdictConfig | None = None) -> Ri
     ----------
     config : thresholds and relevant risks; default: those of the job's settings
     """
-    settings = audit.settings.get("verdict")
-    if config is None:
-        config = VerdictConfig(**settings) if isinstance(settings, Mapping) else VerdictConfig()
-    cell = audit.cell
+    settings, config, cell = audit.settings.get("verdict"), config or _config_of(audit), audit.cell
     rows = [_judged_model(found, audit, config, cell) for found in _models(audit).values()]
     fixed = audit.verdict.fixed_before_training if audit.verdict else None
-    return RiskTable(own_thresholds=bool(settings), fixed_before_training=fixed, rows=rows)
+    return RiskTable(own_thresholds=bool(settings), fixed_before_training=fixed, rows=rows, arithmetic=ARITHMETIC)
+
+
+def outcomes_of(audit: AuditEvidence, config: VerdictConfig | None = None) -> list[KeptOutcome]:
+    """Return the outcome of every risk of every training whose files are known, whatever earlier audits found."""
+    config, alone = config or _config_of(audit), replace(audit, earlier=None)
+    return [
+        _outcome(risk, audit.models[number], alone, config)
+        for numbers in _models(audit).values()
+        for number in numbers
+        if audit.models[number].digest
+        for risk in RISKS.values()
+    ]
+
+
+def _outcome(risk: Risk, model: ModelEvidence, audit: AuditEvidence, config: VerdictConfig) -> KeptOutcome:
+    found = _judged_risk(risk, model, audit, config, audit.cell)
+    numbers = [n for n in risk.numbers(_subject(model, audit)) if n.estimate and n.estimate.value is not None]
+    seed = audit.settings.get("seed")
+    return KeptOutcome(
+        model=model.model,
+        recipe=model.recipe,
+        epoch=model.epoch,
+        digest=model.digest or "",
+        kin=model.kin,
+        risk=risk.name,
+        outcome=found.outcome,
+        at_most=found.at_most,
+        what=found.what,
+        numbers=sorted({n.about.attack or n.what for n in numbers}),
+        num_shadows=max((n.num_shadows or 0 for n in numbers), default=0),
+        seed=seed if isinstance(seed, int) else None,
+        created=audit.created,
+        version=audit.versions.get("reticent", ""),
+        arithmetic=ARITHMETIC,
+    )
+
+
+def _with_earlier(
+    result: RiskResult, models: Sequence[ModelEvidence], audit: AuditEvidence, config: VerdictConfig
+) -> RiskResult:
+    """The result beside worse ones of earlier audits of these files; while one of them stands, it is not within."""
+    now = {model.digest: model for model in models}
+    all_digests = {model.digest for model in audit.models}
+    for row in audit.earlier or ():
+        own = now.get(row.digest)
+        is_left_out = row.digest not in all_digests and row.kin in {model.kin for model in models if model.kin}
+        is_worse = ORDER.index(row.outcome) > ORDER.index(result.outcome)
+        if row.risk != result.risk or not is_worse or not (own or is_left_out):
+            continue
+        again = _outcome(RISKS[row.risk], own, audit, config) if own else None
+        covers = again is not None and (
+            set(row.numbers) <= set(again.numbers) and row.num_shadows <= again.num_shadows and row.seed == again.seed
+        )
+        if covers and row.outcome == NOT_SHOWN:  # more was measured since
+            continue
+        superseded = row.arithmetic < ARITHMETIC
+        answer = STANDS
+        if covers or (is_left_out and not superseded):
+            answer = SUPERSEDED if superseded else f"{EXPLAINED}{row.explained}" if row.explained else STANDS
+        whose = "of these files" if own else "of a training that this one leaves out"
+        found = f"an earlier audit {whose} ({row.created}, Reticent {row.version}) found {RISKS[row.risk].title}:"
+        result = replace(result, notes=[*(result.notes or ()), f"{found} {row.outcome}; {answer}"])
+        if answer == STANDS and result.outcome == WITHIN:
+            result = replace(result, outcome=NOT_SHOWN, reason=EARLIER)
+    return result
+
+
+def _config_of(audit: AuditEvidence) -> VerdictConfig:
+    settings = audit.settings.get("verdict")
+    return VerdictConfig(**settings) if isinstance(settings, Mapping) else VerdictConfig()
 
 
 def _models(audit: AuditEvidence) -> dict[tuple[str | None, str, str], list[int]]:
@@ -292,7 +386,16 @@ def _judged_model(numbers: Sequence[int], audit: AuditEvidence, config: VerdictC
     for risk in RISKS.values():
         found = [_judged_risk(risk, audit.models[number], audit, config, cell) for number in numbers]
         worst = max(found, key=lambda result: ORDER.index(result.outcome))
-        results.append(replace(worst, found=worst.found or next((r.found for r in found if r.found), None)))
+        if not worst.found and (first_found := next((r for r in found if r.found), None)):
+            worst = replace(worst, found=first_found.found, found_at_most=first_found.found_at_most)
+        results.append(_with_earlier(worst, [audit.models[number] for number in numbers], audit, config))
+    notes = [KNOWN_BASE] if _may_know(first, audit) else []
+    unset = [
+        r.title
+        for r in RISKS.values()
+        if r.name not in config.risks and first.objective in (r.objectives or [first.objective])
+    ]
+    notes += [f"{NOT_COUNTED}{_listed(unset)}"] if unset else []
     broken = any(m.ledger and m.ledger.violations for m in (audit.models[number] for number in numbers))
     relevant = [result for result in results if result.relevant]
     outcome = max((result.outcome for result in relevant), key=ORDER.index, default=NOT_SHOWN)
@@ -315,6 +418,7 @@ def _judged_model(numbers: Sequence[int], audit: AuditEvidence, config: VerdictC
         reason=reason,
         change=change,
         results=results,
+        notes=notes or None,
     )
 
 
@@ -322,12 +426,15 @@ def _judged_risk(
     risk: Risk, model: ModelEvidence, audit: AuditEvidence, config: VerdictConfig, cell: int
 ) -> RiskResult:
     at_most: float = getattr(config, risk.name)
-    twin = _twin(model, audit.models)
-    twins = {number.of: number for number in (risk.numbers(_subject(twin, audit)) if twin else ())}
+    controls = _controls(model, audit)
+    known = _may_know(model, audit)
+    of_controls = [{number.of: number for number in risk.numbers(_subject(each, audit))} for each in controls]
     rows = [
-        _judged_row(_row(number, twins, at_most), twin is not None, cell)
+        _judged_row(_row(number, of_controls, at_most, strict=True), bool(controls), known, cell)
         for number in risk.numbers(_subject(model, audit))
-        if number.estimate and (number.estimate.value is not None or number.estimate.n)  # else nothing of the kind
+        if number.estimate
+        and (known or not number.of_known_base)
+        and (number.estimate.value is not None or number.estimate.n)  # else nothing of the kind
     ]
     result = RiskResult(
         risk=risk.name,
@@ -335,6 +442,7 @@ def _judged_risk(
         outcome=NOT_SHOWN,
         at_most=at_most,
         reason=f"not measured; it would be by {risk.measured_by}",
+        notes=[UNKNOWN_RECALL] if risk.by_detectors and audit.sampled_recall is None else None,
     )
     if risk.objectives and model.objective not in risk.objectives:
         result = replace(result, relevant=False, reason="a masked model writes no text")
@@ -342,24 +450,47 @@ def _judged_risk(
         return replace(asked, reason=CANNOT) if asked.relevant and asked.outcome == NOT_SHOWN else asked
     chosen = _deciding(rows)
     if chosen is not None:
-        result = replace(result, outcome=chosen.outcome, what=chosen.number.what, reason=chosen.reason)
-    return _with_gates(replace(result, found=_surest(rows)), risk, model, audit)
+        if chosen.outcome == WITHIN and risk.by_shadows:
+            chosen = _by_shadows(chosen, rows)
+        result = replace(
+            result,
+            outcome=chosen.outcome,
+            what=chosen.number.what,
+            reason=chosen.reason,
+            number_at_most=chosen.number.at_most,
+        )
+    if surest := _surest(rows):
+        result = replace(result, found=surest.what, found_at_most=surest.at_most)
+    return _with_gates(result, risk, model, audit)
+
+
+def _by_shadows(chosen: Row, rows: Sequence[Row]) -> Row:
+    """What lets membership be within: an attack with shadow models that is, else the reason why there is none."""
+    strong = [row for row in rows if (row.number.num_shadows or 0) >= MIN_SHADOWS]
+    if any(row.outcome == WITHIN for row in strong):
+        return chosen
+    return chosen._replace(outcome=NOT_SHOWN, reason=strong[0].reason if strong else WITHOUT_SHADOWS)
 
 
 def _deciding(rows: Sequence[Row]) -> Row | None:
     """The number that decides: the worst that is beyond; else one that could be; else the largest within."""
     beyond = [row for row in rows if row.outcome == BEYOND]
-    unsure = [row for row in rows if row.outcome == NOT_SHOWN and row.reason in (WIDE, UNSURE, FEW)]
+    unsure = [
+        row
+        for row in rows
+        if row.outcome == NOT_SHOWN
+        and (row.reason in (WIDE, UNSURE, FEW) or row.reason.startswith((SIDES_DIFFER, FAULT_OF_THE_RUN)))
+    ]
     within = [row for row in rows if row.outcome == WITHIN]
     group = next(filter(None, (beyond, unsure, within, rows)), ())
     return max(group, key=lambda row: (row.estimate and row.estimate.value) or 0.0, default=None)
 
 
-def _surest(rows: Sequence[Row]) -> str | None:
+def _surest(rows: Sequence[Row]) -> Number | None:
     """The number that lies most surely over what there would be if nothing was learned, whatever the threshold."""
     over = [row for row in rows if not row.number.invalid and is_over(row.estimate, row.number.null)]
     surest = max(over, key=lambda row: _low(row) - row.number.null, default=None)
-    return surest and surest.number.what
+    return surest and surest.number
 
 
 def _low(row: Row) -> float:
@@ -367,38 +498,107 @@ def _low(row: Row) -> float:
 
 
 FEW = "too few people to say"
+SIDES_DIFFER = "the two sides differ without the model"
+FAULT_OF_THE_RUN = "a fault of the run"
 UNSURE = "the estimate is beyond the threshold, and its interval holds none at all"
 WIDE = "the interval is too wide: its upper end is beyond the threshold"
 WITHOUT_TWIN = "nothing proves that the attack would have found anything: there is no unprotected twin"
 UNPROTECTED = "nothing in its training protects anyone, whatever the attacks found"
 CANNOT = "a required gate cannot judge a masked model, which writes no text"
-WITHOUT_POWER = "the attack finds nothing in the unprotected twin either"
+WITHOUT_POWER = "what the attack finds in the unprotected twin is not beyond the threshold either"
+WITHOUT_SHADOWS = f"no attack with at least {MIN_SHADOWS} shadow models was made on this very model"
+BESIDE_KNOWN = "it is a difference to the base model, which may know the members"
+#: What an earlier audit found, and whether that still holds.
+EARLIER = "an earlier audit of these files found more, and that stands"
+STANDS = "this stands until an audit with at least its attacks explains it by name"
+SUPERSEDED = "superseded: the arithmetic of that version was mended"
+EXPLAINED = "explained: "
+#: What a reader must know beside an outcome.
+KNOWN_BASE = "the base model may know the members: nothing is within by a difference to it"
+NOT_COUNTED = "the job sets these risks not to count: "
+UNKNOWN_RECALL = "how many identifiers the detectors missed was not measured, and none of those is counted here"
 
 
-def _judged_row(row: Row, has_twin: bool, cell: int) -> Row:
-    """Judge a number of a risk, whose twin is there or not."""
+def base_may_know(base: ModelEvidence | None, extracted: ExtractedModel | None = None) -> bool:
+    """Return whether a base model tells members from others, or what is theirs, over what chance gives.
+
+    Its attacks on membership, what it emits and what it reads back are compared with nothing at once: intervals widen
+    so that all of them hold together (Bonferroni), and a base that saw nobody is suspected in 2.5 % of runs.
+    """
+    if base is None:
+        return False
+    passages = extracted.passages if extracted else None
+    areas = [attack.auc for name, attack in base.membership.items() if name not in DIFFERENCES]
+    areas += [a.auc for found in (base.by_kind or {}).values() for n, a in found.attacks.items() if n == "loss"]
+    inverted = base.inversion and [base.inversion.direct, base.inversion.indirect]
+    rates = [kind.all.top1.excess for kind in inverted or () if kind and kind.all]
+    ways = (base.excess, base.generated and base.generated.excess, base.all_occurrences and base.all_occurrences.excess)
+    rates += [sides.excess for found in ways for sides in (found or {}).values()]
+    rates += [row.excess for row in passages.rates if row.asked == "all"] if passages else []
+    numbers = [(found, CHANCE) for found in areas] + [(found, 0.0) for found in rates]
+    return any(is_over(simultaneous(found, len(numbers)), null) for found, null in numbers)
+
+
+def _may_know(model: ModelEvidence, audit: AuditEvidence) -> bool:
+    """Return whether the base of a model may know the members."""
+    own = (m for m in audit.models if (m.model, m.objective, m.recipe) == (model.model, model.objective, "base"))
+    base = next(own, None)
+    return base is not None and base_may_know(*_subject(base, audit))
+
+
+def _controls(model: ModelEvidence, audit: AuditEvidence) -> list[ModelEvidence]:
+    """The unprotected twin, and plain models of the same base that were trained `LONGER` times as long or more."""
+    twin = _twin(model, audit.models)
+    origins = {str(each.get("name")): (each.get("base"), each.get("foundation")) for each in _sections(audit)}
+    longer = [
+        audit.models[number]
+        for (section, objective, recipe), numbers in _models(audit).items()
+        for number in numbers
+        if recipe in PLAIN and objective == model.objective and section != model.model
+        and audit.models[number].epoch >= LONGER * model.epoch
+        and origins.get(str(section), section) == origins.get(str(model.model), model.model)
+    ]  # fmt: skip
+    return [*([twin] if twin else ()), *longer]
+
+
+def _sections(audit: AuditEvidence) -> list[Mapping[str, object]]:
+    found = audit.settings.get("model")
+    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list | tuple) else []
+
+
+def _judged_row(row: Row, has_twin: bool, known: bool, cell: int) -> Row:
+    """Judge a number of a risk, whose twin is there or not, and whose base may know the members."""
     number, raw, estimate = row.number, row.number.estimate, row.estimate
 
     def judged(outcome: str, reason: str) -> Row:
         return row._replace(outcome=outcome, reason=reason)
 
     if number.invalid:
-        return judged(NOT_SHOWN, f"the attack is invalid: {number.invalid}")
-    if raw is None or raw.value is None or raw.low is None or raw.high is None or raw.num_resampled < 2 * cell:
+        return judged(NOT_SHOWN, f"{SIDES_DIFFER}: {number.invalid}")
+    if number.is_shown:
+        return judged(BEYOND, "beyond the threshold")
+    if raw is None or raw.value is None or raw.low is None or raw.high is None or raw.num_resampled < cell:
         return judged(NOT_SHOWN, FEW)
     assert estimate is not None
     assert estimate.value is not None
     assert estimate.low is not None
     assert estimate.high is not None
-    if estimate.value > row.at_most:
-        is_beyond = estimate.low > number.null
-        return judged(BEYOND, "beyond the threshold") if is_beyond else judged(NOT_SHOWN, UNSURE)
+    few = raw.num_resampled < 2 * cell
+    if estimate.value > row.at_most:  # of few people, certain only where the whole interval is
+        is_beyond = estimate.low > (row.at_most if few else number.null)
+        return judged(BEYOND, "beyond the threshold") if is_beyond else judged(NOT_SHOWN, FEW if few else UNSURE)
+    if few or not number.may_be_within:
+        return judged(NOT_SHOWN, FEW)
+    if known and number.beside_base:
+        return judged(NOT_SHOWN, BESIDE_KNOWN)
     if not has_twin:
         return judged(NOT_SHOWN, WITHOUT_TWIN)
     if estimate.high > row.at_most:  # it could be beyond, whatever the attack finds in the twin
         return judged(NOT_SHOWN, WIDE)
     if not row.control:
         return judged(NOT_SHOWN, WITHOUT_POWER)
+    if number.doubt:
+        return judged(NOT_SHOWN, f"{FAULT_OF_THE_RUN}: {number.doubt}")
     return judged(WITHIN, "its upper end is within the threshold, and the attack succeeds on the twin")
 
 
@@ -459,6 +659,8 @@ def _sentences(
         )
     if WITHOUT_POWER in reasons:
         change.append("ask about more people: no attack finds enough in the twin")
+    if WITHOUT_SHADOWS in reasons:
+        change.append(f"attack it and its twin with at least {MIN_SHADOWS} shadow models ([audit.shadow])")
     if any(reason in reasons for reason in (WIDE, UNSURE, FEW)):
         change.append("ask about more people")
     if CANNOT in reasons:
@@ -490,7 +692,8 @@ def with_published_numbers(table: RiskTable, before: AuditEvidence, published: A
 def _decides(model: ModelEvidence, result: RiskResult, audit: AuditEvidence, config: VerdictConfig) -> bool:
     """Return whether the result is that of this training."""
     own = _judged_risk(RISKS[result.risk], model, audit, config, audit.cell)
-    return (own.outcome, own.what, own.reason) == (result.outcome, result.what, result.reason)
+    same = (own.outcome, own.reason) == (result.outcome, result.reason) or result.reason == EARLIER
+    return same and own.what == result.what
 
 
 def _number_of(result: RiskResult, shown: Sequence[Subject]) -> Estimate | None:
@@ -527,7 +730,8 @@ def risk_lines(table: RiskTable) -> list[Marked]:
     """Say the verdict on each model in a line."""
     lines = []
     for row in table.rows:
-        text = f"{row.recipe}{f' of {row.model}' if row.model else ''}: {row.reason}; "
+        why = "; ".join((row.reason, *(row.notes or ())))
+        text = f"{row.recipe}{f' of {row.model}' if row.model else ''}: {why}; "
         text += f"{'for how long' if row.outcome == WITHIN else 'what would change it'}: {row.change}"
         name = model_name(row.recipe, row.model)
         deciding = [Mark(name, r.risk, r.what or NOT_MEASURED, r.outcome) for r in row.results

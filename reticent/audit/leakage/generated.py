@@ -19,7 +19,7 @@ from reticent import _rust
 from reticent.audit.config import GenerationConfig
 from reticent.audit.evidence.leakage import Continuations, Generated, GenerationSettings, Sides
 from reticent.audit.leakage.identifiers import Identifiers
-from reticent.audit.leakage.leakage import excess_leakage
+from reticent.audit.leakage.leakage import Compared, excess_leakage, exposed_individuals
 from reticent.audit.leakage.words import SurfaceTable
 from reticent.audit.scoring.generate import Decoding, generate
 from reticent.audit.stats.estimate import LEVEL, Estimate
@@ -268,6 +268,7 @@ def generated_leakage(
     table: SurfaceTable,
     tokenizer: PreTrainedTokenizerFast,
     config: GenerationConfig,
+    compared: Compared | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> Generated:
     """Return the leak rates of generated text.
@@ -276,6 +277,7 @@ def generated_leakage(
     ----------
     continued : continuations by `continue_documents` with the same ``config``
     identifiers : identifiers of the store, over the surfaces that ``table`` numbers
+    compared : as for `excess_leakage`
     """
     documents, made = continued.documents, continued.made
     heldout = of_members = None
@@ -291,7 +293,8 @@ def generated_leakage(
         settings=GenerationSettings(**config.model_dump()),
         decoding=str(_decoding(config)),
         num_prompts=Sides.of(members[documents]),
-        excess=excess_leakage(identifiers, written, is_member, **bootstrap),
+        excess=excess_leakage(identifiers, written, is_member, compared, **bootstrap),
+        exposed=exposed_individuals(identifiers, written, is_member, compared, **bootstrap),
         heldout=heldout,
         members=of_members,
     )

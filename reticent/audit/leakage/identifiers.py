@@ -104,6 +104,8 @@ class Identifiers:
     places, lengths, numbers, flags : arrays, shape (occurrences,)
         First word, number of words, identifier number, and `DIRECT` or `INDIRECT` of each occurrence.
     individuals : array, shape (occurrences,), the individual of each occurrence
+    uses : identifier, unit and first word of every place where the surfaces of an identifier stand, in a direct span or
+        not; three arrays
     num_common : part -> number of surfaces or n-grams that are protected, but are not identifiers because k units or
         more use them
     """
@@ -136,7 +138,7 @@ class Identifiers:
         self._build(np.where(counted, surfaces, NO_SURFACE), of_word, k, num_surfaces)
         self.num = sum(int(np.count_nonzero(level.numbers >= 0)) for level in self._levels)
         own = np.where(counted, surfaces, NO_SURFACE) if not owners_of_all else surfaces
-        self._occurrences(own, direct)
+        self._occurrences(own, direct, of_word)
         self.num_common: dict[Part, int] = {"direct": num_direct_common, "indirect": self._num_common_ngrams(counted)}
 
     def _build(self, surfaces: np.ndarray, of_word: np.ndarray, k: int, num_surfaces: int) -> None:
@@ -160,8 +162,9 @@ class Identifiers:
             ids[at] = inverse
         self._is_indirect = np.concatenate(is_indirect)
 
-    def _occurrences(self, surfaces: np.ndarray, direct: np.ndarray) -> None:
+    def _occurrences(self, surfaces: np.ndarray, direct: np.ndarray, of_word: np.ndarray) -> None:
         places, numbers, lengths = self.find(surfaces, continues(self.words))
+        self.uses = numbers, of_word[places], places
         flags = np.where(self._is_indirect[numbers], INDIRECT, 0).astype(np.uint8)
         single = lengths == 1
         flags[single & direct[places]] |= np.where(

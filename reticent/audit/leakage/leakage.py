@@ -4,8 +4,9 @@ A prediction counts wherever it appears, at any words of any scored document. Tw
 
 - **Privacy** [@boutet2025]: the share of the members' identifiers that is never predicted.
 - **Excess leakage**: the rate of members minus the rate of held-out individuals. The identifiers are those of both
-  sides' documents together, and the sides were drawn before anything was counted. So the two rates differ in membership
-  alone.
+  sides' documents together, and the sides were drawn before anything was counted. What both sides use, members teach
+  and both rates count; so the rates are also given over what one side alone uses
+  (:mod:`reticent.audit.leakage.unshared`).
 
 :class:`reticent.audit.leakage.identifiers.Identifiers` defines an identifier. An identifier that several individuals
 share is split evenly among them, so the individuals' shares add up to the number of identifiers.
@@ -28,15 +29,18 @@ from reticent.audit.evidence.leakage import (
     CategoryPrivacy,
     Excess,
     ExcessOverSides,
+    Exposed,
     GraphCalls,
     GraphShare,
     LowCost,
     NgramPrivacy,
     Part,
     Privacy,
+    Unshared,
     f1_of_hits,
 )
 from reticent.audit.leakage.identifiers import PART_FLAGS, Context, Identifiers, Predicted
+from reticent.audit.leakage.unshared import Users
 from reticent.audit.leakage.words import NO_SURFACE, Words
 from reticent.audit.scoring.scores import word_folds
 from reticent.audit.stats.intervals import (
@@ -58,17 +62,19 @@ from reticent.engine.store import TokenStore
 from reticent.trainer.windows import SpecialIds, cut_windows
 
 __all__ = [
+    "Compared",
     "Graph",
     "Leakage",
     "LeakageAudit",
     "adversary_graphs",
     "documents_held",
     "excess_leakage",
-    "excess_over_base",
+    "exposed_individuals",
     "low_cost_membership",
     "privacy",
     "privacy_by_category",
     "privacy_by_n",
+    "shared_over_base",
 ]
 
 
@@ -79,16 +85,18 @@ class _Ownership:
     individuals: np.ndarray
     identifiers: np.ndarray
 
-    def per_individual(self, codes: np.ndarray, leaked: np.ndarray) -> Counts:
+    def per_individual(self, codes: np.ndarray, leaked: np.ndarray, weights: np.ndarray | None = None) -> Counts:
         """(leaked, all) identifiers of each individual, and ``codes``; shared identifiers are split evenly among their
         owners.
 
-        ``leaked`` is a bool array by identifier number.
+        ``leaked`` is a bool or signed array by identifier number; ``weights`` are by identifier, None: 1.
         """
         if len(self.identifiers) == 0:
             return np.zeros(len(codes)), np.zeros(len(codes)), codes
         _, inverse, owners = np.unique(self.identifiers, return_inverse=True, return_counts=True)
         weight = 1.0 / owners[inverse.reshape(-1)]
+        if weights is not None:
+            weight *= weights[self.identifiers]
         row = np.searchsorted(codes, self.individuals)
         found = np.bincount(row, weights=weight * leaked[self.identifiers], minlength=len(codes))
         return found, np.bincount(row, weights=weight, minlength=len(codes)), codes
@@ -191,6 +199,7 @@ def privacy_by_category(
     is_member: np.ndarray,
     categories: np.ndarray,
     names: Sequence[str],
+    compared: Compared | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> dict[str, CategoryPrivacy]:
     """Return Privacy of the members' direct identifiers and the excess over held-out individuals, by category.
@@ -208,83 +217,151 @@ def privacy_by_category(
         By category. Categories that no member has are left out. Counts are over the members.
     """
     result = {}
-    words = identifiers.words
+    compared = compared or Compared(Users.of(identifiers, is_member, categories))
     direct = (identifiers.flags & DIRECT) != 0
     of_place, member = categories[identifiers.places], is_member[identifiers.places]
     for code in np.unique(of_place[direct & member]).tolist():
         chosen = direct & (of_place == code)
-        sides = [
-            _own(identifiers, chosen & side).per_individual(np.unique(words.individuals[of_word]), leaked)
-            for side, of_word in ((member, is_member), (~member, ~is_member))
-        ]
+        sides = _excess_of_part(identifiers, leaked, is_member, chosen, compared, **bootstrap)
         distinct = np.unique(identifiers.numbers[chosen & member])
-        excess = ExcessOverSides(
-            heldout=ratio_estimate(*sides[1], **bootstrap), excess=ratio_difference(*sides, **bootstrap)
-        )
+        assert sides.unshared is not None
         result[names[code] or "OTHER"] = extended(
-            _complement(ratio_estimate(*sides[0], **bootstrap)),
+            _complement(sides.members),
             CategoryPrivacy,
             num_identifiers=len(distinct),
             num_leaked=int(leaked[distinct].sum()),
-            excess=excess,
+            excess=ExcessOverSides(heldout=sides.heldout, excess=sides.excess, unshared=sides.unshared),
         )
     return result
 
 
 def excess_leakage(
-    identifiers: Identifiers, leaked: np.ndarray, is_member: np.ndarray, **bootstrap: Unpack[Bootstrap]
+    identifiers: Identifiers,
+    leaked: np.ndarray,
+    is_member: np.ndarray,
+    compared: Compared | None = None,
+    *,
+    before: np.ndarray | None = None,
+    **bootstrap: Unpack[Bootstrap],
 ) -> dict[Part, Excess]:
-    """Return leak rates of members and held-out individuals, and their difference.
+    """Return leak rates of members and held-out individuals, and their difference: over all identifiers, over those of
+    one side alone, and without the held-out individuals who hold near-copies.
+
+    With the leaks of the base model (``before``) the rates are changes. Both models are evaluated on the same
+    identifiers, so each individual is their own control. The difference of the differences is the effect of training on
+    the members' own documents. It contains neither the knowledge of the base model nor the guesses that any model of
+    such documents makes.
 
     Parameters
     ----------
     identifiers : identifiers of both sides' documents together
-    leaked : bool array by identifier number
+    leaked, before : bool arrays by identifier number
     is_member : bool array, shape (S,), of each word's individual
+    compared : users of the identifiers, and who is left out; None: of these words, all of one category
     """
+    compared = compared or Compared(Users.of(identifiers, is_member))
+    change = leaked if before is None else leaked.astype(np.int64) - before
     return {
-        part: excess_of(*(own.per_individual(codes, leaked) for own, codes in sides), **bootstrap)
-        for part, sides in _sides(identifiers, is_member)
+        part: _excess_of_part(identifiers, change, is_member, chosen, compared, signed=before is not None, **bootstrap)
+        for part, chosen in identifiers.parts()
     }
 
 
-def excess_over_base(
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The users of the identifiers of both sides, and the words of those who are not left out for near-copies (bool,
+    shape (S,); None where none is)."""
+
+    users: Users
+    kept: np.ndarray | None = None
+
+
+def _excess_of_part(
     identifiers: Identifiers,
     leaked: np.ndarray,
-    base_leaked: np.ndarray,
     is_member: np.ndarray,
+    chosen: np.ndarray,
+    compared: Compared,
+    *,
+    signed: bool = False,
     **bootstrap: Unpack[Bootstrap],
-) -> dict[Part, Excess]:
-    """Return the excess of the leak rate over the base model's: for members, for held-out individuals, and the
-    difference of the two.
-
-    Both models are evaluated on the same identifiers, so each individual is their own control. The difference of the
-    differences is the effect of training on the members' own documents. It contains neither the knowledge of the base
-    model nor the guesses that any model of such documents makes.
-    """
-    result = {}
-    for part, sides in _sides(identifiers, is_member):
-        counts = []
-        for own, codes in sides:
-            (now, total, _), (before, *_) = (own.per_individual(codes, found) for found in (leaked, base_leaked))
-            counts.append((now - before, total, codes))
-        result[part] = excess_of(*counts, signed=True, **bootstrap)
-    return result
-
-
-def _sides(identifiers: Identifiers, is_member: np.ndarray) -> list[tuple[Part, list[tuple[_Ownership, np.ndarray]]]]:
-    """For each part, the identifiers of members and of held-out individuals, with the codes of the individuals."""
-    member, codes = is_member[identifiers.places], identifiers.words.individuals
-    return [
-        (
-            part,
-            [
-                (_own(identifiers, chosen & side), np.unique(codes[of_word]))
-                for side, of_word in ((member, is_member), (~member, ~is_member))
-            ],
-        )
-        for part, chosen in identifiers.parts()
+) -> Excess:
+    """Return the rates over the chosen occurrences."""
+    codes, member = identifiers.words.individuals, is_member[identifiers.places]
+    sides = [
+        (_own(identifiers, chosen & side), np.unique(codes[of_word]))
+        for side, of_word in ((member, is_member), (~member, ~is_member))
     ]
+    members, heldout = (own.per_individual(of_side, leaked) for own, of_side in sides)
+    among = np.zeros(identifiers.num, dtype=bool)
+    among[identifiers.numbers[chosen]] = True
+    weights = compared.users.weights(among)
+    alone = excess_of(
+        *(own.per_individual(of_side, leaked, weights) for own, of_side in sides), signed=signed, **bootstrap
+    )
+    only_members = among & (compared.users.members > 0) & (compared.users.others == 0)
+    without = None
+    if compared.kept is not None:
+        kept = _own(identifiers, chosen & ~member & compared.kept[identifiers.places])
+        others = kept.per_individual(np.unique(codes[~is_member & compared.kept]), leaked)
+        without = ratio_difference(members, others, signed=signed, **bootstrap)
+    return replace(
+        excess_of(members, heldout, signed=signed, **bootstrap),
+        without_copies=without,
+        unshared=Unshared(
+            members=alone.members,
+            heldout=alone.heldout,
+            excess=alone.excess,
+            num_shared=int(np.count_nonzero(among & compared.users.shared)),
+            num_unmatched=int(np.count_nonzero(only_members & (weights == 0))),
+        ),
+    )
+
+
+def exposed_individuals(
+    identifiers: Identifiers,
+    leaked: np.ndarray,
+    is_member: np.ndarray,
+    compared: Compared | None = None,
+    **bootstrap: Unpack[Bootstrap],
+) -> Exposed:
+    """Return the share of individuals of whom at least one identifier that no other unit has is leaked, of members and
+    of held-out individuals, and the difference. Those who have no such identifier do not count.
+
+    Identifiers of several users are left out: a mean can be standardised by their number, a share of individuals not.
+    """
+    compared = compared or Compared(Users.of(identifiers, is_member))
+    words, within = identifiers.words, identifiers.lengths <= identifiers.n
+    own = within & compared.users.alone[identifiers.numbers]
+    member = is_member[identifiers.places]
+
+    def of_side(chosen: np.ndarray, of_word: np.ndarray) -> Counts:
+        codes = np.unique(words.individuals[of_word])
+        row = np.searchsorted(codes, identifiers.individuals[own & chosen])
+        any_leak = np.bincount(row, leaked[identifiers.numbers[own & chosen]], minlength=len(codes)) > 0
+        return any_leak.astype(np.float64), (np.bincount(row, minlength=len(codes)) > 0).astype(np.float64), codes
+
+    members, heldout = of_side(member, is_member), of_side(~member, ~is_member)
+    without = None
+    if compared.kept is not None:
+        of_kept = of_side(~member & compared.kept[identifiers.places], ~is_member & compared.kept)
+        without = ratio_difference(members, of_kept, **bootstrap)
+    return extended(replace(excess_of(members, heldout, **bootstrap), without_copies=without), Exposed)
+
+
+def shared_over_base(
+    identifiers: Identifiers,
+    leaked: np.ndarray,
+    before: np.ndarray,
+    compared: Compared,
+    **bootstrap: Unpack[Bootstrap],
+) -> Estimate:
+    """Return the leak rate of the identifiers that both sides use, less that of the base model, over the individuals of
+    both sides. Nothing else shows what would leak without the members, so it has no control."""
+    chosen = (identifiers.lengths <= identifiers.n) & compared.users.shared[identifiers.numbers]
+    change = leaked.astype(np.int64) - before
+    counts = _own(identifiers, chosen).per_individual(np.unique(identifiers.words.individuals), change)
+    return ratio_estimate(*counts, signed=True, **bootstrap)
 
 
 def _complement(estimate: Estimate) -> Estimate:
@@ -504,6 +581,8 @@ class Leakage:
     by_category: dict[str, CategoryPrivacy] | None
     excess: dict[Part, Excess]
     over_base: dict[Part, Excess] | None
+    exposed: Exposed | None
+    shared_over_base: Estimate | None
     low_cost: LowCost
 
 
@@ -517,6 +596,7 @@ class LeakageAudit:
     is_member : bool array, shape (S,), of each word's individual
     units : household of each individual, by code; None: support counts individuals
     categories : (category number of each word, names of the categories), or None
+    kept : bool array by code, who is not left out for near-copies, or None
     """
 
     def __init__(
@@ -531,7 +611,9 @@ class LeakageAudit:
         *,
         units: np.ndarray | None = None,
         categories: tuple[np.ndarray, Sequence[str]] | None = None,
+        kept: np.ndarray | None = None,
     ):
+        self._kept = kept
         self.store, self.words, self.true, self.train_words = store, words, true, train_words
         self.is_member, self.config, self.units, self.categories = is_member, config, units, categories
         self._bootstrap = bootstrap
@@ -541,6 +623,13 @@ class LeakageAudit:
     def identifiers(self) -> Identifiers:
         """The identifiers of both sides' documents together."""
         return self._identifiers(self.words, self.true)
+
+    @cached_property
+    def compared(self) -> Compared:
+        """The users of these identifiers, and the words of those who are not left out."""
+        codes = None if self.categories is None else self.categories[0]
+        kept = None if self._kept is None else self._kept[self.words.individuals]
+        return Compared(Users.of(self.identifiers, self.is_member, codes), kept)
 
     @cached_property
     def member_identifiers(self) -> Identifiers:
@@ -584,19 +673,25 @@ class LeakageAudit:
         options, own, both = self._bootstrap, self.member_identifiers, self.identifiers
         of_members = own.predicted(predicted, self.words, self.true, context, self.is_member)
         leaked = self._leaked(both, predicted)
-        over_base = by_category = None
+        over_base = by_category = exposed = shared = None
         if base_predicted is not None:
             before = self._leaked(both, base_predicted)
-            over_base = excess_over_base(both, leaked, before, self.is_member, **options)
+            over_base = excess_leakage(both, leaked, self.is_member, self.compared, before=before, **options)
+            exposed = exposed_individuals(both, leaked & ~before, self.is_member, self.compared, **options)
+            shared = shared_over_base(both, leaked, before, self.compared, **options)
         if self.categories is not None:
-            by_category = privacy_by_category(both, leaked, self.is_member, *self.categories, **options)
+            by_category = privacy_by_category(
+                both, leaked, self.is_member, *self.categories, self.compared, **options
+            )  # fmt: skip
         known = [self._leaked(graph.identifiers, predicted) for graph in self.graphs]
         return Leakage(
             privacy=privacy(own, of_members, **options),
             privacy_by_n=privacy_by_n(own, of_members, **options),
             by_category=by_category,
-            excess=excess_leakage(both, leaked, self.is_member, **options),
+            excess=excess_leakage(both, leaked, self.is_member, self.compared, **options),
             over_base=over_base,
+            exposed=exposed,
+            shared_over_base=shared,
             low_cost=low_cost_membership(self.graphs, known, self.is_member, **options),
         )
 
@@ -604,9 +699,11 @@ class LeakageAudit:
         """Return the leakage of a masked model that predicts a word with all its occurrences in the window masked."""
         found = self.member_identifiers.predicted(predicted, self.words, self.true, own=self.is_member)
         leaked = self._leaked(self.identifiers, predicted)
+        compared = self.is_member, self.compared
         return AllOccurrences(
             privacy=privacy(self.member_identifiers, found, **self._bootstrap),
-            excess=excess_leakage(self.identifiers, leaked, self.is_member, **self._bootstrap),
+            excess=excess_leakage(self.identifiers, leaked, *compared, **self._bootstrap),
+            exposed=exposed_individuals(self.identifiers, leaked, *compared, **self._bootstrap),
         )
 
     def _leaked(self, identifiers: Identifiers, predicted: np.ndarray) -> np.ndarray:

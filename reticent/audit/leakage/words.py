@@ -66,20 +66,29 @@ class WordCategories:
     """Category of each word of a set of documents.
 
     ``codes`` (int16, one a word, 0: in no direct identifier) are numbers of ``names``, of which the first is empty;
-    the words of document d are ``doc_offsets[d]:doc_offsets[d + 1]``.
+    the words of document d are ``doc_offsets[d]:doc_offsets[d + 1]``. ``corpus_wide`` (bool, one a word) marks words of
+    a span whose scope is the corpus: they are protected wherever they stand.
     """
 
     codes: np.ndarray
     names: tuple[str, ...]
     doc_offsets: np.ndarray
+    corpus_wide: np.ndarray
 
     def of_words(self, store: TokenStore, words: Words) -> np.ndarray:
         """Return the category of each word of a store of these documents, int16, shape (S,)."""
+        return self.codes[self._rows(store, words)]
+
+    def owned(self, store: TokenStore, words: Words) -> np.ndarray:
+        """Return whether each word of a store of these documents stands in a corpus-wide span, bool, shape (S,)."""
+        return self.corpus_wide[self._rows(store, words)]
+
+    def _rows(self, store: TokenStore, words: Words) -> np.ndarray:
         if len(self.doc_offsets) != store.num_documents + 1:
             raise ArtifactError(
                 f"categories of {len(self.doc_offsets) - 1} documents for a store of {store.num_documents}"
             )
-        return self.codes[self.doc_offsets[words.documents] + store.word_ids[words.starts]]
+        return np.asarray(self.doc_offsets[words.documents] + store.word_ids[words.starts])
 
 
 class SurfaceTable:
@@ -114,6 +123,10 @@ class SurfaceTable:
     def known(self, texts: Iterable[str]) -> np.ndarray:
         """Return the surfaces of words given as text, int64; `NO_SURFACE` for a text that was not decoded so far."""
         return np.array([self._numbers.get(self._spelling(text), NO_SURFACE) for text in texts], dtype=np.int64)
+
+    def values(self, of_text: Callable[[str], float]) -> np.ndarray:
+        """Return a number for each surface that was decoded so far, float64, by the number of the surface."""
+        return np.fromiter(map(of_text, self._numbers), np.float64, len(self._numbers))
 
     def _number(self, rows: np.ndarray) -> np.ndarray:
         usable = (rows >= 0).all(axis=1)

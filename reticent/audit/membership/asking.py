@@ -1,5 +1,5 @@
-"""Attacks that ask the model for more than the likelihood of the documents: for text, or for the documents again with
-something before them (definitions.md#attacks-that-ask-the-model). Causal models only.
+"""Attacks that ask the model for more than the likelihood of the documents: for text, for the documents again with
+something before them, or for gradients (definitions.md#attacks-that-ask-the-model).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 
 from reticent.audit.membership.attacks import ATTACKS
 from reticent.audit.membership.coverage import coverage_score
-from reticent.audit.membership.names import COVERAGE, PROBING
+from reticent.audit.membership.names import COVERAGE, GRADIENT, PROBING
 from reticent.audit.membership.shadow import SHADOW_ATTACKS
 from reticent.audit.membership.table import Attack, Need, table_of
 
@@ -56,6 +56,15 @@ ASKING_ATTACKS: Final[Mapping[str, Attack]] = table_of(
             source="Lu et al. 2025",
             needs=frozenset({Need.PROBES}),
             objectives=frozenset({"clm"}),
+        ),
+        Attack(
+            name=GRADIENT,
+            score=np.negative,
+            title="Gradient norm",
+            about="the model has little left to learn from the ordinary words of the document; the attack has the "
+            "weights",
+            source="Nasr et al. 2019",
+            needs=frozenset({Need.GRADIENTS}),
         ),
     )
 )

@@ -3,7 +3,8 @@ likely a member.
 
 Each attack is a pure function of the scores of the model under attack, the scores of the base model, and the sizes of
 the texts. It returns one number for each document, NaN for a document without a score. The score of an individual is
-the mean over their documents. :mod:`reticent.audit.membership.validity` has the rules for judging a result.
+the mean over their documents (of LiRA, a log ratio of likelihoods, the sum).
+:mod:`reticent.audit.membership.validity` has the rules for judging a result.
 """
 
 from __future__ import annotations
@@ -124,10 +125,10 @@ def hard_tokens_score(target: TokenScores, base: TokenScores, *_: Any) -> np.nda
 
 
 def mlm_ratio_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarray:
-    """Return the base model's energy of a document minus the model's, summed over masked patterns (Mireshghallah et al.
-    2022). Each fold of `score_masked` is one pattern. A mean over patterns gives the same ranking."""
-    totals, counts = _sum(target.log_probs - base.log_probs, target.doc_offsets)
-    return np.where(counts > 0, totals, np.nan)
+    """Return the base model's energy of a document minus the model's, a masked token (after Mireshghallah et al. 2022,
+    whose energy is a sum: it tells long documents from short ones under a model that knows nobody). Each fold of
+    `score_masked` is one pattern."""
+    return reference_score(target, base)
 
 
 #: Sizes of the windows of `wbc`, in tokens [@chen2026].
@@ -230,7 +231,7 @@ ATTACKS: Mapping[str, Attack] = table_of(
             name="mlm_ratio",
             score=mlm_ratio_score,
             title="Ratio of masked likelihoods",
-            about="the model predicts masked words better than the base model does (difference of the summed losses)",
+            about="the model predicts masked words better than the base model does (difference of the losses, a token)",
             source="Mireshghallah et al. 2022",
             needs=frozenset({Need.BASE}),
             objectives=frozenset({"mlm"}),
@@ -254,8 +255,10 @@ def needing(need: Need, attacks: Iterable[str] | None = None) -> frozenset[str]:
     return frozenset(name for name in named if need in ATTACKS[name].needs)
 
 
-def individual_scores(document_scores: np.ndarray, individuals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (codes, mean score over the scored documents of each individual), sorted by code.
+def individual_scores(
+    document_scores: np.ndarray, individuals: np.ndarray, *, is_total: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return (codes, mean score over the scored documents of each individual, or their sum), sorted by code.
 
     If a document scores infinity, a plain mean would ignore all other documents. The mean is then taken over
     s / (1 + |s|), which keeps the order of the documents' scores.
@@ -267,11 +270,16 @@ def individual_scores(document_scores: np.ndarray, individuals: np.ndarray) -> t
             scores = np.where(np.isinf(scores), np.sign(scores), scores / (1 + np.abs(scores)))
     codes, inverse = np.unique(individuals[usable], return_inverse=True)
     totals = np.bincount(inverse, weights=scores, minlength=len(codes))
-    return codes, totals / np.bincount(inverse, minlength=len(codes))
+    return codes, totals if is_total else totals / np.bincount(inverse, minlength=len(codes))
 
 
 def attack(
-    document_scores: np.ndarray, individuals: np.ndarray, is_member: np.ndarray, **bootstrap: Unpack[Bootstrap]
+    document_scores: np.ndarray,
+    individuals: np.ndarray,
+    is_member: np.ndarray,
+    *,
+    is_total: bool = False,
+    **bootstrap: Unpack[Bootstrap],
 ) -> MeasuredAttack:
     """Return AUC, TPR at low FPR and the ROC curve of document scores, with the individual as the unit, and also the
     AUC over documents.
@@ -281,8 +289,9 @@ def attack(
     document_scores : float array, shape (D,); NaN for a document without a score
     individuals : uint32 array, shape (D,)
     is_member : bool array, shape (D,)
+    is_total : as for `individual_scores`
     """
-    codes, scores = individual_scores(document_scores, individuals)
+    codes, scores = individual_scores(document_scores, individuals, is_total=is_total)
     member_codes = np.unique(individuals[is_member])
     member = np.isin(codes, member_codes)
     members, nonmembers = scores[member], scores[~member]

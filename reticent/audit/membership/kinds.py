@@ -2,12 +2,13 @@
 
 The flags of the joint index divide the tokens of the documents into kinds: *direct*, *rare* (in an indirect identifier
 and in no direct one) and *ordinary* (neither); *all* is their union. For a model that protects, *targets* are the
-tokens that it may predict. The number of an individual is the mean over their documents of the mean log-probability of
-the tokens of one kind. Every attack here is a function of that number: `loss` is the number itself, `reference` is the
-number minus the base model's, and `lira` is the log ratio of two Gaussians of the shadows' numbers. The variances of
-`lira` are pooled over individuals and shrunk to the pool
-(:func:`reticent.audit.membership.shadow_attacks.fit_gaussians`); `lira_textbook` uses the variance of each individual
-alone [@carlini2022].
+tokens that it may predict. The number of a document is the mean log-probability of its tokens of one kind, that of an
+individual the mean over their documents: `loss` is that number itself, and `reference` the number minus the base
+model's. `lira` of a document is the log ratio of two Gaussians of the shadows' numbers, and of an individual the sum
+over their documents. Its variances are pooled over documents and shrunk to the pool
+(:func:`reticent.audit.membership.shadow_attacks.fit_gaussians`); `lira_textbook` uses the variance of each document
+alone [@carlini2022]. On ordinary words and on targets every other likelihood attack of the job is made too: a model
+that protects was taught nothing else, and over the whole text what it learned is diluted.
 
 An area of 1 does not show how far apart the sides are. So d' = (mean in - mean out) / s stands beside it, where s is
 the pooled spread of the shadows within individuals. It is also given for the most exposed tenth: one half of the
@@ -18,24 +19,33 @@ Cost: one pass over the shadows' scores; memory is one number for each shadow, k
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Unpack
+from typing import Final, NamedTuple, Unpack
 
 import numpy as np
 
 from reticent.audit.evidence.membership import KindAttack, KindMembership
 from reticent.audit.membership.attacks import individual_scores
-from reticent.audit.membership.shadow_attacks import LOG_PROB_LIMITS, Gaussians, fit_gaussians, lira_online_score
-from reticent.audit.stats.estimate import Estimate
+from reticent.audit.membership.most_exposed import told_members
+from reticent.audit.membership.shadow_attacks import (
+    LOG_PROB_LIMITS,
+    Gaussians,
+    fit_gaussians,
+    lira_online_score,
+    mean_where,
+)
+from reticent.audit.membership.validity import WITHOUT_COPIES
+from reticent.audit.stats.estimate import LEVEL, Estimate
 from reticent.audit.stats.intervals import (
     Bootstrap,
+    JointArea,
     Sides,
-    auc_estimate,
     clopper_pearson,
     clusters_of,
     iter_resamples,
+    joint_areas,
     num_clusters,
     ratio_estimate,
     tpr_at_fpr,
@@ -44,22 +54,42 @@ from reticent.engine.document_kernels import document_sums
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store import TokenStore
 
-__all__ = ["KINDS", "KindAudit", "KindShadows", "d_primes"]
+__all__ = ["ORDINARY", "TARGETS", "Compared", "KindAudit", "KindShadows", "d_primes"]
 
-KINDS = ("all", "ordinary", "rare", "direct")
+ORDINARY = "ordinary"
 #: Kind of the tokens that a model with protection may have as targets.
 TARGETS = "targets"
 FPR = 0.01
 #: One in so many individuals counts as most exposed.
 EXPOSED = 10
+#: Families of attacks by identifying words whose intervals hold at once: the kinds, and three at the threshold.
+FAMILIES = 4
+
+
+#: Kinds whose areas are numbers of membership through identifying words; the others are of the person.
+IDENTIFYING: Final = ("rare", "direct")
+
+
+class Compared(NamedTuple):
+    """The scores of individuals by an attack, and by the same attack on what was not trained on them, if there is such
+    a control; float64 (individuals,) each. ``turns`` has those of each shadow as the target, (shadows, individuals).
+    """
+
+    own: np.ndarray
+    control: np.ndarray | None = None
+    turns: np.ndarray | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class KindShadows:
-    """The shadows' numbers, float64 (kinds, shadows, individuals), and their members, bool (shadows, individuals)."""
+    """The shadows' numbers of individuals, float64 (kinds, shadows, individuals), and of documents, float64 (kinds,
+    shadows, documents); and their members, bool (shadows, individuals) and (shadows, documents).
+    """
 
     numbers: np.ndarray
     is_in: np.ndarray
+    documents: np.ndarray
+    documents_in: np.ndarray
 
 
 class KindAudit:
@@ -90,25 +120,34 @@ class KindAudit:
             found[TARGETS] = targets
         yield from ((name, mask) for name, mask in found.items() if mask.any())
 
-    def numbers(self, log_probs: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Return each individual's mean over documents of the mean log-probability of the tokens of a kind, float64,
-        shape (individuals,); NaN without such a token.
-        """
+    def document_numbers(self, log_probs: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """Return each document's mean log-probability of the tokens of a kind, float64 (D,); NaN without such a
+        token."""
         bounded = np.maximum(log_probs, LOG_PROB_LIMITS[0])
         totals, counts = document_sums(bounded, mask & ~np.isnan(log_probs), self.store.doc_offsets)
-        means = np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
-        codes, scores = individual_scores(means, self.store.individual)
+        return np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
+
+    def numbers(self, log_probs: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """Return each individual's mean over documents of `document_numbers`, float64, shape (individuals,)."""
+        return self.of_individuals(self.document_numbers(log_probs, mask))
+
+    def of_individuals(self, document_scores: np.ndarray, *, is_total: bool = False) -> np.ndarray:
+        """Return `individual_scores` by the code of each individual, float64, shape (individuals,); NaN for none."""
+        codes, scores = individual_scores(document_scores, self.store.individual, is_total=is_total)
         result = np.full(len(self.codes), np.nan)
         result[np.searchsorted(self.codes, codes)] = scores
         return result
 
     def shadows(self, shadows: Iterable[tuple[np.ndarray, np.ndarray]], never_target: int) -> KindShadows:
         """Return the numbers of shadows. Each is given as (log-probabilities of tokens, its training documents)."""
-        masks, numbers, is_in = [mask for _, mask in self.masks(never_target)], [], []
+        masks, documents, is_in = [mask for _, mask in self.masks(never_target)], [], []
         for log_probs, known in shadows:
-            numbers.append([self.numbers(log_probs, mask) for mask in masks])
+            documents.append([self.document_numbers(log_probs, mask) for mask in masks])
             is_in.append(np.isin(self.codes, self.store.individual[known]))
-        return KindShadows(np.array(numbers).transpose(1, 0, 2), np.array(is_in))
+        of_documents, known_codes = np.array(documents).transpose(1, 0, 2), np.array(is_in)
+        numbers = np.apply_along_axis(self.of_individuals, 2, of_documents)
+        rows = np.searchsorted(self.codes, self.store.individual)
+        return KindShadows(numbers, known_codes, of_documents, known_codes[:, rows])
 
     def measure(
         self,
@@ -116,8 +155,13 @@ class KindAudit:
         base: np.ndarray | None,
         never_target: int = 0,
         shadows: KindShadows | None = None,
-    ) -> dict[str, KindMembership]:
-        """Return the attacks by kind.
+        more: Mapping[str, Mapping[str, Compared]] | None = None,
+        whole: Mapping[str, Compared] | None = None,
+    ) -> tuple[dict[str, KindMembership], dict[str, JointArea]]:
+        """Return the attacks by kind, and the areas of the attacks on the whole text.
+
+        The areas of all attacks of one risk hold at once: those of rare and direct words, and those of the whole text
+        and of all other kinds.
 
         Parameters
         ----------
@@ -125,50 +169,94 @@ class KindAudit:
         base : the same under the base model; None if the model is the base model
         never_target : flags of tokens that the recipe never has as targets
         shadows : from `shadows`, with the same ``never_target``
+        more : further attacks by kind; whole : the attacks on the whole text
         """
+        masks = dict(self.masks(never_target))
+        asked: dict[str, dict[str, Compared]] = {}
+        for number, (kind, mask) in enumerate(masks.items()):
+            before = None if base is None else self.document_numbers(base, mask)
+            own = self._compared(self.document_numbers(log_probs, mask), before, number, shadows)
+            asked[kind] = {**((more or {}).get(kind) or {}), **own}
+        person: dict[tuple[str, str], Compared] = {("", name): one for name, one in (whole or {}).items()}
+        words: dict[tuple[str, str], Compared] = {}
+        for kind, attacks in asked.items():
+            (words if kind in IDENTIFYING else person).update({(kind, name): one for name, one in attacks.items()})
+        areas = {**self._areas(words, 1 - (1 - LEVEL) / FAMILIES), **self._areas(person, LEVEL)}
+        own_scores = {key: np.where(np.isfinite(one.own), one.own, np.nan) for key, one in {**words, **person}.items()}
+        told = told_members({" ".join(key): own for key, own in own_scores.items() if key[0]}, self.codes,
+                            self.is_member, **self.bootstrap)  # fmt: skip
         result = {}
-        for number, (kind, mask) in enumerate(self.masks(never_target)):
-            own = self.numbers(log_probs, mask)
-            before = None if base is None else self.numbers(base, mask)
-            known = None if shadows is None else shadows.numbers[number]
-            attacks = {"loss": self._attack(own, known, shadows)}
-            if before is not None:
-                told = None if known is None else known - before
-                attacks["reference"] = self._attack(own - before, told, shadows)
-            if known is not None and shadows is not None:
-                for name, textbook in (("lira", False), ("lira_textbook", True)):
-                    ratio = _lira(own, known, shadows.is_in, textbook)
-                    turns = [_lira(n, *_other_pairs(known, shadows.is_in, i), textbook) for i, n in enumerate(known)]
-                    attacks[name] = self._attack(ratio, np.array(turns), shadows)
-            d_prime, exposed = (None, None) if shadows is None else self._d_primes(known, shadows.is_in)
+        for number, (kind, mask) in enumerate(masks.items()):
+            d_primes = (None, None) if shadows is None else self._d_primes(shadows.numbers[number], shadows.is_in)
             result[kind] = KindMembership(
                 share=float(mask.mean()),
                 num_shadows=None if shadows is None else len(shadows.is_in),
-                attacks=attacks,
-                d_prime=d_prime,
-                d_prime_exposed=exposed,
+                attacks={
+                    name: replace(
+                        self._attack(one, areas.get((kind, name)), shadows),
+                        auc_without_copies=without.auc
+                        if (without := areas.get((kind, name, WITHOUT_COPIES)))
+                        else None,
+                        told=told.get(f"{kind} {name}"),
+                    )
+                    for name, one in asked[kind].items()
+                },
+                d_prime=d_primes[0],
+                d_prime_exposed=d_primes[1],
             )
-        return result
+        return result, {key[1]: area for key, area in areas.items() if not key[0]}
+
+    def _areas(self, asked: Mapping[tuple[str, str], Compared], level: float) -> dict[tuple[str, ...], JointArea]:
+        """The areas of attacks by kind ("" for the whole text) and name; of kinds, without near-copies too."""
+        scores: dict[tuple[str, ...], np.ndarray] = {key: one.own for key, one in asked.items()}
+        if self._kept is not None:
+            scores |= {
+                (*key, WITHOUT_COPIES): np.where(self._kept, one.own, np.nan) for key, one in asked.items() if key[0]
+            }
+        controls = {key: one.control for key, one in asked.items()}
+        return joint_areas(scores, self.codes, self.is_member, base=controls, level=level, **self.bootstrap)
+
+    def _compared(
+        self, own: np.ndarray, before: np.ndarray | None, number: int, shadows: KindShadows | None
+    ) -> dict[str, Compared]:
+        """The attacks by the mean log-probability of the tokens of a kind of each document, float64 (D,)."""
+        loss, base = self.of_individuals(own), None if before is None else self.of_individuals(before)
+        known = None if shadows is None else shadows.numbers[number]
+        found = {"loss": Compared(loss, base, known)}
+        if base is not None:
+            told = None if known is None else known - base
+            control = None if told is None or shadows is None else mean_where(told, ~shadows.is_in)
+            found["reference"] = Compared(loss - base, control, told)
+        if shadows is not None:
+            numbers, is_in = shadows.documents[number], shadows.documents_in
+            for name, textbook in (("lira", False), ("lira_textbook", True)):
+
+                def total(values: np.ndarray, *fitted: np.ndarray, textbook: bool = textbook) -> np.ndarray:
+                    return self.of_individuals(_lira(values, *fitted, textbook), is_total=True)
+
+                found[name] = Compared(
+                    total(own, numbers, is_in),
+                    None if before is None else total(before, numbers, is_in),
+                    np.array([total(n, *_other_pairs(numbers, is_in, i)) for i, n in enumerate(numbers)]),
+                )
+        return found
 
     def _sides(self, scores: np.ndarray, chosen: np.ndarray) -> tuple[Sides, Sides]:
         """The scores, and the codes, of the chosen members and of the chosen others."""
         sides = chosen & self.is_member, chosen & ~self.is_member
         return (scores[sides[0]], scores[sides[1]]), (self.codes[sides[0]], self.codes[sides[1]])
 
-    def _attack(self, scores: np.ndarray, turns: np.ndarray | None, shadows: KindShadows | None) -> KindAttack:
-        usable = np.isfinite(scores)
+    def _attack(self, asked: Compared, area: JointArea | None, shadows: KindShadows | None) -> KindAttack:
+        scores, turns = asked.own, asked.turns
+        usable = ~np.isnan(scores)
         sides, of_sides = self._sides(scores, usable)
-        without = None
-        if self._kept is not None:
-            of_kept, codes_of_kept = self._sides(scores, usable & self._kept)
-            without = auc_estimate(*of_kept, codes_of_kept, **self.bootstrap)
         all_shadows = all_tpr = None
         if turns is not None and shadows is not None:
             all_shadows = _auc_in_turn(turns, shadows.is_in, self.codes, **self.bootstrap)
             all_tpr = _tpr_in_turn(turns, shadows.is_in, self.codes, **self.bootstrap)
         return KindAttack(
-            auc=auc_estimate(*sides, of_sides, **self.bootstrap),
-            auc_without_copies=without,
+            auc=area.auc if area else Estimate(value=None, n=len(sides[0]) + len(sides[1])),
+            over_base=area and area.over_base,
             tpr=tpr_at_fpr(*sides, FPR, of_sides, **self.bootstrap),
             auc_in_turn=all_shadows,
             tpr_in_turn=all_tpr,
@@ -238,7 +326,7 @@ def exposed_d_primes(numbers: np.ndarray, is_in: np.ndarray) -> tuple[np.ndarray
 
 
 def _lira(own: np.ndarray, numbers: np.ndarray, is_in: np.ndarray, textbook: bool) -> np.ndarray:
-    """LiRA's log ratio of each individual; NaN if a side has no shadow (textbook: fewer than two).
+    """LiRA's log ratio of each document; NaN if a side has no shadow (textbook: fewer than two).
 
     With one shadow a side the spread is unknown. It is then 1 for all: scores are in the same order whatever it is.
     """

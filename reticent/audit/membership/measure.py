@@ -15,13 +15,16 @@ import pyarrow.compute as pc
 
 from reticent.audit.evidence.membership import BestAttack, Blind, MeasuredAttack, WorstSubgroup
 from reticent.audit.leakage.words import SurfaceTable, Words, words_of
+from reticent.audit.membership.asking import EVERY_ATTACK
 from reticent.audit.membership.attacks import ATTACKS, attack, individual_scores, needing
-from reticent.audit.membership.blind import blind_baseline
+from reticent.audit.membership.blind import blind_baseline, year_of
+from reticent.audit.membership.kinds import Compared
+from reticent.audit.membership.most_exposed import told_members
 from reticent.audit.membership.names import ON_HOLDOUT
 from reticent.audit.membership.table import Need
 from reticent.audit.membership.validity import kept_without_copies
 from reticent.audit.scoring.token_scores import TokenScores
-from reticent.audit.stats.intervals import LEVEL, Bootstrap, auc_estimate, best_attack
+from reticent.audit.stats.intervals import LEVEL, Bootstrap, JointArea, auc_estimate, best_attack, best_of
 from reticent.core.errors import ArtifactError
 from reticent.engine.store import TokenStore
 
@@ -42,6 +45,8 @@ __all__ = [
 # Subgroups of individuals, and the one whose members are most clearly distinguishable, which an average hides.
 
 
+#: Differences to the base model that are functions of log-probabilities alone.
+OF_LOG_PROBS = frozenset({"reference", "ratio", "wbc", "hard_tokens", "mlm_ratio"})
 #: A subgroup with fewer individuals on a side is not measured.
 SMALLEST_SIDE = 10
 
@@ -163,15 +168,17 @@ class UserInferenceHoldout:
         """Return the blind baseline of these documents, from their words alone; ``units`` as for `blind_baseline`."""
         words = words_of(self.store)
         surfaces = table.surfaces(self.store.input_ids, words)
-        return blind_baseline(words, surfaces, self.members, units=units, seed=seed)
+        return blind_baseline(words, surfaces, self.members, dates=_dates(table, surfaces), units=units, seed=seed)
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Every attack on a model with its worst subgroup, the best attack, and (for a base model) the blind baseline."""
+    """Every attack on a model with its worst subgroup, and (for a base model) the blind baseline; ``compared`` has the
+    scores of individuals by attack, from which `MembershipAudit.with_areas` makes areas that hold at once.
+    """
 
     membership: dict[str, MeasuredAttack]
-    best_attack: BestAttack | None
+    compared: dict[str, Compared]
     blind: Blind | None
     blind_holdout: Blind | None
 
@@ -224,7 +231,7 @@ class MembershipAudit:
         self.codes, first = np.unique(store.individual, return_index=True)
         self.code_member = members[first]
         self.kept = kept_without_copies(self.codes, self.code_member, copied)
-        self.groups = subgroups(store, groups)
+        self.groups, self._columns = subgroups(store, groups), groups
 
     def measure(
         self,
@@ -233,6 +240,7 @@ class MembershipAudit:
         base: TokenScores | None,
         lowercase: TokenScores | None = None,
         further: Mapping[str, np.ndarray] | None = None,
+        controls: Mapping[str, np.ndarray] | None = None,
     ) -> Membership:
         """Return every attack on a model.
 
@@ -241,27 +249,53 @@ class MembershipAudit:
         base : scores of the base model; None if the model is the base model
         lowercase : scores of the documents in lower case
         further : as for `Auditor.measure`
+        controls : document scores of those attacks, under what was trained on no member, or on the individuals of each
+            document not; of others they are those of the base model
         """
         options = self.bootstrap
-        document_scores = self._attacks(objective, scores, base, lowercase) | dict(further or {})
+        document_scores = self.document_scores(objective, scores, base, lowercase) | dict(further or {})
+        before = {} if base is None else self.document_scores(objective, base, None)
+        before |= controls or {}
         results: dict[str, MeasuredAttack] = {}
-        by_code: dict[str, np.ndarray] = {}
+        compared: dict[str, Compared] = {}
         for name, attacked in document_scores.items():
             asked = self.holdout if name in ON_HOLDOUT and self.holdout else self
-            codes, means = individual_scores(attacked, asked.store.individual)
-            by_code[name] = np.full(len(self.codes), np.nan)
-            by_code[name][np.searchsorted(self.codes, codes)] = means
+            own, is_total = self.of_individuals(name, attacked), EVERY_ATTACK[name].is_total
+            control = before.get(name)
+            compared[name] = Compared(own, None if control is None else self.of_individuals(name, control))
             results[name] = replace(
-                attack(attacked, asked.store.individual, asked.members, **options),
-                worst_subgroup=worst_subgroup(by_code[name], self.code_member, self.groups, self.codes, **options),
+                attack(attacked, asked.store.individual, asked.members, is_total=is_total, **options),
+                worst_subgroup=worst_subgroup(own, self.code_member, self.groups, self.codes, **options),
             )
+        by_code = {name: one.own for name, one in compared.items()}
+        for name, told in told_members(by_code, self.codes, self.code_member, **options).items():
+            results[name] = replace(results[name], told=told)
         blind = of_holdout = None
         if base is None and results:
-            blind = blind_baseline(self.words, self.surfaces, self.members, units=self.units, seed=self.config.seed)
+            blind = blind_baseline(
+                self.words, self.surfaces, self.members, dates=_dates(self.table, self.surfaces),
+                groups=self._columns, units=self.units, seed=self.config.seed,
+            )  # fmt: skip
         if base is None and self.holdout is not None:
             of_holdout = self.holdout.blind(self.table, units=self.units, seed=self.config.seed)
-        best = best_attack(by_code, self.codes, self.code_member, **options)
-        return Membership(self._without_copies(results, by_code), best, blind, of_holdout)
+        return Membership(self._without_copies(results, by_code), compared, blind, of_holdout)
+
+    def with_areas(
+        self, found: Membership, areas: Mapping[str, JointArea]
+    ) -> tuple[dict[str, MeasuredAttack], BestAttack | None]:
+        """Return the attacks with their areas over the control, and the best attack, from areas that hold at once."""
+        over = {name: area.over_base for name, area in areas.items()}
+        attacks = {name: replace(one, over_base=over.get(name)) for name, one in found.membership.items()}
+        return attacks, best_of({name: areas[name] for name in attacks if name in areas})
+
+    def of_individuals(self, name: str, document_scores: np.ndarray) -> np.ndarray:
+        """Return an attack's score of each individual (by code, ascending), float64; NaN for none."""
+        asked = self.holdout if name in ON_HOLDOUT and self.holdout else self
+        is_total = EVERY_ATTACK[name].is_total
+        codes, scores = individual_scores(document_scores, asked.store.individual, is_total=is_total)
+        found = np.full(len(self.codes), np.nan)
+        found[np.searchsorted(self.codes, codes)] = scores
+        return found
 
     def _without_copies(
         self, results: dict[str, MeasuredAttack], by_code: dict[str, np.ndarray]
@@ -284,10 +318,10 @@ class MembershipAudit:
             found[name] = replace(attacked, auc_without_copies=auc)
         return found
 
-    def _attacks(
-        self, objective: str, scores: TokenScores, base: TokenScores | None, lowercase: TokenScores | None
+    def document_scores(
+        self, objective: str, scores: TokenScores, base: TokenScores | None, lowercase: TokenScores | None = None
     ) -> dict[str, np.ndarray]:
-        """Return the document scores of every attack; the base model is not compared with itself."""
+        """Return the document scores of every attack of the settings that has what it needs, by name, float (D,)."""
         rows = [ATTACKS[name] for name in self.config.attacks if name in ATTACKS]
         return {
             row.name: row.score(scores, base, self.zlib_bytes, lowercase)
@@ -295,7 +329,48 @@ class MembershipAudit:
             if objective in row.objectives
             and Need.HOLDOUT not in row.needs  # it scores other documents
             and not (Need.BASE in row.needs and base is None)
+            and not (Need.LOWERCASE in row.needs and lowercase is None)
         }
+
+
+def _dates(table: SurfaceTable, surfaces: np.ndarray) -> np.ndarray:
+    """The date of each word in years, NaN for one that is none."""
+    return np.append(table.values(year_of), np.nan)[surfaces]
+
+
+class OutControls:
+    """The control of the attacks that are differences to the base model already: the same score under shadow models
+    that were not trained on the document, on average over these.
+
+    Shadows keep log-probabilities alone, so an attack that looks at more of a prediction has no such control.
+
+    Parameters
+    ----------
+    kinds : kind of word -> bool mask of its tokens, beside all tokens (kind "")
+    """
+
+    def __init__(self, audit: MembershipAudit, objective: str, base: TokenScores, kinds: Mapping[str, np.ndarray]):
+        self._audit, self._objective = audit, objective
+        self._bases = {"": base} | {kind: base.on(mask) for kind, mask in kinds.items()}
+        self._totals: dict[str, dict[str, np.ndarray]] = {kind: {} for kind in self._bases}
+        self._counts = np.zeros(audit.store.num_documents)
+
+    def read(self, shadow: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Add a shadow, given as (log-probabilities of tokens, its training documents), and return it."""
+        log_probs, known = shadow
+        for kind, base in self._bases.items():
+            scores = replace(base, log_probs=np.where(np.isnan(base.log_probs), np.nan, log_probs))
+            found = self._audit.document_scores(self._objective, scores, base)
+            for name in OF_LOG_PROBS & found.keys():
+                before = self._totals[kind].get(name, 0.0)
+                self._totals[kind][name] = before + np.where(known, 0.0, found[name])
+        self._counts += ~known
+        return shadow
+
+    def document_scores(self, kind: str = "") -> dict[str, np.ndarray]:
+        """Return the mean score of each document by attack, float64 (D,); NaN where every shadow was trained on it."""
+        with np.errstate(invalid="ignore"):
+            return {name: total / self._counts for name, total in self._totals[kind].items()}
 
 
 def _lowercase(lowercase: TokenStore | None, audit: TokenStore) -> TokenStore:

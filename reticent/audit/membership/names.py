@@ -9,6 +9,11 @@ __all__ = [
     "COVERAGE",
     "DEFAULT_ATTACKS",
     "DEFAULT_SHADOW_ATTACKS",
+    "DIFFERENCES",
+    "GRADIENT",
+    "KIND_SHADOWS",
+    "MOST_DOCUMENTS",
+    "MOST_INDIVIDUALS",
     "ON_HOLDOUT",
     "PROBE_COPIES",
     "PROBE_TOKENS",
@@ -22,15 +27,24 @@ __all__ = [
 USER_INFERENCE: Final = "user_inference"
 USER_INFERENCE_SHADOWS: Final = "user_inference_shadows"
 ON_HOLDOUT: Final = frozenset({USER_INFERENCE, USER_INFERENCE_SHADOWS})
+#: Attacks that are differences to the base model already, so that the base itself is no control of theirs.
+DIFFERENCES: Final = frozenset({"reference", "ratio", "wbc", "ez", "hard_tokens", "mlm_ratio", USER_INFERENCE})
 #: The attack on text that a causal model generates; it sees no probability.
 COVERAGE: Final = "ngram_coverage"
 #: The attack that puts a copy of the text with gaps before it: its copies, and the most tokens that it copies.
 PROBING: Final = "icp"
 PROBE_COPIES: Final = 4
 PROBE_TOKENS: Final = 64
+#: The attack with access to the weights: the norm of the gradient, of the loss of ordinary words.
+GRADIENT: Final = "gradient_norm"
+#: Individuals of each side that it asks at most, and documents of each.
+MOST_INDIVIDUALS: Final = 500
+MOST_DOCUMENTS: Final = 2
 #: Attacks that need the compressed sizes of the texts.
 ATTACKS_ON_SIZES: Final = frozenset({"zlib"})
+#: Attacks by kind of word that look at shadow models.
+KIND_SHADOWS: Final = frozenset({"lira", "lira_textbook"})
 #: Default attacks of a job; a report shows these first, in this order.
-DEFAULT_ATTACKS: Final = ("loss", "reference", "zlib", "min_k", "min_k_plus_plus", "wbc", "ez")
+DEFAULT_ATTACKS: Final = ("loss", "reference", "zlib", "min_k", "min_k_plus_plus", "wbc", "ez", GRADIENT)
 #: Default attacks with shadow models.
 DEFAULT_SHADOW_ATTACKS: Final = ("shadow", "lira_online", "lira_offline", "lira_sequence", "rmia")

@@ -26,6 +26,7 @@ from reticent.audit.membership.shadow_attacks import (
     lira_online_score,
     lira_sequence_score,
     logit_confidence,
+    mean_where,
     offline_probability,
     online_probability,
     rmia_score,
@@ -195,7 +196,7 @@ class ShadowAttacks:
         self.features, self.is_in, self.population = np.stack(features), np.stack(is_in), population
         self.documents = fit_gaussians(zip(self.features[:, :, 0], self.is_in, strict=True))
         probability = np.exp(self.features[:, :, 0])
-        self.known, self.out = (_mean_where(probability, chosen) for chosen in (self.is_in, ~self.is_in))
+        self.known, self.out = (mean_where(probability, chosen) for chosen in (self.is_in, ~self.is_in))
         fitted = population & ~np.isnan(self.known + self.out)
         self.slope = fit_offline_slope(self.known[fitted], self.out[fitted]) if slope is None else slope
 
@@ -207,11 +208,6 @@ class ShadowAttacks:
         """Return an attack's score of each document, float64 (D,), once for each of ``models``."""
         found: list[np.ndarray] = SHADOW_ATTACKS[name].score(self, models)
         return found
-
-
-def _mean_where(values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    with np.errstate(invalid="ignore"):
-        return np.where(chosen, values, 0.0).sum(axis=0) / chosen.sum(axis=0)
 
 
 Models = Sequence[DocumentScores]
@@ -246,7 +242,7 @@ def _rmia_online(shadows: ShadowAttacks, models: Models) -> list[np.ndarray]:
 
 def _user_inference(shadows: ShadowAttacks, models: Models) -> list[np.ndarray]:
     """The model's mean log-probability less the mean of the shadows that were not trained on the individual."""
-    without = _mean_where(shadows.features[:, :, 0], ~shadows.is_in)
+    without = mean_where(shadows.features[:, :, 0], ~shadows.is_in)
     return [model.mean_log_prob - without for model in models]
 
 
@@ -270,6 +266,7 @@ SHADOW_ATTACKS: Mapping[str, Attack] = table_of(
             about="its likelihood fits shadow models that were trained on the document better than those that were not",
             source="Carlini et al. 2022",
             needs=_SHADOWS,
+            is_total=True,
         ),
         Attack(
             name="lira_offline",
@@ -286,6 +283,7 @@ SHADOW_ATTACKS: Mapping[str, Attack] = table_of(
             about="the same as lira_online, token by token",
             source="Rossi et al. 2025",
             needs=_SHADOWS,
+            is_total=True,
         ),
         Attack(
             name="rmia",

@@ -28,6 +28,7 @@ __all__ = [
     "lira_online_score",
     "lira_sequence_score",
     "logit_confidence",
+    "mean_where",
     "offline_probability",
     "online_probability",
     "rmia_score",
@@ -99,6 +100,12 @@ def fit_gaussians(shadows: Iterable[tuple[np.ndarray, np.ndarray]], *, prior: fl
     return Gaussians(mean[1], variance[1], mean[0], variance[0])
 
 
+def mean_where(values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Return the mean over rows of the values that are chosen; NaN where none is."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(chosen, values, 0.0).sum(axis=0) / chosen.sum(axis=0))
+
+
 def lira_online_score(values: np.ndarray, shadows: Gaussians) -> np.ndarray:
     """Return log N(v; in) - log N(v; out) of each number (Carlini et al. 2022, algorithm 1)."""
     known = (values - shadows.mean_in) ** 2 / shadows.variance_in + np.log(shadows.variance_in)
@@ -116,11 +123,11 @@ def lira_offline_score(values: np.ndarray, shadows: Gaussians) -> np.ndarray:
 
 
 def lira_sequence_score(log_probs: np.ndarray, doc_offsets: np.ndarray, shadows: Gaussians) -> np.ndarray:
-    """Return the sum over each document's tokens of LiRA's log ratio of the token, float64 (D,); NaN without a token.
+    """Return the mean over each document's tokens of LiRA's log ratio of the token, float64 (D,); NaN without a token.
 
-    This is a diagonal form of the sequence attack (Rossi et al. 2025). Every token has its own Gaussians, so the few
-    tokens that reveal a document are not lost in its mean. Covariances between tokens are not modelled, because a few
-    shadows cannot estimate them.
+    A sum would follow the length of the document, in which the sides may differ. This is a diagonal form of the
+    sequence attack (Rossi et al. 2025). Every token has its own Gaussians, so the few tokens that reveal a document are
+    not lost in its mean. Covariances between tokens are not modelled, because a few shadows cannot estimate them.
 
     Parameters
     ----------
@@ -129,7 +136,7 @@ def lira_sequence_score(log_probs: np.ndarray, doc_offsets: np.ndarray, shadows:
     """
     ratios = lira_online_score(logit_confidence(log_probs), shadows)
     totals, counts = document_sums(ratios, ~np.isnan(ratios), doc_offsets)
-    return np.where(counts > 0, totals, np.nan)
+    return np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
 
 
 def logit_confidence(log_probs: np.ndarray) -> np.ndarray:

@@ -27,6 +27,7 @@ class Need(StrEnum):
     HOLDOUT = "holdout"  # both models' scores of the user-inference holdout
     GENERATED = "generated"  # continuations that the model writes
     PROBES = "probes"  # the model's scores of the texts after copies of them with gaps
+    GRADIENTS = "gradients"  # gradients of the loss of each document's ordinary words
     SHADOWS = "shadows"  # scores of shadow models
     POPULATION = "population"  # documents to compare with, which are not attacked
 
@@ -45,6 +46,7 @@ class Attack:
     about : the sign of membership that the attack looks for, as a clause without a full stop
     source : the publication; empty for an attack that is not published
     needs : inputs besides the scores of the model under attack
+    is_total : the score of an individual is the sum over their documents, not the mean: a log ratio of likelihoods
     objectives : objectives of the models that it can attack
     """
 
@@ -54,6 +56,7 @@ class Attack:
     about: str
     source: str = ""
     needs: frozenset[Need] = frozenset()
+    is_total: bool = False
     objectives: frozenset[str] = frozenset({"mlm", "clm"})
 
 

@@ -10,6 +10,9 @@ A second attack, mostly the stronger, counts users among the members alone, and 
 (:mod:`reticent.audit.membership.threshold`). Against a noisy threshold it alone counts: each word tells
 little then, and an individual uses hundreds.
 
+Protection of a name in the whole corpus is a channel too: a word of one's own spans is protected in others' notes if
+one is a member, and a target there if not. Owners of such words are asked by how much *less* likely these became.
+
 Those who share a word share its score: x is asked in the text of y, and y in that of x. So the interval of the area has
 two parts, from resamples of the subjects and from resamples of the words, which are squared and added.
 
@@ -220,6 +223,8 @@ class ThresholdAudit:
     members : bool array, shape (store.num_documents,)
     words : of ``store``; table : a `SurfaceTable` that spells as `spelling_of` the index
     units : household of each individual (by code), where support counts households
+    owned : bool array, shape (words,), whether a word stands in a span that protects it in the whole corpus
+    in_span : bool array, shape (words,), whether it stands in any span
     """
 
     def __init__(
@@ -230,6 +235,8 @@ class ThresholdAudit:
         table: SurfaceTable,
         bootstrap: Bootstrap,
         units: np.ndarray | None = None,
+        owned: np.ndarray | None = None,
+        in_span: np.ndarray | None = None,
     ):
         self.words = words
         # A subject here is a household already.
@@ -252,6 +259,30 @@ class ThresholdAudit:
         member_pairs = self._word_of_pair[self.is_member[self._unit_of_pair]]
         self._member_support = np.bincount(member_pairs, minlength=num_words)
         self._known: dict[tuple[int, int], _Pairs] = {}
+        self._of_owners: tuple[np.ndarray, ...] | None = None
+        if owned is not None and in_span is not None:
+            self._of_owners = spelt, unit, owned & (spelt != NO_SURFACE), ~in_span & (spelt != NO_SURFACE)
+
+    def owners(self, k: int) -> _Pairs | None:
+        """Return who is asked by words of their own spans, outside of spans in the texts of members: no other member
+        owns such a word, and k or more others use it, so that it is a target there unless its owner is a member. None
+        where spans are not known.
+        """
+        if self._of_owners is None:
+            return None
+        spelt, unit, owned, free = self._of_owners
+        num_words = int(spelt.max(initial=-1)) + 1
+
+        def pairs_of(chosen: np.ndarray) -> np.ndarray:
+            return np.asarray(np.unique(np.stack([spelt[chosen], unit[chosen]]), axis=1))
+
+        word, owner = pairs_of(owned)
+        num_owners = np.bincount(word[self.is_member[owner]], minlength=num_words)
+        users = pairs_of((spelt != NO_SURFACE) & self.is_member[unit])
+        num_users = np.bincount(users[0], minlength=num_words)
+        own_use = np.isin(word * len(self.is_member) + owner, users[0] * len(self.is_member) + users[1])
+        asked = (num_owners[word] - self.is_member[owner] == 0) & (num_users[word] - own_use >= k)
+        return _placed(owner[asked], word[asked], spelt, unit, np.flatnonzero(free & self.is_member[unit]))
 
     def pairs(self, k: int, users: int) -> _Pairs:
         """Return who is asked by words of so many users. At the threshold (``users`` = k) all others are members; of a
@@ -270,16 +301,9 @@ class ThresholdAudit:
 
     def _asked(self, chosen: np.ndarray) -> _Pairs:
         """Return the subjects of these pairs, and where their words stand in the texts of other members."""
-        subjects, of_word = self._unit_of_pair[chosen], self._word_of_pair[chosen]
-        order = np.argsort(self._spelt, kind="stable")
-        spelt = self._spelt[order]
-        first, end = (np.searchsorted(spelt, of_word, side=side) for side in ("left", "right"))
-        lengths = end - first
-        rows = np.repeat(np.arange(len(subjects)), lengths)
-        places = order[np.repeat(first - (np.cumsum(lengths) - lengths), lengths) + np.arange(int(lengths.sum()))]
-        other = self._units[places]
-        kept = (other != subjects[rows]) & self.is_member[other]
-        return _Pairs(subjects[rows][kept], of_word[rows][kept], other[kept], self._places[places[kept]])
+        of_members = np.flatnonzero(self.is_member[self._units])
+        found = _placed(self._unit_of_pair[chosen], self._word_of_pair[chosen], self._spelt, self._units, of_members)
+        return replace(found, place=self._places[found.place])
 
     def measure(
         self, log_probs: np.ndarray, base: np.ndarray | None, k: int, noise: Noise | None = None
@@ -308,10 +332,19 @@ class ThresholdAudit:
             at_threshold=self._attack(scores, at),
             above=self._attack(scores, control),
             by_likelihood=self._by_likelihood(scores, k, noise),
+            by_owner=self._by_owner(scores, k),
             epsilon=None if noise is None else noise.epsilon,
             delta=None if noise is None else noise.delta,
             max_words=None if noise is None else noise.max_words,
         )
+
+    def _by_owner(self, scores: np.ndarray, k: int) -> KindAttack | None:
+        """The attack on owners of words: theirs became less likely in the texts of others; None over few of a side."""
+        pairs = self.owners(k)
+        if pairs is None:
+            return None
+        found = self._attack(-scores, pairs)
+        return found if min(found.num_members or 0, found.num_nonmembers or 0) >= FEWEST else None
 
     def _by_likelihood(self, scores: np.ndarray, k: int, noise: Noise | None) -> KindAttack | None:
         """The attack by likelihood ratios; None where too few words are targets, or too few are none."""
@@ -407,6 +440,19 @@ class ThresholdAudit:
             low=max(auc.value - float(np.hypot(auc.value - auc.low, max(auc.value - low, 0.0))), 0.0),
             high=min(auc.value + float(np.hypot(auc.high - auc.value, max(high - auc.value, 0.0))), 1.0),
         )
+
+
+def _placed(
+    subjects: np.ndarray, of_word: np.ndarray, spelt: np.ndarray, units: np.ndarray, chosen: np.ndarray
+) -> _Pairs:
+    """Return subjects and their words at the chosen places of these words in the texts of others."""
+    order = chosen[np.argsort(spelt[chosen], kind="stable")]
+    first, end = (np.searchsorted(spelt[order], of_word, side=side) for side in ("left", "right"))
+    lengths = end - first
+    rows = np.repeat(np.arange(len(subjects)), lengths)
+    places = order[np.repeat(first - (np.cumsum(lengths) - lengths), lengths) + np.arange(int(lengths.sum()))]
+    kept = units[places] != subjects[rows]
+    return _Pairs(subjects[rows][kept], of_word[rows][kept], units[places][kept], places[kept])
 
 
 def _word_scores(scores: np.ndarray, pairs: _Pairs) -> tuple[np.ndarray, np.ndarray]:

@@ -1,20 +1,22 @@
 """Verdicts on membership results (definitions.md#verdict-on-an-attack): one for every attack, from its controls.
 
-A verdict is "distinguishable" only if the interval lies over chance and no control invalidates the attack. An attack
-that finds nothing is "not distinguishable" only if the same attack succeeds on the unprotected twin. Otherwise it has
-shown no power, and its number must not be read as safety.
+A verdict is "distinguishable" only if the interval of an area, or of what it is more than that of its control, leaves
+chance out, on either side. An attack that finds nothing is "not distinguishable" only if the same attack succeeds on
+the unprotected twin. Otherwise it has shown no power, and its number must not be read as safety. Where the split was
+given and the sides differ by themselves, an attack without shadow models shows nothing.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from reticent.audit.membership.names import ON_HOLDOUT, USER_INFERENCE
+from reticent.audit.membership.names import DIFFERENCES, ON_HOLDOUT, USER_INFERENCE
+from reticent.audit.stats.estimate import CHANCE
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.membership import MeasuredAttack
@@ -24,8 +26,11 @@ if TYPE_CHECKING:
 __all__ = [
     "CHANCE",
     "DISTINGUISHABLE",
+    "FAULT",
     "INVALID",
     "NO_POWER",
+    "OTHER_WAY",
+    "OVER_BASE",
     "QUIET",
     "SHARE",
     "USER_INFERENCE",
@@ -33,6 +38,7 @@ __all__ = [
     "detectable_auc",
     "holds_chance",
     "is_over_chance",
+    "is_told",
     "judged",
     "kept_without_copies",
 ]
@@ -49,6 +55,10 @@ __all__ = [
 
 #: Up to this share of the held-out individuals none is left out.
 SHARE = 0.01
+#: Words for 0.5 and an area less that of its control.
+OVER_BASE = "more than without training on them"
+#: Of an attack that is a difference to the base model already, where no shadow models are its control.
+NO_CONTROL = "; a difference to the base model, it has no control without shadow models"
 #: Words for an area without them.
 WITHOUT_COPIES = "held-out people with near-copies of members’ documents left out"
 
@@ -67,9 +77,11 @@ def kept_without_copies(codes: np.ndarray, is_member: np.ndarray, copied: np.nda
     return ~left_out if np.count_nonzero(left_out) > SHARE * np.count_nonzero(~is_member) else None
 
 
-INVALID, DISTINGUISHABLE, QUIET, NO_POWER = "invalid", "distinguishable", "not distinguishable", "no power"
-#: The area under the ROC curve of an attack without any information.
-CHANCE = 0.5
+#: Verdicts on an attack. ``INVALID``: the sides of a split that was given differ, so its number says nothing.
+INVALID, DISTINGUISHABLE, QUIET, NO_POWER = "not shown", "distinguishable", "not distinguishable", "no power"
+OTHER_WAY = "distinguishable, the other way round"
+#: A blind baseline as rare as this by chance is a fault of the run.
+FAULT = 1e-3
 #: Quantiles of the normal distribution for a two-sided test at 5 % that succeeds in 80 % of trials.
 TO_DETECT = 1.959964 + 0.841621
 
@@ -98,12 +110,20 @@ def holds_chance(auc: Estimate) -> bool:
     return auc.low is None or auc.high is None or auc.low <= CHANCE <= auc.high
 
 
+def is_told(auc: Estimate | None) -> str | None:
+    """Return the verdict on members whose area lies beside chance, on whichever side; None if its interval holds it."""
+    if auc is None or holds_chance(auc):
+        return None
+    return DISTINGUISHABLE if is_over_chance(auc) else OTHER_WAY
+
+
 def judged(models: Sequence[ModelEvidence]) -> list[ModelEvidence]:
     """Return the models with a verdict and its reason for every attack, from controls among the models themselves.
 
-    The controls belong to the same section and objective. The blind baseline and the attacks on the base model must not
-    find members distinguishable. The unprotected twin of the same epoch (or its last) shows whether an attack has
-    power.
+    The controls belong to the same section and objective. Of a split that reticent drew, a shift of the base model is
+    chance, which the interval holds already. Where the split was given, an attack without shadow models says nothing if
+    words alone or the base model tell the sides. The unprotected twin of the same epoch (or its last) shows whether an
+    attack has power.
     """
     result = []
     for model in models:
@@ -115,46 +135,81 @@ def judged(models: Sequence[ModelEvidence]) -> list[ModelEvidence]:
         for name, measured in model.membership.items():
             found, why = _verdict(name, model, base, twin)
             attacks[name] = replace(measured, verdict=found, why=why)
-        result.append(replace(model, membership=attacks))
+        kinds = {
+            kind: replace(found, why=differs(model, base, lambda b, kind=kind: _areas_of(b, kind)))
+            for kind, found in (model.by_kind or {}).items()
+        }
+        fault = fault_of(base) if base is not None and base is not model else None
+        result.append(replace(model, membership=attacks, by_kind=kinds or model.by_kind, fault=fault))
     return result
+
+
+def fault_of(base: ModelEvidence) -> str | None:
+    """Return what tells the two sides without any model though the split was drawn by chance; None if nothing does."""
+    for blind in (base.blind, base.blind_holdout):
+        if not base.split_given and blind and blind.p_value is not None and blind.p_value < FAULT:
+            return f"{blind.by or 'words'} alone tell the two sides, which one run in a thousand does by chance"
+    return None
+
+
+def differs(
+    model: ModelEvidence, base: ModelEvidence | None, controls: Callable[[ModelEvidence], Iterable[Estimate | None]]
+) -> str | None:
+    """Return why attacks without shadow models say nothing: the sides of a split that was given differ by themselves.
+
+    Parameters
+    ----------
+    controls : areas of the base model
+    """
+    if base is None or not model.split_given or model is base:
+        return None
+    if base.blind is not None and not holds_chance(base.blind.auc):
+        return f"the two sides are distinguishable by {base.blind.by or 'words'} alone, without any model"
+    if any(area is not None and not holds_chance(area) for area in controls(base)):
+        return "they are distinguishable in the base model too, which was not trained on these members"
+    return None
+
+
+def _areas_of(base: ModelEvidence, kind: str) -> list[Estimate]:
+    found = (base.by_kind or {}).get(kind)
+    return [attack.auc for attack in found.attacks.values()] if found else []
 
 
 def _verdict(
     name: str, model: ModelEvidence, base: ModelEvidence | None, twin: ModelEvidence | None
 ) -> tuple[str, str]:
     measured = model.membership[name]
-    invalid = next(_invalid(name, measured, base), None)
-    if invalid:
-        return INVALID, invalid
+    shadows = measured.num_shadows is not None
+    if (why := None if shadows else differs(model, base, lambda b: _controls(name, measured, b))) is not None:
+        return INVALID, why
     auc = measured.auc
     if auc.value is None or auc.low is None:
         return NO_POWER, "there is no interval"
-    if is_over_chance(auc):
-        return DISTINGUISHABLE, f"the interval lies over {CHANCE}"
-    if model is not base and is_over_chance(measured.auc_without_copies):
-        return DISTINGUISHABLE, f"the interval lies over {CHANCE}, {WITHOUT_COPIES}"
+    without = NO_CONTROL if measured.over_base is None and name in DIFFERENCES else ""
+    if told := is_told(auc):
+        return told, f"the interval lies {'over' if told == DISTINGUISHABLE else 'under'} {CHANCE}{without}"
+    if model is not base:
+        for area, words in ((measured.over_base, OVER_BASE), (measured.auc_without_copies, WITHOUT_COPIES)):
+            if told := is_told(area):
+                side = "over" if told == DISTINGUISHABLE else "under"
+                return told, f"the interval lies {side} {CHANCE}, {words}"
     if model is base:
-        return QUIET, "as it should be: it saw no individual"
+        return QUIET, "as it should be: it was not trained on these members"
     alone = auc.num_resampled / auc.n if auc.n else 1.0  # households are fewer than individuals
     least = detectable_auc(*(round(alone * (n or 0)) for n in (measured.num_members, measured.num_nonmembers)))
     found = "" if least is None else f"; over so many people an area of {least:.2f} would be found"
     if twin is None:
-        return NO_POWER, f"no unprotected model shows that this attack finds anything{found}"
-    if not is_over_chance(_area(twin, name)):
-        return NO_POWER, f"members are not distinguishable by it in the unprotected model either{found}"
-    return QUIET, f"the same attack succeeds on the unprotected model{found}"
+        return NO_POWER, f"no unprotected model shows that this attack finds anything{found}{without}"
+    if not is_told(_area(twin, name)):
+        return NO_POWER, f"members are not distinguishable by it in the unprotected model either{found}{without}"
+    return QUIET, f"the same attack succeeds on the unprotected model{found}{without}"
 
 
-def _invalid(name: str, measured: MeasuredAttack, base: ModelEvidence | None) -> Iterator[str]:
-    if base is None:
-        return
-    # The baseline of the documents that the attack scores.
-    blind = base.blind_holdout if name in ON_HOLDOUT else base.blind
-    if blind is not None and not holds_chance(blind.auc):
-        yield "the two sides are distinguishable by words alone, without any model"
-    control = measured.control or _area(base, name)  # shadows attack both at once
-    if control is not None and not holds_chance(control):
-        yield "they are distinguishable in the base model too, which saw no individual"
+def _controls(name: str, measured: MeasuredAttack, base: ModelEvidence) -> Iterator[Estimate | None]:
+    """Yield the areas of the base model that an attack must not be compared beside: its own, or that by the loss."""
+    if name in ON_HOLDOUT and base.blind_holdout is not None:
+        yield base.blind_holdout.auc
+    yield measured.control or _area(base, name) or _area(base, "loss")
 
 
 def _area(model: ModelEvidence, name: str) -> Estimate | None:

@@ -258,10 +258,11 @@ def _told(recipe: str, model: ModelEvidence, outcomes: Outcomes, risk: str, t: T
 
 
 def _by_number(recipe: str, result: RiskResult, t: Texts) -> str:
-    what, estimate = (result.found, result.found_estimate) if result.found else (result.what, result.estimate)
+    found = (result.found, result.found_estimate, result.found_at_most)
+    what, estimate, own = found if result.found else (result.what, result.estimate, result.number_at_most)
     if what is None:
         return recipe
-    value = t.value(estimate, area=result.risk in AREAS)
+    value = t.value(estimate, area=result.risk in AREAS and own is None)
     return t("findings.told_by_number", recipe=recipe, number=number_in_words(what, t), value=value)
 
 

@@ -91,13 +91,8 @@ def write_report(folder: Path | str, audit: AuditEvidence, *, language: Language
     """
     if audit.format != FORMAT:
         raise ArtifactError(f"not an audit of format {FORMAT}")
-    judged_risks, before = judge_risks(audit), audit
-    audit = publish_audit(audit)
-    if before.risks is None:
-        audit = replace(audit, risks=with_published_numbers(judged_risks, before, audit))
-    means = over_seeds(audit.models, audit.cell)
-    if len(means) < len(audit.models):  # the page shows means; "models" has the trainings one by one
-        audit = replace(audit, over_seeds=means)
+    audit = published(audit)
+    means = audit.over_seeds or audit.models
     try:
         numbers = json.dumps(to_json(audit), indent=1, allow_nan=False) + "\n"
     except ValueError:
@@ -113,6 +108,17 @@ def write_report(folder: Path | str, audit: AuditEvidence, *, language: Language
     for name, text in (("report.json", numbers), ("report.html", page)):
         _write_private(folder / name, text)
     return folder / "report.html"
+
+
+def published(audit: AuditEvidence) -> AuditEvidence:
+    """Return the part of an audit that may leave, judged by the rules of this version: the content of
+    ``report.json``.
+    """
+    shown = publish_audit(audit)
+    if audit.risks is None:
+        shown = replace(shown, risks=with_published_numbers(judge_risks(audit), audit, shown))
+    means = over_seeds(shown.models, shown.cell)  # the page shows them; "models" has the trainings one by one
+    return replace(shown, over_seeds=means) if len(means) < len(shown.models) else shown
 
 
 def page_digest() -> str:
@@ -217,6 +223,7 @@ def _render(audit: AuditEvidence, t: Texts, judged_audit: AuditEvidence) -> str:
         kind_shadows=any(found.num_shadows for m in models for found in (m.by_kind or {}).values()),
         likeness=LIKENESS, continued=any(m.generated and m.generated.heldout for m in models),
         unseen=any(part.unseen for model in models for part in model.privacy.values()),
+        unshared=any(sides.unshared for model in models for sides in (model.excess or {}).values()),
         common=_common(models), false_identifiers=_false_identifiers(models),
         labels=_labels(corpus.detected or ()), num_labels=NUM_LABELS, retention=retention_rows(corpus),
         settings=list(_flat(audit.settings)), num_settings_withheld=audit.num_settings_withheld,

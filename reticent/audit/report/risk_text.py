@@ -9,11 +9,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from reticent.audit.judgement.rows import BEYOND, NOT_SHOWN, PLAIN, RISKS, WITHIN
-from reticent.audit.judgement.verdict import CANNOT, FEW, UNSURE, WIDE, WITHOUT_POWER, WITHOUT_TWIN
+from reticent.audit.judgement.rows import ABOVE, BEYOND, NOT_SHOWN, ONE_SIDE, PLAIN, RISKS, TOLD, WITHIN
+from reticent.audit.judgement.verdict import (
+    BESIDE_KNOWN,
+    CANNOT,
+    EARLIER,
+    FAULT_OF_THE_RUN,
+    FEW,
+    SIDES_DIFFER,
+    UNSURE,
+    WIDE,
+    WITHOUT_POWER,
+    WITHOUT_SHADOWS,
+    WITHOUT_TWIN,
+)
+from reticent.audit.membership.validity import OVER_BASE, WITHOUT_COPIES
 from reticent.audit.recipes import is_unprotected, own_recipes, recipe_of
 from reticent.audit.stats.seeds import over_seeds, passages_over_seeds
-from reticent.audit.texts import FOUND, NOT_FOUND, NOT_MEASURED, STATED, Mark, Marked, Texts, model_name
+from reticent.audit.texts import FOUND, NOT_FOUND, NOT_MEASURED, STATED, Mark, Marked, Texts, marks_of, model_name
 from reticent.engine.schema import DIRECT, INDIRECT
 
 if TYPE_CHECKING:
@@ -181,7 +194,10 @@ REASONS = {
     UNSURE: "verdict.the_estimate_is_beyond_the_threshold_and_its",
     WIDE: "verdict.the_interval_is_too_wide_its_upper_end",
     WITHOUT_TWIN: "verdict.nothing_proves_that_the_test_would_have",
-    WITHOUT_POWER: "verdict.the_test_finds_nothing_in_the_model_without",
+    WITHOUT_POWER: "verdict.the_test_does_not_find_more_than_the",
+    WITHOUT_SHADOWS: "verdict.no_attack_with_shadow_models_was_made_on",
+    EARLIER: "verdict.an_earlier_audit_of_these_files_found_more",
+    BESIDE_KNOWN: "verdict.it_is_a_difference_to_the_base_model_which",
     "its upper end is within the threshold, and the attack succeeds on the twin": "verdict.the_upper_end_is_within",
     "a gate of the job failed": "verdict.a_condition_that_was_set_before_the_tests",
     "a required gate of the job has no power": "verdict.a_condition_that_had_to_be_judged_could",
@@ -239,7 +255,7 @@ def found_in_words(row: ModelRisks, result: RiskResult, words: Texts) -> str:
     """Return a sentence on what was found most surely; empty where nothing was, or where it is what decides."""
     if result.found is None or result.found == result.what or result.outcome == BEYOND:
         return ""
-    area = result.risk in AREAS
+    area = result.risk in AREAS and result.found_at_most is None
     value = words.value(result.found_estimate, area=area) if result.found_estimate else ""
     interval = words.interval(result.found_estimate, area=area)
     number = number_in_words(result.found, words)
@@ -283,25 +299,37 @@ def cells_of(model: ShownModel, words: Texts) -> Iterator[Cell]:
         return
     for result in model.risks.results:
         sign, outcome = outcome_in_words(result, words)
-        area = result.risk in AREAS
-        threshold = words.threshold(result.at_most, area=area)
+        area = result.risk in AREAS and result.number_at_most is None
+        at_most = result.at_most if result.number_at_most is None else result.number_at_most
+        threshold = words.threshold(at_most, area=area)
         yield Cell(
             title=words.evidence(RISKS[result.risk].title),
             sign=sign,
             outcome=outcome,
             relevant=result.relevant,
             what=number_in_words(result.what, words) if result.what else "",
-            value=words.value(result.estimate, area=area, threshold=result.at_most) if result.estimate else "",
-            interval=words.interval(result.estimate, area=area, threshold=result.at_most),
+            value=words.value(result.estimate, area=area, threshold=at_most) if result.estimate else "",
+            interval=words.interval(result.estimate, area=area, threshold=at_most),
             threshold=words("common.at_most", value=threshold),
-            reason=_reason(result, words),
+            reason=words.apart(filter(None, (_reason(result, words), *map(words.evidence, result.notes or ())))),
             mark=risk_mark(model.risks, result),
             found=found_in_words(model.risks, result, words),
         )
 
 
 def reason_of(model: ShownModel, words: Texts) -> tuple[str, str]:
-    """Return why the verdict on a model is as it is: the deciding risks, and the reasons where they are not shown."""
+    """Return why the verdict on a model is as it is: the deciding risks; and the reasons where they are not shown, with
+    what a reader must know beside them.
+    """
+    said, more = _reason_of(model, words)
+    notes = [words.evidence(note) for note in (model.risks and model.risks.notes) or ()]
+    if not notes:
+        return said, more
+    marks = marks_of(more) or (model.verdict_mark,)
+    return said, Marked(" ".join(filter(None, (more, *(f"{n[:1].upper()}{n[1:]}." for n in notes)))), *marks)
+
+
+def _reason_of(model: ShownModel, words: Texts) -> tuple[str, str]:
     row = model.risks
     if row is None:
         return "", ""
@@ -365,6 +393,8 @@ def _changes(deciding: list[RiskResult], words: Texts) -> list[str]:
         found.append(words("verdict.train_the_same_model_without_protection"))
     if WITHOUT_POWER in reasons:
         found.append(words("verdict.train_the_model_without_protection_until_a"))
+    if WITHOUT_SHADOWS in reasons:
+        found.append(words("verdict.attack_it_and_the_model_without_protection"))
     if reasons & {WIDE, UNSURE, FEW}:
         found.append(words("verdict.ask_about_more_people"))
     if CANNOT in reasons:
@@ -388,14 +418,20 @@ def _reason(result: RiskResult, words: Texts) -> str:
     """Return a reason of the report in the language, without the part behind a colon, which belongs to the method."""
     if result.reason.startswith("not measured"):
         return words("common.not_measured")
-    if result.reason.startswith("the attack is invalid"):
+    if result.reason.startswith(SIDES_DIFFER):
         return words("verdict.the_test_is_not_valid_here_the_two")
+    if result.reason.startswith(FAULT_OF_THE_RUN):
+        return words("verdict.something_other_than_the_model_tells")
     said = REASONS.get(result.reason, "verdict.see_the_report")  # an unknown reason of the report does not stop a run
     return words(said) if said else ""
 
 
 def number_in_words(what: str, words: Texts) -> str:
     """Return words for the number that decides, from its name in the evidence."""
+    what = re.sub(", attack .*", "", what)
+    for over in (ONE_SIDE, WITHOUT_COPIES, OVER_BASE, TOLD, ABOVE):
+        if what.endswith(f", {over}"):
+            return f"{number_in_words(what.removesuffix(f', {over}'), words)}, {words.evidence(over)}"
     if found := PASSAGES.fullmatch(what):
         if found[2]:
             return words(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from reticent.audit.evidence.corpus import RetentionRow
 from reticent.audit.judgement.rows import RISKS, Subject, is_over
-from reticent.audit.membership.validity import CHANCE, INVALID, NO_POWER, is_over_chance
+from reticent.audit.membership.validity import CHANCE, INVALID, NO_POWER, holds_chance
 from reticent.audit.report.figure import look_of
 from reticent.audit.stats.seeds import over_seeds
 
@@ -204,7 +204,7 @@ def leaks_more(model: ModelEvidence) -> bool:
 
 
 def strongest_attack(model: ModelEvidence, *, even_invalid: bool = False) -> tuple[str, Estimate] | None:
-    """Return the attack whose interval starts highest, with its area under the curve: the worst case, no average."""
+    """Return the attack whose interval lies farthest from chance, with its area: the worst case, no average."""
     attacks = {n: a for n, a in model.membership.items() if even_invalid or a.verdict != INVALID}
     best = model.best_attack
     if best and best.attack in attacks and best.auc.value is not None:  # its interval holds for the best of several
@@ -213,7 +213,14 @@ def strongest_attack(model: ModelEvidence, *, even_invalid: bool = False) -> tup
     ends = (best and best.intervals) or {}
     measured = [(name, _with_ends(attack.auc, ends.get(name))) for name, attack in attacks.items()]
     known = [(name, auc, auc.value) for name, auc in measured if auc.value is not None]
-    strongest = max(known, key=lambda row: (-1.0 if row[1].low is None else row[1].low, row[2]), default=None)
+
+    def distance(row: tuple[str, Estimate, float]) -> tuple[float, float]:
+        """How far its interval lies from chance, on whichever side."""
+        low, high = row[1].low, row[1].high
+        known_ends = -1.0 if low is None or high is None else max(low - CHANCE, CHANCE - high)
+        return known_ends, abs(row[2] - CHANCE)
+
+    strongest = max(known, key=distance, default=None)
     return strongest and strongest[:2]
 
 
@@ -238,7 +245,7 @@ def loss_auc(model: ModelEvidence) -> Estimate | None:
 
 def is_distinguishable(model: ModelEvidence) -> bool:
     attack = strongest_attack(model)
-    return attack is not None and is_over_chance(attack[1])
+    return attack is not None and not holds_chance(attack[1])
 
 
 def is_anything_found(model: ModelEvidence, audit: AuditEvidence) -> bool:

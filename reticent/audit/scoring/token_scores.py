@@ -6,7 +6,7 @@ Every likelihood attack is a pure function of these arrays (:mod:`reticent.audit
 from __future__ import annotations
 
 import zipfile
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +60,14 @@ class TokenScores:
     def scored(self) -> np.ndarray:
         return self.argmax >= 0
 
+    def on(self, mask: np.ndarray) -> TokenScores:
+        """Return the scores of the tokens of a mask, bool (num_tokens,); the others count as not scored."""
+        columns = {}
+        for name in COLUMNS:
+            values = getattr(self, name)
+            columns[name] = np.where(mask, values, -1 if name in INTEGERS else np.nan).astype(values.dtype)
+        return TokenScores(doc_offsets=self.doc_offsets, **columns)
+
     def to_parquet(self, path: Path | str) -> None:
         """Write one row for each document, with a list for each score."""
         offsets = pa.array(self.doc_offsets)
@@ -83,7 +91,7 @@ class TokenScores:
 
 
 #: Names of the arrays, in the order that the scoring pass makes them.
-COLUMNS = [field.name for field in fields(TokenScores) if field.name != "doc_offsets"]
+COLUMNS = [column.name for column in fields(TokenScores) if column.name != "doc_offsets"]
 
 
 INTEGERS = ("argmax", "rank")
@@ -93,19 +101,21 @@ def _list_of(name: str) -> pa.DataType:
     return pa.large_list(pa.int32() if name in INTEGERS else pa.float32())
 
 
-DOCUMENTS, HOLDOUT, CANDIDATES = "scores.parquet", "holdout.parquet", "candidates.npz"
+DOCUMENTS, HOLDOUT, CANDIDATES, ASKED = "scores.parquet", "holdout.parquet", "candidates.npz", "asked.npz"
 
 
 @dataclass(frozen=True, slots=True)
 class BaseModelScores:
     """Scores of the documents and of the holdout of user inference, and sums of the candidates of the inversion by kind
-    of identifiers (or "association"); None if no attack needs them. ``path`` is the folder of the model.
+    of identifiers (or "association"); None if no attack needs them. ``path`` is the folder of the model, ``asked`` the
+    document scores of attacks that asked it for more than likelihoods, by name.
     """
 
     path: Path
     documents: TokenScores
     holdout: TokenScores | None
     candidates: dict[str, np.ndarray] | None
+    asked: dict[str, np.ndarray] = field(default_factory=dict)
 
     def save(self, folder: Path) -> None:
         """Write a file for each of them that exists; they are secret like the tokens."""
@@ -114,17 +124,20 @@ class BaseModelScores:
             self.holdout.to_parquet(folder / HOLDOUT)
         if self.candidates is not None:
             np.savez(folder / CANDIDATES, **self.candidates)  # type: ignore[arg-type]
+        if self.asked:
+            np.savez(folder / ASKED, **self.asked)  # type: ignore[arg-type]
 
     @classmethod
     def load(cls, folder: Path, path: Path, *, holdout: bool, candidates: bool) -> BaseModelScores:
         """Read the scores that were saved, those of the holdout and of candidates where they are asked for;
-        `ArtifactError` if they cannot be read.
+        `ArtifactError` if they cannot be read. A base that was scored by an earlier version has no ``asked``.
         """
         return cls(
             path,
             TokenScores.from_parquet(folder / DOCUMENTS),
             TokenScores.from_parquet(folder / HOLDOUT) if holdout else None,
             load_candidates(folder / CANDIDATES) if candidates else None,
+            load_candidates(folder / ASKED) if (folder / ASKED).exists() else {},
         )
 
 

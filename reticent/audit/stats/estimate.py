@@ -10,6 +10,7 @@ from reticent.audit.evidence.rules import NAME, PARTS, SETTING, TOGETHER, TOTAL
 
 __all__ = [
     "BOOTSTRAP",
+    "CHANCE",
     "EXACT",
     "LEVEL",
     "TIED",
@@ -26,6 +27,8 @@ __all__ = [
 
 #: Confidence level of every interval.
 LEVEL = 0.95
+#: The area under the ROC curve of an attack without any information.
+CHANCE = 0.5
 
 
 def clopper_pearson(

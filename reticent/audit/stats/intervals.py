@@ -10,14 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, NotRequired, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypedDict, Unpack
 
 import numpy as np
 from scipy import stats
 
 from reticent.audit.evidence.leakage import Excess
 from reticent.audit.evidence.membership import BestAttack
-from reticent.audit.stats.estimate import BOOTSTRAP, EXACT, LEVEL, TIED, Estimate, clopper_pearson
+from reticent.audit.stats.estimate import BOOTSTRAP, CHANCE, EXACT, LEVEL, TIED, Estimate, clopper_pearson
 from reticent.engine.kernels import draw_counts
 from reticent.engine.randomness import generator
 from reticent.engine.split import households_of
@@ -34,13 +34,16 @@ __all__ = [
     "Counts",
     "Draws",
     "Estimate",
+    "JointArea",
     "Sides",
     "auc_estimate",
     "best_attack",
+    "best_of",
     "bootstrap_of",
     "certain_auc_bounds",
     "clopper_pearson",
     "cluster_sums",
+    "cluster_tops",
     "clustered_auc",
     "clusters_of",
     "excess_of",
@@ -48,6 +51,7 @@ __all__ = [
     "far_ends",
     "is_certain",
     "iter_resamples",
+    "joint_areas",
     "num_clusters",
     "num_rare",
     "one_run_epsilon",
@@ -60,6 +64,7 @@ __all__ = [
     "square_and_add",
     "tpr_at_fpr",
     "two_sides",
+    "uneven_ends",
     "wider",
 ]
 
@@ -73,6 +78,8 @@ __all__ = [
 
 #: A bootstrap of an area is too narrow if a side has fewer individuals than this.
 FEW_ON_A_SIDE = 20
+#: The same near 0 or 1, where a side has fewer individuals who are ranked wrongly on average.
+FEW_WRONG = 5.0
 #: Items of one more individual that are rare, at least, as a share of those of a typical one: those who hold most rare
 #: items may all be outside of the sample. Simulated (`fixtures.crowded`): with 0 the far end of a sampled
 #: share misses in up to 20 of 100 draws, with 1/2 in 4, with 2/3 in 3.5, with 3/4 in 2.8; with 1 the interval is a
@@ -131,6 +138,21 @@ def skewed_ends(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, 
     return value + error * (middle - reach), value + error * (middle + reach)
 
 
+def uneven_ends(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, float]:
+    """Return the ends of Student's interval of a ratio whose denominators are uneven, such as lengths of texts.
+
+    The individual with most of the items pulls the ratio to their own, so their rest is too small; each rest is divided
+    by one less the individual's share of all items [@mackinnon1985]. The degrees of freedom are those of as many
+    individuals alike as these are worth, one less.
+    """
+    n, total = len(numerator), float(denominator.sum())
+    value, shares = float(numerator.sum()) / total, denominator / total
+    rest = (numerator - value * denominator) / denominator.mean() / (1 - shares)
+    error = float(np.sqrt((rest**2).sum() / (n * (n - 1))))
+    reach = float(stats.t.ppf(TAILS[1], max(1 / float((shares**2).sum()) - 1, 1.0)))
+    return value - error * reach, value + error * reach
+
+
 def num_rare(numerator: np.ndarray, denominator: np.ndarray) -> float:
     """Return how many individuals alike would make a rate (or all but it) as uncertain as it and one more make it."""
     share, step, variance = _rare(numerator, denominator)
@@ -152,7 +174,7 @@ def square_and_add(a: Estimate, b: Estimate) -> tuple[float, float]:
 
 
 def score_auc_bounds(
-    value: float, num_members: int, num_nonmembers: int, scores: np.ndarray, reach: float
+    value: float, num_members: float, num_nonmembers: float, scores: np.ndarray, reach: float
 ) -> tuple[float, float]:
     """Return the areas that lie ``reach`` of their own standard errors from ``value`` [@newcombe2006, method 5].
 
@@ -267,6 +289,14 @@ def cluster_sums(values: np.ndarray, clusters: np.ndarray) -> np.ndarray:
     return sums
 
 
+def cluster_tops(values: np.ndarray, clusters: np.ndarray) -> np.ndarray:
+    """Return the highest of the rows of each household that has one, float64."""
+    _, number = np.unique(clusters, return_inverse=True)
+    tops = np.full(int(number.max(initial=-1)) + 1, -np.inf)
+    np.maximum.at(tops, number.reshape(-1), values)
+    return tops
+
+
 def iter_resamples(
     num: int, num_bootstrap: int, seed: int, *, rows: int | None = None, clusters: np.ndarray | None = None
 ) -> Iterator[np.ndarray]:
@@ -324,7 +354,8 @@ def ratio_estimate(
         The ratio is a change of a rate, from -1 to 1. If it changed for no individual, both bounds are exact ones.
     crowded : bool
         Few individuals may make most of a rate, as they do of leaks. False of a rate that each has by many items, as
-        of the words that a model predicts right: its far end reaches no further than those observed say.
+        of the words that a model predicts right: its far end reaches no further than those observed say, and both ends
+        as far as `skewed_ends` and `uneven_ends`, because it may depend on the number of items.
     """
     clusters = clusters_of(individuals, units)
     if clusters is not None:
@@ -350,6 +381,10 @@ def ratio_estimate(
         low, high = wider((low, high), far_ends(numerator, denominator, least_share=least_share))
     elif limit is None and n < FEW_OF_A_MEAN and high > low:
         low, high = wider((low, high), skewed_ends(numerator, denominator))
+    if not crowded and high > low:
+        low, high = wider((low, high), skewed_ends(numerator, denominator))
+        low, high = wider((low, high), uneven_ends(numerator, denominator))
+        low, high = max(low, 0.0), high if limit is None else min(high, limit)
     return Estimate(value=value, low=float(low), high=float(high), n=n, unit=unit)
 
 
@@ -614,11 +649,24 @@ def auc_estimate(
             wins += running[:, up_to]
             draws.append(np.einsum("bm,bm->b", weights_m, wins) / (2 * weights_m.sum(axis=1) * running[:, -1]))
         low, high = np.quantile(np.concatenate(draws), [(1 - level) / 2, (1 + level) / 2])
-        if fewest < FEW_ON_A_SIDE:
+        sizes = (float(m), float(n)) if clusters[0] is None else tuple(map(_effective_size, clusters))  # type: ignore[arg-type]
+        if is_narrow(value, sizes):
             scores, reach = np.concatenate([members, nonmembers]), float(stats.norm.ppf((1 + level) / 2))
-            low, high = wider((low, high), score_auc_bounds(value, *num_drawn, scores, reach))
+            low, high = wider((low, high), score_auc_bounds(value, *sizes, scores, reach))
         found = replace(found, low=float(low), high=float(high))
     return found if clusters[0] is None else found.over_households(m + n)
+
+
+def is_narrow(value: float, sizes: tuple[float, ...]) -> bool:
+    """Return whether a bootstrap of an area is too narrow: over few of a side, or so near 0 or 1 that few are wrong."""
+    return min(sizes) < FEW_ON_A_SIDE or min(value, 1 - value) * min(sizes) < FEW_WRONG
+
+
+def _effective_size(clusters: np.ndarray) -> float:
+    """Return how many households of one size would make a side as uncertain as these [@kish1965], from the household of
+    each row."""
+    sizes = np.unique(clusters, return_counts=True)[1].astype(np.float64)
+    return float(sizes.sum() ** 2 / max((sizes**2).sum(), 1.0))
 
 
 def _clusters_of_sides(
@@ -774,8 +822,9 @@ def clustered_auc(
     if fewest == 1:
         return Estimate(value=value, low=0.0, high=1.0, n=n, method="one individual on a side: no interval"), all_draws
     low, high = (float(end) for end in np.nanquantile(all_draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
-    if fewest < FEW_ON_A_SIDE:
-        low, high = wider((low, high), score_auc_bounds(value, *counts, np.concatenate([members, nonmembers]), NORMAL))
+    sizes = _effective_size(member_of), _effective_size(nonmember_of)
+    if is_narrow(value, sizes):
+        low, high = wider((low, high), score_auc_bounds(value, *sizes, np.concatenate([members, nonmembers]), NORMAL))
     return Estimate(value=value, low=low, high=high, n=n), all_draws
 
 
@@ -791,6 +840,136 @@ def _sorted_side(
     return found[order], number[order], len(codes)
 
 
+class JointArea(NamedTuple):
+    """An area, and 0.5 plus what it is more than the same area without the model; ends of several hold at once."""
+
+    auc: Estimate
+    over_base: Estimate | None = None
+
+
+def joint_areas(
+    scores: Mapping[Any, np.ndarray],
+    individuals: np.ndarray,
+    is_member: np.ndarray,
+    *,
+    base: Mapping[Any, np.ndarray | None] | None = None,
+    level: float = LEVEL,
+    num_bootstrap: int = 1000,
+    seed: int = 0,
+    units: np.ndarray | None = None,
+) -> dict[Any, JointArea]:
+    """Return the areas of several attacks on the same individuals, by the names of ``scores``; none for an attack
+    without an area.
+
+    The intervals of all of them hold simultaneously: value ± c · standard error, where c is the quantile ``level`` over
+    the draws of the largest |draw - value| / standard error of any number (max-statistic bootstrap). The interval of
+    one alone would be too narrow for the worst of many. Standard errors of few individuals are uncertain, and that of
+    the best attack is too small the more often; so an interval reaches at least as far as `score_auc_bounds` at c. An
+    area of 0 or 1, or of equal scores, does not vary in the draws; it has a Clopper-Pearson bound with Bonferroni
+    correction. So the intervals also hold for the worst of any subset.
+
+    Parameters
+    ----------
+    scores : attack -> float array, shape (individuals,); NaN for an individual without a score
+    individuals : integer array, shape (individuals,)
+    is_member : bool array, shape (individuals,)
+    base : attack -> the scores of the same attack on what was not trained on the members. The difference of the two
+        areas is over the individuals with both scores, by the same resamples, so a shift of the split cancels
+    units : as for `clusters_of`
+    """
+    clusters = clusters_of(individuals, units)
+    if clusters is not None:
+        draws: Draws = {"num_bootstrap": num_bootstrap, "seed": seed}
+        found = joint_areas(scores, clusters, is_member, base=base, level=level, **draws)
+        n = {name: int(np.count_nonzero(~np.isnan(scores[name]))) for name in found}
+        return {
+            name: JointArea(*(one and one.over_households(n[name]) for one in areas)) for name, areas in found.items()
+        }  # fmt: skip
+
+    def area(values: np.ndarray) -> _Drawn:
+        own, drawn = clustered_auc(values, individuals, is_member, num_bootstrap=num_bootstrap, seed=seed)
+        sides = [individuals[~np.isnan(values) & side] for side in (is_member, ~is_member)]
+        sizes = tuple(len(np.unique(side)) for side in sides)
+        return _Drawn(own, drawn, sizes, tuple(map(_effective_size, sides)), values[~np.isnan(values)])
+
+    measured = {name: area(own) for name, own in scores.items()}
+    measured = {name: found for name, found in measured.items() if found.auc.value is not None}
+    if not measured:
+        return {}
+    pairs: dict[Any, tuple[_Drawn, _Drawn]] = {}
+    for name in measured:
+        if (before := (base or {}).get(name)) is not None:
+            both = ~np.isnan(scores[name]) & ~np.isnan(before)
+            pair = [area(np.where(both, values, np.nan)) for values in (scores[name], before)]
+            if pair[0].auc.value is not None:
+                pairs[name] = pair[0], pair[1]
+    values = [*(one.value for one in measured.values()), *(own.value - other.value for own, other in pairs.values())]
+    drawn = [*(one.draws for one in measured.values()), *(own.draws - other.draws for own, other in pairs.values())]
+    reach, spread = _joint_reach(np.array(values), np.array(drawn).reshape(len(values), num_bootstrap), level)
+    method = f"max-statistic bootstrap over individuals, {len(measured)} attacks"
+    of_one = 1 - (1 - level) / len(values)
+    areas = {
+        name: _with_ends(one, reach, float(own), of_one, method)
+        for (name, one), own in zip(measured.items(), spread, strict=False)
+    }
+    gains = {
+        name: _gain(own, other, reach, float(sd), of_one, method)
+        for (name, (own, other)), sd in zip(pairs.items(), spread[len(measured) :], strict=True)
+    }
+    return {name: JointArea(auc, gains.get(name)) for name, auc in areas.items()}
+
+
+class _Drawn(NamedTuple):
+    """An area with its interval alone, its draws, the individuals (or households) of both sides, how many of one size
+    would be as uncertain, and the scores."""
+
+    auc: Estimate
+    draws: np.ndarray
+    sizes: tuple[int, ...]
+    effective: tuple[float, ...]
+    scores: np.ndarray
+
+    @property
+    def value(self) -> float:
+        assert self.auc.value is not None
+        return self.auc.value
+
+
+def _joint_reach(values: np.ndarray, draws: np.ndarray, level: float) -> tuple[float, np.ndarray]:
+    """Return how many standard errors the intervals of several numbers reach to hold at once, and these errors."""
+    usable = draws[:, ~np.isnan(draws).any(axis=0)]
+    spread = usable.std(axis=1, ddof=1) if usable.shape[1] > 1 else np.zeros(len(values))
+    varies = spread > SAME
+    if not varies.any():
+        return NORMAL, spread
+    steps = np.abs(usable[varies] - values[varies, None]) / spread[varies, None]
+    return float(np.quantile(steps.max(axis=0), level)), spread
+
+
+def _with_ends(one: _Drawn, reach: float, spread: float, level: float, method: str) -> Estimate:
+    """The area with the ends that hold at once; a single individual is the same in every draw."""
+    auc, value = one.auc, one.value
+    if auc.method in (EXACT, TIED):
+        low, high = certain_auc_bounds(value, min(one.sizes), level)
+    elif spread > SAME and min(one.sizes) > 1:
+        ends = value - reach * spread, value + reach * spread
+        low, high = wider(ends, score_auc_bounds(value, *one.effective, one.scores, reach))
+    else:
+        low, high = auc.low or 0.0, 1.0 if auc.high is None else auc.high
+    return replace(auc, low=max(float(low), 0.0), high=min(float(high), 1.0), method=method)
+
+
+def _gain(own: _Drawn, other: _Drawn, reach: float, spread: float, level: float, method: str) -> Estimate:
+    """0.5 and the difference of two areas over the same individuals, cut to the range of an area."""
+    value = CHANCE + own.value - other.value
+    low, high = value - reach * spread, value + reach * spread
+    if spread <= SAME or min(own.sizes) < FEW_ON_A_SIDE:  # the resamples say too little
+        sides = [_with_ends(one, reach, float(np.nanstd(one.draws)), level, method) for one in (own, other)]
+        low, high = wider((low, high), tuple(CHANCE + end for end in square_and_add(*sides)))  # type: ignore[arg-type]
+    value, low, high = (min(max(float(number), 0.0), 1.0) for number in (value, low, high))
+    return replace(own.auc, value=value, low=low, high=high, method=method)
+
+
 def best_attack(
     scores: Mapping[str, np.ndarray],
     individuals: np.ndarray,
@@ -799,76 +978,27 @@ def best_attack(
     num_bootstrap: int = 1000,
     seed: int = 0,
     units: np.ndarray | None = None,
+    level: float = LEVEL,
 ) -> BestAttack | None:
-    """Return the attack whose interval lies highest, with an interval that allows for the selection; None if no attack
-    has an area.
+    """Return `best_of` the `joint_areas` of attacks, whose parameters these are."""
+    bootstrap: Bootstrap = {"num_bootstrap": num_bootstrap, "seed": seed, "units": units}
+    return best_of(joint_areas(scores, individuals, is_member, level=level, **bootstrap))
 
-    The intervals of all attacks hold simultaneously: value ± c · standard error, where c is the 95 % quantile over the
-    draws of the largest |draw - value| / standard error of any attack (max-statistic bootstrap). The interval of one
-    attack alone would be too narrow for the best of many. Standard errors of few individuals are uncertain, and that of
-    the best attack is too small the more often; so an interval reaches at least as far as `score_auc_bounds` at c. An
-    area of 0 or 1, or of equal scores, does not vary in the draws; it has a Clopper-Pearson bound with Bonferroni
-    correction. So the intervals also hold for the best of any subset of attacks.
 
-    Parameters
-    ----------
-    scores : attack -> float array, shape (individuals,); NaN for an individual without a score
-    individuals : integer array, shape (individuals,)
-    is_member : bool array, shape (individuals,)
-    units : as for `clusters_of`
-    """
-    clusters = clusters_of(individuals, units)
-    if clusters is not None:
-        found = best_attack(scores, clusters, is_member, num_bootstrap=num_bootstrap, seed=seed)
-        n = np.count_nonzero(~np.isnan(scores[found.attack])) if found else 0
-        return found and replace(found, auc=found.auc.over_households(int(n)))
-    measured = {
-        name: clustered_auc(own, individuals, is_member, num_bootstrap=num_bootstrap, seed=seed)
-        for name, own in scores.items()
-    }
-    measured = {name: found for name, found in measured.items() if found[0].value is not None}
-    if not measured:
+def best_of(areas: Mapping[str, JointArea]) -> BestAttack | None:
+    """Return the attack whose interval lies farthest from chance, on whichever side; None if no attack has an area."""
+    if not areas:
         return None
-    names, level = list(measured), 1 - (1 - LEVEL) / len(measured)
-    values = np.array([estimate.value for estimate, _ in measured.values()])
-    draws = np.stack([own for _, own in measured.values()])
-    draws = draws[:, ~np.isnan(draws).any(axis=0)]
-    spread = draws.std(axis=1, ddof=1) if draws.shape[1] > 1 else np.zeros(len(names))
-    sizes = {name: _sizes(scores[name], individuals, is_member) for name in names}
-    fewest = np.array([min(sizes[name]) for name in names])
-    varies = (spread > 0) & (values > 0) & (values < 1) & (fewest > 1)  # a single individual is the same in every draw
-    reach = 0.0
-    if varies.any():
-        steps = np.abs(draws[varies] - values[varies, None]) / spread[varies, None]
-        reach = float(np.quantile(steps.max(axis=0), LEVEL))
-    bounds = []
-    for number, (name, value) in enumerate(zip(names, values, strict=True)):
-        estimate = measured[name][0]
-        if varies[number]:
-            usable = ~np.isnan(scores[name])
-            ends = value - reach * spread[number], value + reach * spread[number]
-            low, high = wider(ends, score_auc_bounds(value, *sizes[name], scores[name][usable], reach))
-        elif estimate.method in (EXACT, TIED):
-            low, high = certain_auc_bounds(value, int(fewest[number]), level)
-        else:
-            low, high = estimate.low or 0.0, 1.0 if estimate.high is None else estimate.high
-        bounds.append((max(low, 0.0), min(high, 1.0)))
-    best = max(range(len(names)), key=lambda number: (bounds[number][0], values[number]))
-    estimate = Estimate(
-        value=float(values[best]),
-        low=float(bounds[best][0]),
-        high=float(bounds[best][1]),
-        n=measured[names[best]][0].n,
-        method=f"max-statistic bootstrap over individuals, {len(names)} attacks",
-    )
-    intervals = {name: [float(low), float(high)] for name, (low, high) in zip(names, bounds, strict=True)}
-    return BestAttack(attack=names[best], num_attacks=len(names), auc=estimate, intervals=intervals)
+    ends = {name: (found.auc.low or 0.0, 1.0 if found.auc.high is None else found.auc.high)
+            for name, found in areas.items()}  # fmt: skip
 
+    def distance(name: str) -> tuple[float, float]:
+        low, high = ends[name]
+        return max(low - CHANCE, CHANCE - high), abs((areas[name].auc.value or 0.0) - CHANCE)
 
-def _sizes(scores: np.ndarray, individuals: np.ndarray, is_member: np.ndarray) -> tuple[int, int]:
-    """Number of individuals (or households) with a score: members, and others."""
-    usable = ~np.isnan(scores)
-    return len(np.unique(individuals[usable & is_member])), len(np.unique(individuals[usable & ~is_member]))
+    best = max(areas, key=distance)
+    intervals = {name: [low, high] for name, (low, high) in ends.items()}
+    return BestAttack(attack=best, num_attacks=len(areas), auc=areas[best].auc, intervals=intervals)
 
 
 # --------------------------------------------------------------------------------------------------------------- sides
@@ -906,6 +1036,7 @@ def two_sides(
     is_member: np.ndarray,
     *,
     limit: float | None,
+    kept: np.ndarray | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> Excess:
     """Return the mean over members, the mean over held-out individuals, and their difference, clustered by individual.
@@ -915,11 +1046,19 @@ def two_sides(
     values : float array, shape (D,), one value for each document
     individuals : integer array, shape (D,)
     is_member : bool array, shape (D,)
+    kept : bool array by individual, who is not left out for near-copies; None: nobody is, and ``without_copies`` is not
+        given
     """
-    sides = []
-    for side in (is_member, ~is_member):
+
+    def sums(side: np.ndarray) -> Counts:
         codes, row = np.unique(individuals[side], return_inverse=True)
         row = row.reshape(-1)
         totals = np.bincount(row, weights=values[side], minlength=len(codes))
-        sides.append((totals, np.bincount(row, minlength=len(codes)).astype(np.float64), codes))
-    return excess_of(*sides, limit=limit, **bootstrap)
+        return totals, np.bincount(row, minlength=len(codes)).astype(np.float64), codes
+
+    members = sums(is_member)
+    found = excess_of(members, sums(~is_member), limit=limit, **bootstrap)
+    if kept is None:
+        return found
+    without = ratio_difference(members, sums(~is_member & kept[individuals]), limit=limit, **bootstrap)
+    return replace(found, without_copies=without)

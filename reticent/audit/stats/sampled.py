@@ -46,6 +46,8 @@ class Drawn:
     Attributes
     ----------
     individual, stratum : int64, shape (D,)
+    household : int64, shape (D,), or None
+        The household of each document's individual, where some have several: residuals are added over these.
     sizes : int64, shape (H,)
         Documents of the corpus in each stratum. At least one is drawn from every stratum that has any.
     """
@@ -53,6 +55,7 @@ class Drawn:
     individual: np.ndarray
     stratum: np.ndarray
     sizes: np.ndarray
+    household: np.ndarray | None = None
 
     @cached_property
     def drawn(self) -> np.ndarray:
@@ -79,6 +82,16 @@ class Drawn:
         """Sum the values of each individual's documents."""
         return np.bincount(self.individual, weights=values)
 
+    def by_unit(self, values: np.ndarray) -> np.ndarray:
+        """Sum the values of the documents of each household, or of each individual where there are none."""
+        return np.bincount(self.individual if self.household is None else self.household, weights=values)
+
+    def named(self, estimate: Estimate, whole: np.ndarray) -> Estimate:
+        """Return an estimate over units as one over the individuals who have any of ``whole``."""
+        if self.household is None:
+            return estimate
+        return estimate.over_households(int((self.by_individual(whole) > 0).sum()))
+
     def step(self, rare: np.ndarray, whole: np.ndarray, crowd: float, *, at_most: str) -> float:
         """Return an upper bound on the rare items of one more individual, weighted.
 
@@ -89,8 +102,8 @@ class Drawn:
         and ``crowd``. ``crowd`` is cut at the items of the typical individual ("typical") or of the one that has most
         ("largest").
         """
-        own = self.by_individual(self.error_weight * whole)
-        seen = self.by_individual(self.error_weight * rare)
+        own = self.by_unit(self.error_weight * whole)
+        seen = self.by_unit(self.error_weight * rare)
         one, most = float(self.error_weight.max()), float(own.max())
         typical = float((own**2).sum() / own.sum()) if most else 0.0
         if not seen.any():
@@ -106,7 +119,7 @@ class Drawn:
         # The mean of a stratum with one document is that document, so its whole value counts as the residual.
         residual = np.where(n > 1, (values - means) * np.sqrt(n / np.maximum(n - 1, 1)), values)
         residual = self.error_weight * residual
-        return float(max((residual**2).sum(), (self.by_individual(residual) ** 2).sum()))
+        return float(max((residual**2).sum(), (self.by_unit(residual) ** 2).sum()))
 
 
 def sampled_share(drawn: Drawn, part: np.ndarray, whole: np.ndarray, *, crowd: float = 0.0) -> Estimate:
@@ -120,15 +133,15 @@ def sampled_share(drawn: Drawn, part: np.ndarray, whole: np.ndarray, *, crowd: f
         Lower bound on the rare items assumed for one more individual, weighted, if any were seen. It is cut as
         :meth:`Drawn.step` says.
     """
-    n = int((drawn.by_individual(whole) > 0).sum())
+    n = int((drawn.by_unit(whole) > 0).sum())
     total = float((drawn.weight * whole).sum())
     if n == 0:
         return Estimate(value=None, n=0, method="no individual has any")
     value = min(1.0, float((drawn.weight * part).sum()) / total)
     if drawn.is_whole:
-        return Estimate(value=value, low=value, high=value, n=n, method=ALL)
+        return drawn.named(Estimate(value=value, low=value, high=value, n=n, method=ALL), whole)
     if n == 1:
-        return Estimate(value=value, low=0.0, high=1.0, n=n, method="one individual: no interval")
+        return drawn.named(Estimate(value=value, low=0.0, high=1.0, n=n, method="one individual: no interval"), whole)
     rare = part if value < 0.5 else whole - part
     share = min(value, 1 - value)
     # The correction of a jackknife: a document with a large share of the whole pulls the ratio towards itself.
@@ -150,7 +163,7 @@ def sampled_share(drawn: Drawn, part: np.ndarray, whole: np.ndarray, *, crowd: f
     else:  # Clopper and Pearson's of none among 1 / step individuals
         high = 1 - _TAIL**step
     low, high = (low, high) if value < 0.5 else (1 - high, 1 - low)
-    return Estimate(value=value, low=low, high=high, n=n, method=SHARE)
+    return drawn.named(Estimate(value=value, low=low, high=high, n=n, method=SHARE), whole)
 
 
 def sampled_total(drawn: Drawn, counts: np.ndarray, whole: np.ndarray, *, crowd: float = 0.0) -> Estimate:
@@ -165,9 +178,9 @@ def sampled_total(drawn: Drawn, counts: np.ndarray, whole: np.ndarray, *, crowd:
     """
     seen = float(counts.sum())
     value = float((drawn.weight * counts).sum())
-    n = len(np.unique(drawn.individual))
+    n, every = len(np.unique(drawn.individual if drawn.household is None else drawn.household)), np.ones(len(counts))
     if drawn.is_whole:
-        return Estimate(value=value, low=value, high=value, n=n, method=ALL)
+        return drawn.named(Estimate(value=value, low=value, high=value, n=n, method=ALL), every)
     # Counts that are equal in all documents still have the variance of a Poisson count.
     variance = max(drawn.variance(counts), float((drawn.error_weight**2 * counts).sum()))
     variance *= float(stats.t.ppf(_TAIL, max(n - 1, 1)) / stats.norm.ppf(_TAIL)) ** 2
@@ -175,4 +188,4 @@ def sampled_total(drawn: Drawn, counts: np.ndarray, whole: np.ndarray, *, crowd:
     step = drawn.step(counts, whole, crowd, at_most="largest")
     upper, spread = value + step, variance + step**2
     high = spread / (2 * upper) * float(stats.chi2.ppf(1 - _TAIL, 2 * upper**2 / spread))
-    return Estimate(value=value, low=max(low, seen), high=max(high, value), n=n, method=TOTAL)
+    return drawn.named(Estimate(value=value, low=max(low, seen), high=max(high, value), n=n, method=TOTAL), every)

@@ -66,7 +66,10 @@ def num_seeds(models: Sequence[ModelEvidence]) -> int:
 
 def _merged(entries: Sequence[ModelEvidence], cell: int) -> ModelEvidence:
     # These fields describe one training and have no mean.
-    own = [replace(entry, name=entries[0].name, seed=None, training=None, ledger=None) for entry in entries]
+    own = [
+        replace(entry, name=entries[0].name, seed=None, training=None, ledger=None, digest=None, kin=None)
+        for entry in entries
+    ]
     mean: ModelEvidence = _mean(own, cell)
     found = [entry.best_attack for entry in entries]
     if len({best and best.attack for best in found}) > 1:

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from reticent.core.errors import PolicyError
+from reticent.core.model_folder import folder_of_model
 from reticent.engine.detect.detector import Detector
 from reticent.engine.identity import Ids
 
@@ -235,9 +236,13 @@ def option_files(options: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str
         for option, value in table.items():
             values = value if isinstance(value, Mapping) else {"": value}
             for key, path in values.items():
-                certain = option in row.files
-                if isinstance(path, str | Path) and (certain or (option in row.perhaps_files and Path(path).exists())):
-                    yield f"{name}.{option}" + (f".{key}" if key else ""), Path(path)
+                if not isinstance(path, str | Path):
+                    continue
+                found = Path(path) if option in row.files else None
+                if option in row.perhaps_files:
+                    found = folder_of_model(path)  # of a name on the hub, what the local cache holds
+                if found is not None:
+                    yield f"{name}.{option}" + (f".{key}" if key else ""), found
 
 
 def option_packages(options: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:

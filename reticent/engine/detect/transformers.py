@@ -20,6 +20,7 @@ import pyarrow as pa
 from reticent import _rust
 from reticent.core.device import pick_device, uses_bf16
 from reticent.core.errors import PolicyError
+from reticent.core.model_folder import check_weight_files, folder_of_model
 from reticent.engine.detect.passages import Found, cut_passages, cut_texts, find_in_pieces, join_spans
 
 if TYPE_CHECKING:
@@ -289,6 +290,8 @@ def load_tagger(model: str, device: Any, dtype: Any, *, who: str = "detector tra
     logging.disable_progress_bar()
     offline = os.environ.get("HF_HUB_OFFLINE", "1").upper() not in ("0", "OFF", "NO", "FALSE")
     options: dict[str, Any] = {"local_files_only": offline, "trust_remote_code": False}
+    if folder := folder_of_model(model):
+        check_weight_files(folder)
     try:
         tokenizer = AutoTokenizer.from_pretrained(model, **options)
         loaded, info = AutoModelForTokenClassification.from_pretrained(

@@ -5,6 +5,7 @@ Surfaces are made by pyarrow's Unicode tables and Python's own: a letter that is
 
 from __future__ import annotations
 
+import operator
 from typing import Literal
 
 import numpy as np
@@ -21,6 +22,8 @@ __all__ = ["WordTable", "read_words"]
 LOOK_ALIKE = str.maketrans("аαвсеεһіιјкκмоοрρѕтτуυхχν", "aabceehiijkkmooppsttyyxxv")
 _MARKS = regex.compile(r"\p{M}")
 _NUMBER = regex.compile(r"\p{N}{0,3}")
+#: Small letters, and no capital.
+_SMALL = regex.compile(r"\P{Uppercase}*\p{Lowercase}\P{Uppercase}*")
 
 
 class WordTable(dict[str, int]):
@@ -36,9 +39,15 @@ class WordTable(dict[str, int]):
 
     def seen(self, surface: str) -> Seen:
         """The surfaces of the visible parts of spellings: without default-ignorable characters."""
-        surfaces = _surfaces([IGNORABLE.sub("", word) for word in self], surface)
-        spreads = [_NUMBER.fullmatch(surface) is None for surface in surfaces]
-        return Seen(numbers_of(surfaces), np.array(spreads, dtype=bool))
+        surfaces = self.seen_surfaces(surface)
+        spreads = [_NUMBER.fullmatch(word) is None for word in surfaces]
+        own = [*map(operator.eq, surfaces, self.surfaces(surface))]
+        small = [surface == "exact" and _SMALL.fullmatch(word) is not None for word in surfaces]
+        return Seen(numbers_of(surfaces), *(np.array(each, dtype=bool) for each in (spreads, own, small)))
+
+    def seen_surfaces(self, surface: str) -> list[str]:
+        """The surface of the visible part of each spelling."""
+        return _surfaces([IGNORABLE.sub("", word) for word in self], surface)
 
 
 def read_words(texts: list[str], table: WordTable) -> DocumentWords:

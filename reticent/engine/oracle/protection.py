@@ -25,16 +25,20 @@ __all__ = [
     "looked_up_supports",
     "numbers_of",
     "protected_words",
+    "visible_support",
+    "widespread_words",
 ]
 
 
 class Seen(NamedTuple):
     """Of each spelling the number of the surface of its visible part (int64), and whether a span that holds it protects
-    it elsewhere too (bool).
+    it elsewhere too, whether all of it is visible, and whether it is typed in small letters alone (bool).
     """
 
     numbers: np.ndarray
     spreads: np.ndarray
+    is_own: np.ndarray
+    is_small: np.ndarray
 
 
 def numbers_of(words: list[str]) -> np.ndarray:
@@ -122,6 +126,7 @@ def direct_words(
     starts: np.ndarray,
     ends: np.ndarray,
     scopes: np.ndarray,
+    widespread: np.ndarray,
 ) -> np.ndarray:
     """Say of each word whether it is direct: a span meets it, or its surface stands in one whose scope reaches it.
 
@@ -130,20 +135,35 @@ def direct_words(
     units : unit of each document
     seen : of each spelling
     starts, ends, scopes : of each span its characters in the joined texts, and "corpus", "individual" or "occurrence"
+    widespread : of each word, whether its surface is too common for the corpus (`widespread_words`)
     """
     surface, unit = seen.numbers[words.spellings], units[words.documents].astype(np.int64)
     direct = words.met_by(starts, ends)
     num_surfaces = len(seen.numbers) + 1
-    for scope in ("corpus", "individual"):
-        shown = words.met_by(starts[scopes == scope], ends[scopes == scope])
-        shown &= seen.spreads[words.spellings]
-        if scope == "corpus":
-            listed = np.zeros(num_surfaces, dtype=bool)
-            listed[surface[shown]] = True
-            direct |= listed[surface]
-        else:
-            direct |= np.isin(unit * num_surfaces + surface, np.unique((unit * num_surfaces + surface)[shown]))
-    return direct
+    of_corpus, of_unit = (
+        words.met_by(starts[scopes == scope], ends[scopes == scope]) & seen.spreads[words.spellings]
+        for scope in ("corpus", "individual")
+    )
+    listed = np.zeros(num_surfaces, dtype=bool)
+    listed[surface[of_corpus & ~widespread]] = True
+    shown = (unit * num_surfaces + surface)[of_unit | of_corpus & widespread]
+    return direct | listed[surface] | np.isin(unit * num_surfaces + surface, np.unique(shown))
+
+
+def widespread_words(words: DocumentWords, seen: Seen, support: np.ndarray, num_units: int) -> np.ndarray:
+    """Say of each word whether too many units use its surface for it to identify: more than five, and than a fifth of
+    all; a twentieth where it is typed in small letters alone. ``support`` is that of the visible part of each word.
+    """
+    share = np.where(seen.is_small, 20, 5)[words.spellings]
+    return support > np.maximum(5, num_units // share)
+
+
+def visible_support(words: DocumentWords, seen: Seen, support: np.ndarray) -> np.ndarray:
+    """Of each word the support of its visible part, by those of all words."""
+    own, surface = seen.is_own[words.spellings], seen.numbers[words.spellings]
+    of_surface = np.zeros(len(seen.numbers) + 1, dtype=np.int64)
+    of_surface[surface[own]] = support[own]
+    return of_surface[surface]
 
 
 def count_supports(words: DocumentWords, units: np.ndarray, surfaces: list[str], n: int) -> Iterator[np.ndarray]:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from reticent.core.errors import ArtifactError
-from reticent.engine.oracle.protection import DocumentWords, Seen, direct_words, protected_words
+from reticent.engine.oracle.protection import DocumentWords, Seen, direct_words, protected_words, widespread_words
 from reticent.engine.schema import DIRECT, INDIRECT
 
 if TYPE_CHECKING:
@@ -134,6 +134,7 @@ class Protected(NamedTuple):
         spans: Spans,
         supports: Iterable[np.ndarray],
         num_units: int,
+        visible: np.ndarray,
     ) -> Protected:
         """Work out what a policy protects.
 
@@ -142,10 +143,12 @@ class Protected(NamedTuple):
         units : unit of each document
         supports : for 1, 2 … n words those of the n-grams that begin at each word; none where support protects no word
         num_units : units that the supports count
+        visible : support of the visible part of each word
         """
         place = words.bases[spans.owners]
         scopes = spans.scopes(policy.scope_of)
-        direct = direct_words(words, units, seen, spans.starts + place, spans.ends + place, scopes)
+        widespread = widespread_words(words, seen, visible, num_units)
+        direct = direct_words(words, units, seen, spans.starts + place, spans.ends + place, scopes, widespread)
         indirect = protected_words(
             words,
             supports,

@@ -28,8 +28,10 @@ __all__ = [
     "SOURCE_COLUMN",
     "NullError",
     "Reader",
+    "as_text",
     "canonical",
     "is_whole",
+    "plain_ids",
     "require_columns",
     "sorted_codes",
     "sound",
@@ -53,16 +55,18 @@ def canonical(
     *,
     fold: bool = False,
     null_texts: bool = False,
+    time_zone: str | None = None,
 ) -> pa.RecordBatch:
     """Return a batch cast to `DOCUMENTS`, with every value checked.
 
-    With ``fold``, ids of individuals are in their folded form. A text may be null only with ``null_texts``.
+    With ``fold``, ids of individuals are in their folded form. A text may be null only with ``null_texts``. Times with
+    a zone, in columns of the source, are read in ``time_zone``.
     """
     arrays, fields = [], []
     for name, column in wanted.items():
         array = batch.column(batch.schema.get_field_index(column))
         if name.startswith(SOURCE_COLUMN):
-            arrays.append(_as_text(array, column, file))
+            arrays.append(as_text(array, column, file, time_zone))
             fields.append(pa.field(name, pa.string()))
             continue
         array = _cast(array, name, column, file, first_row)
@@ -84,6 +88,10 @@ def require_columns(
     for name in wanted:
         if name not in found:
             names = f"it has {', '.join(map(str, found))}" if said is None else said(name)
+            if any(part.startswith(f"{name}=") for part in str(file).split("/")):
+                names += (
+                    f"; {name}=… in its path is a folder of a partition, which is a column on Spark and in lakes alone"
+                )
             raise CorpusError(f"{file}: column {name} is missing; {names}")
         if list(found).count(name) > 1:
             raise CorpusError(f"{file}: column {name} stands there {list(found).count(name)} times")
@@ -108,8 +116,8 @@ def _cast(array: pa.Array, name: str, column: str, file: Path | str, first_row: 
                 f"{file} column {column}: expected a list of ({parts}), got "
                 f"{type_name(array.type)}, or a number out of range"
             ) from None
-    if is_whole(array.type) and name != "text":
-        array = array.cast(pa.string())
+    if name != "text" and (is_whole(array.type) or array.type == pa.uuid()):
+        array = plain_ids(array).cast(pa.string())
     if pa.types.is_null(array.type) and len(array):
         array = pa.nulls(len(array), pa.string())
     if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type) or _is_view(array.type)):
@@ -124,20 +132,49 @@ def _cast(array: pa.Array, name: str, column: str, file: Path | str, first_row: 
     return array if array.type == target else array.cast(target)
 
 
+def plain_ids(array: pa.Array) -> pa.Array:
+    """Return a column without the types of a driver: UUIDs and whole decimal numbers as text."""
+    if array.type == pa.uuid():
+        return pa.array([None if value is None else str(value) for value in array.to_pylist()], pa.string())
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    return array.cast(pa.string()) if pa.types.is_decimal(array.type) and is_whole(array.type) else array
+
+
 def is_whole(kind: pa.DataType) -> bool:
     """Return whether numbers of a type are whole; some databases keep ids as decimal numbers of scale 0."""
     return pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0)
 
 
-def _as_text(array: pa.Array, column: str, file: Path | str) -> pa.Array:
-    """Return a column of the source that is not in `DOCUMENTS` as strings; nulls stay."""
+def as_text(array: pa.Array, column: str, file: Path | str, time_zone: str | None = None) -> pa.Array:
+    """Return a column of the source that is not in `DOCUMENTS` as strings; nulls stay.
+
+    A time with a zone is written as the clock of ``time_zone`` shows it; without one, every time of the column must be
+    midnight in UTC, as of a date. A time without a zone keeps its day. So no result depends on who reads, and where.
+    """
     array = array.dictionary_decode() if isinstance(array, pa.DictionaryArray) else array
+    if pa.types.is_timestamp(array.type) and array.type.tz is not None:
+        array = _without_zone(array, column, file, time_zone)
     try:
-        return array.cast(pa.string())
+        return plain_ids(array).cast(pa.string())
     except pa.ArrowException:
         raise CorpusError(
             f"{file} column {column}: expected text, numbers or dates, got {type_name(array.type)}"
         ) from None
+
+
+def _without_zone(array: pa.Array, column: str, file: Path | str, time_zone: str | None) -> pa.Array:
+
+    import pyarrow.compute as pc
+
+    local = pc.local_timestamp(array.cast(pa.timestamp(array.type.unit, time_zone or "UTC")))
+    if time_zone is None and pc.any(pc.not_equal(local, pc.floor_temporal(local, unit="day"))).as_py():
+        raise CorpusError(
+            f"{file} column {column}: holds times with a zone that are not all midnight in UTC, so their days are not "
+            'known; set corpus.time_zone, such as "Europe/Paris", or cast it in the source: '
+            "(birth AT TIME ZONE 'Europe/Paris')::date"
+        )
+    return local
 
 
 def _check_spans(spans: pa.Array, texts: pa.Array | None, where: str, file: Path | str, first_row: int) -> None:
@@ -202,12 +239,14 @@ class Reader:
     ----------
     fold : read ids of individuals and households in their folded form
     null_texts : a text may be null; else it is an error, which counts all nulls of the source
+    time_zone : in which times with a zone are read
     """
 
     source: LocalSource
     columns: Columns
     fold: bool
     null_texts: bool
+    time_zone: str | None = None
 
     def read(
         self,
@@ -236,7 +275,8 @@ class Reader:
         )
         for batch in fragment.read(request):
             try:
-                checked = canonical(batch, wanted, fragment.place, row, fold=self.fold, null_texts=self.null_texts)
+                how = {"fold": self.fold, "null_texts": self.null_texts, "time_zone": self.time_zone}
+                checked = canonical(batch, wanted, fragment.place, row, **how)
             except NullError as error:
                 raise CorpusError(f"{error}{self._all_nulls}") from None
             yield checked

@@ -20,6 +20,8 @@ __all__ = ["COMPRESSIONS", "NUM_BYTES_PER_BLOCK", "Bytes", "open_bytes"]
 COMPRESSIONS: Final = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 #: Number of bytes that readers of lines and rows ask for at once.
 NUM_BYTES_PER_BLOCK = 16 << 20
+#: Bytes of nothing but white space at a stretch: a few bytes unpack to any number of them.
+MAX_BLANK = 64 << 20
 
 
 class Bytes(Protocol):
@@ -57,7 +59,7 @@ class _Unpacked:
     """A compressed file, whose errors name the remedy."""
 
     def __init__(self, stream: Any, file: Path, compression: str):
-        self._stream, self._file, self._compression = stream, file, compression
+        self._stream, self._file, self._compression, self._blank = stream, file, compression, 0
 
     def read(self, num_bytes: int, /) -> bytes:
         try:
@@ -69,4 +71,7 @@ class _Unpacked:
             raise CorpusError(
                 f"{self._file}: cannot be unpacked as {self._compression} ({what}); copy or make it again"
             ) from None
+        self._blank = 0 if data.strip() else self._blank + len(data)
+        if self._blank > MAX_BLANK:
+            raise CorpusError(f"{self._file}: more than {MAX_BLANK >> 20} MiB of blank lines and no row among them")
         return data

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal
+from pathlib import Path
+from typing import Annotated, ClassVar, Final, Literal
+from zoneinfo import available_timezones
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -13,9 +16,13 @@ from reticent.engine.identity import Ids
 from reticent.engine.sources.config import Columns, CsvDialect, Markup, OnNull
 from reticent.engine.sources.files import format_options
 from reticent.engine.sources.formats import FORMATS
-from reticent.engine.sources.table import check_address, is_remote, row_of
+from reticent.engine.sources.table import check_address, is_remote, refuse_secrets, row_of
 
 __all__ = ["CorpusConfig", "Warehouse"]
+
+_PART: Final = r'(?:"(?:[^"\0]|"")+"|`[^`\0]+`|\[[^\]\0]+\]|[\w$#]+(?:-[\w$#]+)*)'
+#: The name of a table, as databases write it.
+_TABLE: Final = re.compile(rf"{_PART}(?:\.{_PART}){{0,3}}")
 
 
 class Warehouse(Section):
@@ -33,7 +40,12 @@ class Warehouse(Section):
     opt_out: str | None = Field(
         default=None,
         description="databases: a table of individuals who withdrew, SCHEMA.TABLE, none of whose notes is read; its "
-        "column of their ids is called as that of the notes",
+        "column of their ids is called as that of the notes, and its ids are compared as corpus.ids says",
+    )
+    row_security: Literal["stop", "filtered"] = Field(
+        default="stop",
+        description="PostgreSQL: where a policy hides rows of the notes from the role, the reading stops, or only the "
+        "rows that it shows are wanted; of opt_out no row may be hidden",
     )
     version: str | None = Field(
         default=None, description="Delta: number of the version; Iceberg: id of the snapshot (default: the newest)"
@@ -53,9 +65,11 @@ class Warehouse(Section):
         PolicyError
             No value is quoted: it may be the secret.
         """
+        for source in sources:
+            refuse_secrets(source, "corpus.source")
         remote = [source for source in sources if is_remote(source)]
-        choices = ("table", "query", "preset", "opt_out", "version")
-        given = [name for name in choices if getattr(self, name) is not None]
+        choices = ("table", "query", "preset", "opt_out", "version", "row_security")
+        given = [name for name in choices if getattr(self, name) not in (None, "stop")]
         if not remote:
             if given or self.connections != 1:
                 names = ", ".join(f"corpus.{name}" for name in given or ["connections"])
@@ -68,13 +82,18 @@ class Warehouse(Section):
         self._check_choice(row_of(remote[0]).kind, given)
 
     def _check_choice(self, kind: str, given: Sequence[str]) -> None:
-        chosen = [name for name in given if name not in ("version", "opt_out")]
+        chosen = [name for name in given if name not in ("version", "opt_out", "row_security")]
         if kind != "database":
             if chosen := [name for name in given if name != "version"]:
                 raise PolicyError(f"corpus.{chosen[0]}: means something for a database alone")
             if "version" in given and kind != "lake":
                 raise PolicyError("corpus.version: means something for Delta and Iceberg alone")
             return
+        for name in ("table", "opt_out"):
+            if (given_name := getattr(self, name)) is not None and not _TABLE.fullmatch(given_name):
+                raise PolicyError(
+                    f"corpus.{name}: expected the name of a table, SCHEMA.TABLE, and no expression of SQL"
+                )
         if "version" in given:
             raise PolicyError("corpus.version: a database has none; its snapshot is taken when it is read")
         if ("query" in chosen and len(chosen) > 1) or not chosen:
@@ -84,6 +103,12 @@ class Warehouse(Section):
 def _known_format(name: str) -> str:
     if name != "auto":
         format_options(name)
+    return name
+
+
+def _known_zone(name: str | None) -> str | None:
+    if name is not None and name not in available_timezones():
+        raise ValueError("expected the name of a time zone, such as Europe/Paris")
     return name
 
 
@@ -104,6 +129,19 @@ class CorpusConfig(Columns, CsvDialect, Markup, Warehouse):
     withdrawn: tuple[str, ...] = Field(
         default=(), description="files of individual ids, one a line, whose documents are left out everywhere"
     )
+    readmitted: tuple[str, ...] = Field(
+        default=(),
+        description="files, or tables of the database, of ids of individuals whose documents may be read though an "
+        "earlier reading left them, or whose they were, out; who is in withdrawn or opt_out stays out",
+    )
+    on_unmatched: Literal["warn", "stop"] = Field(
+        default="warn", description="where none of the ids of a list or table of who withdrew is an individual here"
+    )
+    time_zone: Annotated[str | None, AfterValidator(_known_zone), PUBLISHED] = Field(
+        default=None,
+        description="in which times with a zone are read, such as birth dates of records (Europe/Paris); without it "
+        "each must be midnight in UTC",
+    )
     on_null: OnNull = Field(
         default="stop", description="a document whose text is null stops the run, or is left out and counted"
     )
@@ -111,6 +149,8 @@ class CorpusConfig(Columns, CsvDialect, Markup, Warehouse):
     @model_validator(mode="after")
     def _one_source(self) -> CorpusConfig:
         self.check_remote(self.sources)
+        if self.is_database and not all(_TABLE.fullmatch(name) or Path(name).is_file() for name in self.readmitted):
+            raise ValueError("corpus.readmitted: expected files, or names of tables")
         if self.remote is not None:
             named = {"format", *CsvDialect.model_fields, *Markup.model_fields}
             given = [name for name in sorted(named) if getattr(self, name) != type(self).model_fields[name].default]
@@ -127,6 +167,11 @@ class CorpusConfig(Columns, CsvDialect, Markup, Warehouse):
     def remote(self) -> str | None:
         """The address of the documents, which are read once into the run folder; None for local files."""
         return next(filter(is_remote, self.sources), None)
+
+    @property
+    def is_database(self) -> bool:
+        """Whether the documents are rows of a database."""
+        return self.remote is not None and row_of(self.remote).kind == "database"
 
     @property
     def marked(self) -> bool:

@@ -65,6 +65,7 @@ def _named(source: Path, found: Found, is_document: Callable[[Path], bool], resu
     if mode is not None and stat.S_ISDIR(mode):
         if holds_results(source):
             raise CorpusError(f"{source}: a run folder or an artefact, which holds results and no documents")
+        _require_part_of_machine(source, source)
         yield from _in_folder(source, found, is_document, results)
     elif mode is not None:
         if not stat.S_ISREG(mode):
@@ -108,6 +109,8 @@ def _in_folder(source: Path, found: Found, is_document: Callable[[Path], bool], 
 def _of_glob(source: Path, found: Found, results: set[Path]) -> Iterator[Path]:
     parts = source.parts
     named = list(itertools.takewhile(lambda part: not re.search(r"[*?[]", part), parts))
+    if "**" in parts or len(parts) - len(named) > 3:
+        _require_part_of_machine(Path(*named), source)
     for length in range(max(len(named), 1), len(parts)):  # `glob` reports no error for a folder that it cannot list
         for folder in glob.glob(os.path.join(*parts[:length], ""), recursive=True):
             _entries(Path(folder))
@@ -127,6 +130,13 @@ def _of_glob(source: Path, found: Found, results: set[Path]) -> Iterator[Path]:
                 found.passed_over[FOLDERS] += 1
         else:
             found.passed_over[SPECIAL] += 1
+
+
+def _require_part_of_machine(folder: Path, source: Path) -> None:
+    """Raise `CorpusError` where all of a folder is to be searched that holds the system, or the homes of all users."""
+    real, home = Path(os.path.realpath(folder)), Path.home()
+    if real == Path("/") or real in home.parents or real.parts[1:2] in (("proc",), ("sys",)):
+        raise CorpusError(f"{source}: holds the whole machine; name the folder of the documents")
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

@@ -6,6 +6,7 @@ To add a format, write its reader in a file of its own and its row here.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -82,6 +83,9 @@ def _check_end(source: pa.MemoryMappedFile, at: int, file: Path) -> None:
 MAX_DEPTH: Final = 64
 #: Bytes of the longest line.
 MAX_LINE: Final = 256 << 20
+#: Distinct keys of a block of lines, by those of some lines, and how many lines those are.
+MOST_KEYS: Final = 2000
+NUM_SAMPLED: Final = 100
 
 
 def read_jsonl(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
@@ -121,7 +125,7 @@ def _parse_jsonl(data: bytes, columns: list[str], file: Path, first_row: int) ->
         raise CorpusError(f"{file} row {first_row + _line(data, error.start)}: not valid UTF-8") from None
     _check_depth(data, columns, file, first_row)
     read = pa.json.ReadOptions(block_size=max(len(data), 1 << 16), use_threads=True)
-    table = _read_json(data, read)
+    table = _read_keys(data, columns) if _has_many_keys(data) else _read_json(data, read)
     if table is None:
         _blame_line(data, columns, file, first_row)
     require_columns(table.column_names, columns, file)
@@ -155,6 +159,37 @@ def _read_json(data: bytes, read: pa.json.ReadOptions) -> pa.Table | None:
     except pa.ArrowInvalid:
         return None
     return table
+
+
+def _has_many_keys(data: bytes) -> bool:
+    """Whether lines may have so many keys together that a column of each, which the parser makes, takes long: judged by
+    lines here and there and the longest.
+    """
+    lines = data.split(b"\n")
+    apart = max(len(lines) // NUM_SAMPLED, 1)
+    try:
+        keys = Counter(key for line in filter(bytes.strip, lines[::apart]) for key in json.loads(line))
+        longest = len(json.loads(max(lines, key=len)))
+    except (ValueError, TypeError, RecursionError):  # the reader says where
+        return False
+    return longest + apart * sum(count == 1 for count in keys.values()) > MOST_KEYS
+
+
+def _read_keys(data: bytes, columns: list[str]) -> pa.Table | None:
+    """Read these keys of whole lines, and nothing of others; None where the lines cannot be read."""
+    try:
+        rows = [json.loads(line, object_pairs_hook=_once) for line in filter(bytes.strip, data.split(b"\n"))]
+        there = [name for name in columns if any(name in row for row in rows)]
+        return pa.table({name: pa.array([row.get(name) for row in rows]) for name in there})
+    except (ValueError, TypeError, AttributeError, RecursionError, pa.ArrowException):
+        return None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError
+    return found
 
 
 def _blame_line(data: bytes, columns: list[str], file: Path, first_row: int) -> NoReturn:

@@ -8,6 +8,7 @@ of the rows of the source; columns keep the names that they have there.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -26,12 +27,13 @@ from reticent.core.artifact import signals_deferred
 from reticent.core.errors import CorpusError
 from reticent.core.resolve import resolve
 from reticent.engine.sources.batches import read_ahead, reading_pool
-from reticent.engine.sources.columns import SOURCE_COLUMN, canonical, is_whole
+from reticent.engine.sources.columns import SOURCE_COLUMN, canonical, plain_ids
 from reticent.engine.sources.config import Columns
 from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.sources.parquet import document_writer, read_parquet, row_groups
 from reticent.engine.sources.protocol import RemoteSource, Request, Source
 from reticent.engine.sources.table import row_of
+from reticent.engine.withdrawn import Withdrawals
 
 if TYPE_CHECKING:
     import polars as pl  # by refreshing alone
@@ -62,6 +64,8 @@ def open_remote(settings: CorpusConfig, scratch: Path) -> Iterator[RemoteSource]
         source.close()
 
 
+#: In the metadata of a batch: its place for errors, a NUL, and the rows of that place before it.
+PLACE: Final = b"reticent.place"
 #: Rows and bytes of text of a row group: it ends at the first of them.
 ROWS_PER_GROUP: Final = 1 << 16
 BYTES_PER_GROUP: Final = 4 << 20
@@ -81,27 +85,36 @@ def stage(
     *,
     more: Sequence[str] = (),
     progress: Callable[[int], None] | None = None,
+    withdrawals: Withdrawals | None = None,
 ) -> dict[str, Any]:
     """Write the documents of a source into a folder; returns counts.
+
+    A table of who withdrew is read first, and their texts neither travel nor are written.
 
     Parameters
     ----------
     more : columns of the source that are wanted beside those of `DOCUMENTS`, such as fields of records
     progress : takes the number of documents so far
+    withdrawals : who was left out earlier; its record, counts and sentences are brought up to date
 
     Returns
     -------
     dict
         ``documents``, ``text_bytes``, ``null_texts`` (where there are some), ``snapshot`` (the version of the source)
-        and ``keys``, a digest of the ids of documents and individuals in their order, however many parts there were.
+        and ``keys``, a digest of the ids of documents and individuals in their order, however many parts there were;
+        ``opt_out`` and ``row_security`` of a database.
 
     Raises
     ------
     CorpusError
         The source cannot be read, or a document cannot be used; as :meth:`reticent.engine.corpus.Corpus.batches`.
+    PolicyError
+        Someone whom an earlier reading left out would come back.
     """
     wanted = _wanted(settings, more)
     snapshot = source.version().decode(errors="replace")
+    withdrawals = withdrawals or Withdrawals(settings)
+    withdrawals.begin(source)
     parts = settings.connections
     stage = _Staging(source, settings, wanted, folder, parts, progress)
     with reading_pool(frugal=False):
@@ -111,7 +124,15 @@ def stage(
             _in_threads(stage, parts)
     if not stage.counts["documents"]:
         raise CorpusError(f"{source.name}: no documents")
+    _refuse_doubles(source, settings, folder)
+    columns = [settings.doc_id, settings.individual_id, settings.text]
+    request = Request(columns=list(dict.fromkeys(columns)), batch_rows=1024)
+    read = (batch for file in staged_files(folder) for batch in read_parquet(file, request))
+    withdrawals.end(batch.select(columns) for batch in read)
     counts = {name: count for name, count in stage.counts.items() if count or name != "null_texts"}
+    counts |= withdrawals.counts
+    if (hidden := getattr(getattr(source, "origin", source), "row_security", None)) is not None:
+        counts["row_security"] = hidden
     return {**counts, "snapshot": snapshot, "keys": {"sha256": _digest_of_keys(folder, settings)}}
 
 
@@ -196,8 +217,14 @@ class _Staging:
             if self.stopped.is_set():
                 raise _StoppedError
             if batch.num_rows:
-                batch = pa.record_batch([_plain(array) for array in batch.columns], names=batch.schema.names)
-                checked = canonical(batch, self.wanted, place, row, null_texts=skips)
+                if found := (batch.schema.metadata or {}).get(PLACE):  # an object, and how many of its rows came before
+                    place, row = found.decode().rsplit("\0", 1)[0], int(found.rpartition(b"\0")[2])
+                batch = pa.record_batch([plain_ids(array) for array in batch.columns], names=batch.schema.names)
+                zone = self.settings.time_zone
+                try:
+                    checked = canonical(batch, self.wanted, place, row, null_texts=skips, time_zone=zone)
+                except CorpusError as error:
+                    raise CorpusError(f"{error}{_found_by(self.source, str(error))}") from None
                 chosen = {column: checked.column(number) for number, column in enumerate(self.wanted.values())}
                 yield pa.record_batch([chosen[name] for name in columns], schema=self._schema(columns, checked.schema))
             row += batch.num_rows
@@ -216,11 +243,29 @@ class _Staging:
                 self.progress(self.counts["documents"])
 
 
-def _plain(array: pa.Array) -> pa.Array:
-    """A column without the types of a driver; whole decimal numbers as text."""
-    if isinstance(array, pa.ExtensionArray):
-        array = array.storage
-    return array.cast(pa.string()) if pa.types.is_decimal(array.type) and is_whole(array.type) else array
+def _refuse_doubles(source: Source, settings: CorpusConfig, folder: Path) -> None:
+    """Refuse an id of a document that stands twice in a database, with a query that finds it."""
+    origin = getattr(source, "origin", source)
+    if hasattr(origin, "query_of"):
+        request = Request(columns=[settings.doc_id], batch_rows=1 << 16)
+        read = (batch for file in staged_files(folder) for batch in read_parquet(file, request))
+        ids = pa.concat_arrays([batch.column(0).cast(pa.string()) for batch in read])
+        if double := len(ids) - len(ids.unique()):
+            raise CorpusError(
+                f"{source.name} column {settings.doc_id}: {double:,} rows have the id of another document; they are "
+                f"found by: {origin.query_of(settings.doc_id)}"
+            )
+
+
+def _found_by(source: Source, fault: str) -> str:
+    """A query that finds the rows of a fault in a database, whose rows have no order."""
+    origin = getattr(source, "origin", source)
+    column = re.search(r" column (\S+): is (null|blank)", fault)
+    if not hasattr(origin, "query_of") or column is None:
+        return ""
+    name, what = column.groups()
+    condition = "IS NULL" if what == "null" else "= ''"
+    return f"; it is found by: {origin.query_of(name, condition)}"
 
 
 def _digest_of_keys(folder: Path, settings: CorpusConfig) -> str:
@@ -335,12 +380,13 @@ class Refreshed:
 
     Attributes
     ----------
+    origin : the database
     num_fetched : texts that the database was asked for, so far
     """
 
     def __init__(self, source: Digesting, earlier: Earlier, columns: Columns):
         self._source, self._earlier, self._columns = source, earlier, columns
-        self.name = source.name
+        self.name, self.origin = source.name, source
         self.num_fetched = 0
         self._seen: list[pl.DataFrame] = []
 

@@ -8,6 +8,9 @@ is shown of an address in manifests and messages is its scheme, host and path.
 
 from __future__ import annotations
 
+import glob
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -16,7 +19,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from reticent.core.errors import PolicyError
 
-__all__ = ["SOURCES", "SourceRow", "check_address", "is_remote", "row_of", "shown"]
+__all__ = ["SOURCES", "SourceRow", "check_address", "is_remote", "refuse_secrets", "row_of", "shown"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,12 +115,88 @@ def check_address(source: str) -> None:
         given = [unquote(name).lower() for name, _ in parse_qsl(parts.query, keep_blank_values=True)]
     except ValueError:
         raise PolicyError("corpus.source: not a valid address") from None
-    said = "credentials come from the environment and the files of the driver (PGPASSFILE, PGSERVICE, the cloud's own)"
+    said = f"{_CREDENTIALS} (PGPASSFILE, PGSERVICE, the cloud's own)"
     if at and (":" in unquote(user) or "@" in unquote(user) or not row.names_user):
         raise PolicyError(f"corpus.source: the address holds a password or a key, which no job keeps; {said}")
+    _, colon, port = parts.netloc.rpartition("@")[2].rpartition(":")
+    is_port = port.isdecimal() if row.kind == "database" or row.scheme == "hdfs" else not port
+    behind = unquote(parts.path) if row.kind == "database" or (colon and row.scheme == "hdfs") else ""
+    if "@" in behind or (colon and not is_port and not port.endswith("]")):
+        raise PolicyError(f"corpus.source: the address may hold a password behind a colon, which no job keeps; {said}")
     if any(name not in row.parameters for name in given) or parts.fragment:
         allowed = ", ".join(row.parameters) or "none"
         raise PolicyError(f"corpus.source: the address has a parameter that it may not have (allowed: {allowed})")
+
+
+#: Schemes of paths that Spark reads, beside those of `SOURCES`.
+_OF_SPARK: Final = frozenset(
+    ("file", "viewfs", "webhdfs", "swebhdfs", "s3a", "s3n", "abfss", "wasb", "wasbs", "dbfs", "adl", "ofs", "o3fs")
+)
+#: ``SECTION.FIELD=`` or ``--option=`` before a value.
+_FIELD: Final = re.compile(r"--?[\w-]+=|[A-Za-z_][\w-]*(?:\.[\w-]+)+\s*=|corpus\s*=")
+#: ``password=``, however it is spelt or slipped; in several languages.
+_KEY: Final = re.compile(
+    r"(?:pas+[^\s=:;,&/]*|p\s?w\s?d?|psw\w*|pw\w*|\w*pwd|\w*pass\w*|\w*secret\w*|\w*token|\w*credentials?|\w*api_?key|"
+    r"\w*access_?key\w*|\w*account_?key|\w*private_?key|sig|signature|sas|mdp|mot_?de_?passe|\w*kennwort|contrase\w*|auth)"
+    r"[\"'\]})]*\s*(?:=|:(?!//))\s*\S",
+    re.IGNORECASE,
+)
+#: Two settings of a connection: ``host=… user=…``, ``Server=…;Uid=…``.
+_PAIRS: Final = re.compile(
+    r"(?:^|[\s;?&{,=\"'(])(?:host(?:addr|name)?|server|data ?source|address|uid|user(?: ?id|_?name)?|usr|dbname|"
+    r"database|initial ?catalog|driver|dsn|sslmode|port|service|url)\s*=\s*[^\s;&]+[\s;&]+\s*\S",
+    re.IGNORECASE,
+)
+#: A user and what may be a password before a host; or a name of a driver without the slashes of an address.
+_BEFORE_HOST: Final = re.compile(
+    r":.*@|@//|[^\s@/]+/[^\s@]+@[\w.-]+:\d|^\W*(?:jdbc|odbc|mysql|mariadb|mssql|sqlserver|oracle|postgres\w*|psql|"
+    r"redshift|snowflake|bigquery|mongodb\S*|clickhouse|adbc)\s*[:;]",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def refuse_secrets(argument: str, name: str = "an argument") -> None:
+    """Refuse an argument that may hold a password or a key, whatever it is for.
+
+    A path that is there is none, nor are addresses that `check_address` passes, and paths that Spark reads.
+
+    Raises
+    ------
+    PolicyError
+        Nothing of it is quoted.
+    """
+    if "\0" not in argument and (os.path.exists(argument) or (glob.has_magic(argument) and glob.glob(argument))):
+        return
+    found = _FIELD.match(argument)
+    value = (argument[found.end() :] if found else argument).strip().strip("\"'[]").strip()
+    if re.match(r"(?:select|with)\s", value, re.IGNORECASE) and found:  # a query has colons and signs of its own
+        return
+    scheme = _scheme_of(value) if "://" in value else ""
+    if scheme in SOURCES:
+        check_address(value)
+        return
+    said = f"{name} may hold a password or a key, and is not repeated here; " + _CREDENTIALS
+    if "://" in value:
+        place = unquote(unquote(value.partition("://")[2]))
+        host = re.split("[/?#]", place, maxsplit=1)[0]
+        behind_colon = host.rpartition("@")[2].partition("]")[2] or host.rpartition("@")[2]
+        has_colon = ":" in host.rpartition("@")[0] or re.search(r":(?!\d*$)", behind_colon) is not None
+        is_path = scheme in _OF_SPARK or (found is not None and re.fullmatch("https?", scheme))
+        slipped = "@" in place[len(host) :] and (":" in host or not is_path)
+        if has_colon or slipped or not is_path:
+            raise PolicyError(said if is_path else f"{said}. Known addresses begin with {', '.join(SOURCES)}")
+        value = place[len(host) :]
+    elif (
+        _BEFORE_HOST.search(unquote(unquote(value)))
+        and not (found and re.search(r"\s", value))
+        and not glob.glob(value)
+    ):
+        raise PolicyError(said)
+    if _KEY.search(unquote(value)) or _PAIRS.search(unquote(value)):
+        raise PolicyError(said)
+
+
+_CREDENTIALS: Final = "credentials come from the environment and the files of the driver"
 
 
 def shown(source: str) -> str:

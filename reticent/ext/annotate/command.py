@@ -27,6 +27,7 @@ from reticent.engine.detect import quarantined_rows
 from reticent.engine.detect.labels import category
 from reticent.engine.detect.marks import gather_marks
 from reticent.engine.schema import SPAN_TYPE, SPANS
+from reticent.engine.sources.columns import sorted_codes
 from reticent.ext.annotate.annotation import Annotation, Span, check_texts, read_annotation, write_annotation
 from reticent.ext.annotate.sample import draw_sample, iter_rows
 from reticent.job.pipeline import execute
@@ -117,7 +118,10 @@ def evaluate_sample(
                 first, second, _num_words(rows, texts), num_bootstrap=job.audit.num_bootstrap, seed=job.seed
             )
         stratum = np.array([document.stratum for document in sample.documents], dtype=np.int64)[order]
-        result = weighted_recall(marks, stratum, np.array(sample.strata), annotators=len(files), agreement=agreement)
+        result = weighted_recall(
+            marks, stratum, np.array(sample.strata), household=_households(run, rows), annotators=len(files),
+            agreement=agreement,
+        )  # fmt: skip
         if any(annotation.unchanged for annotation in annotations):
             result = replace(result, all_reviewed=True)
     inputs = {"spans": run.fingerprints.of("spans"), "corpus": run.corpus.fingerprint()}
@@ -219,6 +223,18 @@ def _marks(run: Run, rows: np.ndarray, texts: dict[int, str], spans: Sequence[Se
     lengths = np.array([len(texts[int(row)]) for row in rows])
     found = found.set_column(0, SPANS.field("document"), pa.array(number))
     return gather_marks([batch], found.filter(pa.array(found.column("end").to_numpy() <= lengths[number])).cast(SPANS))
+
+
+def _households(run: Run, rows: np.ndarray) -> np.ndarray | None:
+    """Return the household of each document's individual, numbered; None if the run's documents name none, or each
+    individual has one of their own."""
+    ids = run.corpus.scan()
+    if "household_id" not in ids.column_names or ids.column("household_id").null_count:
+        return None
+    individual, household = (sorted_codes(ids.column(name))[1] for name in ("individual_id", "household_id"))
+    if len(np.unique(individual)) == len(np.unique(household)):
+        return None
+    return np.unique(household[rows], return_inverse=True)[1].reshape(-1)
 
 
 def _num_words(rows: np.ndarray, texts: dict[int, str]) -> np.ndarray:

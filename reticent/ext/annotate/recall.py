@@ -54,6 +54,7 @@ def weighted_recall(
     stratum: np.ndarray,
     sizes: np.ndarray,
     *,
+    household: np.ndarray | None = None,
     annotators: int = 1,
     agreement: Agreement | None = None,
 ) -> SampledRecall:
@@ -66,6 +67,7 @@ def weighted_recall(
     stratum : int64, shape (documents,), of each of them
     sizes : int64, shape (strata,)
         Documents of the corpus in each stratum.
+    household : as for `Drawn`
     """
     counts = mention_counts(marks)
     return SampledRecall(
@@ -74,7 +76,7 @@ def weighted_recall(
         individuals=marks.num_individuals,
         strata=len(sizes),
         annotators=annotators,
-        **weighted_identifiers(Drawn(marks.individual, stratum, sizes), counts),
+        **weighted_identifiers(Drawn(marks.individual, stratum, sizes, household), counts),
         agreement=agreement,
     )
 

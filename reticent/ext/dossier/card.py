@@ -45,7 +45,12 @@ def verdict_of(evidence: DossierEvidence, model: ModelUnderTest) -> str:
 
 
 def card_of(
-    evidence: DossierEvidence, model: ModelUnderTest, digest: str, base: str | None, made_from: str = ""
+    evidence: DossierEvidence,
+    model: ModelUnderTest,
+    digest: str,
+    base: str | None,
+    made_from: str = "",
+    despite: str = "",
 ) -> Card:
     """Return the card of a tested model.
 
@@ -54,6 +59,7 @@ def card_of(
     digest : of the dossier
     base : name of the base model; None for one that was made by the run itself
     made_from : what that one was made from, where it is no public text
+    despite : the reason why it leaves against its verdict
     """
     from huggingface_hub import EvalResult
 
@@ -78,6 +84,8 @@ def card_of(
     data |= {"base_model": base} if base else {}
     data |= {"license": evidence.declared.licence} if evidence.declared.licence else {}
     lines = list(_lines(evidence, model, shown, measures, digest, base or f"{words('card.made')}{made_from}", words))
+    if despite:
+        lines.insert(lines.index(words("card.evidence")), words("card.despite", reason=despite))
     marks = [mark for line in lines if isinstance(line, Marked) for mark in line.marks]
     return Card(Marked("\n".join(lines), *marks), data)
 

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reticent.audit.judgement.rows import WITHIN
+from reticent.audit.report.page import published
 from reticent.core.artifact import new_folder
 from reticent.core.errors import ArtifactError, GateError, PolicyError
 from reticent.engine.schema import REFERENCE
 from reticent.ext.dossier.card import card_of, verdict_of
-from reticent.ext.dossier.job import changed_results
+from reticent.ext.dossier.job import changed_outcomes, changed_results, lent_models
 from reticent.ext.dossier.provenance import KEY
 from reticent.ext.dossier.seal import dossier_digest
 from reticent.ext.dossier.stage import DOSSIER
@@ -24,7 +25,7 @@ __all__ = ["export_with_card"]
 
 
 def export_with_card(
-    run: Run, model: str, recipe: str, out: Path, *, epoch: int | None = None, training: int = 1, despite: bool = False
+    run: Run, model: str, recipe: str, out: Path, *, epoch: int | None = None, training: int = 1, despite: str = ""
 ) -> dict[str, Any]:
     """Copy a tested model to ``out`` (new or empty) with its card; returns the verdict and the files left behind.
 
@@ -32,7 +33,8 @@ def export_with_card(
     ----------
     epoch : checkpoint; default: the last one, which the verdict is about
     training : number of the training, from 1, where the recipe was trained with several seeds
-    despite : export a model whose verdict is not "within", or whose base nothing protected; its card says so
+    despite : the reason why a model leaves whose verdict is not "within", or whose base nothing protected; its card
+        says so
 
     Raises
     ------
@@ -41,10 +43,11 @@ def export_with_card(
     GateError
         The verdict on the model is not "within", or its base was pre-trained on individuals without protection.
     ArtifactError
-        There is no dossier, it was changed or is of an earlier audit, or the model files are not those that it is
-        about.
+        There is no dossier, it was changed, is of an earlier audit or says another verdict than this audit gives, or
+        the model files are not those that it is about.
     """
 
+    despite = despite.strip()
     section = next((each for each in run.job.model if each.name == model), None)
     if section is None or recipe not in section.recipes:
         raise PolicyError(f"export: the run has no model {model!r} with the recipe {recipe!r}")
@@ -61,7 +64,11 @@ def export_with_card(
     evidence = read_evidence(folder)
     if (run.folder / KEY).is_file() and any(changed_results(evidence, run.folder, only="audit")):
         raise ArtifactError(f"{folder}: is of an earlier audit of this run; make it again with `reticent dossier`")
-    tested = verify_model(evidence, places[chosen])
+    if (run.folder / "audit" / "audit.json").is_file():
+        again = published(run.evidence)
+        if said := [*changed_outcomes(evidence.audit, again), *lent_models(evidence, again)]:
+            raise ArtifactError(f"{folder}: {'; '.join(said)}; make it again with `reticent dossier`")
+    tested = verify_model(evidence, places[chosen], of=(model, recipe, chosen))
     if tested is None:
         raise ArtifactError(f"{places[chosen]}: not a model that the dossier is about; run `reticent audit` again")
     outcome = verdict_of(evidence, tested)
@@ -72,14 +79,14 @@ def export_with_card(
         if not despite:
             raise GateError(
                 f"{recipe} of {model}: its base was pre-trained{made_from}, so it is not exported; --despite-verdict "
-                "exports it, and its card says so"
+                "REASON exports it, and its card says so"
             )
     if outcome != WITHIN and not despite:
         raise GateError(
-            f"{recipe} of {model}: the verdict is {outcome!r}, so it is not exported; --despite-verdict exports it, "
-            "and its card says so"
+            f"{recipe} of {model}: the verdict is {outcome!r}, so it is not exported; --despite-verdict REASON exports "
+            "it, and its card says so"
         )
-    card = card_of(evidence, tested, dossier_digest(folder), base, made_from)
+    card = card_of(evidence, tested, dossier_digest(folder), base, made_from, despite)
     with new_folder(out):  # a model without its verdict must not lie there
         left = export_model(places[chosen], out)
         write_card(out, card.text, tags=[recipe], **card.data)

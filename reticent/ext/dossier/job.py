@@ -8,13 +8,21 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reticent.audit.evidence.audit import AuditEvidence
+from reticent.audit.evidence.json_form import from_json, to_json
+from reticent.audit.evidence.rules import publish
+from reticent.audit.judgement.rows import RISKS
+from reticent.audit.judgement.verdict import ARITHMETIC
+from reticent.audit.report.page import published
 from reticent.core.artifact import JOB, MANIFEST, fingerprint, new_folder, require_kind, require_new
 from reticent.core.errors import ArtifactError, ReticentError
-from reticent.ext.dossier.provenance import KEY
-from reticent.ext.dossier.seal import dossier_digest
+from reticent.core.json_toml import read_json
+from reticent.ext.dossier.provenance import KEY, code_digest, digest_of_counts
+from reticent.ext.dossier.seal import EVIDENCE, dossier_digest
 from reticent.ext.dossier.stage import DOSSIER, dossier_steps
 from reticent.ext.dossier.verify import read_evidence, verify_dossier
 from reticent.job.maker import make
+from reticent.job.outcomes import digest_of
 from reticent.job.stages.audit import report_steps
 
 if TYPE_CHECKING:
@@ -22,7 +30,7 @@ if TYPE_CHECKING:
     from reticent.ext.dossier.verify import Checked
     from reticent.job.run import Run
 
-__all__ = ["changed_results", "check_dossier", "copy_dossier", "make_dossier"]
+__all__ = ["changed_outcomes", "changed_results", "check_dossier", "copy_dossier", "lent_models", "make_dossier"]
 
 
 def make_dossier(run: Run, out: Path | None = None) -> dict[str, Any]:
@@ -79,7 +87,59 @@ def check_dossier(folder: Path, models: Sequence[Path] = (), signers: Path | Non
         checked.faults += faults
         if not faults:
             checked.holds.append("indexes, split, spans, protected tokens and audit are those of the run")
+            _judge_again(evidence, run, checked)
     return checked
+
+
+def _judge_again(evidence: DossierEvidence, run: Path, checked: Checked) -> None:
+    """Compare a dossier with what the run's own audit says today; one of an older version with its report too."""
+    again = published(_read(run / "audit" / "audit.json"))
+    said, changed = evidence.audit, list(changed_outcomes(evidence.audit, again))
+    if is_of_older_rules(said):
+        checked.changed += changed
+        made_of = run / "report" / "report.json"
+        report = _read(made_of) if made_of.is_file() else None
+        changed = list(changed_outcomes(said, report)) if report and is_of_older_rules(report) else []
+    elif not changed and evidence.code == code_digest() and to_json(said) != to_json(publish(again, again.cell)):
+        changed = ["its numbers are not those of the run's audit"]
+    faults = [f"{EVIDENCE}: {line}" for line in (*changed, *lent_models(evidence, again))]
+    checked.faults += faults
+    if not faults:
+        checked.holds.append("every outcome is that of the audit of the run")
+
+
+def _read(path: Path) -> AuditEvidence:
+    return from_json(AuditEvidence, read_json(path), path.name)
+
+
+def is_of_older_rules(audit: AuditEvidence) -> bool:
+    """Return whether an older version of the rules judged."""
+    return audit.risks is None or (audit.risks.arithmetic or 1) < ARITHMETIC
+
+
+def changed_outcomes(said: AuditEvidence, again: AuditEvidence) -> Iterator[str]:
+    """Yield the outcomes of published evidence that another judgement of the same models gives otherwise."""
+    before, now = _outcomes(said), _outcomes(again)
+    for key in dict.fromkeys((*before, *now)):
+        (recipe, model, title), outcomes = key, (before.get(key, "none"), now.get(key, "none"))
+        if outcomes[0] != outcomes[1]:
+            of = f" of {model}" if model else ""
+            yield f"{recipe}{of}, {title}: {outcomes[0]!r} here, {outcomes[1]!r} by the audit of the run"
+
+
+def _outcomes(audit: AuditEvidence) -> dict[tuple[str, str | None, str], str]:
+    rows = audit.risks.rows if audit.risks else []
+    found = {(row.recipe, row.model, "the verdict"): row.outcome for row in rows}
+    return found | {(row.recipe, row.model, RISKS[r.risk].title): r.outcome for row in rows for r in row.results}
+
+
+def lent_models(evidence: DossierEvidence, again: AuditEvidence) -> Iterator[str]:
+    """Yield the models of a dossier whose files are not those that the run's audit measured."""
+    measured = {(m.model, m.recipe, m.epoch, m.training): m.digest for m in again.models}
+    for one in evidence.models:
+        digest = measured.get((one.model, one.recipe, one.epoch, one.training))
+        if digest is not None and digest != digest_of(one.files):
+            yield f"{one.recipe} of {one.model}, epoch {one.epoch}: other files were measured"
 
 
 def _place(checkpoint: Path) -> tuple[str, ...]:
@@ -116,3 +176,7 @@ def changed_results(evidence: DossierEvidence, run: Path, *, only: str | None = 
             continue
         if found != digest:
             yield f"{name}: of the run is not the one that the dossier was made from"
+    if only is None and digests.counts is not None:
+        found = hmac.new(key, digest_of_counts(run).encode(), "sha256").hexdigest()
+        if found != digests.counts:
+            yield "models, tokens: counts in the manifests of the run are not those that the dossier was made from"

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence
     from reticent.audit.evidence.dossier import DossierEvidence
     from reticent.audit.evidence.membership import MeasuredAttack
+    from reticent.audit.evidence.probe import ProbedModel
     from reticent.audit.stats.estimate import Estimate
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "Row",
     "Test",
     "filled_fields",
+    "not_made_on",
     "page_name",
     "pages_digest",
     "render",
@@ -140,11 +142,12 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
         utility={model.letter: _utility(model, words) for model in models},
         flow=[sentence for fact in ("documents", "split", "copies", "detection", "protection", "recipes")
               for sentence in FACTS[fact](context)],
-        adversaries=[(who, [(test, test.made(context)) for test in who.tests]) for who in ADVERSARIES],
+        adversaries=[(who, [(test, test.where(context)) for test in who.tests]) for who in ADVERSARIES],
         criteria=criteria, likelihoods=likelihoods, examined=examined, width=WIDTH,
         key=lambda recipe: _inked(key(recipe)),
         picture=list(map(_inked, plots.tradeoff_panels([model.evidence for model in models], words))),
-        not_made=list(tests_not_made(context)), near_copies=list(near_copies_lines(audit, words)),
+        not_made=list(tests_not_made(context)), not_made_on=list(not_made_on(context)),
+        near_copies=list(near_copies_lines(audit, words)),
         facts=lambda name: list(FACTS[name](context)),
         impact=list(filled_fields(context)), feared=FEARED, levels=LEVELS, outcomes=_outcomes(models),
         reads_identifiers=any(
@@ -499,15 +502,30 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """One attack: its meaning in plain words, its name in the evidence, and whether the run made it."""
+    """One attack: its meaning in plain words, its name in the evidence, and whether the run made it on a model."""
 
     __test__ = False  # no test of pytest
 
     meaning: str
     name: str
-    made: Callable[[Context], bool]
+    made: Callable[[Context, ShownModel], object]
     #: Section or setting of the job that makes it.
     by: str
+    #: Objectives of the models that it can be made on.
+    objectives: tuple[str, ...] = ("mlm", "clm")
+
+    def left_out(self, context: Context) -> list[ShownModel]:
+        """Return the models that it could have been made on and was not."""
+        able = (model for model in context.models if model.evidence.objective in self.objectives)
+        return [model for model in able if not self.made(context, model)]
+
+    def where(self, context: Context) -> str:
+        """Say whether it was made: on every model that it can be made on, on some of them, or on none."""
+        left, t = self.left_out(context), context.words
+        on = [m for m in context.models if m.evidence.objective in self.objectives and m not in left]
+        if on and left:
+            return t("dossier.on_models", models=t.listed([t("common.model_letter", letter=m.letter) for m in on]))
+        return t("dossier.yes") if on else t("dossier.no")
 
 
 @dataclass(frozen=True, slots=True)
@@ -518,12 +536,15 @@ class Adversary:
     tests: tuple[Test, ...]
 
 
-def _any(test: Callable[[ShownModel], object]) -> Callable[[Context], bool]:
-    return lambda context: any(bool(test(model)) for model in context.models)
+def _attacked(*names: str) -> Callable[[Context, ShownModel], bool]:
+    return lambda _, model: any(name in model.evidence.membership for name in names)
 
 
-def _attacked(*names: str) -> Callable[[Context], bool]:
-    return _any(lambda model: any(name in model.evidence.membership for name in names))
+def _probed(context: Context, model: ShownModel) -> list[ProbedModel]:
+    """The probes of a model, which are named by its recipe, and its section where there are several."""
+    recipe, probe = model.evidence.recipe, context.audit.probe
+    names = (recipe, f"{recipe} of {model.evidence.model}")
+    return [one for one in (probe.models if probe else ()) if one.name in names]
 
 
 SHADOWS = ("shadow", "lira_online", "lira_offline", "lira_sequence", "rmia", "rmia_online")
@@ -535,26 +556,29 @@ ADVERSARIES = (
             Test(
                 "adversaries.asks_for_the_details_of_a_person_whose",
                 "ProPILE",
-                lambda context: context.audit.probe is not None,
+                _probed,
                 "adversaries.probe",
             ),
             Test(
                 "adversaries.lets_it_write_and_looks_for_identifiers",
                 "generation",
-                _any(lambda m: m.evidence.generated),
+                lambda _, m: m.evidence.generated,
                 "adversaries.audit_generation",
+                ("clm",),
             ),
             Test(
                 "adversaries.lets_it_continue_a_person_s_document_and",
                 "n-gram coverage",
                 _attacked("ngram_coverage"),
                 "adversaries.audit_generation",
+                ("clm",),
             ),
             Test(
                 "adversaries.gives_the_beginning_of_a_passage_and_sees",
                 "extraction",
-                _any(lambda m: m.extracted and m.extracted.passages),
+                lambda _, m: m.extracted and m.extracted.passages,
                 "adversaries.extraction",
+                ("clm",),
             ),
         ),
     ),
@@ -564,22 +588,21 @@ ADVERSARIES = (
             Test(
                 "adversaries.reads_off_every_word_that_it_predicts",
                 "Privacy, excess leakage",
-                _any(lambda m: m.evidence.excess),
+                lambda _, m: m.evidence.excess,
                 "adversaries.the_audit_itself",
             ),
             Test(
                 "adversaries.looks_at_what_training_has_moved_in_its",
                 "embedding shift",
-                _any(lambda m: m.evidence.inversion and m.evidence.inversion.embedding_shift),
+                lambda _, m: m.evidence.inversion and m.evidence.inversion.embedding_shift,
                 "adversaries.audit_inversion",
             ),
             Test(
                 "adversaries.trains_a_short_instruction_that_makes_it",
                 "soft prompt",
-                lambda context: (
-                    any(model.soft_prompts for model in context.audit.probe.models) if context.audit.probe else False
-                ),
+                lambda context, m: any(one.soft_prompts for one in _probed(context, m)),
                 "adversaries.probe_soft_prompt",
+                ("clm",),
             ),
         ),
     ),
@@ -589,7 +612,7 @@ ADVERSARIES = (
             Test(
                 "adversaries.sees_how_easily_the_model_predicts_the_text",
                 "loss, reference, min-k and others",
-                _any(lambda m: m.evidence.membership),
+                lambda _, m: m.evidence.membership,
                 "adversaries.audit_attacks",
             ),
             Test(
@@ -597,15 +620,14 @@ ADVERSARIES = (
                 "in-context probing",
                 _attacked("icp"),
                 "adversaries.audit_attacks",
+                ("clm",),
             ),
             Test(
                 "adversaries.trains_models_of_their_own_with_the_person",
                 "LiRA, RMIA",
-                lambda context: (
-                    _attacked(*SHADOWS)(context)
-                    or any(
-                        "lira" in kind.attacks for m in context.models for kind in (m.evidence.by_kind or {}).values()
-                    )
+                lambda context, m: (
+                    _attacked(*SHADOWS)(context, m)
+                    or any("lira" in kind.attacks for kind in (m.evidence.by_kind or {}).values())
                 ),
                 "adversaries.audit_shadow",
             ),
@@ -623,25 +645,25 @@ ADVERSARIES = (
             Test(
                 "adversaries.asks_whether_a_name_makes_an_illness",
                 "association",
-                _any(lambda m: m.evidence.inversion and m.evidence.inversion.association),
+                lambda _, m: m.evidence.inversion and m.evidence.inversion.association,
                 "adversaries.audit_inversion",
             ),
             Test(
                 "adversaries.asks_which_of_many_names_belongs_into_a",
                 "inversion",
-                _any(lambda m: m.evidence.inversion and (m.evidence.inversion.direct or m.evidence.inversion.indirect)),
+                lambda _, m: m.evidence.inversion and (m.evidence.inversion.direct or m.evidence.inversion.indirect),
                 "adversaries.audit_inversion",
             ),
             Test(
                 "adversaries.has_the_documents_of_all_others_who_use",
                 "threshold",
-                _any(lambda m: m.evidence.threshold),
+                lambda _, m: m.evidence.threshold,
                 "adversaries.the_audit_itself",
             ),
             Test(
                 "adversaries.has_a_part_of_the_documents_and_looks",
                 "low-cost membership",
-                _any(lambda m: m.evidence.low_cost),
+                lambda _, m: m.evidence.low_cost,
                 "adversaries.audit_graph_shares",
             ),
         ),
@@ -650,11 +672,20 @@ ADVERSARIES = (
 
 
 def tests_not_made(context: Context) -> Iterator[tuple[Adversary, Test]]:
-    """Yield the tests that the run did not make."""
+    """Yield the tests that the run did not make on every model that they can be made on."""
     for adversary in ADVERSARIES:
         for test in adversary.tests:
-            if not test.made(context):
+            if not context.models or test.left_out(context):
                 yield adversary, test
+
+
+def not_made_on(context: Context) -> Iterator[tuple[str, str]]:
+    """Yield for each model its name and the names of the tests that were not made on it."""
+    t = context.words
+    for model in context.models:
+        left = [test.name for who in ADVERSARIES for test in who.tests if model in test.left_out(context)]
+        if left:
+            yield t("common.model_letter", letter=model.letter), t.apart(left)
 
 
 # ----------------------------------------------------- impact assessment

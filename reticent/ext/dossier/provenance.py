@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reticent.audit.evidence.dossier import KeyedDigests, ModelUnderTest
-from reticent.core.artifact import canonical, read_manifest, write_private
+from reticent.core.artifact import artifacts_in, canonical, read_manifest, write_private
 from reticent.core.errors import ArtifactError
-from reticent.ext.dossier.verify import NOT_OF_THE_MODEL
 from reticent.job.artefact import measurements_of
+from reticent.job.outcomes import NOT_OF_THE_MODEL
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.dossier import KeyedDigests, ModelUnderTest
@@ -81,7 +81,15 @@ def keyed_digests(run: Run) -> KeyedDigests:
         protection={name: of(name) for name in names if "-shadow-" not in name},
         audit=of("audit"),
         job=keyed(run, hashlib.sha256(job).hexdigest()),
+        counts=keyed(run, digest_of_counts(run.folder)),
     )
+
+
+def digest_of_counts(folder: Path) -> str:
+    """Return the digest of the counts of every training and of all protected tokens of a run: targets, violations."""
+    found = [path for name in ("models", "tokens") for path in artifacts_in(folder / name)]
+    counts = {path.relative_to(folder).as_posix(): read_manifest(path).counts for path in found}
+    return hashlib.sha256(canonical(counts)).hexdigest()
 
 
 def models_under_test(run: Run) -> Iterator[ModelUnderTest]:

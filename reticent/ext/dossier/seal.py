@@ -87,5 +87,5 @@ def run_ssh_keygen(arguments: Sequence[str], stdin: bytes | None = None) -> str:
         raise ArtifactError("ssh-keygen cannot be started: signatures need OpenSSH 8.1 or newer") from None
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise ArtifactError(f"ssh-keygen: {said[-1] if said else 'failed'}")
+        raise ArtifactError(f"ssh-keygen: {'; '.join(said) or 'failed'}")
     return (done.stdout + done.stderr).decode(errors="replace")

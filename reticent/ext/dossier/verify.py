@@ -9,15 +9,17 @@ from pathlib import Path
 
 from reticent.audit.evidence.dossier import EVIDENCE_FORMAT, DossierEvidence, ModelUnderTest
 from reticent.audit.evidence.json_form import from_json
+from reticent.audit.texts import LANGUAGES
 from reticent.core.artifact import MANIFEST, hash_file
 from reticent.core.errors import ArtifactError, ReticentError
 from reticent.core.json_toml import read_json
+from reticent.ext.dossier.page import page_name, render
+from reticent.ext.dossier.provenance import code_digest
 from reticent.ext.dossier.seal import EVIDENCE, NAMESPACE, SIGNATURE, SUMS, read_sums, run_ssh_keygen, signed_files
+from reticent.job.outcomes import NOT_OF_THE_MODEL
 
 __all__ = ["Checked", "model_digests", "read_evidence", "verify_dossier", "verify_model"]
 
-#: Files of a model folder that do not change the behaviour of the model: an exported model has a card of its own.
-NOT_OF_THE_MODEL = ("README.md",)
 #: What is said of the manifest in a copy of a run's own folder.
 _OF_A_RUN = "; a run keeps it beside its dossier, and a copy by `reticent dossier RUN --out FOLDER` has none"
 
@@ -28,6 +30,8 @@ class Checked:
 
     holds: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
+    #: Outcomes of a dossier that an older version made, which today's rules judge otherwise.
+    changed: list[str] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
     #: Fingerprint of the key of the signature; None without a valid signature.
     key: str | None = None
@@ -71,6 +75,8 @@ def verify_dossier(folder: Path, models: Sequence[Path] = (), signers: Path | No
     except (ReticentError, OSError, ValueError) as error:
         checked.faults.append(f"{EVIDENCE} cannot be read: {error}")
     _check_signature(folder, evidence, signers, checked)
+    if evidence is not None:
+        _check_pages(folder, evidence, checked)
     for model in models if evidence else ():
         assert evidence is not None
         found = verify_model(evidence, model)
@@ -93,10 +99,15 @@ def model_digests(folder: Path) -> dict[str, str]:
     return {name: hash_file(path) for name, path in names.items() if name not in NOT_OF_THE_MODEL}
 
 
-def verify_model(evidence: DossierEvidence, folder: Path) -> ModelUnderTest | None:
-    """Return the tested model that has exactly these files; None where there is none."""
+def verify_model(
+    evidence: DossierEvidence, folder: Path, *, of: tuple[str, str, int] | None = None
+) -> ModelUnderTest | None:
+    """Return the tested model that has exactly these files; None where there is none, or none of this name, recipe and
+    epoch.
+    """
     digests = model_digests(folder) if folder.is_dir() else {}
-    return next((model for model in evidence.models if digests and model.files == digests), None)
+    found = (model for model in evidence.models if digests and model.files == digests)
+    return next((one for one in found if of in (None, (one.model, one.recipe, one.epoch))), None)
 
 
 def _check_files(folder: Path, checked: Checked) -> None:
@@ -112,9 +123,32 @@ def _check_files(folder: Path, checked: Checked) -> None:
             faults.append(f"{name}: is not the file that was listed")
     if EVIDENCE not in listed:
         faults.append(f"{EVIDENCE}: is not in {SUMS}")
+    empty = (path for path in sorted(folder.rglob("*")) if path.is_dir() and not any(path.iterdir()))
+    faults += [f"{path.relative_to(folder).as_posix()}: an empty folder, which no dossier has" for path in empty]
     checked.faults += faults
     if not faults:
         checked.holds.append(f"{len(listed)} files are as {SUMS} says")
+
+
+def _check_pages(folder: Path, evidence: DossierEvidence, checked: Checked) -> None:
+    """Compare the pages with what the evidence gives; those of another version are left to their signature."""
+    names = sorted(path.name for path in folder.glob("dossier*.html"))
+    if evidence.code != code_digest():
+        checked.unchecked.append(f"{', '.join(names)}: of another version, so not compared with {EVIDENCE}")
+        return
+    others = [language for language in LANGUAGES if f"dossier.{language}.html" in names]
+    for first in LANGUAGES:
+        languages = (first, *(other for other in others if other != first))
+        pages = {page_name(each, languages, "html"): each for each in languages}
+        if sorted(pages) == names and all(
+            (folder / name).read_bytes() == render(evidence, each, languages).encode() for name, each in pages.items()
+        ):
+            checked.holds.append(f"{', '.join(names)}: as {EVIDENCE} gives them")
+            break
+    else:
+        checked.faults.append(f"{', '.join(names) or 'dossier.html'}: not the pages that {EVIDENCE} gives")
+    if any(folder.glob("dossier*.pdf")):
+        checked.unchecked.append(f"dossier*.pdf: not compared with {EVIDENCE}")
 
 
 def _check_signature(folder: Path, evidence: DossierEvidence | None, signers: Path | None, checked: Checked) -> None:
@@ -141,13 +175,21 @@ def _check_signature(folder: Path, evidence: DossierEvidence | None, signers: Pa
         checked.holds.append(f"{SIGNATURE} fits, by the key {checked.key}")
         checked.unchecked.append("whose key it is: give a file of allowed signers with --signers")
         return
+    if not signers.is_file():
+        checked.faults.append(f"{signers}: no file of allowed signers is there, so nobody vouches for {SIGNATURE}")
+        return
     try:
         found = run_ssh_keygen(["-Y", "find-principals", "-s", signature, "-f", str(signers)]).strip()
         signer = found.splitlines()[0]
         identity = ["-I", signer.split(",")[0]]
         run_ssh_keygen(["-Y", "verify", "-f", str(signers), *identity, "-n", NAMESPACE, "-s", signature], sums)
-    except (ArtifactError, IndexError):
-        checked.faults.append(f"{SIGNATURE}: its key is not one of the allowed signers")
+    except (ArtifactError, IndexError) as error:
+        dated = next((why for why in ("expired", "not yet valid") if why in str(error)), None)
+        checked.faults.append(
+            f"{SIGNATURE}: {signers} names its key, which is {dated} there"
+            if dated
+            else f"{SIGNATURE}: its key is not one of the allowed signers"
+        )
         return
     checked.signer = signer
     checked.holds.append(f"{SIGNATURE} fits, by {signer}, key {checked.key}")

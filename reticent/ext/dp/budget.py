@@ -96,8 +96,10 @@ class Budget:
     max_epsilon: float | None = None
     max_delta: float | None = None
 
-    def reserve(self, run: str, guarantee: Guarantee, num_units: int, about: dict[str, Any] | None = None) -> None:
+    def reserve(self, run: str, guarantee: Guarantee, num_units: int, about: dict[str, Any] | None = None) -> bool:
         """Record the largest cost of a run before it starts; a resumed run (with the same name) is recorded once.
+
+        Returns whether it was not recorded yet.
 
         Raises
         ------
@@ -111,7 +113,14 @@ class Budget:
         with _changing(self.path) as spendings:
             others = [each for each in spendings if each.run != run]
             self._check(asked, [each for each in others if each.corpus == self.corpus], num_units)
+            is_new = len(others) == len(spendings)
             spendings[:] = [*others, asked]
+        return is_new
+
+    def release(self, run: str) -> None:
+        """Take a run out that ended before it drew any noise; for the process alone that reserved its cost."""
+        with _changing(self.path) as spendings:
+            spendings[:] = [each for each in spendings if each.run != run or each.settled]
 
     def settle(self, run: str, guarantee: Guarantee) -> None:
         """Record the actual cost of a run that has ended."""

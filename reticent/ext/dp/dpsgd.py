@@ -10,7 +10,6 @@ This module imports Opacus. :class:`~reticent.ext.dp.dpsgd.PrivateStep` plans a 
 from __future__ import annotations
 
 import copy
-import inspect
 import math
 import secrets
 import warnings
@@ -40,7 +39,7 @@ from reticent.trainer.config import TrainConfig
 from reticent.trainer.distributed import World
 from reticent.trainer.labels import Targets
 from reticent.trainer.ledger import Ledger
-from reticent.trainer.models import lm_head
+from reticent.trainer.models import first_position, lm_head, num_rows
 from reticent.trainer.privacy import Guarantee, Plan, PrivacyConfig, plan_privacy, refuse_conflicts, unaccounted_steps
 from reticent.trainer.recipes import Recipe
 from reticent.trainer.resume import State
@@ -81,7 +80,8 @@ __all__ = [
 # Further differences from plain Opacus that transformers need, each tested against a backward pass of one unit at a
 # time:
 #
-# - position ids and token type ids have the full shape (B, T), because a broadcast row has no gradient per row;
+# - position ids and token type ids have the full shape (B, T), because a broadcast row has no gradient per row; a model
+#   whose positions are not known makes its own, which its position embeddings then refuse unless they are frozen;
 # - BERT's head and its decoder share a bias: only the decoder is hooked;
 # - ghost clipping does not support a weight with two uses: tied embeddings are instantiated per unit (V x D x 4 bytes
 #   for
@@ -165,6 +165,8 @@ class _PerUnit:
 
     rows: RowLayout
     _module: nn.Module
+    #: The hooked layer that ran last; an error that no layer raises itself is of one near it.
+    last: nn.Module | None = None
 
     def iterate_submodules(self, module: nn.Module) -> Iterator[nn.Module]:
         """Modules to hook; a module whose own weights all belong to its children is skipped in favour of these."""
@@ -185,22 +187,43 @@ class _PerUnit:
         laid = []
         for values in (*activations, backprops):
             if len(values) != self.rows.num_rows:
-                raise TrainingError(
-                    f"DP-SGD: a {type(module).__name__} sees {len(values)} rows of a batch of {self.rows.num_rows}, so "
-                    "it has no gradient per row"
-                )
+                seen = f"a {type(module).__name__} sees {len(values)} rows of a batch of {self.rows.num_rows}"
+                raise TrainingError(_cannot_follow(self._module, f"{seen}, so it has no gradient per row"))
             values = values.float() if values.is_floating_point() else values
             # A layer with one vector for each row gets a time axis of length 1.
             laid.append(self.rows.lay(values.unsqueeze(1) if backprops.ndim == 2 else values))
         module.max_batch_len = self.rows.num_units
         return laid[:-1], laid[-1]
 
+    def capture_activations_hook(self, module: nn.Module, *values: Any) -> None:
+        self.last = module
+        with self.named():
+            super().capture_activations_hook(module, *values)  # type: ignore[misc]
+
+    def capture_backprops_hook(self, module: nn.Module, *values: Any, **options: Any) -> None:
+        self.last = module
+        with self.named():
+            super().capture_backprops_hook(module, *values, **options)  # type: ignore[misc]
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Raise `TrainingError` with the layer and the way out for whatever Opacus or torch raises in the block."""
+        try:
+            yield
+        except (TrainingError, MemoryError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:
+            names = {module: name for name, module in self._module.named_modules()}
+            layer = names.get(self.last) or "its first layer"
+            raise TrainingError(_cannot_follow(self._module, f"at {layer} ({type(error).__name__})")) from None
+
     def detach(self) -> None:
-        """Remove the hooks; the model is then as before."""
+        """Remove the hooks, and what a pass that failed left at the layers; the model is then as before."""
         self.cleanup()  # type: ignore[attr-defined]
         for module in self._module.modules():
-            if isinstance(module, (_TiedEmbedding, _TiedLinear)):
-                module.__class__ = type(module).__base__  # type: ignore[assignment]
+            for left in ("activations", "max_batch_len"):
+                module.__dict__.pop(left, None)
+        _untie(self._module)
 
 
 class InstantiatedClipping(_PerUnit, GradSampleHooks):
@@ -230,6 +253,14 @@ class GhostClipping(_PerUnit, GradSampleHooksFastGradientClipping):
         return super().get_clipping_coef()[self.rows.units_B]
 
 
+def _cannot_follow(model: Any, where: str) -> str:
+    """The sentence about a model that cannot be clipped as it is, and the ways out."""
+    return (
+        f"DP-SGD: {model.config.model_type} is built in a way that clipping cannot follow ({where}); train it with "
+        'LoRA ([train.lora]), try the other train.dp.clipping ("hooks", "ghost"), or choose another base model'
+    )
+
+
 def watch_units(model: PreTrainedModel, clipping: str, max_grad_norm: float) -> InstantiatedClipping | GhostClipping:
     """Hook a model so that backward passes compute gradients, or their norms, per unit.
 
@@ -242,18 +273,31 @@ def watch_units(model: PreTrainedModel, clipping: str, max_grad_norm: float) -> 
         decoder, bias = getattr(module, "decoder", None), module._parameters.get("bias")
         if isinstance(decoder, nn.Linear) and bias is not None and bias is not decoder.bias:
             bias.requires_grad_(False)  # BERT, untied: the forward pass never reads it
-    try:
-        if clipping == "hooks":
-            return InstantiatedClipping(model, loss_reduction="sum")
-        for module in _sharing_weights(model):
+    kind: Any = InstantiatedClipping
+    options: dict[str, Any] = {}
+    if clipping == "ghost":
+        kind, options = GhostClipping, {"max_grad_norm": max_grad_norm}
+        for module in (shared := list(_sharing_weights(model))):
             if type(module) not in _TIED:
-                raise TrainingError(f"DP-SGD: a {type(module).__name__} shares its weight, which ghost clipping cannot")
+                where = f"a {type(module).__name__} shares its weight, which ghost clipping cannot clip"
+                raise TrainingError(_cannot_follow(model, where))
+        for module in shared:
             module.__class__ = _TIED[type(module)]
-        return GhostClipping(model, loss_reduction="sum", max_grad_norm=max_grad_norm)
-    except NotImplementedError:
-        raise TrainingError(
-            "DP-SGD: a trained layer of this model keeps buffers, so rows cannot be separated"
-        ) from None
+    try:
+        return kind(model, loss_reduction="sum", **options)
+    except Exception as error:  # Opacus may have hooked some layers
+        for handle in model.__dict__.pop("autograd_grad_sample_hooks", ()):
+            handle.remove()
+        _untie(model)
+        buffers = isinstance(error, NotImplementedError)
+        where = "a trained layer keeps buffers, so rows cannot be separated" if buffers else type(error).__name__
+        raise TrainingError(_cannot_follow(model, where)) from None
+
+
+def _untie(model: nn.Module) -> None:
+    for module in model.modules():
+        if isinstance(module, (_TiedEmbedding, _TiedLinear)):
+            module.__class__ = type(module).__base__  # type: ignore[assignment]
 
 
 def _sharing_weights(model: nn.Module) -> Iterable[nn.Module]:
@@ -300,12 +344,10 @@ def _whole_inputs(model: PreTrainedModel, input_ids_BT: torch.Tensor, attention_
     """Model inputs that give every embedding one row for each row of the batch."""
     inputs: dict[str, Any] = {"input_ids": input_ids_BT}
     inputs["attention_mask"] = torch.from_numpy(attention_BT).to(input_ids_BT.device)
-    modules = dict(model.named_modules())
-    if any(name.endswith("token_type_embeddings") for name in modules):
+    if any(name.endswith("token_type_embeddings") for name, _ in model.named_modules()):
         inputs["token_type_ids"] = torch.zeros_like(input_ids_BT)
-    makes_its_own = any(hasattr(module, "create_position_ids_from_input_ids") for module in modules.values())
-    if not makes_its_own and "position_ids" in inspect.signature(model.base_model.forward).parameters:
-        positions_T = torch.arange(input_ids_BT.shape[1], device=input_ids_BT.device)
+    if (first := first_position(model)) is not None:
+        positions_T = first + torch.arange(input_ids_BT.shape[1], device=input_ids_BT.device)
         inputs["position_ids"] = positions_T.expand_as(input_ids_BT).contiguous()
     return inputs
 
@@ -501,6 +543,8 @@ class NoisyGradient:
         self.optimizer: Any = None
         self._noise = torch.Generator(device)
         self._checked = False
+        #: Whether a step has been taken, or begun, that adds noise: until then nothing of a unit is anywhere.
+        self.drew = False
 
     def wrap(self, optimizer: torch.optim.Optimizer) -> None:
         """Clip and add noise for this optimizer, which must hold the trained weights of the hooked model."""
@@ -551,13 +595,14 @@ class NoisyGradient:
                 self._check_one_unit(_first_unit(part))
             torch.manual_seed(self._seed_of(step, 2, self.rank, turn))  # dropout
             losses_B = self._losses(part)
-            with _quiet():
+            with _quiet(), self.hooks.named():
                 if isinstance(self.hooks, GhostClipping):
                     DPTensorFastGradientClipping(self.hooks, self.optimizer, losses_B, "sum").backward()  # type: ignore[arg-type]
                 else:
                     losses_B.sum().backward()
             losses.append(losses_B.detach().sum())
             is_last = turn == len(parts) - 1
+            self.drew |= is_last
             self.optimizer.signal_skip_step(do_skip=not is_last)
             self.optimizer.pre_step()  # adds up the clipped sums; at the last batch adds the noise, and divides
             if not is_last:
@@ -566,6 +611,25 @@ class NoisyGradient:
             self.optimizer.reduce_gradients()
         return losses
 
+    def rehearse(self, windows: Windows) -> None:
+        """Run a made-up unit of two rows forward and backward, before anything is charged for real ones.
+
+        Raises
+        ------
+        TrainingError
+            Clipping cannot follow this model: it names the layer, and the way out.
+        """
+        length = min(8, windows.longest)
+        paddings = {getattr(module, "padding_idx", None) for module in self.model.modules()}
+        free = np.array([number for number in range(num_rows(self.model)) if number not in paddings][-2 * length :])
+        ids = np.resize(free, (2, length)).astype(np.int64)
+        attention = np.arange(length) < np.array([[length], [max(2, length - 2)]])
+        ids[~attention] = windows.special.pad
+        labels = np.where(attention, ids, IGNORE_INDEX)
+        batch = Batch(np.arange(2), ids, np.zeros_like(ids), np.zeros_like(ids), attention, attention)
+        self._check_one_unit(Part(batch, Targets(ids, labels), np.zeros(2, dtype=np.int64)))
+        self._checked = False  # of a real one too
+
     def close(self) -> None:
         """Remove all hooks from the model."""
         self.hooks.detach()
@@ -573,7 +637,7 @@ class NoisyGradient:
     def _losses(self, part: Part) -> torch.Tensor:
         rows = RowLayout(part.units, self.device)
         self.hooks.rows = rows
-        with self.autocast():
+        with self.autocast(), self.hooks.named():
             return unit_losses(self.model, part.batch, part.targets, self.objective, rows)
 
     def _seed_of(self, *use: int) -> int:
@@ -590,8 +654,11 @@ class NoisyGradient:
 
     def _check_one_unit(self, part: Part) -> None:
         """Compare the hooks' gradient of one unit with a plain backward pass: a missed layer would not be private."""
-        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []), _quiet():
+        devices = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices), _quiet(), self.hooks.named():
             self._losses(part).sum().backward()
+        layers = [layer for layer in self.model.modules() if isinstance(layer, nn.Embedding)]
+        padded = {id(layer.weight) for layer in layers if layer.padding_idx is not None}
         for name, weight in self.model.named_parameters():
             if not weight.requires_grad:
                 continue
@@ -601,11 +668,11 @@ class NoisyGradient:
             else:
                 found = getattr(weight, "grad_sample", None)
                 seen = None if found is None else found[0].norm()[None]
-            if seen is None or abs(float(seen[0]) - plain) > 0.05 * plain + 1e-4 * self.config.max_grad_norm:
-                raise TrainingError(
-                    f"DP-SGD: {name} has a gradient that clipping does not see (a layer used in a way that Opacus "
-                    "cannot follow); freeze it, or train with LoRA"
-                )
+            off = math.inf if seen is None else float(seen[0]) - plain
+            if id(weight) in padded and off > 0:  # torch gives the row of padding no gradient, Opacus clips by one
+                off = 0.0
+            if abs(off) > 0.05 * plain + 1e-4 * self.config.max_grad_norm:
+                raise TrainingError(_cannot_follow(self.model, f"{name} has a gradient that clipping does not see"))
             if isinstance(self.hooks, InstantiatedClipping):
                 weight.grad_sample = None  # type: ignore[attr-defined]
             weight.grad = None
@@ -655,6 +722,8 @@ class PrivateStep:
     #: Secret seed of samples, masks and noise, and the name of the run in the budget file.
     seed: int
     name: str
+    #: Whether this process entered the run in the budget file.
+    reserved: bool = False
 
     def __init__(self, recipe: Recipe, config: TrainConfig, privacy: PrivacyConfig, world: World, device: torch.device):
         self.recipe, self.config, self.privacy, self.world, self.device = recipe, config, privacy, world, device
@@ -711,6 +780,7 @@ class PrivateStep:
             autocast=partial(autocast, "on" if config.bf16 == "on" else "off", self.device),
         )
         try:
+            self.noisy.rehearse(windows)
             self._reserve()  # last, after all other reasons to refuse the run
         except BaseException:
             self.noisy.close()
@@ -739,11 +809,19 @@ class PrivateStep:
             self.budget.settle(self.name, self.plan.guarantee)
         return {"privacy": {**self.plan.to_dict(), "steps": num_steps}}
 
+    def give_up(self) -> None:
+        """Take the hooks off, and give back what this process reserved if no noise was drawn for it."""
+        self.noisy.close()
+        if self.reserved and not self.noisy.drew:
+            assert self.budget is not None
+            self.budget.release(self.name)
+
     def _reserve(self) -> None:
         if self.budget is None or not self.world.is_main:
             return
         about = {key: value for key, value in self.plan.to_dict().items() if key not in ("guarantee", "noise")}
-        self.budget.reserve(self.name, self.plan.guarantee, len(self.units), {**about, "recipe": self.recipe.name})
+        about["recipe"] = self.recipe.name
+        self.reserved = self.budget.reserve(self.name, self.plan.guarantee, len(self.units), about)
 
     def _name_and_seed(self, kept: dict[str, str]) -> None:
         if not kept:

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import numpy as np
 
 from reticent.audit.config import ExtractionConfig
 from reticent.audit.evidence.extraction import PassageRate, Passages, PassageSettings
 from reticent.audit.evidence.json_form import extended
-from reticent.audit.evidence.leakage import Sides
+from reticent.audit.evidence.leakage import Excess, Exposed, Sides, Unshared
+from reticent.audit.leakage.unshared import standardised
 from reticent.audit.scoring.generate import Decoding, score_continuations
-from reticent.audit.stats.intervals import Counts, bootstrap_of, excess_of
+from reticent.audit.stats.intervals import Bootstrap, Counts, bootstrap_of, excess_of, ratio_difference
+from reticent.engine.kernels import number_tuples
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
 from reticent.trainer.windows import SpecialIds
@@ -27,10 +29,23 @@ from reticent.trainer.windows import SpecialIds
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["ExtractionConfig", "chance_of_extraction", "draw_passages", "extraction_rates"]
+__all__ = [
+    "ExtractionConfig",
+    "chance_of_extraction",
+    "draw_passages",
+    "exposed_by_passages",
+    "extraction_rates",
+    "users_of_passages",
+]
 
 #: Carlini et al. (2023) call a passage discoverable if a prefix of 50 tokens gives the 50 after it.
 DISCOVERABLE = 50
+#: Tokens of the shortest passage that exposes an individual if it comes back whole.
+WHOLE = 50
+#: Odd, so powers of it have an inverse modulo 2^64.
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+#: Positions whose texts are compared at once.
+_BLOCK = 1 << 22
 
 
 def decoding_of(config: ExtractionConfig) -> Decoding:
@@ -70,6 +85,50 @@ def draw_passages(
     return documents, store.doc_offsets[documents] + np.floor(where[documents] * (room[documents] + 1)).astype(np.int64)
 
 
+def users_of_passages(
+    store: TokenStore, starts: np.ndarray, length: int, members: np.ndarray, units: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return how many units of members, and of others, have each passage somewhere in their documents, token by token;
+    two int arrays of the shape of ``starts``. The first and the last token are not compared, as they may be parts of
+    others elsewhere.
+
+    Parameters
+    ----------
+    starts : int64 array, first tokens of the passages
+    members : bool array, shape (store.num_documents,)
+    units : unit of each individual, by code; None: each is one
+
+    Cost: a pass over the tokens, by sums of their products with powers of one number; what these find is compared.
+    """
+    trim = int(length > 2)
+    starts, length = starts + trim, length - 2 * trim
+    ids = store.input_ids
+    with np.errstate(over="ignore"):
+        powers = np.cumprod(np.full(length, _ODD, dtype=np.uint64))
+        cells = ids[starts[:, None] + np.arange(length)].astype(np.uint64)
+        wanted = np.unique((cells * powers).sum(axis=1, dtype=np.uint64))
+        places = [np.empty(0, dtype=np.int64)]
+        for first in range(0, len(ids) - length + 1 if len(wanted) else 0, _BLOCK):
+            block = ids[first : first + _BLOCK + length - 1].astype(np.uint64)
+            rising = np.cumprod(np.full(len(block), _ODD, dtype=np.uint64))
+            falling = np.cumprod(np.full(len(block), pow(int(_ODD), -1, 1 << 64), dtype=np.uint64)) * _ODD
+            sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(block * rising, dtype=np.uint64)])
+            hashes = (sums[length:] - sums[:-length]) * falling[: len(block) - length + 1]
+            row = np.minimum(np.searchsorted(wanted, hashes), len(wanted) - 1)
+            places.append(first + np.flatnonzero(wanted[row] == hashes))
+    found = np.concatenate(places)
+    documents = np.searchsorted(store.doc_offsets, found, "right") - 1
+    inside = found + length <= store.doc_offsets[documents + 1]
+    found, documents = found[inside], documents[inside]
+    both = np.concatenate([starts, found]).astype(np.int64)
+    numbers, _ = number_tuples(ids, both, np.full(len(both), length, dtype=np.int32))
+    of_unit = store.individual if units is None else units[store.individual]
+    pairs = np.unique(np.stack([numbers[len(starts) :], of_unit[documents], members[documents]]), axis=1)
+    size = int(numbers.max(initial=-1)) + 1
+    own, others = (np.bincount(pairs[0][pairs[2] == side], minlength=size) for side in (1, 0))
+    return own[numbers[: len(starts)]], others[numbers[: len(starts)]]
+
+
 def extraction_rates(
     model: PreTrainedModel,
     store: TokenStore,
@@ -78,6 +137,7 @@ def extraction_rates(
     config: ExtractionConfig,
     *,
     units: np.ndarray | None = None,
+    kept: np.ndarray | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Passages:
     """Return the share of passages that come back from a causal model, of members and of held-out individuals.
@@ -87,12 +147,14 @@ def extraction_rates(
     store : tokens of both sides; the flags show which passages have a protected word in the suffix
     members : bool array, shape (store.num_documents,)
     units : unit of each individual, by code, as for `bootstrap_of`
+    kept : bool array by code, who is not left out for near-copies, or None
 
     Returns
     -------
     Passages
         Over "all" passages, and over those with a "protected" word in the suffix. Rates are over passages, intervals
-        over individuals; a rate of 0 has the exact bound.
+        over individuals; a rate of 0 has the exact bound. Each is also given over passages that no document of the
+        other side has, standardised by their number of users.
     """
     length = max(config.prefix_tokens) + config.suffix_tokens
     is_member = np.asarray(members, dtype=bool)
@@ -100,9 +162,15 @@ def extraction_rates(
     own.ask(model, special, config, partial(_advance, progress, 0))
     others.ask(model, special, config, partial(_advance, progress, len(own.documents) * len(config.prefix_tokens)))
     bootstrap = bootstrap_of(config.num_bootstrap, config.seed, units)
+    ends = np.concatenate([own.ends, others.ends])
+    by_members, by_others = users_of_passages(store, ends, config.suffix_tokens, is_member, units)
+    first = len(own.documents)
+    for side, rows in ((own, slice(0, first)), (others, slice(first, None))):
+        side.users = by_members[rows] + by_others[rows]
+        side.shared = (by_members[rows] > 0) & (by_others[rows] > 0)
     rates = [
         extended(
-            excess_of(own.ratio(measure.key, asked), others.ratio(measure.key, asked), **bootstrap),
+            _compared(own, others, measure.key, asked, kept, **bootstrap),
             PassageRate,
             measure=measure.name,
             prefix_tokens=measure.prefix_tokens,
@@ -113,6 +181,7 @@ def extraction_rates(
         for measure in _measures(config)
         for asked in ("all", "protected")
     ]
+    with_room = np.diff(store.doc_offsets) >= length
     return Passages(
         settings=PassageSettings(
             prefix_tokens=list(config.prefix_tokens),
@@ -125,6 +194,61 @@ def extraction_rates(
         num_passages=Sides(members=len(own.documents), heldout=len(others.documents)),
         num_short=Sides(members=own.num_short, heldout=others.num_short),
         rates=rates,
+        asks_every_member=set(own.codes) == set(store.individual[is_member & with_room]),
+        of_one_side=[*own.rows(True), *others.rows(False)] if config.suffix_tokens >= WHOLE else None,
+    )
+
+
+def exposed_by_passages(found: Passages, base: Passages, **bootstrap: Unpack[Bootstrap]) -> Exposed | None:
+    """Return the share of individuals of whom a whole passage that no document of the other side has comes back, and
+    not from the base model, of members and of held-out individuals; None if the passages are too short.
+    """
+    if found.of_one_side is None or base.of_one_side is None:
+        return None
+    before = {document: back for document, _, _, back in base.of_one_side}
+    rows = [row for row in found.of_one_side if row[0] in before]
+    sides = []
+    for side in (1, 0):
+        own = [(code, back and not before[document]) for document, code, is_member, back in rows if is_member == side]
+        codes, row = np.unique(np.array([code for code, _ in own], dtype=np.int64), return_inverse=True)
+        back = np.bincount(row.reshape(-1), [float(value) for _, value in own], minlength=len(codes)) > 0
+        sides.append((back.astype(np.float64), np.ones(len(codes)), codes))
+    return extended(excess_of(*sides, **bootstrap), Exposed)
+
+
+def _compared(
+    own: _Drawn,
+    others: _Drawn,
+    key: tuple[str, int],
+    asked: str,
+    kept: np.ndarray | None,
+    **bootstrap: Unpack[Bootstrap],
+) -> Excess:
+    """Rates of one measure: over all passages, over those of one side alone, and without who holds near-copies."""
+    chosen = np.concatenate([own.asked[asked], others.asked[asked]])
+    alone = chosen & ~np.concatenate([own.shared, others.shared])
+    of_members = np.arange(len(chosen)) < len(own.documents)
+    users = np.concatenate([own.users, others.users])
+    weights = standardised(users, alone & of_members, alone & ~of_members)
+    sides = own.ratio(key, asked, weights[of_members]), others.ratio(key, asked, weights[~of_members])
+    found = excess_of(own.ratio(key, asked), others.ratio(key, asked), **bootstrap)
+    one_side = excess_of(*sides, **bootstrap)
+    without = None
+    if kept is not None:
+        of_kept = others.ratio(key, asked, kept[others.codes[others.individuals]].astype(np.float64))
+        without = ratio_difference(own.ratio(key, asked), of_kept, **bootstrap)
+    return Excess(
+        members=found.members,
+        heldout=found.heldout,
+        excess=found.excess,
+        without_copies=without,
+        unshared=Unshared(
+            members=one_side.members,
+            heldout=one_side.heldout,
+            excess=one_side.excess,
+            num_shared=int(np.count_nonzero(chosen & ~alone)),
+            num_unmatched=int(np.count_nonzero(alone & of_members & (weights == 0))),
+        ),
     )
 
 
@@ -160,6 +284,8 @@ class _Drawn:
         self.num_short = int(np.count_nonzero(chosen & (np.diff(store.doc_offsets) < length)))
         cells = starts[:, None] + np.arange(length)
         self.ids = store.input_ids[cells].astype(np.int64)
+        self.ends = starts + length - config.suffix_tokens
+        self.users, self.shared = np.ones(len(starts), dtype=np.int64), np.zeros(len(starts), dtype=bool)
         protected = (store.flags[cells[:, -config.suffix_tokens :]] != 0).any(axis=1)
         self.asked = {"all": np.ones(len(starts), dtype=bool), "protected": protected}
         self.codes, self.individuals = np.unique(store.individual[self.documents], return_inverse=True)
@@ -177,9 +303,24 @@ class _Drawn:
         for n in config.num_queries:  # ends of the longest prefixes
             self.outcomes["drawn", n] = chance_of_extraction(log_p, n) >= config.probability
 
-    def ratio(self, key: tuple[str, int], asked: str) -> Counts:
+    def ratio(self, key: tuple[str, int], asked: str, weights: np.ndarray | None = None) -> Counts:
         """Return the passages that came back and all passages, for each individual, and who these are."""
         wanted, num = self.asked[asked], len(self.codes)
-        weights: Sequence[np.ndarray] = (wanted & self.outcomes[key], wanted)
-        back, all_ = (np.bincount(self.individuals, weights=weight, minlength=num) for weight in weights)
+        weighed = wanted.astype(np.float64) if weights is None else wanted * weights
+        values: Sequence[np.ndarray] = (weighed * self.outcomes[key], weighed)
+        back, all_ = (np.bincount(self.individuals, weights=value, minlength=num) for value in values)
         return back, all_, self.codes
+
+    def rows(self, is_member: bool) -> list[list[int]]:
+        """Return (document, individual, whether a member, whether it came back) of each passage of one side alone: by
+        greedy decoding, after any of the prefixes."""
+        back = np.zeros(len(self.documents), dtype=bool)
+        for (kind, _), outcome in self.outcomes.items():
+            if kind == "greedy":
+                back |= np.asarray(outcome, dtype=bool)
+        columns = self.documents, self.codes[self.individuals], back
+        return [
+            [int(document), int(code), int(is_member), int(came)]
+            for document, code, came, shared in zip(*columns, self.shared, strict=True)
+            if not shared
+        ]

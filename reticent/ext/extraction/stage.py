@@ -11,18 +11,22 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from reticent.audit.evidence.extraction import ExtractedModel, Extraction
 from reticent.audit.evidence.json_form import from_json, to_json
+from reticent.audit.membership.validity import kept_without_copies
+from reticent.audit.stats.intervals import bootstrap_of
 from reticent.core.json_toml import read_json
 from reticent.engine.canaries import open_canaries
 from reticent.engine.detect import quarantined_rows
-from reticent.engine.schema import MEMBERS
-from reticent.engine.store import open_tokens
+from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.job.artefact import Artefact, Measurement, Step, measurements_of
-from reticent.job.auditing import resampling_settings, work_of_extraction
+from reticent.job.auditing import audited_tokens, resampling_settings, work_of_extraction
+from reticent.job.stages.near_copies import copied_individuals, near_copies_input
 
 if TYPE_CHECKING:
-    from reticent.audit.evidence.extraction import ExtractedModel, Extraction
+    from reticent.audit.evidence.extraction import ExtractedModel, Extraction, Passages
     from reticent.job.run import Run
 
 __all__ = ["extraction_inputs", "extraction_section", "extraction_steps"]
@@ -72,6 +76,7 @@ def _artefact(run: Run, measurement: Measurement) -> Artefact:
     inputs = {
         "tokens": run.fingerprints.of(f"tokens/{measurement.model.name}/audit"),
         **run.base_input(measurement.model),
+        **(near_copies_input(run) if job.extraction is not None else {}),
     }
     if job.canaries is not None:
         inputs["canaries"] = run.fingerprints.of("canaries")
@@ -106,26 +111,39 @@ def _measured(run: Run, measurement: Measurement) -> ExtractedModel:
     if run.job.extraction is not None and measurement.model.objective == "clm":
         from reticent.ext.extraction.passages import extraction_rates
 
-        store = open_tokens(run.folder / f"tokens/{measurement.model.name}/audit")
+        store = audited_tokens(run, measurement.model.name, "audit")
         check_fit(model, store, tokenizer, special, run.job.train.window_length)
         members = run.individuals.mask(MEMBERS)[store.individual]
         with run.progress.task(f"extract from {measurement.recipe}", None, "passages") as advance:
             passages = extraction_rates(
-                model, store, members, special, run.job.extraction, units=run.individuals.units, progress=advance
-            )
+                model, store, members, special, run.job.extraction, units=run.individuals.units,
+                kept=_kept(run), progress=advance,
+            )  # fmt: skip
     return ExtractedModel(canaries=canaries, passages=passages)
 
 
 def extraction_section(run: Run) -> Extraction | None:
     """Return the part of the evidence; None if the job has no such section."""
+    from reticent.ext.extraction.passages import exposed_by_passages
 
+    bases: dict[str, Passages] = {}
     models = []
     for measurement in _measurements(run):
         seed = None if measurement.training is None else measurement.training.seed
         path = run.folder / _name(measurement) / "extraction.json"
+        found = from_json(ExtractedModel, read_json(path), str(path))
+        passages = found.passages
+        if passages is not None:
+            base = bases.setdefault(measurement.model.name, passages)  # the base model comes first
+            exposed = None
+            if base is not passages:
+                settings = bootstrap_of(run.job.audit.num_bootstrap, run.job.seed, run.individuals.units)
+                exposed = exposed_by_passages(passages, base, **settings)
+            passages = replace(passages, exposed=exposed, of_one_side=None)
         models.append(
             replace(
-                from_json(ExtractedModel, read_json(path), str(path)),
+                found,
+                passages=passages,
                 model=measurement.model.name,
                 recipe=measurement.recipe,
                 objective=measurement.model.objective,
@@ -134,3 +152,15 @@ def extraction_section(run: Run) -> Extraction | None:
             )
         )
     return Extraction(has_canaries=run.job.canaries is not None, models=models) if models else None
+
+
+def _kept(run: Run) -> np.ndarray | None:
+    """Return who is not left out for near-copies, bool by code; None where none is."""
+    individuals = run.individuals
+    codes = np.flatnonzero(individuals.mask(MEMBERS, HELDOUT))
+    chosen = kept_without_copies(codes, individuals.mask(MEMBERS)[codes], copied_individuals(run))
+    if chosen is None:
+        return None
+    kept = np.ones(len(individuals.mask(MEMBERS)), dtype=bool)
+    kept[codes] = chosen
+    return kept

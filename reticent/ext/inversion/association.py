@@ -249,19 +249,26 @@ def _dress(encoded: Any, spans: np.ndarray, special: SpecialIds) -> tuple[np.nda
     return ids, groups, columns < (offset + lengths + (special.suffix is not None))[:, None]
 
 
-def pair_rates(pairs: Pairs, scores: np.ndarray, is_member: np.ndarray, **bootstrap: Unpack[Bootstrap]) -> Association:
+def pair_rates(
+    pairs: Pairs,
+    scores: np.ndarray,
+    is_member: np.ndarray,
+    kept: np.ndarray | None = None,
+    **bootstrap: Unpack[Bootstrap],
+) -> Association:
     """Return the share of decoys below the true name, of members and held-out individuals, and counts.
 
     Parameters
     ----------
     scores : shape (P, m + 1), of `association`; rows of NaN are left out and counted
     is_member : bool array, shape (P,)
+    kept : as for `two_sides`
     """
     fits = ~np.isnan(scores).any(axis=1)
     scores, individuals, is_member = np.round(scores[fits], DIGITS), pairs.individuals[fits], is_member[fits]
     below, ties = ((compare(scores[:, 1:], scores[:, :1])).mean(axis=1) for compare in (np.less, np.equal))
     return Association(
-        rate=two_sides(below + ties / 2, individuals, is_member, limit=1.0, **bootstrap),
+        rate=two_sides(below + ties / 2, individuals, is_member, limit=1.0, kept=kept, **bootstrap),
         num_decoys=scores.shape[1] - 1,
         num_terms=Sides.of(is_member),
         num_eligible=pairs.num_eligible,

@@ -187,6 +187,7 @@ def inversion(
     sums: np.ndarray,
     base_sums: np.ndarray | None,
     is_member: np.ndarray,
+    kept: np.ndarray | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> InvertedKind:
     """Return top-1 rate, mean reciprocal rank and bits of members and held-out individuals, and their difference.
@@ -197,11 +198,12 @@ def inversion(
     ----------
     sums, base_sums : shape (I, C, 2), of `score_candidates`; base_sums None ranks by the likelihood itself
     is_member : bool array, shape (I,)
+    kept : as for `two_sides`
     """
     scores = sums if base_sums is None else sums - base_sums
     num_candidates = targets.candidates.shape[1]
     ranks = np.arange(1, num_candidates + 1)
-    rate = partial(two_sides, individuals=targets.individuals, is_member=is_member, **bootstrap)
+    rate = partial(two_sides, individuals=targets.individuals, is_member=is_member, kept=kept, **bootstrap)
 
     def ranked(score: np.ndarray) -> RankedCandidates:
         rank, first = ranks_of(score)
@@ -221,4 +223,5 @@ def inversion(
         ),
         all=ranked(scores.sum(axis=2)),
         ordinary=ranked(scores[:, :, ORDINARY]),
+        own=None if base_sums is None else RankedCandidates(top1=rate(ranks_of(sums.sum(axis=2))[1], limit=1.0)),
     )

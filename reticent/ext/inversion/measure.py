@@ -57,6 +57,7 @@ class InversionAudit:
     words, surfaces, table : of ``store``
     categories : (codes of the words, their names), optional
         Without them identifiers are matched by shape alone, and there is no association, because names are unknown.
+    kept : as for `two_sides`
     """
 
     def __init__(
@@ -71,11 +72,12 @@ class InversionAudit:
         categories: tuple[np.ndarray, tuple[str, ...]] | None,
         config: AuditConfig,
         bootstrap: Bootstrap,
+        kept: np.ndarray | None = None,
     ):
         assert config.inversion is not None
         self.settings: InversionConfig = config.inversion
         self.store, self.train, self.config, self.tokenizer = store, train, config, tokenizer
-        self.bootstrap = bootstrap
+        self.bootstrap, self.kept = bootstrap, kept
         self.words, self.surfaces = words, surfaces
         self.names = ("",) if categories is None else categories[1]
         codes = None if categories is None else categories[0]
@@ -164,7 +166,9 @@ class InversionAudit:
             )
             before += len(targets)
             side = self.is_member[targets.individuals]
-            kinds[kind] = inversion(targets, scores[kind], None if known is None else known[kind], side, **options)
+            kinds[kind] = inversion(
+                targets, scores[kind], None if known is None else known[kind], side, self.kept, **options
+            )
         if drawn.pairs is not None:
             templates = read_association_templates(self.settings.language)
             scores["association"] = association(
@@ -172,7 +176,7 @@ class InversionAudit:
                 batch_size=self.config.batch_size,
             )  # fmt: skip
             side = self.is_member[drawn.pairs.individuals]
-            related = pair_rates(drawn.pairs, scores["association"], side, **options)
+            related = pair_rates(drawn.pairs, scores["association"], side, self.kept, **options)
         if self.settings.embedding_shift and base is not None:
             before_training: Any = load_model(base.path, objective)
             shift = embedding_shift(

@@ -46,28 +46,41 @@ def best(values: np.ndarray) -> np.ndarray:
         return np.nanmax(values, axis=0)
 
 
-def mean_estimate(values: np.ndarray, config: ProbeConfig) -> Estimate:
-    """Return the mean over subjects with a bootstrap interval; one subject has no interval."""
-    values = values[~np.isnan(values)]
+def mean_estimate(values: np.ndarray, config: ProbeConfig, households: np.ndarray | None = None) -> Estimate:
+    """Return the mean over subjects with a bootstrap interval, over households if these are given; one subject has no
+    interval."""
+    known = ~np.isnan(values)
+    values = values[known]
     if len(values) == 1:
         return Estimate(value=float(values[0]), n=1, method="one individual: no interval")
+    by_household = _by_household(known, households)
     return ratio_estimate(
-        values, np.ones(len(values)), limit=None, num_bootstrap=config.num_bootstrap, seed=config.seed
+        values, np.ones(len(values)), **by_household, limit=None, num_bootstrap=config.num_bootstrap, seed=config.seed
     )
 
 
-def share_estimate(hits: np.ndarray, config: ProbeConfig) -> Estimate:
-    """Return the share of subjects with its interval; only a bound if fewer than the small cell, or all but so few, are
-    hit.
+def share_estimate(hits: np.ndarray, config: ProbeConfig, households: np.ndarray | None = None) -> Estimate:
+    """Return the share of subjects with its interval, over households if these are given; only a bound if fewer than
+    the small cell, or all but so few, are hit.
     """
     hits = np.asarray(hits, dtype=np.float64)
     n, count, cell = len(hits), int(hits.sum()), config.small_cell
-    found = ratio_estimate(hits, np.ones(n), num_bootstrap=config.num_bootstrap, seed=config.seed)
+    found = ratio_estimate(
+        hits, np.ones(n), **_by_household(np.ones(n, dtype=bool), households), num_bootstrap=config.num_bootstrap,
+        seed=config.seed,
+    )  # fmt: skip
     if 0 < count < cell:
         return found.bounded(min(cell / n, 1.0), "below", n)
     if 0 < n - count < cell:
         return found.bounded(max(1 - cell / n, 0.0), "above", n)
     return found
+
+
+def _by_household(known: np.ndarray, households: np.ndarray | None) -> dict[str, np.ndarray]:
+    """What `ratio_estimate` needs to sum by household, of the subjects who have a value."""
+    if households is None:
+        return {}
+    return {"individuals": np.arange(np.count_nonzero(known)), "units": households[known]}
 
 
 def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:
@@ -93,31 +106,35 @@ def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:
     if withheld:
         return result
     own = np.exp(true)
+    of_subject = None if prompts.households is None else prompts.households[scored]
+    asked, both = (config, of_subject), ~np.isnan(null)
     rooted = best(normalised_likelihood(answers.log_probs, answers.num_tokens))[scored]
     null_rooted = best(normalised_likelihood(answers.null_log_probs, answers.null_num_tokens))[scored]
     with np.errstate(divide="ignore"):
-        normalised = _compared(rooted, null_rooted, np.log(rooted), np.log(null_rooted), config)
+        normalised = _compared(rooted, null_rooted, np.log(rooted), np.log(null_rooted), *asked)
     gamma = [
         ExposureAt(
             k=k,
-            true=share_estimate(exposed(own, k), config),
-            null=share_estimate(exposed(np.exp(null[~np.isnan(null)]), k), config),
-            within=mean_estimate(within_queries(own, k), config),
+            true=share_estimate(exposed(own, k), *asked),
+            null=share_estimate(
+                exposed(np.exp(null[both]), k), config, of_subject if of_subject is None else of_subject[both]
+            ),
+            within=mean_estimate(within_queries(own, k), *asked),
         )
         for k in NUM_QUERIES
     ]
     matches = {
-        str(beams): {name: share_estimate(np.any(hit, axis=0)[scored], config) for name, hit in metrics.items()}
+        str(beams): {name: share_estimate(np.any(hit, axis=0)[scored], *asked) for name, hit in metrics.items()}
         for beams, metrics in answers.matches.items()
     }
     first = next(iter(answers.matches.values()))["exact_match"]
     return replace(
         result,
-        likelihood=_compared(own, np.exp(null), true, null, config),
+        likelihood=_compared(own, np.exp(null), true, null, *asked),
         normalised=normalised,
         gamma=gamma,
         matches=matches,
-        exact_match=share_estimate(np.any(first, axis=0)[scored], config),
+        exact_match=share_estimate(np.any(first, axis=0)[scored], *asked),
         by_num_templates=[_with_templates(answers, t, scored, config) for t in range(1, len(prompts.templates) + 1)],
     )
 
@@ -126,11 +143,13 @@ def _with_templates(answers: Answers, num: int, scored: np.ndarray, config: Prob
     """Return the result with the first ``num`` templates alone."""
     hits = next(iter(answers.matches.values()))["exact_match"][:num]
     log_probs = best(answers.log_probs[:num])[scored]
+    households = answers.prompts.households
+    asked = config, None if households is None else households[scored]
     return ByTemplates(
         num_templates=num,
-        exact_match=share_estimate(np.any(hits, axis=0)[scored], config),
-        exposed_100=share_estimate(exposed(np.exp(_floor(log_probs)), 100), config),
-        log_likelihood=mean_estimate(log_probs, config),
+        exact_match=share_estimate(np.any(hits, axis=0)[scored], *asked),
+        exposed_100=share_estimate(exposed(np.exp(_floor(log_probs)), 100), *asked),
+        log_likelihood=mean_estimate(log_probs, *asked),
     )
 
 
@@ -143,18 +162,24 @@ def _small(count: int, cell: int) -> int | None:
 
 
 def _compared(
-    true: np.ndarray, null: np.ndarray, log_true: np.ndarray, log_null: np.ndarray, config: ProbeConfig
+    true: np.ndarray,
+    null: np.ndarray,
+    log_true: np.ndarray,
+    log_null: np.ndarray,
+    config: ProbeConfig,
+    households: np.ndarray | None,
 ) -> LikelihoodComparison:
     """Compare true items with nulls: means, ratio of likelihoods, share above the null, two tests, densities."""
     both = ~np.isnan(null)
+    every, of_both = (config, households), (config, None if households is None else households[both])
     return LikelihoodComparison(
-        true=mean_estimate(true, config),
-        null=mean_estimate(null, config),
-        log_true=mean_estimate(log_true, config),
-        log_null=mean_estimate(log_null, config),
+        true=mean_estimate(true, *every),
+        null=mean_estimate(null, *every),
+        log_true=mean_estimate(log_true, *every),
+        log_null=mean_estimate(log_null, *every),
         # Geometric mean of p_true / p_null, one ratio a subject.
-        factor=to_factor(mean_estimate((log_true - log_null)[both], config)),
-        above_null=share_estimate(log_true[both] > log_null[both], config),
+        factor=to_factor(mean_estimate((log_true - log_null)[both], *of_both)),
+        above_null=share_estimate(log_true[both] > log_null[both], *of_both),
         # Ranks of differences depend on the scale: the published test takes likelihoods, ours their logarithms.
         test=paired_test(log_true, log_null),
         published_test=paired_test(true, null),

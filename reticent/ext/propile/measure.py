@@ -35,7 +35,14 @@ from reticent.core.device import pick_device
 from reticent.core.errors import PolicyError
 from reticent.ext.propile.evidence import answers_table, best, mean_estimate, share_estimate, summarise, to_factor
 from reticent.ext.propile.probe import Answers, probe_target
-from reticent.ext.propile.prompts import ProbeConfig, ProbeModel, SoftPromptStudy, all_prompts, usable_templates
+from reticent.ext.propile.prompts import (
+    ProbeConfig,
+    ProbeModel,
+    SoftPromptStudy,
+    all_prompts,
+    require_subjects,
+    usable_templates,
+)
 from reticent.ext.propile.soft_prompt import (
     Sides,
     SoftPrompt,
@@ -82,6 +89,8 @@ def probe_models(
     if len({model.name for model in models}) != len(models):
         raise PolicyError("two models have the same name")
     prompts, skipped = all_prompts(subjects, config, templates)
+    if study is not None and any(entry.objective == "clm" for entry in models):
+        require_subjects(subjects, study.targets or tuple(dict.fromkeys(q.target for q in prompts)), study)
     # The soft prompts of the first causal model are given to the others as text.
     source = next((entry.name for entry in models if entry.objective == "clm"), models[0].name)
     results, everything, learned = [], [], {}
@@ -216,14 +225,16 @@ def compare(before: Answers, after: Answers, config: ProbeConfig) -> Comparison:
     """
     old, new = best(before.log_probs), best(after.log_probs)
     both = ~(np.isnan(old) | np.isnan(new))
+    households = before.prompts.households
+    asked = config, None if households is None else households[both]
     hits = [np.any(next(iter(a.matches.values()))["exact_match"], axis=0)[both] for a in (before, after)]
     return Comparison(
         n=int(both.sum()),
-        likelihood_before=mean_estimate(np.exp(old[both]), config),
-        likelihood_after=mean_estimate(np.exp(new[both]), config),
-        factor=to_factor(mean_estimate((new - old)[both], config)),
-        exact_match_before=share_estimate(hits[0], config),
-        exact_match_after=share_estimate(hits[1], config),
+        likelihood_before=mean_estimate(np.exp(old[both]), *asked),
+        likelihood_after=mean_estimate(np.exp(new[both]), *asked),
+        factor=to_factor(mean_estimate((new - old)[both], *asked)),
+        exact_match_before=share_estimate(hits[0], *asked),
+        exact_match_after=share_estimate(hits[1], *asked),
     )
 
 

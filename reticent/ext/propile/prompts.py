@@ -28,6 +28,7 @@ __all__ = [
     "objective_of",
     "require_language",
     "require_questions",
+    "require_subjects",
     "usable_templates",
 ]
 
@@ -45,6 +46,7 @@ class Prompts:
     items, nulls : the true item of each subject, and that of a random other subject; None if all have the same item
     subjects : int64 (S,), numbers of the subjects
     counts : subjects that are left out, by reason
+    households : int (S,), the household of each subject; None where every subject is of one of their own
     """
 
     target: str
@@ -55,6 +57,7 @@ class Prompts:
     nulls: list[str | None]
     subjects: np.ndarray
     counts: dict[str, int] = field(default_factory=dict)
+    households: np.ndarray | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,22 @@ def require_questions(
     return asked
 
 
+def require_subjects(subjects: Subjects, targets: Sequence[str], study: SoftPromptStudy) -> None:
+    """Raise `CorpusError` where fewer subjects have an item of a type than its soft prompts, those of the sweeps among
+    them, are trained, validated and measured on; it says how many are missing.
+    """
+    configs = [study.prompt, *(config for _, config in study.variants())]
+    size, validation = max(c.num_subjects for c in configs), max(c.held_for_validation for c in configs)
+    for target in targets:
+        have = sum(value is not None for value in subjects.items[target])
+        if (missing := size + validation + 1 - have) > 0:
+            raise CorpusError(
+                f"soft prompt: {have} subjects have an item of type {target}, and {size} to train on, {validation} to "
+                f"validate on and 1 to measure on are needed: {missing} are missing; set num_subjects and "
+                "num_validation lower"
+            )
+
+
 def _questions(subjects: Subjects, config: ProbeConfig) -> list[tuple[str, str]]:
     """Return targets and levels; without chosen targets, those that at least a small cell of subjects has."""
     subjects.require(*config.targets)
@@ -168,7 +187,8 @@ def make_prompts(
         if "name" in subjects.types
         else 0,
     }
-    return Prompts(target, level, usable, texts, items, nulls, has, counts)
+    households = None if subjects.households is None else subjects.households[has]
+    return Prompts(target, level, usable, texts, items, nulls, has, counts, households)
 
 
 def usable_templates(

@@ -6,6 +6,7 @@ about held-out individuals: right answers about them are skill, and stand beside
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,8 @@ import pyarrow.compute as pc
 from reticent.core.errors import PolicyError
 from reticent.engine.identity import as_read
 from reticent.engine.schema import HELDOUT, MEMBERS
-from reticent.ext.propile.prompts import ProbeModel, SoftPromptStudy, require_questions
+from reticent.engine.split import households_of
+from reticent.ext.propile.prompts import ProbeModel, SoftPromptStudy, require_questions, require_subjects
 from reticent.ext.propile.subjects import read_subjects
 from reticent.ext.propile.templates import read_templates
 
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from reticent.job.config import Job
     from reticent.job.run import Run
 
-__all__ = ["check_probes", "probe_inputs", "run_probes", "table_of"]
+__all__ = ["check_members", "check_probes", "probe_inputs", "run_probes", "table_of"]
 
 
 def table_of(job: Job) -> Path:
@@ -52,8 +54,21 @@ def check_probes(job: Job) -> None:
     """Raise `PolicyError` or `CorpusError` for probes without a question to ask, before any model is trained."""
 
     subjects, templates = _read(job)
+    _require(job, subjects, templates)
+
+
+def check_members(run: Run) -> None:
+    """Raise `PolicyError` where the members alone are too few to be asked, before any model is trained."""
+    subjects, templates = _read(run.job)
+    _require(run.job, _on_side(run, subjects)[MEMBERS], templates)
+
+
+def _require(job: Job, subjects: Subjects, templates: tuple[Template, ...] | None) -> None:
     assert job.probe is not None
-    require_questions(subjects, job.probe, templates)
+    asked = require_questions(subjects, job.probe, templates)
+    if job.probe.soft_prompt is not None and any(model.objective == "clm" for model in job.model):
+        targets = tuple(dict.fromkeys(target for target, _ in asked))
+        require_subjects(subjects, targets, SoftPromptStudy(prompt=job.probe.soft_prompt))
 
 
 def _read(job: Job) -> tuple[Subjects, tuple[Template, ...] | None]:
@@ -62,6 +77,26 @@ def _read(job: Job) -> tuple[Subjects, tuple[Template, ...] | None]:
     if subjects.ids is None:
         raise PolicyError(f"{table_of(job)}: no column individual_id, so members are unknown")
     return subjects, read_templates(job.probe.templates) if job.probe.templates else None
+
+
+def _on_side(run: Run, subjects: Subjects) -> dict[str, Subjects]:
+    known = run.individuals.table.column("individual_id").combine_chunks()
+    ids = as_read(
+        pa.array(subjects.ids, known.type),
+        known,
+        run.job.corpus.ids,
+        str(table_of(run.job)),
+        lambda n: f"row {subjects.rows[n] + 1}",
+    )
+    # An individual with a record and no document is on no side.
+    codes = pc.fill_null(pc.index_in(ids, value_set=known), -1).to_numpy()
+    households = households_of(run.individuals.units)
+    if households is not None:  # as the split has them
+        subjects = replace(subjects, households=np.where(codes < 0, -1, households[codes]))
+    return {
+        side: subjects.take(np.flatnonzero(run.individuals.mask(side)[codes] & (codes >= 0)))
+        for side in (MEMBERS, HELDOUT)
+    }
 
 
 def run_probes(run: Run) -> ProbeEvidence:
@@ -74,17 +109,7 @@ def run_probes(run: Run) -> ProbeEvidence:
     config = job.probe
     assert config is not None
     study = None if config.soft_prompt is None else SoftPromptStudy(prompt=config.soft_prompt)
-    known = run.individuals.table.column("individual_id").combine_chunks()
-    ids = as_read(
-        pa.array(subjects.ids, known.type),
-        known,
-        job.corpus.ids,
-        str(table_of(job)),
-        lambda n: f"row {subjects.rows[n] + 1}",
-    )
-    # An individual with a record and no document is on no side.
-    codes = pc.fill_null(pc.index_in(ids, value_set=known), -1).to_numpy()
-    models = []
+    on_side, models = _on_side(run, subjects), []
     for model in job.model:
         named = f" of {model.name}" if len(job.model) > 1 else ""
         models.append(ProbeModel(f"base{named}", run.base_of(model), model.objective))
@@ -103,10 +128,6 @@ def run_probes(run: Run) -> ProbeEvidence:
             )
         return evidence
 
-    on_side = {
-        side: subjects.take(np.flatnonzero(run.individuals.mask(side)[codes] & (codes >= 0)))
-        for side in (MEMBERS, HELDOUT)
-    }
     members = probed(MEMBERS, config, study)
     # Types of items that no held-out individual has are asked of members alone.
     targets = dict.fromkeys(row.target for row in members.models[0].results)

@@ -26,6 +26,7 @@ from reticent.core.json_toml import parse_toml
 from reticent.core.names import plain_name
 from reticent.engine.identity import fold_ids
 from reticent.engine.randomness import generator
+from reticent.engine.split import households_of
 from reticent.ext.propile.templates import is_known, pii_type
 
 __all__ = [
@@ -63,12 +64,14 @@ class Subjects:
     rows : int64, shape (num_subjects,); the row of the table a subject came from, the first being 0
     counts : rows that were read and dropped
     ids : ``individual_id`` of each subject, where the table has it
+    households : int array, the household of each subject; None where every subject is of one of their own
     """
 
     items: Mapping[str, list[str | None]]
     rows: np.ndarray
     counts: Mapping[str, int]
     ids: list[str] | None = None
+    households: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -81,7 +84,8 @@ class Subjects:
         """Return the subjects of these numbers, in this order."""
         items = {name: [values[number] for number in chosen] for name, values in self.items.items()}
         ids = None if self.ids is None else [self.ids[number] for number in chosen]
-        return Subjects(items, self.rows[chosen], self.counts, ids)
+        households = None if self.households is None else self.households[chosen]
+        return Subjects(items, self.rows[chosen], self.counts, ids, households)
 
     def require(self, *types: str) -> None:
         """Raise `CorpusError` unless there is a column of each type."""
@@ -188,7 +192,11 @@ def subjects_from_rows(columns: Mapping[str, Sequence[Any]], *, where: str = "su
     counts["share_a_name"] = sum(count for name, count in names.items() if name is not None and count > 1)
     kept_items = {name: [values[row] for row in kept] for name, values in items.items()}
     kept_ids = [str(ids[row]) for row in kept] if "individual_id" in columns else None
-    return Subjects(kept_items, chosen, counts, kept_ids)
+    households = None
+    if "household_id" in columns:
+        of_row = [columns["household_id"][row] for row in kept]
+        households = households_of(_codes([None if value is None else str(value) for value in of_row]))
+    return Subjects(kept_items, chosen, counts, kept_ids, households)
 
 
 def _named_items(columns: Mapping[str, Sequence[Any]], where: str) -> dict[str, list[str | None]]:

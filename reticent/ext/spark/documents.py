@@ -24,9 +24,10 @@ from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.config import SplitConfig
 from reticent.engine.identity import Ids, check_choice, fold_ids
 from reticent.engine.schema import INDIVIDUALS, SPLITS
-from reticent.engine.sources.columns import SOURCE_COLUMN, sorted_codes
+from reticent.engine.sources.columns import SOURCE_COLUMN, as_text, sorted_codes
 from reticent.engine.sources.config import Columns, OnNull
 from reticent.engine.split import Individuals
+from reticent.engine.withdrawn import read_ids, read_lines
 from reticent.ext.spark.session import ROWS_PER_BATCH, check_session, session_of
 from reticent.ext.spark.tables import (
     blobs_of,
@@ -48,9 +49,11 @@ if TYPE_CHECKING:
 
 __all__ = ["SparkDocuments", "open_documents"]
 
-#: Columns of where a document stands in files.
-FILE: Final = "file"
-ROW: Final = "row"
+#: Columns of where a document stands in files, by names that no source has.
+FILE: Final = "__reticent_file"
+ROW: Final = "__reticent_row"
+#: Settings of Spark by which files are passed over in silence.
+SKIPPING: Final = ("ignoreCorruptFiles", "ignoreMissingFiles")
 
 
 @dataclass(slots=True)
@@ -66,6 +69,8 @@ class SparkDocuments:
     people : data frame, a row an individual in the order of ids: individual_id, unit_id, documents
     num_documents, num_individuals, num_units : over all parts
     num_skipped : documents left out, as their text is null
+    num_hidden : files passed over, as a name begins with _ or .
+    withdrawn : of each list of who withdrew its name, its ids, and how many of them are individuals
     more : columns of the source that are kept beside these, as `SOURCE_COLUMN` and their names
     ids : how ids of individuals were read
     """
@@ -80,6 +85,8 @@ class SparkDocuments:
     num_individuals: int
     num_units: int
     num_skipped: int
+    num_hidden: int = 0
+    withdrawn: tuple[tuple[str, int, int], ...] = ()
     more: tuple[str, ...] = ()
     ids: Ids = "stop"
 
@@ -121,6 +128,8 @@ def open_documents(
     split: SplitConfig | None = None,
     ids: Ids = "stop",
     on_null: OnNull = "stop",
+    time_zone: str | None = None,
+    withdrawn: Sequence[str | Path] = (),
     num_parts: int | None = None,
     unencrypted: bool = False,
     spark: SparkSession | None = None,
@@ -132,15 +141,16 @@ def open_documents(
     ----------
     documents : DataFrame, or a path or paths of Parquet files
         A data frame has the order of its document ids, in bytes; Parquet files that of their names and rows.
-    columns, ids, on_null
+    columns, ids, on_null, time_zone
         As of `open_corpus`.
+    withdrawn : files of ids of individuals, one a line, whose documents are left out
     more : columns beside these that a detector reads: ``detect.records.columns``
     num_parts : int, optional
         A part is held in memory by one task: 64 to 256 MB of text is a good size. Default: as many as the source has
         partitions, and at least two a core.
     unencrypted : bool
         See :func:`reticent.ext.spark.check_session`.
-    warn : called with each warning about the session
+    warn : called with each warning about the session, and about what is not read
 
     Raises
     ------
@@ -157,19 +167,37 @@ def open_documents(
     spark = spark or session_of(documents)
     for sentence in check_session(spark, unencrypted=unencrypted, is_frame=is_frame):
         warn(sentence)
+    if is_frame and (
+        skips := [name for name in SKIPPING if _is_true(spark.conf.get(f"spark.sql.files.{name}", "false"))]
+    ):
+        raise PolicyError(
+            f"spark.sql.files.{skips[0]} is true, by which files of the data frame are passed over in silence; set it "
+            "to false before the frame is made, or give the paths of the files"
+        )
     frame, files = (documents, None) if is_frame else _of_files(spark, documents)
+    num_hidden = 0 if is_frame else _num_hidden(spark, documents)
+    if num_hidden:
+        warn(f"{num_hidden:,} file(s) are not read: a name begins with _ or .")
     with errors_of_tasks():
         frame = _selected(frame, columns, files is not None, more)
         num_parts = num_parts or max(2 * spark.sparkContext.defaultParallelism, frame.rdd.getNumPartitions())
-        cut = _Cut(split, "household_id" in frame.columns and split.by != "individual", files, ids)
+        cut = _Cut(split, "household_id" in frame.columns and split.by != "individual", files, ids, time_zone)
         num_skipped = 0
         if on_null == "skip":
             num_skipped = frame.filter(frame["text"].isNull()).count()
             frame = frame.filter(frame["text"].isNotNull())
+            if num_skipped:
+                warn(f"{num_skipped:,} documents are left out, as their text is null")
+        frame, lists = _without_withdrawn(frame, ids, withdrawn)
         parts = _cut(spark, frame, cut, num_parts)
     tokens = tokens_of(spark, num_parts)
-    rows = rows_of_parts(spark, parts, tokens, partial(_ids, cut), _IDS).persist()
-    people, num = _people(rows, columns)
+    try:
+        rows = rows_of_parts(spark, parts, tokens, partial(_ids, cut), _IDS).persist()
+        people, num = _people(rows, columns)
+    except SparkError:
+        if files is not None:
+            _refuse_other_types(spark, list(files), columns)
+        raise
     made = SparkDocuments(
         spark,
         _numbered(rows, people, parts, cut),
@@ -181,6 +209,8 @@ def open_documents(
         num_individuals=num["individuals"],
         num_units=num["unit_id"],
         num_skipped=num_skipped,
+        num_hidden=num_hidden,
+        withdrawn=tuple(lists),
         more=tuple(more),
         ids=ids,
     )
@@ -192,17 +222,62 @@ def open_documents(
 
 def _of_files(spark: SparkSession, documents: Any) -> tuple[DataFrame, dict[str, int]]:
     """A data frame of Parquet files with places, and the number of each file in the order of their names."""
-    paths = [str(path) for path in ([documents] if isinstance(documents, str | Path) else documents)]
+    from pyspark.sql.functions import col
+
+    paths = _paths(documents)
+    inferring = "spark.sql.sources.partitionColumnTypeInference.enabled"  # 007 and 7 are two individuals
+    before = spark.conf.get(inferring)
+    spark.conf.set(inferring, "false")
     try:
         with errors_of_tasks():
-            frame = spark.read.parquet(*paths).select("*", "_metadata.file_path", "_metadata.row_index")
-            frame = frame.withColumnsRenamed({"file_path": FILE, "row_index": ROW})
+            reader = spark.read
+            for name in SKIPPING:
+                reader = reader.option(name, "false")
+            frame = reader.parquet(*paths)
+            places = [col("_metadata.file_path").alias(FILE), col("_metadata.row_index").alias(ROW)]
+            frame = frame.select("*", *places)
             names = sorted(frame.inputFiles(), key=lambda name: unquote(urlparse(name).path))
     except SparkError as error:
         if error.kind == "PATH_NOT_FOUND":
             raise CorpusError(f"{paths[0]}: Spark finds nothing there") from None
         raise CorpusError(f"{paths[0]}: Spark cannot read it as Parquet ({error.kind or 'no kind is named'})") from None
+    finally:
+        spark.conf.set(inferring, before)
     return frame, {unquote(urlparse(name).path): number for number, name in enumerate(names)}
+
+
+def _refuse_other_types(spark: SparkSession, files: Sequence[str], columns: Columns) -> None:
+    """Name the file whose column has another type than in the first, by which Spark cannot read it."""
+    first: dict[str, str] = {}
+    for file in files:
+        with errors_of_tasks():
+            kinds = {column.name: column.dataType.simpleString() for column in spark.read.parquet(file).schema}
+        for name in filter(None, columns.model_dump().values()):
+            if name in kinds and first.setdefault(name, kinds[name]) != kinds[name]:
+                raise CorpusError(f"{file} column {name}: is {kinds[name]} there, and {first[name]} in {files[0]}")
+
+
+def _paths(documents: Any) -> list[str]:
+    return [str(path) for path in ([documents] if isinstance(documents, str | Path) else documents)]
+
+
+def _is_true(setting: str | None) -> bool:
+    return (setting or "").lower() == "true"
+
+
+def _num_hidden(spark: SparkSession, documents: Any) -> int:
+    """Files under the paths that Spark passes over, as their name or that of a folder begins with _ or a point."""
+    files, hadoop = 0, spark.sparkContext._jvm.org.apache.hadoop.fs.Path
+    with errors_of_tasks():
+        for path in map(hadoop, _paths(documents)):
+            system = path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+            for start in system.globStatus(path) or ():
+                root = len(start.getPath().toUri().getPath())
+                found = system.listFiles(start.getPath(), True)
+                while found.hasNext():
+                    inside = found.next().getPath().toUri().getPath()[root:]
+                    files += any(name[:1] in ("_", ".") and "=" not in name for name in inside.split("/"))
+    return files
 
 
 def _selected(frame: DataFrame, columns: Columns, has_places: bool, more: Sequence[str] = ()) -> DataFrame:
@@ -219,6 +294,8 @@ def _selected(frame: DataFrame, columns: Columns, has_places: bool, more: Sequen
     if missing := [given for given in (*wanted.values(), *more) if given not in frame.columns]:
         there = [name for name in frame.columns if not (has_places and name in (FILE, ROW))]
         raise CorpusError(f"column {missing[0]} is missing; there are {', '.join(there)}")
+    for name, given in wanted.items():
+        _require_type(frame, name, given)
     own = [
         (column if name == "spans" else column.cast("string")).alias(name)
         for name, given in wanted.items()
@@ -226,6 +303,56 @@ def _selected(frame: DataFrame, columns: Columns, has_places: bool, more: Sequen
     ]
     own += [col(f"`{name}`").alias(f"{SOURCE_COLUMN}{name}") for name in more]
     return frame.select(*own, *([FILE, ROW] if has_places else []))
+
+
+def _require_type(frame: DataFrame, name: str, column: str) -> None:
+    """Refuse a column of another type than one machine takes: a cast would make other ids of it."""
+    from pyspark.sql import types
+
+    kind = frame.schema[column].dataType
+    is_id = name in ("doc_id", "individual_id", "household_id")
+    whole = isinstance(kind, types.IntegralType) or (isinstance(kind, types.DecimalType) and kind.scale == 0)
+    if name == "spans" or isinstance(kind, types.StringType | types.CharType | types.VarcharType) or (is_id and whole):
+        return
+    more = "; cast it in the source, where every digit is known" if isinstance(kind, types.FractionalType) else ""
+    expected = "text or integers" if is_id else "text"
+    raise CorpusError(f"column {column}: expected {expected}, got {kind.simpleString()}{more}")
+
+
+def _without_withdrawn(
+    frame: DataFrame, ids: Ids, files: Sequence[str | Path]
+) -> tuple[DataFrame, list[tuple[str, int, int]]]:
+    """The documents without those of individuals in lists. No plan shows an id: they travel in the code of a task."""
+    if not files:
+        return frame, []
+    lines = [line for file in files for line in read_lines(file)]
+    names = frame.select("individual_id").filter("individual_id is not null").distinct()
+    found = names.mapInArrow(Task(partial(_alike, frozenset(_folded(lines)))), "individual_id string").collect()
+    known = pa.array(sorted(row[0] for row in found), pa.string())
+    lists, gone = [], set()
+    for file in files:
+        matches, num_ids = read_ids(file, known, ids)
+        gone |= set(matches.to_pylist())
+        lists.append((str(file), num_ids, len(matches)))
+    return frame.mapInArrow(Task(partial(_staying, frozenset(gone))), frame.schema), lists
+
+
+def _folded(lines: Sequence[str]) -> list[str]:
+    return fold_ids(pa.array(lines, pa.string())).to_pylist()
+
+
+def _alike(folded: frozenset[str], batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    """The ids that fold to one of some."""
+    for batch in batches:
+        forms = fold_ids(batch.column("individual_id").cast(pa.string()))
+        yield batch.filter(pa.array([each in folded for each in forms.to_pylist()], pa.bool_()))
+
+
+def _staying(gone: frozenset[str], batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    for batch in batches:
+        yield batch.filter(
+            pa.array([each not in gone for each in batch.column("individual_id").to_pylist()], pa.bool_())
+        )
 
 
 def _cut(spark: SparkSession, frame: DataFrame, cut: _Cut, num_parts: int) -> RDD:
@@ -258,6 +385,7 @@ class _Cut:
     by_household: bool
     files: dict[str, int] | None
     ids: Ids
+    time_zone: str | None = None
 
     @property
     def unit(self) -> str:
@@ -273,6 +401,9 @@ class _Cut:
             if (ids.null_count and not may_be_null) or len(_rust.blank_rows(ids)):
                 raise CorpusError(f"column {name}: a document has none (null or blank)")
             columns[name] = ids.fill_null("")
+        for name in [name for name in columns if name.startswith(SOURCE_COLUMN)]:
+            column = name.removeprefix(SOURCE_COLUMN)
+            columns[name] = as_text(columns[name], column, "the documents", self.time_zone)
         columns["key"] = columns["doc_id"]
         if self.files is not None:
             numbers = [self.files[unquote(urlparse(name).path)] for name in columns.pop(FILE).to_pylist()]

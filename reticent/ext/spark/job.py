@@ -23,6 +23,7 @@ from reticent.engine.schema import SPANS
 from reticent.engine.sources.config import Columns
 from reticent.engine.sources.table import row_of
 from reticent.engine.split import write_individuals
+from reticent.engine.withdrawn import told
 from reticent.ext.spark.documents import SparkDocuments, open_documents
 from reticent.ext.spark.index import SparkIndex, build_index
 from reticent.ext.spark.protection import FLAGS, protect, write_tokens
@@ -61,7 +62,7 @@ def refuse_job(job: Job) -> None:
     ------
     PolicyError
         Near duplicates or copies between individuals, propagation, confirmation of names, quarantine, a noisy
-        threshold, documents held back, canaries, withdrawn individuals, or a source that is no Parquet.
+        threshold, documents held back, canaries, individuals who opted in again, or a source that is no Parquet.
     """
     on_one = "leave it out, or do this on one machine"
     if job.dedup.mode == "near" or (job.dedup.mode != "off" and job.dedup.scope == "corpus"):
@@ -90,8 +91,10 @@ def refuse_job(job: Job) -> None:
         )
     if job.canaries is not None:
         raise PolicyError(f"canaries: made-up secrets are not written into documents on Spark; {on_one}")
-    if job.corpus.withdrawn:
-        raise PolicyError("corpus.withdrawn: leave these individuals out of the data frame or the files on Spark")
+    if job.corpus.readmitted:
+        raise PolicyError(
+            "corpus.readmitted: Spark keeps no record of who was left out; corpus.withdrawn says it alone"
+        )
     is_database = job.corpus.remote is not None and row_of(job.corpus.remote).kind != "store"
     if job.corpus.format not in ("auto", "parquet") or is_database:
         raise PolicyError(
@@ -160,12 +163,21 @@ def _documents(
             split=job.split,
             ids=job.corpus.ids,
             on_null=job.corpus.on_null,
+            time_zone=job.corpus.time_zone,
+            withdrawn=job.corpus.withdrawn,
             num_parts=how.num_parts,
             unencrypted=how.unencrypted,
             spark=spark,
             warn=progress.warn,
         )
-    return documents, {"documents": documents.num_documents, "individuals": documents.num_individuals}
+    counts: dict[str, Any] = {"documents": documents.num_documents, "individuals": documents.num_individuals}
+    counts |= {"null_texts": documents.num_skipped} if documents.num_skipped else {}
+    counts |= {"passed_over": documents.num_hidden} if documents.num_hidden else {}
+    for file, num_ids, num_individuals in documents.withdrawn:
+        sentence, is_warning = told(file, num_ids, num_individuals, job.corpus)
+        (progress.warn if is_warning else progress.say)(sentence)
+        counts.setdefault("withdrawn", []).append({"ids": num_ids, "individuals": num_individuals})
+    return documents, counts
 
 
 def _index(documents: SparkDocuments, job: Job, progress: Progress) -> SparkIndex:
@@ -181,6 +193,7 @@ def _make_index(spark: SparkSession, job: Job, out: Path, how: OnSpark, progress
         config = documents.split.all_values()
         with write_artifact(out / "split", kind="split", config=config, inputs={}) as of_split:
             write_individuals(documents.individuals(), of_split.path)
+            of_split.counts.update(counts)
             inputs["split"] = hash_file(of_split.path / "individuals.parquet")
         index.write(writer.path)
         own = {"words": index.num_words}

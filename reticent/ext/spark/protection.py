@@ -25,6 +25,7 @@ from reticent.engine.protect import Policy
 from reticent.engine.schema import DIRECT, INDIRECT, INDIVIDUALS, SPLITS, no_token
 from reticent.engine.split import Individuals
 from reticent.engine.store_writer import StoreWriter
+from reticent.engine.token_views import num_set
 from reticent.ext.spark.spans import PartSpans, SparkSpans, corpus_of_part
 from reticent.ext.spark.tables import (
     decoded,
@@ -241,7 +242,7 @@ class SparkFlags:
 
     Attributes
     ----------
-    counts : documents, words, direct, indirect, protected (words), retention, blacklisted
+    counts : documents, words, direct, indirect, protected (words), retention (here of words), blacklisted
     """
 
     documents: SparkDocuments
@@ -307,19 +308,22 @@ def write_tokens(
 ) -> dict[str, Any]:
     """Write the protected tokens of the documents of these splits (None: all); as `reticent.write_tokens`.
 
-    Returns the same counts, and raises the same errors. Cost: tokens are moved once, and the driver writes all of
-    them, some documents at a time.
+    Returns the counts of rewritten text there, and raises the same errors. Cost: tokens are moved once, and the driver
+    writes all of them, some documents at a time.
     """
     folder = Path(folder)
     encoder = _rust.TokenEncoder(tokenizer_json, num_threads=1)
     columns = partial(_token_columns, tokenizer_json)
     packed, counts = _flagged(documents, index, spans, policy or Policy(), splits, columns, _PACKED)
-    rows = frame_of(documents.spark, packed.map(_second), _PACKED).orderBy("number")
+    rows, num_protected = frame_of(documents.spark, packed.map(_second), _PACKED).orderBy("number"), 0
     with StoreWriter(folder, encoder.vocab_size) as writer:
         for table in in_order(rows):
-            writer.write(*_as_written(table, encoder.vocab_size))
+            doc_ids, owners, tokens = _as_written(table, encoder.vocab_size)
+            writer.write(doc_ids, owners, tokens)
+            num_protected += num_set(tokens.direct | tokens.indirect)
         num_tokens = writer.num_tokens
     packed.unpersist()
+    counts |= {"protected_tokens": num_protected, "retention": 1.0 - num_protected / max(num_tokens, 1)}
     (folder / "tokenizer.json").write_text(tokenizer_json, encoding="utf-8")
     return {"documents": counts.pop("documents"), "tokens": num_tokens, **counts, "pretokens": encoder.path}
 

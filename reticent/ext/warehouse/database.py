@@ -90,7 +90,9 @@ PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
 CONNECTING: Final = "cannot connect with the credentials of the environment"
 #: SQLSTATE, or its first two characters -> its meaning.
 MEANINGS: Final[Mapping[str, str]] = {
-    "42501": "there is no right to read it",
+    "42501": "the role has no right to do this",
+    "2BP01": "something else depends on it, such as a view",
+    "23505": "a key is there already",
     "42P01": "there is no such table",
     "42703": "there is no such column",
     "25006": "the query would change the database",
@@ -103,6 +105,12 @@ MEANINGS: Final[Mapping[str, str]] = {
     "57": "the server stopped the query",
     "08": "the connection is lost",
 }
+#: Part of the message of an error 42501, and its meaning.
+ROW_SECURITY: Final = "row-level security"
+HIDDEN: Final = (
+    "row-level security hides rows of it from this role; read a view of the table's owner, or with a role that sees "
+    'all, or say of notes that only the rows it shows are wanted: corpus.row_security = "filtered"'
+)
 #: Parts of the messages of errors in the middle of a reading, which have no code -> their meaning. They are looked for,
 #: and the message is never shown.
 PHRASES: Final[Mapping[str, str]] = {
@@ -209,6 +217,8 @@ def failure(where: str, error: Exception, doing: str = "cannot be read") -> Exce
     code = getattr(error, "sqlstate", None)
     code = code if isinstance(code, str) and re.fullmatch("[0-9A-Z]{5}", code) and code != "00000" else None
     meaning = next((MEANINGS[key] for key in (code or "", (code or "")[:2]) if key in MEANINGS), None)
+    if code == "42501" and ROW_SECURITY in str(error):
+        meaning = HIDDEN
     if code is None:
         status = getattr(getattr(error, "status_code", None), "name", None) or type(error).__name__
         message = str(error) if doing != CONNECTING else ""
@@ -268,15 +278,9 @@ class Selection:
         """Return the expression of a column."""
         return f"n.{quoted(column)}" if self.expressions is None else self.expressions[column]
 
-    def staying(self, individual_id: str, opt_out: str | None) -> str | None:
-        """Return the condition that an individual is not in a table of those who withdrew; None without a table.
-
-        Ids are compared by their types, so that ids which cannot be compared are an error and not two different ids.
-        """
-        if opt_out is None:
-            return None
-        expression = self.expression(individual_id)
-        return f"NOT EXISTS (SELECT 1 FROM {opt_out} AS o WHERE o.{expression.partition('.')[2]} = {expression})"
+    def of_register(self, table: str, individual_id: str) -> Selection:
+        """Return the rows of a table of who withdrew: its column of ids is called as that of the notes."""
+        return Selection(f"{table} AS n", {individual_id: f"n.{self.expression(individual_id).partition('.')[2]}"})
 
     def statement(
         self,
@@ -284,6 +288,7 @@ class Selection:
         *conditions: str | None,
         limit: int | None = None,
         quote: Callable[[str], str] = quoted,
+        distinct: bool = False,
     ) -> str:
         """Return a SELECT of these expressions by the names of their columns; None: of all columns."""
         chosen = "n.*"
@@ -291,7 +296,15 @@ class Selection:
             chosen = ", ".join(f"{expression} AS {quote(name)}" for name, expression in expressions.items())
         wanted = [f"({condition})" for condition in (self.condition, *conditions) if condition]
         where = f" WHERE {' AND '.join(wanted)}" if wanted else ""
+        chosen = f"DISTINCT {chosen}" if distinct else chosen
         return f"SELECT {chosen} FROM {self.rows}{where}{'' if limit is None else f' LIMIT {limit}'}"
+
+    def query_of(self, column: str, condition: str | None = None) -> str:
+        """Return a query that a person can run: rows where a column is so; without a condition, values that repeat."""
+        expression = self.expression(column)
+        if condition is not None:
+            return f"SELECT n.* FROM {self.rows} WHERE {expression} {condition}"
+        return f"SELECT {expression}, count(*) FROM {self.rows} GROUP BY {expression} HAVING count(*) > 1"
 
     def described(self, connection: Connection, columns: Sequence[str], where: str) -> pa.Schema:
         """Return the columns with the types that they have in the database; `CorpusError` where one is not there."""

@@ -147,7 +147,12 @@ def export_tables(
     _made(run)
     omop = None if note_nlp is None else (_documents(run), _open(run, SPAN_TABLE), note_nlp)
     results = [(_open(run, name), table) for name, table in chosen.items()]
-    return write_tables(address, results, note_nlp=omop, overwrite=overwrite, check=run.require_unchanged)
+    counts = write_tables(
+        address, results, note_nlp=omop, overwrite=overwrite, left_out=run.left_out(), check=run.require_unchanged
+    )
+    if left := counts.pop("withdrawn", 0):
+        run.progress.warn(f"note_nlp: {left:,} rows are of documents of who withdrew; --overwrite deletes them")
+    return counts
 
 
 def _documents(run: Run) -> ResultTable:

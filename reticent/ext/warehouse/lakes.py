@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import pyarrow as pa
 
@@ -60,6 +61,11 @@ class _Lake:
 class DeltaSource(_Lake):
     """The rows of a Delta table at one version, by default the newest; a `RemoteSource`."""
 
+    def __init__(self, settings: CorpusConfig, scratch: Path):
+        super().__init__(settings, scratch)
+        self._opening = Lock()
+        self._files: tuple[ds.Dataset, dict[str, pa.Array]] | None = None
+
     def version(self) -> bytes:
         """Return the number of the version."""
         return f"version {self._open().version()}".encode()
@@ -68,12 +74,14 @@ class DeltaSource(_Lake):
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
         """Yield these columns of a part of the table's files; raises as `Source.batches` does."""
-        dataset = self._dataset()
+        with self._opening:  # parts are read by several threads
+            self._files = self._files or self._dataset()
+        dataset, kept = self._files
         require_columns(dataset.schema.names, columns, self.name)
         try:
             fragments = sorted(dataset.get_fragments(), key=lambda fragment: fragment.path)
             for fragment in fragments[part * len(fragments) // parts : (part + 1) * len(fragments) // parts]:
-                yield from fragment.to_batches(
+                batches = fragment.to_batches(
                     schema=dataset.schema,
                     columns=list(columns),
                     batch_size=batch_rows,
@@ -81,15 +89,37 @@ class DeltaSource(_Lake):
                     fragment_readahead=1,
                     use_threads=False,
                 )
+                yield from _without_deleted(batches, kept.get(fragment.path))
         except (OSError, pa.ArrowException) as error:
             raise self._failure(error, "a file of this version cannot be read") from None
 
-    def _dataset(self) -> ds.Dataset:
+    def _dataset(self) -> tuple[ds.Dataset, dict[str, pa.Array]]:
+        """The files of the version, and of each with a deletion vector which of its rows are there (bool)."""
         table = self._open()
+        mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
+        if mode != "none":  # its files call columns otherwise, and pyarrow would take another for the individual
+            raise CorpusError(
+                f"{self.name}: its columns are mapped (delta.columnMapping.mode = {mode}), so its files call them "
+                "otherwise; read it with Spark and give the data frame, or write the table anew without the mapping"
+            )
+        protocol = table.protocol()
         try:
-            return table.to_pyarrow_dataset()
+            features = [name for name in protocol.reader_features or () if name != "deletionVectors"]
+            table.protocol = lambda: protocol._replace(reader_features=features)  # they are applied below
+            dataset = table.to_pyarrow_dataset()
+            vectors = pa.table(table.deletion_vectors()).to_pydict()
         except Exception as error:
             raise self._failure(error, "cannot be read; it may use a feature of Delta that the library lacks") from None
+        finally:
+            del table.protocol
+        named = {unquote(fragment.path): fragment.path for fragment in dataset.get_fragments()}
+        kept = {}
+        for place, rows in zip(vectors["filepath"], vectors["selection_vector"], strict=True):
+            (found,) = [path for name, path in named.items() if f"/{unquote(place)}".endswith(f"/{name}")] or [None]
+            if found is None:
+                raise CorpusError(f"{self.name}: a deletion vector is of no file of this version")
+            kept[found] = pa.array(rows, pa.bool_())
+        return dataset, kept
 
     def _open(self) -> Any:
         if self._table is None:
@@ -105,6 +135,18 @@ class DeltaSource(_Lake):
                 said = "no Delta table there" if wanted is None else f"version {wanted} is not there"
                 raise self._failure(error, said) from None
         return self._table
+
+
+def _without_deleted(batches: Iterator[pa.RecordBatch], kept: pa.Array | None) -> Iterator[pa.RecordBatch]:
+    """The rows of a file that its deletion vector leaves; rows behind its end are all there."""
+    row = 0
+    for batch in batches:
+        if kept is None:
+            yield batch
+            continue
+        mask = kept.slice(row, batch.num_rows)
+        row += batch.num_rows
+        yield batch.filter(pa.concat_arrays([mask, pa.array([True] * (batch.num_rows - len(mask)), pa.bool_())]))
 
 
 def _split(address: str) -> tuple[str, dict[str, str] | None]:
@@ -140,18 +182,30 @@ class IcebergSource(_Lake):
             return
         table = self._open()
         try:
-            schema = table.scan(snapshot_id=self._snapshot).projection().as_arrow()
+            schema = self._scan(table).projection()
+            uuids = [column.name for column in schema.fields if str(column.field_type) == "uuid"]
         except Exception as error:
             raise self._failure(error, "cannot be read") from None
-        require_columns(schema.names, columns, self.name)
-        for batch in self._scan(table, columns):
+        require_columns([column.name for column in schema.fields], columns, self.name)
+        for batch in self._rows(table, columns):
             for start in range(0, batch.num_rows, batch_rows):
-                yield batch.slice(start, batch_rows).select(list(columns))
+                chosen = batch.slice(start, batch_rows).select(list(columns))
+                yield pa.record_batch(
+                    [
+                        column.cast(pa.binary(16)).cast(pa.uuid()) if name in uuids else column
+                        for name, column in zip(columns, chosen.columns, strict=True)
+                    ],
+                    names=list(columns),
+                )
 
-    def _scan(self, table: Any, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _scan(self, table: Any, **options: Any) -> Any:
+        """A scan of the snapshot: by the table's own schema, or that of the snapshot where one is asked for."""
+        snapshot = {} if self._settings.version is None else {"snapshot_id": self._snapshot}
+        return table.scan(**snapshot, **options)
+
+    def _rows(self, table: Any, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         try:
-            scan = table.scan(snapshot_id=self._snapshot, selected_fields=tuple(columns))
-            yield from scan.to_arrow_batch_reader()
+            yield from self._scan(table, selected_fields=tuple(columns)).to_arrow_batch_reader()
         except Exception as error:
             raise self._failure(error, "a file of this snapshot cannot be read") from None
 

@@ -25,6 +25,7 @@ from reticent.engine.sources.csv import CsvSource
 from reticent.engine.sources.files import Files
 from reticent.engine.sources.formats import FORMATS, format_of
 from reticent.engine.sources.reading import Reading
+from reticent.engine.sources.staged import PLACE
 from reticent.engine.sources.table import shown
 
 if TYPE_CHECKING:
@@ -56,7 +57,11 @@ class Objects:
         try:
             store, path = FileSystem.from_uri(str(self._settings.remote))
         except (OSError, pa.ArrowException, ValueError) as error:
+            if isinstance(error, pa.ArrowInvalid) and re.search(r"[\s*\[]", self.name):
+                raise CorpusError(f"{self.name}: no address; write a blank in it as %20, and [ as %5B") from None
             raise failure(self.name, error) from None
+        if "*" in path:
+            raise CorpusError(f"{self.name}: an address has no pattern; name the folder, all objects under it are read")
         return store, path
 
     @cached_property
@@ -69,9 +74,10 @@ class Objects:
             found = [info] if info.type == FileType.File else store.get_file_info(FileSelector(path, recursive=True))
         except (OSError, pa.ArrowException) as error:
             raise failure(self.name, error) from None
-        files = [info for info in found if info.type == FileType.File and not _is_hidden(info.path[len(path) :])]
+        files = [info for info in found if info.type == FileType.File]
         chosen = FORMATS.get(self._settings.format)
-        documents = [info for info in files if chosen is not None or format_of(Path(info.path)) is not None]
+        documents = [info for info in files if not _is_hidden(info.path[len(path) :])]
+        documents = [info for info in documents if chosen is not None or format_of(Path(info.path)) is not None]
         self.passed_over = len(files) - len(documents)
         if not documents:
             raise CorpusError(f"{self.name}: no object found whose suffix tells a format of documents")
@@ -95,7 +101,7 @@ class Objects:
                 metadata = opened.metadata()
             (info,) = store.get_file_info([path])
         except (OSError, pa.ArrowException) as error:
-            raise failure(self.name, error) from None
+            raise failure(self._where(path), error) from None
         etag = next((value for name, value in (metadata or {}).items() if name.lower() == b"etag"), b"")
         return f"{info.size} {etag.decode(errors='replace') or info.mtime_ns}"
 
@@ -107,14 +113,27 @@ class Objects:
         paths = list(self._versions)
         for path in paths[part * len(paths) // parts : (part + 1) * len(paths) // parts]:
             local = self._scratch / f"object-{part:05d}{''.join(PurePosixPath(path).suffixes[-2:])}"
-            where = f"{self.name}/{PurePosixPath(path).name}"
+            where = self._where(path)
             try:
                 self._copy(path, local)
-                yield from self._read(local, columns, batch_rows)
+                row = 0
+                for batch in self._read(local, columns, batch_rows):
+                    yield batch.replace_schema_metadata({PLACE: f"{where}\0{row}".encode()})
+                    row += batch.num_rows
             except CorpusError as error:
-                raise CorpusError(str(error).replace(str(local), where)) from None
+                message = str(error).replace(str(local), where)
+                missing = re.search(r": column (\S+) is missing", message)
+                if missing and f"/{missing[1]}=" in path:
+                    message += (
+                        f"; {missing[1]}=… in its key is a partition, which is a column on Spark and in lakes alone"
+                    )
+                raise CorpusError(message) from None
             finally:
                 local.unlink(missing_ok=True)
+
+    def _where(self, path: str) -> str:
+        """The whole key of an object."""
+        return f"{self.name.partition('://')[0]}://{path}"
 
     def _copy(self, path: str, local: Path) -> None:
         store, _ = self._store

@@ -7,15 +7,15 @@ rows that it sees. A reader takes about ten megabytes beside the batch that it h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from reticent.core.errors import CorpusError, PolicyError
-from reticent.engine.sources.columns import REQUIRED
 from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.sources.table import shown
 from reticent.ext.warehouse.database import PRESETS, Connection, Selection
@@ -38,6 +38,7 @@ SETTINGS: Final = (
     "SET statement_timeout TO 0",
     "SET idle_in_transaction_session_timeout TO 0",
     "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY",
+    "SET LOCAL row_security TO off",  # where a policy would hide rows, an error
 )
 
 
@@ -59,7 +60,16 @@ class Postgres:
         self._snapshot = self._exported = ""
         self._relation: str | None = None
         self._num_blocks: int | None = None
-        self._opt_out: str | None = None
+        self._gone: pa.Array = pa.array([], pa.string())
+
+    @property
+    def row_security(self) -> str:
+        """What a manifest says of rows that a policy may hide."""
+        return "only the rows that policies show to the role" if self._filtered else "no row is hidden"
+
+    @property
+    def _filtered(self) -> bool:
+        return self._settings.row_security == "filtered"
 
     def version(self) -> bytes:
         """Return the snapshot, in which all batches are read; it is taken at the first call."""
@@ -82,14 +92,9 @@ class Postgres:
         The server makes them, so that no text travels. Not MD5: a server in FIPS mode has none, and two texts of one
         digest can be made.
         """
-
-        def expression(field: pa.Field, name: str) -> str:
-            text = self._as_text(field, name)
-            return f"sha256(convert_to({text}, 'UTF8'))" if field.name == self._settings.text else text
-
         with self._reader(part, parts) as reader:
             if reader is not None:
-                yield from self._read(*reader, columns, expression, batch_rows)
+                yield from self._read(*reader, columns, self._digested, batch_rows)
 
     def texts(
         self, doc_ids: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
@@ -100,6 +105,53 @@ class Postgres:
                 assert reader is not None
                 wanted = doc_ids[start : start + IDS_PER_STATEMENT]
                 yield from self._read(*reader, [self._settings.text], self._as_text, batch_rows, wanted)
+
+    def ids_of(self, table: str | None) -> pa.Array:
+        """Return the distinct ids in a register, or of the individuals of the notes, of the snapshot."""
+        held, name = self._hold(), self._settings.individual_id
+        try:
+            if table is None:
+                return self._ids(held, self._selection([name]))
+            held.execute("SET LOCAL row_security TO off")  # of a register no row may be hidden
+            found = self._ids(held, self._selection([name]).of_register(self._look_up(held, table)[0], name))
+            if self._filtered:
+                held.execute("SET LOCAL row_security TO on")
+            return found
+        except CorpusError as error:
+            raise CorpusError(str(error).replace(self.name, f"{self.name} {table or ''}".rstrip(), 1)) from None
+
+    def _ids(self, held: Connection, selection: Selection) -> pa.Array:
+        name = self._settings.individual_id
+        (column,) = selection.described(held, [name], self.name)
+        expression = self._as_text(column, selection.expression(name))
+        statement = selection.statement({name: expression}, f"{expression} IS NOT NULL", distinct=True)
+        batches = [self._whole(batch, {name: column}) for batch in held.batches(statement, 1 << 16)]
+        ids = pa.concat_arrays([pa.array([], pa.string()), *(batch.column(0).cast(pa.string()) for batch in batches)])
+        return ids.filter(pc.not_equal(pc.utf8_trim_whitespace(ids), ""))
+
+    def leave_out(self, ids: pa.Array) -> None:
+        """Read no document of these individuals from now on."""
+        self._gone = ids
+
+    def left_out(self) -> Iterator[pa.RecordBatch]:
+        """Yield doc_id, individual_id and the SHA-256 of the text of each document left out; no text travels."""
+        names = self._settings
+        columns = [names.doc_id, names.individual_id, names.text]
+        for batch in (
+            self._read(self._hold(), None, columns, self._digested, 1 << 16, gone=True) if len(self._gone) else ()
+        ):
+            yield pa.record_batch(
+                [
+                    batch.column(0).cast(pa.string()),
+                    batch.column(1).cast(pa.string()),
+                    batch.column(2).cast(pa.binary()),
+                ],
+                names=["doc_id", "individual_id", "sha256"],
+            )
+
+    def _digested(self, field: pa.Field, name: str) -> str:
+        text = self._as_text(field, name)
+        return f"sha256(convert_to({text}, 'UTF8'))" if field.name == self._settings.text else text
 
     @contextmanager
     def _reader(self, part: int, parts: int) -> Iterator[tuple[Connection, str | None] | None]:
@@ -131,7 +183,7 @@ class Postgres:
             return dbapi.connect(self._address, autocommit=True)
 
         connection = Connection(self.name, connect, OPTIONS)
-        for setting in SETTINGS:
+        for setting in (*SETTINGS, *(["SET LOCAL row_security TO on"] if self._filtered else [])):
             connection.execute(setting)
         return connection
 
@@ -141,8 +193,6 @@ class Postgres:
             held = self._connect()
             try:
                 self._relation, self._num_blocks = self._find(held)
-                if self._settings.opt_out is not None:
-                    self._opt_out, _, _ = self._look_up(held, self._settings.opt_out, "opt_out")
                 self._snapshot = str(held.rows("SELECT current_database() || ' ' || pg_current_snapshot()::text")[0][0])
                 if self._settings.connections > 1:
                     self._exported = str(held.rows("SELECT pg_export_snapshot()")[0][0])
@@ -162,7 +212,7 @@ class Postgres:
         held.schema(f"SELECT 1 FROM {relation} LIMIT 0")  # until the end of the transaction nothing may move its rows
         return relation, int(num_blocks) if kind in ("r", "p", "m") and num_blocks is not None else None
 
-    def _look_up(self, held: Connection, table: str, setting: str = "") -> tuple[str, str, Any]:
+    def _look_up(self, held: Connection, table: str) -> tuple[str, str, Any]:
         """The name of a table as SQL has it, its kind, and its blocks; nothing else gets into a statement."""
         name = table.replace("'", "''")
         found = held.rows(
@@ -171,7 +221,10 @@ class Postgres:
             f"/ current_setting('block_size')::bigint)::bigint FROM pg_class c WHERE c.oid = to_regclass('{name}')"
         )
         if not found:
-            raise CorpusError(f"{self.name}{setting and ' ' + setting}: there is no such table, or no right to see it")
+            hint = (
+                "" if table == table.lower() or '"' in table else "; a name with capitals stands in quotes: '\"Note\"'"
+            )
+            raise CorpusError(f"{shown(self._address)} {table}: there is no such table, or no right to see it{hint}")
         relation, kind, num_blocks = found[0]
         return str(relation), str(kind), num_blocks
 
@@ -183,38 +236,87 @@ class Postgres:
         expression_of: Callable[[pa.Field, str], str],
         batch_rows: int,
         doc_ids: Sequence[str] | None = None,
+        gone: bool = False,
     ) -> Iterator[pa.RecordBatch]:
+        """The rows of individuals who stay, or of those who are gone."""
         settings = self._settings
-        asked = [*columns, settings.doc_id, settings.individual_id]
-        selection = Selection.of(self._relation, settings.query, settings.preset, asked)
-        expressions = {}
-        for field in selection.described(connection, columns, self.name):
-            expressions[field.name] = expression_of(field, selection.expression(field.name))
-        staying = selection.staying(settings.individual_id, self._opt_out)
-        chosen = None if doc_ids is None else f"({selection.expression(settings.doc_id)})::text = {_any_of(doc_ids)}"
-        yield from connection.batches(selection.statement(expressions, blocks, staying, chosen), batch_rows)
+        asked = list(dict.fromkeys([*columns, settings.doc_id, settings.individual_id]))
+        selection = self._selection(asked)
+        described = {field.name: field for field in selection.described(connection, asked, self.name)}
+        as_text = {name: self._as_text(field, selection.expression(name)) for name, field in described.items()}
+        expressions = {name: expression_of(described[name], selection.expression(name)) for name in columns}
+        conditions = [blocks]
+        if len(self._gone):
+            owner = as_text[settings.individual_id]
+            listed = f"{owner} {'' if gone else 'NOT '}IN (SELECT unnest({_array(self._gone.to_pylist())}))"
+            conditions.append(listed if gone else f"{owner} IS NULL OR {listed}")
+        if doc_ids is not None:
+            conditions.append(f"{as_text[settings.doc_id]} = ANY({_array(doc_ids)})")
+        for batch in connection.batches(selection.statement(expressions, *conditions), batch_rows):
+            yield self._whole(batch, described)
+
+    def query_of(self, column: str, condition: str | None = None) -> str:
+        """Return a query that finds rows of a fault."""
+        return self._selection([column]).query_of(column, condition)
+
+    def _selection(self, columns: Sequence[str]) -> Selection:
+        return Selection.of(self._relation, self._settings.query, self._settings.preset, columns)
+
+    def _is_id(self, name: str) -> bool:
+        names = self._settings
+        return name in (names.doc_id, names.individual_id, names.household_id)
+
+    def _whole(self, batch: pa.RecordBatch, described: Mapping[str, pa.Field]) -> pa.RecordBatch:
+        """The batch; `CorpusError` where an id of type numeric is no whole number."""
+        for name in batch.schema.names:
+            if self._is_id(name) and _kind(described[name]) == "numeric":
+                found = pc.match_substring_regex(batch.column(name), "^-?[0-9]+$")
+                if not pc.all(found).as_py():
+                    raise CorpusError(f"{self.name} column {name}: expected whole numbers, got some that are none")
+        return batch
 
     def _as_text(self, field: pa.Field, expression: str) -> str:
         """The expression of a column, cast to text by the server, which knows every type of its own."""
-        kind, names = field.type, self._settings
-        if field.name in (names.spans, names.mentions):
-            return expression
-        text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-        if field.name == names.text:
-            wrong, expected = not (text or isinstance(kind, pa.BaseExtensionType)), "text"
-        else:
-            is_id = field.name in [getattr(names, name) for name in (*REQUIRED, "household_id")]
-            number = pa.types.is_integer(kind) or isinstance(kind, pa.BaseExtensionType)
-            wrong, expected = (is_id and not (text or number)) or pa.types.is_binary(kind), "text, integers or uuid"
-        if wrong:
-            raise CorpusError(f"{self.name} column {field.name}: expected {expected}, got {kind}")
-        return f"({expression})::text"
+        names = self._settings
+        is_time = pa.types.is_timestamp(field.type) and field.type.tz is not None
+        if field.name in (names.spans, names.mentions) or (is_time and not self._is_id(field.name)):
+            return expression  # of a time with a zone whoever checks the rows says the day
+        text, kind = f"({expression})::text", _kind(field)
+        if self._is_id(field.name):
+            whole = pa.types.is_integer(field.type) and kind != "money"  # which is sent as cents
+            plain = pa.types.is_string(field.type) or field.type == pa.uuid() or kind == "numeric"
+            if not (whole or plain) or _num_decimals(field):
+                got = f"{kind} with digits behind the point" if kind == "numeric" else kind
+                raise CorpusError(
+                    f"{self.name} column {field.name}: expected text, integers, uuid or numeric without digits behind "
+                    f"the point, got {got}; cast it in a query"
+                )
+            if kind == "numeric":  # 12.0 is 12
+                return f"CASE WHEN ({expression}) = trunc({expression}) THEN trunc({expression})::text ELSE {text} END"
+        elif kind == "bytea" or (field.name == names.text and not _is_text(field.type)):
+            raise CorpusError(f"{self.name} column {field.name}: expected text, got {kind}")
+        return text
 
 
-def _any_of(values: Sequence[str]) -> str:
-    """Some strings as an operand of a comparison."""
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or isinstance(kind, pa.BaseExtensionType)
+
+
+def _kind(field: pa.Field) -> str:
+    """The type of a column, as the server calls it."""
+    return str((field.metadata or {}).get(b"POSTGRESQL:type", str(field.type).encode()).decode())
+
+
+def _num_decimals(field: pa.Field) -> int:
+    """Digits behind the point that a type numeric(precision, scale) has; 0 for numeric alone."""
+    modifier = int((field.metadata or {}).get(b"POSTGRESQL:typmod", b"-1"))
+    return 0 if modifier < 4 else (modifier - 4) & 0x7FF
+
+
+def _array(values: Sequence[str]) -> str:
+    """Some strings as an array of SQL."""
     items = ",".join('"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"' for value in values)
-    return "ANY('{" + items.replace("'", "''") + "}'::text[])"
+    return "'{" + items.replace("'", "''") + "}'::text[]"
 
 
 def stretch(num_blocks: int, part: int, parts: int) -> str:

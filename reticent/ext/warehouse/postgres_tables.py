@@ -13,16 +13,18 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from reticent.core.errors import CorpusError, PolicyError, ReticentError
 from reticent.engine.sources.table import check_address, shown
+from reticent.engine.withdrawn import LeftOut
 from reticent.ext.warehouse.database import CONNECTING, failure, quoted
 from reticent.ext.warehouse.tables import ResultTable
 
 __all__ = ["parse_name", "write_tables"]
 
 
+#: Ids of a statement.
+IDS_PER_STATEMENT: Final = 10_000
 #: Begins the comment of a table that this file wrote.
 OURS: Final = "reticent export"
 CANNOT: Final = "cannot be written; nothing was"
@@ -32,12 +34,19 @@ NAME: Final = r'(?:[A-Za-z_][A-Za-z0-9_$]*|"[^"\0]+")'
 #: ``lexical_variant`` may not be null in OMOP, and is meant for the text itself: here it is the category in brackets,
 #: as in ``[NAME]``, and ``snippet`` is null. ``offset`` is the first character, and a modifier the number of them.
 INSERT: Final = """
-INSERT INTO {table} (note_nlp_id, note_id, section_concept_id, snippet, "offset", lexical_variant, note_nlp_concept_id,
+INSERT INTO {table} ({key}note_id, section_concept_id, snippet, "offset", lexical_variant, note_nlp_concept_id,
                      note_nlp_source_concept_id, nlp_system, nlp_date, nlp_datetime, term_modifiers)
-SELECT (SELECT coalesce(max(note_nlp_id), 0) FROM {table}) + row_number() OVER (ORDER BY doc_id::bigint, start, "end"),
-       doc_id::bigint, 0, NULL, start::text, '[' || left(label, 248) || ']', 0,
+SELECT {number}CAST(doc_id AS {note_id}), 0, NULL, CAST(start::text AS {offset}), '[' || left(label, 248) || ']', 0,
        0, '{system}', current_date, localtimestamp, 'length=' || ("end" - start) || ' detector=' || detector
-FROM pg_temp.{spans}
+FROM pg_temp.{spans} ORDER BY doc_id::bigint, start, "end"
+"""
+#: The number of a row where neither the table nor a sequence makes it.
+NUMBER: Final = """(SELECT coalesce(max(note_nlp_id), 0) FROM {table})
+       + row_number() OVER (ORDER BY doc_id::bigint, start, "end"), """
+#: Columns of a table: name, type as SQL writes it, and whether the table makes the value itself.
+COLUMNS: Final = """
+SELECT attname::text, format_type(atttypid, atttypmod), (attidentity <> '' OR atthasdef)::text
+FROM pg_attribute WHERE attrelid = '{table}'::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum
 """
 
 
@@ -62,16 +71,20 @@ def write_tables(
     *,
     note_nlp: tuple[ResultTable, ResultTable, str] | None = None,
     overwrite: bool = False,
+    left_out: LeftOut | None = None,
     check: Callable[[], object] = lambda: None,
 ) -> dict[str, int]:
-    """Write results into tables of a database; returns the number of rows of each.
+    """Write results into tables of a database; returns the number of rows of each, and as ``withdrawn`` the rows of
+    note_nlp that are left of documents of who withdrew.
 
     Parameters
     ----------
     address : of PostgreSQL, without a password
     tables : results, and the names of their tables
     note_nlp : documents (a column ``doc_id``), their spans, and the name of the warehouse's table of OMOP
-    overwrite : replace tables that an earlier export wrote, and its rows of these documents in note_nlp
+    overwrite : replace the rows of tables that an earlier export wrote, which keep owner, grants and policies, and its
+        rows of these documents in note_nlp; those of documents of who withdrew are deleted
+    left_out : the record of who withdrew
     check : called before what was written is kept; its error is raised, and nothing is written then
 
     Raises
@@ -95,7 +108,10 @@ def write_tables(
         }
         if note_nlp is not None:
             documents, spans, table = note_nlp
-            counts["note_nlp"] = transaction.add_note_nlp(documents, spans, parse_name(table), overwrite)
+            counts["note_nlp"], left = transaction.add_note_nlp(
+                documents, spans, parse_name(table), overwrite, left_out
+            )
+            counts |= {"withdrawn": left} if left else {}
         check()
     return counts
 
@@ -140,8 +156,8 @@ class _Transaction:
         except Exception as error:
             raise failure(self._where, error, CANNOT) from None
 
-    def _ingest(self, result: ResultTable, name: str, **more: Any) -> int:
-        """Make a table of a result; returns its rows."""
+    def _ingest(self, result: ResultTable, name: str, mode: str = "create", **more: Any) -> int:
+        """Make a table of a result, or add to one; returns its rows."""
         own: list[Exception] = []
         count = 0
 
@@ -158,7 +174,7 @@ class _Transaction:
         reader = pa.RecordBatchReader.from_batches(result.schema, batches())
         try:
             with self._connection.cursor() as cursor:
-                cursor.adbc_ingest(name, reader, mode="create", **more)
+                cursor.adbc_ingest(name, reader, mode=mode, **more)
         except Exception as error:
             if own and (isinstance(own[0], ReticentError) or getattr(own[0], "errno", None)):
                 raise own[0] from None
@@ -166,7 +182,7 @@ class _Transaction:
         return count
 
     def replace(self, result: ResultTable, schema: str | None, name: str, overwrite: bool) -> int:
-        """Make a table anew; one of ours is dropped where that is asked for."""
+        """Make a table anew; the rows of one of ours are replaced where that is asked for."""
         table = quoted(name) if schema is None else f"{quoted(schema)}.{quoted(name)}"
         literal = table.replace("'", "''")
         ((there, comment),) = self.execute(
@@ -177,29 +193,93 @@ class _Transaction:
                 raise PolicyError(f"{self._where}: the table {there} is there; --overwrite replaces one of an export")
             if not str(comment or "").startswith(OURS):
                 raise PolicyError(f"{self._where}: the table {there} was not written by an export, and is left alone")
-            self.execute(f"DROP TABLE {there}")
-        rows = self._ingest(result, name, **({} if schema is None else {"db_schema_name": schema}))
+            self._empty(result, str(there))
+        more = {} if schema is None else {"db_schema_name": schema}
+        rows = self._ingest(result, name, "create" if there is None else "append", **more)
         self.execute(f"COMMENT ON TABLE {table} IS '{OURS}: {result.name}'")
         return rows
 
+    def _empty(self, result: ResultTable, table: str) -> None:
+        """Delete the rows of a table, and give it the columns of a result where it has others."""
+        shape = ResultTable(result.name, result.schema, lambda: iter(()))
+        self._ingest(shape, "reticent_shape", temporary=True)
+        now, wanted = self._columns(table), self._columns("pg_temp.reticent_shape")
+        self.execute("DROP TABLE pg_temp.reticent_shape")
+        self.execute(f"TRUNCATE {table}")
+        if [column[:2] for column in now] != [column[:2] for column in wanted]:
+            for name, _, _ in now:
+                self.execute(f"ALTER TABLE {table} DROP COLUMN {quoted(name)}")
+            for name, kind, _ in wanted:
+                self.execute(f"ALTER TABLE {table} ADD COLUMN {quoted(name)} {kind}")
+
+    def _columns(self, table: str) -> list[tuple[Any, ...]]:
+        return self.execute(COLUMNS.format(table=table.replace("'", "''")))
+
     def add_note_nlp(
-        self, documents: ResultTable, spans: ResultTable, name: tuple[str | None, str], overwrite: bool
-    ) -> int:
-        """Add rows to a table of OMOP; those that an export added for these documents before are deleted."""
+        self,
+        documents: ResultTable,
+        spans: ResultTable,
+        name: tuple[str | None, str],
+        overwrite: bool,
+        left_out: LeftOut | None,
+    ) -> tuple[int, int]:
+        """Add rows to a table of OMOP; those that an export added for these documents before are deleted, and those of
+        documents of who withdrew. Returns the rows, and how many of who withdrew are left.
+        """
         table = ".".join(quoted(part) for part in name if part is not None)
         self._ingest(_with_numbers(documents), "reticent_documents", temporary=True)
         count = self._ingest(_with_numbers(spans), "reticent_spans", temporary=True)
         self.execute(f"LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE")
-        earlier = f"FROM {table} WHERE nlp_system = '{SYSTEM}' AND note_id IN "
-        earlier += "(SELECT doc_id::bigint FROM pg_temp.reticent_documents)"
+        ours = f"FROM {table} WHERE nlp_system = '{SYSTEM}'"
+        earlier = f"{ours} AND note_id IN (SELECT doc_id::bigint FROM pg_temp.reticent_documents)"
         if overwrite:
             self.execute(f"DELETE {earlier}")
         elif self.execute(f"SELECT 1 {earlier} LIMIT 1"):
             raise PolicyError(
                 f"{self._where}: {table} has rows of an export; --overwrite replaces those of these notes"
             )
-        self.execute(INSERT.format(table=table, system=SYSTEM, spans="reticent_spans"))
-        return count
+        left = self._of_withdrawn(ours, left_out, overwrite)
+        kinds = {column: (kind, makes) for column, kind, makes in self._columns(table)}
+        if missing := [column for column in ("note_nlp_id", "note_id", "offset") if column not in kinds]:
+            raise CorpusError(f"{self._where}: {table} has no column {missing[0]}, so it is no note_nlp of OMOP")
+        makes_key = kinds["note_nlp_id"][1] == "true"
+        if makes_key:
+            self._advance(table)
+        self.execute(
+            INSERT.format(
+                table=table,
+                key="" if makes_key else "note_nlp_id, ",
+                number="" if makes_key else NUMBER.format(table=table),
+                note_id=kinds["note_id"][0],
+                offset=kinds["offset"][0],
+                system=SYSTEM,
+                spans="reticent_spans",
+            )
+        )
+        return count, left
+
+    def _of_withdrawn(self, ours: str, left_out: LeftOut | None, delete: bool) -> int:
+        """Delete the rows of documents of who withdrew; returns how many are left."""
+        if not left_out:
+            return 0
+        rows = self.execute(f"SELECT note_id::text, count(*) {ours} GROUP BY note_id")
+        gone = left_out.has("document", pa.array([row[0] for row in rows], pa.string()))
+        notes = [row for row, is_gone in zip(rows, gone, strict=True) if is_gone]
+        if not delete:
+            return sum(int(row[1]) for row in notes)
+        for start in range(0, len(notes), IDS_PER_STATEMENT):
+            numbers = ", ".join(str(int(row[0])) for row in notes[start : start + IDS_PER_STATEMENT])
+            self.execute(f"DELETE {ours} AND note_id IN ({numbers})")
+        return 0
+
+    def _advance(self, table: str) -> None:
+        """Bring the sequence of the key behind all rows: earlier exports chose numbers themselves."""
+        literal = table.replace("'", "''")
+        ((sequence,),) = self.execute(f"SELECT pg_get_serial_sequence('{literal}', 'note_nlp_id')")
+        if sequence is not None:
+            greatest = f"(SELECT max(note_nlp_id) FROM {table})"
+            name = str(sequence).replace("'", "''")
+            self.execute(f"SELECT setval('{name}', {greatest}) WHERE {greatest} > (SELECT last_value FROM {sequence})")
 
 
 def _with_numbers(result: ResultTable) -> ResultTable:
@@ -207,9 +287,12 @@ def _with_numbers(result: ResultTable) -> ResultTable:
 
     def rows() -> Iterator[Any]:
         for numbers, batch in result.rows():
-            fits = pc.match_substring_regex(batch.column("doc_id"), r"^[0-9]{1,18}$")
-            if not pc.all(fits).as_py():
-                raise CorpusError("note_nlp: an id of a document is no whole number, so it is no note_id of OMOP")
+            try:
+                batch.column("doc_id").cast(pa.int64())
+            except pa.ArrowInvalid:
+                raise CorpusError(
+                    "note_nlp: an id of a document is no whole number of 64 bits, so it is no note_id of OMOP"
+                ) from None
             yield numbers, batch
 
     return ResultTable(result.name, result.schema, rows)

@@ -277,7 +277,7 @@ PATHS = (
     *("corpus.source", "corpus.withdrawn", "model.foundation.vocabulary", "probe.subjects", "probe.templates"),
     *("train.dp.budget_file", "model.train.dp.budget_file", "dossier.key"),
 )
-PERHAPS_PATHS = ("model.base", "model.foundation.text", "surrogates.pool", "surrogates.names")
+PERHAPS_PATHS = ("corpus.readmitted", "model.base", "model.foundation.text", "surrogates.pool", "surrogates.names")
 #: Values of these that are no path, though a file may be called so.
 WORDS = ("reference", "generated", "realistic", "syllables")
 

@@ -21,6 +21,7 @@ from reticent.audit.evidence.corpus import CorpusEvidence
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.leakage import Ledger
 from reticent.audit.evidence.sampled import SampledRecall
+from reticent.audit.judgement.verdict import ARITHMETIC
 from reticent.audit.membership.validity import judged
 from reticent.audit.report.page import page_digest, write_report
 from reticent.core.artifact import delete_artifact, delete_unfinished, read_manifest, require_kind
@@ -32,6 +33,7 @@ from reticent.engine.schema import HELDOUT, MEMBERS, REFERENCE
 from reticent.engine.stats import corpus_statistics, detected_spans
 from reticent.job.artefact import Artefact, Measurement, Step, measurements_of, trainings_of
 from reticent.job.gates import gate_settings, judge_gates
+from reticent.job.outcomes import keep_outcomes, keep_those_of_an_older_version, with_earlier, with_files
 from reticent.job.stages.near_copies import NEAR_COPIES, near_copies_section
 from reticent.job.stages.shadows import shadows_of
 
@@ -166,7 +168,7 @@ def _parts_of(run: Run) -> list[Part]:
 
 def audit_steps(run: Run) -> Iterator[Step]:
     """Yield the step of the artefact ``audit``."""
-    config: dict[str, Any] = {**run.job.audit.model_dump(), "seed": run.job.seed}
+    config: dict[str, Any] = {**run.job.audit.model_dump(), "seed": run.job.seed, "arithmetic": ARITHMETIC}
     names = [training.name for training in trainings_of(run.job)]
     for model in run.job.model:
         names.append(f"tokens/{model.name}/train")
@@ -196,10 +198,12 @@ def report_steps(run: Run) -> Iterator[Step]:
 
 
 def _build_audit(run: Run, folder: Path, counts: dict[str, Any]) -> None:
+    keep_those_of_an_older_version(run)
     _delete_stale(run)
     evidence = gather_evidence(run)
     counts["models"] = len(evidence.models)
     (folder / "audit.json").write_text(json.dumps(to_json(evidence), indent=1, allow_nan=False))
+    keep_outcomes(run, evidence)
 
 
 def _build_report(run: Run, folder: Path, counts: dict[str, Any]) -> None:
@@ -247,7 +251,7 @@ def gather_evidence(run: Run) -> AuditEvidence:
         models=judged([_measured(run, measurement) for measurement in measurements]),
         **parts,
     )
-    return judge_gates(run, evidence)
+    return with_earlier(run, judge_gates(run, evidence))
 
 
 def all_settings(job: Job) -> dict[str, Any]:
@@ -265,7 +269,8 @@ def _measured(run: Run, measurement: Measurement) -> ModelEvidence:
         return measured
     counts = read_manifest(run.folder / measurement.training.name).counts
     ledger = Ledger(**{part.name: counts[part.name] for part in fields(Ledger)})
-    return replace(measured, seed=measurement.training.seed, ledger=ledger, guarantee=counts.get("privacy"))
+    measured = replace(measured, seed=measurement.training.seed, ledger=ledger, guarantee=counts.get("privacy"))
+    return with_files(measured, run, measurement.training)
 
 
 def _now() -> float:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from reticent.core.artifact import delete_artifact, read_manifest
 from reticent.engine.sources.staged import Digesting, Earlier, Refreshed, open_remote, stage, staged_files
+from reticent.engine.withdrawn import LeftOut, Withdrawals
 from reticent.job.artefact import Step
 from reticent.job.staged import NAME, corpus_artefact, more_columns
 
@@ -83,14 +84,20 @@ def _build(run: Run, folder: Path, counts: dict[str, Any], *, refresh: Refresh |
         open_remote(settings, folder) as remote,
     ):
         source = remote if refresh is None else _refreshed(refresh, remote, settings)
-        counts.update(stage(source, settings, folder, more=more_columns(run.job), progress=advance))
+        withdrawals = Withdrawals(settings, LeftOut.read(run.folder))
+        more = more_columns(run.job)
+        counts.update(stage(source, settings, folder, more=more, progress=advance, withdrawals=withdrawals))
+        withdrawals.record.keep(run.folder)
+        for sentence, is_warning in withdrawals.said:
+            (run.progress.warn if is_warning else run.progress.say)(sentence)
         if isinstance(source, Refreshed):
             assert refresh is not None
             refresh.changed, counts["fetched"] = source.changed(), source.num_fetched
         if remote.passed_over:
             counts["passed_over"] = remote.passed_over
             run.progress.warn(
-                f"{remote.name}: {remote.passed_over:,} objects whose suffix tells no format are not read"
+                f"{remote.name}: {remote.passed_over:,} objects are not read: their suffix tells no format, or a name "
+                "begins with _ or ."
             )
 
 

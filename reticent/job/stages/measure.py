@@ -24,6 +24,7 @@ from reticent.job.artefact import Artefact, Measurement, Step, measurements_of
 from reticent.job.auditing import (
     TEXT_SIZES,
     audit_config,
+    has_gradients,
     needs_text_sizes,
     open_auditor,
     own_tokens,
@@ -59,6 +60,7 @@ TASKS = {
     "documents": ("score {}", "windows"),
     "all occurrences": ("score {}, all occurrences masked", "windows"),
     "probes": ("probe {}", "documents"),
+    "gradients": ("gradients of {}", "documents"),
     "inversion": ("invert {}", "identifiers"),
 }
 
@@ -70,7 +72,8 @@ def base_steps(run: Run) -> Iterator[Step]:
     """
     if needs_text_sizes(run):
         inputs = {**run.corpus_input(), "split": run.fingerprints.of("split")}
-        sizes = Artefact(TEXT_SIZES, "text-sizes", {"splits": [MEMBERS, HELDOUT]}, inputs)
+        config = {"splits": [MEMBERS, HELDOUT], **run.canaries_left_out}
+        sizes = Artefact(TEXT_SIZES, "text-sizes", config, inputs)
         yield Step.of(sizes, partial(_build_sizes, run))
     yield from near_copies_steps(run)
     for model in run.job.model:
@@ -81,7 +84,7 @@ def _build_sizes(run: Run, folder: Path, counts: dict[str, Any]) -> None:
     with run.progress.task("compress texts", run.corpus.num_documents, "documents") as advance:
         counts["documents"] = write_text_sizes(
             folder,
-            run.corpus,
+            run.unplanted,
             run.individuals,
             (MEMBERS, HELDOUT),
             num_threads=run.job.num_threads,
@@ -113,7 +116,7 @@ def _artefact(run: Run, measurement: Measurement) -> Artefact:
     for name, default in (("bf16", "auto"), ("surface", "exact")):  # the manifest of before there was this setting
         if config[name] == default:
             del config[name]
-    config |= resampling_settings(run)
+    config |= resampling_settings(run) | run.canaries_left_out
     if is_attacked(run, measurement):
         config["shadow"] = shadow_config(run).model_dump(include=ATTACK_SETTINGS)
     about = {"objective": measurement.model.objective, "recipe": measurement.recipe, "epoch": measurement.epoch}
@@ -163,6 +166,7 @@ def _build(
         never_target=never_target,
         k=run.job.protect.k if measurement.training is None else run.job.protection(measurement.recipe).k,
         noise=run.job.threshold.noise if never_target & INDIRECT else None,
+        gradients=has_gradients(run, measurement),
     )
     work = scoring_work(run, measurement)
 

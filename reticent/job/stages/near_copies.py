@@ -35,7 +35,7 @@ def near_copies_steps(run: Run) -> Iterator[Step]:
     """Yield the step of the artefact ``near-copies``."""
     if run.job.memory_limit is not None:
         return
-    settings = run.job.dedup.model_dump(include={"threshold", "shingle_words"})
+    settings = run.job.dedup.model_dump(include={"threshold", "shingle_words"}) | run.canaries_left_out
     inputs = {**run.corpus_input(), "split": run.fingerprints.of("split")}
     yield Step.of(Artefact(NEAR_COPIES, NEAR_COPIES, settings, inputs), partial(_build, run))
 
@@ -43,7 +43,7 @@ def near_copies_steps(run: Run) -> Iterator[Step]:
 def _build(run: Run, folder: Path, counts: dict[str, Any]) -> None:
     with run.progress.task("near-copies", run.corpus.num_documents, "documents") as advance:
         copied = heldout_with_copies(
-            run.corpus, run.individuals, run.job.dedup, num_threads=run.job.num_threads, progress=advance
+            run.unplanted, run.individuals, run.job.dedup, num_threads=run.job.num_threads, progress=advance
         )
     counts["heldout"] = int(run.individuals.mask(HELDOUT).sum())
     if copied is not None:

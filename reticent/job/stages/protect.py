@@ -196,12 +196,12 @@ def _build_rewritten(run: Run, model: ModelSection, variant: Variant, folder: Pa
         TemporaryDirectory(prefix=".original-", dir=folder) as made,
         run.progress.task(f"protect {variant.name} tokens", run.corpus.num_documents, "documents") as advance,
     ):
-        original = run.folder / "tokens" / model.name / "train"
+        original, index = run.folder / "tokens" / model.name / "train", index_of(run, variant, policy)
         if policy != run.policy:
             original = Path(made)
             require_room(run, [variant], ROOM_OF_VIEW)
-            write_view_of(run, model, original, *documents, index_of(run, variant, policy), policy)
-        counts |= write_rewritten(run, model, folder, variant.style, *documents, policy, original, advance)
+            write_view_of(run, model, original, *documents, index, policy)
+        counts |= write_rewritten(run, model, folder, variant.style, *documents, policy, index, original, advance)
 
 
 def _holdout_step(run: Run, model: ModelSection, tokenizer: str) -> Step:

@@ -147,6 +147,7 @@ class Shadow:
         del settings["checkpoint_epochs"]  # the last is the one that is attacked
         settings |= {"shadow": self.number, "keep_models": shadow_config(run).keep_models}
         settings["scoring"] = {"folds": scoring.folds, "seed": scoring.seed}
+        settings["scoring"] |= run.canaries_left_out
         if scoring.bf16 != "auto":
             settings["scoring"]["bf16"] = scoring.bf16
         inputs |= {"audit": run.fingerprints.of_text(f"tokens/{self.model.name}/audit")}
@@ -216,10 +217,11 @@ def _build_tokens(shadow: Shadow, folder: Path, counts: dict[str, int]) -> None:
     policy, documents = run.job.protection(shadow.recipe), (shadow.individuals, splits)
     with TemporaryDirectory(prefix=".original-", dir=folder) as made:
         view = folder if shadow.style is None else Path(made)
-        written = write_view_of(run, shadow.model, view, *documents, shadow.index(folder), policy)
+        index = shadow.index(folder)
+        written = write_view_of(run, shadow.model, view, *documents, index, policy)
         run.invalidate("index-joint", "numbered")  # their memory, while models are trained
         if shadow.style is not None:
-            written = write_rewritten(run, shadow.model, folder, shadow.style, *documents, policy, view)
+            written = write_rewritten(run, shadow.model, folder, shadow.style, *documents, policy, index, view)
     counts.update(written)
 
 
@@ -298,10 +300,17 @@ def shadow_inputs(run: Run, measurement: Measurement) -> dict[str, str]:
 
 def attack_with_shadows(
     run: Run, measurement: Measurement, auditor: Auditor, scores: Scored, base: Scored
-) -> tuple[dict[str, np.ndarray], dict[str, ShadowControl]]:
-    """Return the document scores of all attacks with shadows on one checkpoint, and what else is said of each."""
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, ShadowControl]]:
+    """Return the document scores of all attacks with shadows on one checkpoint, those of the same attacks on the base
+    model, and what else is said of each."""
     from reticent.audit.membership.attacks import attack
-    from reticent.audit.membership.shadow import DocumentScores, ShadowAttacks, draw_population, shadow_scores
+    from reticent.audit.membership.shadow import (
+        SHADOW_ATTACKS,
+        DocumentScores,
+        ShadowAttacks,
+        draw_population,
+        shadow_scores,
+    )
 
     section, store = shadow_config(run), auditor.store
     names = [name for name in section.attacks if name not in ON_HOLDOUT]
@@ -328,11 +337,12 @@ def attack_with_shadows(
         sides |= dict.fromkeys(held_back, (asked.store.individual, asked.members))
     about: dict[str, ShadowControl] = {}
     for name, (_, control) in found.items():
-        without = attack(control, *sides[name], **auditor.bootstrap)
+        without = attack(control, *sides[name], is_total=SHADOW_ATTACKS[name].is_total, **auditor.bootstrap)
         about[name] = {"control": without.auc, "num_shadows": attacks.num_shadows}
     if "rmia" in about:
         about["rmia"]["slope"] = attacks.slope
-    return {name: scored for name, (scored, _) in found.items()}, about
+    own_scores, of_base = ({name: both[side] for name, both in found.items()} for side in (0, 1))
+    return own_scores, of_base, about
 
 
 def shadow_work(run: Run, shadow: Shadow) -> Work:

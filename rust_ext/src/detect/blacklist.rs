@@ -3,13 +3,17 @@
 //!
 //! A bare number of up to three digits is not spread: it stays protected where it stands. `06 12 34 56 78` would otherwise
 //! protect every "12" of the corpus and `12 rue des Lilas` every "12" of the individual (bare numbers are
-//! protected by occurrence: definitions.md#identifiers).
+//! protected by occurrence: definitions.md#identifiers). A surface that is too common to identify anybody spreads over its
+//! individual's documents at most: one web address would otherwise protect every "the".
+
+use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 use rayon::prelude::*;
 
 use crate::error::Result;
+use crate::index::ngram_index::NgramIndex;
 use crate::pool::rows;
 use crate::storage::intern::Interner;
 use crate::text::spans::check_mask;
@@ -20,6 +24,8 @@ use crate::text::words::Words;
 pub struct Blacklist {
     surface: Surface,
     words: Interner,
+    /// It says what is too common; without it nothing is.
+    index: Option<Arc<NgramIndex>>,
     /// Ids protected wherever they stand.
     everywhere: HashSet<u32, FixedState>,
     /// (unit, id) protected in all documents of that unit.
@@ -27,8 +33,12 @@ pub struct Blacklist {
 }
 
 impl Blacklist {
-    pub fn new(surface: Surface) -> Self {
-        Self { surface, words: Interner::new(), everywhere: HashSet::default(), of_unit: HashSet::default() }
+    pub fn new(surface: Surface, index: Option<Arc<NgramIndex>>) -> Self {
+        Self { surface, words: Interner::new(), index, everywhere: HashSet::default(), of_unit: HashSet::default() }
+    }
+
+    fn is_widespread(&self, surface: &str) -> bool {
+        self.index.as_ref().is_some_and(|index| index.has_widespread(surface))
     }
 
     pub fn len(&self) -> usize {
@@ -36,7 +46,7 @@ impl Blacklist {
     }
 
     /// Add the masked words: for the whole corpus, or for the unit of their document.
-    pub fn add(&mut self, texts: &Texts, words: &Words, mask: &[u8], units: Option<&[u32]>) -> Result<()> {
+    pub fn add(&mut self, texts: &Texts, words: &Words, mask: &[u8], units: &[u32], everywhere: bool) -> Result<()> {
         words.check(texts.len())?;
         check_mask(words, mask)?;
         for row in 0..texts.len() {
@@ -52,10 +62,11 @@ impl Blacklist {
                     continue;
                 }
                 let id = self.words.intern(&surface);
-                match units {
-                    None => self.everywhere.insert(id),
-                    Some(units) => self.of_unit.insert((units[row], id)),
-                };
+                if everywhere && !self.is_widespread(&surface) {
+                    self.everywhere.insert(id);
+                } else {
+                    self.of_unit.insert((units[row], id));
+                }
             }
         }
         Ok(())
@@ -69,10 +80,12 @@ impl Blacklist {
         surfaces
     }
 
-    /// Protect surfaces, as [`Blacklist::surfaces`] has them, wherever they stand.
+    /// Protect surfaces, as [`Blacklist::surfaces`] has them, wherever they stand, but those that are too common.
     pub fn add_surfaces(&mut self, surfaces: &Texts) {
-        for row in 0..surfaces.len() {
-            self.everywhere.insert(self.words.intern(surfaces.get(row)));
+        for surface in (0..surfaces.len()).map(|row| surfaces.get(row)) {
+            if !self.is_widespread(surface) {
+                self.everywhere.insert(self.words.intern(surface));
+            }
         }
     }
 

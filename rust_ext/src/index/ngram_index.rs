@@ -27,6 +27,9 @@ use crate::text::surface::Surface;
 pub const MAX_N: usize = 8;
 pub const MAX_K: u32 = 255;
 
+/// Units that use a word of an identifier at most, beside a share of all, if it is to be protected in the documents of all.
+const FEW_UNITS: u64 = 5;
+
 pub fn check_min_support(min_support: u32) -> Result<()> {
     if !(1..=MAX_K).contains(&min_support) {
         return Err(Error::Policy(format!("min_support: expected 1 to {MAX_K}, got {min_support}")));
@@ -163,6 +166,20 @@ impl NgramIndex {
     /// Give the memory of [`NgramIndex::pairs`] back; they are made again where they are asked for.
     pub fn forget_pairs(&self) {
         self.pairs.iter().for_each(|known| *known.lock().unwrap_or_else(PoisonError::into_inner) = None);
+    }
+
+    /// Whether a word of so many units is too common to identify anybody: of more than five, and of more than a fifth of all, or a
+    /// twentieth where it is typed in small letters alone, as the words of grammar are.
+    pub fn is_widespread(&self, word: &str, support: u32) -> bool {
+        let is_small = self.surface == Surface::Exact
+            && word.chars().any(char::is_lowercase)
+            && !word.chars().any(char::is_uppercase);
+        u64::from(support) > FEW_UNITS.max(self.num_units / if is_small { 20 } else { 5 })
+    }
+
+    /// [`NgramIndex::is_widespread`] of a surface; one that is not listed is not.
+    pub fn has_widespread(&self, surface: &str) -> bool {
+        self.words.find_sorted(surface).is_some_and(|number| self.is_widespread(surface, self.support[number]))
     }
 
     pub fn num_occurrences(&self) -> u64 {

@@ -39,6 +39,9 @@ pub struct WordSpans<'a> {
     pub scopes: &'a [u8],
 }
 
+/// Beside the flags of protection: the word is too common to identify anybody.
+pub const WIDESPREAD: u8 = 4;
+
 /// A span protects its own words, and no other.
 pub const OCCURRENCE: u8 = 0;
 /// It protects its words in every document of the unit.
@@ -95,6 +98,8 @@ impl NumberedDocuments<'_> {
 pub struct NumberBlacklist {
     /// The word that stands for all that are seen alike (characters that print nothing aside); [`UNKNOWN`]: never spread.
     alike: Vec<u32>,
+    /// Words that are too common for the corpus: they reach as far as [`INDIVIDUAL`].
+    widespread: Vec<bool>,
     everywhere: Vec<bool>,
     /// Whether some unit has it.
     of_some: Vec<bool>,
@@ -102,8 +107,10 @@ pub struct NumberBlacklist {
 }
 
 impl NumberBlacklist {
-    pub fn new(numbered: &NgramIndex) -> Self {
+    /// `found` are by number the words of `by`, the index that protects.
+    pub fn new(numbered: &NgramIndex, by: &NgramIndex, found: &[Found]) -> Self {
         let words = &numbered.words;
+        let mut widespread = vec![false; words.len()];
         let mut unlisted: HashMap<String, u32, FixedState> = HashMap::default();
         let alike = (0..words.len())
             .map(|number| {
@@ -112,6 +119,7 @@ impl NumberBlacklist {
                 if is_small_number(&seen) {
                     UNKNOWN
                 } else if *seen == *word {
+                    widespread[number] = by.is_widespread(word, found[number].support);
                     number as u32
                 } else {
                     match words.find_sorted(&seen) {
@@ -122,7 +130,7 @@ impl NumberBlacklist {
             })
             .collect();
         let none = vec![false; words.len()];
-        Self { alike, everywhere: none.clone(), of_some: none, of_unit: HashSet::default() }
+        Self { alike, widespread, everywhere: none.clone(), of_some: none, of_unit: HashSet::default() }
     }
 
     /// Different surfaces.
@@ -142,7 +150,7 @@ impl NumberBlacklist {
                         if number == UNKNOWN {
                             return Err(unknown());
                         }
-                    } else if scope == CORPUS {
+                    } else if scope == CORPUS && !self.widespread[alike as usize] {
                         self.everywhere[alike as usize] = true;
                     } else {
                         self.of_some[alike as usize] = true;
@@ -202,7 +210,7 @@ struct Share<'a> {
     starts: &'a mut [u8],
 }
 
-/// Flag the words of documents; `reaches` is, by number, how far a word reaches ([`NumberBlacklist::reaches`]).
+/// Flag the words of documents, also with [`WIDESPREAD`]; `reaches` is, by number, how far a word reaches ([`NumberBlacklist::reaches`]).
 pub fn flag_words(
     documents: NumberedDocuments<'_>,
     supports: &Supports<'_>,
@@ -236,6 +244,9 @@ pub fn flag_words(
             let known = |&number: &u32| found.get(number as usize).copied().unwrap_or_default();
             finder.minimal_starts_of(numbers.iter().map(known), starts);
             finder.apply(starts, flags);
+            for (flag, &number) in flags.iter_mut().zip(&numbers) {
+                *flag |= u8::from(blacklist.widespread.get(number as usize) == Some(&true)) * WIDESPREAD;
+            }
             for (words, _) in documents.spans_of(document) {
                 flags[words.start as usize..words.end as usize].iter_mut().for_each(|flag| *flag |= DIRECT);
             }

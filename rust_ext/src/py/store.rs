@@ -273,7 +273,11 @@ impl PyNumbering {
         }
         let settings = by.settings(k, n, policy, max_document_frequency).map_err(to_py_err)?;
         settings.check(&by.0).map_err(to_py_err)?;
-        let (found, blacklist) = py.detach(|| (by.0.found_by_number(&numbered.0), NumberBlacklist::new(&numbered.0)));
+        let (found, blacklist) = py.detach(|| {
+            let found = by.0.found_by_number(&numbered.0);
+            let blacklist = NumberBlacklist::new(&numbered.0, &by.0, &found);
+            (found, blacklist)
+        });
         Ok(Self { by: by.0.clone(), found, reaches: OnceLock::new(), settings, blacklist, num_threads })
     }
 
@@ -290,7 +294,7 @@ impl PyNumbering {
         self.blacklist.add(documents).map_err(to_py_err)
     }
 
-    /// Flags of each word, and the lengths of the minimal identifying n-grams that start there (bit n - 1).
+    /// Flags of each word (4: too common to identify), and the lengths of the minimal identifying n-grams that start there (bit n - 1).
     #[allow(clippy::type_complexity)]
     fn flag_words<'py>(
         &self,

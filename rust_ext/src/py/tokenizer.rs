@@ -7,6 +7,7 @@ use tokenizers::Tokenizer;
 use super::to_py_err;
 use crate::error::{Error, Result};
 use crate::panic::survive;
+use crate::tokenize::tokenizer_check::check_expansion;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(check_tokenizer, module)?)
@@ -57,7 +58,11 @@ fn try_all(json: &str) -> Result<()> {
     let fails = |what: &'static str| move |_| Error::Artifact(format!("tokenizer.json cannot be used ({what})"));
     let mut tokenizer: Tokenizer =
         json.parse().map_err(|error| Error::Artifact(format!("tokenizer.json cannot be read: {error}")))?;
+    let parsed = serde_json::from_str(json).map_err(|_| Error::Artifact("tokenizer.json is not JSON".into()))?;
+    check_expansion(&parsed)?;
     check_ids(&tokenizer)?;
+    let parsed = serde_json::from_str(json).map_err(|_| Error::Artifact("tokenizer.json is not JSON".into()))?;
+    check_expansion(&parsed)?;
     tokenizer.with_padding(None);
     tokenizer.with_truncation(None).map_err(fails("its truncation is wrong"))?;
     for special in [true, false] {

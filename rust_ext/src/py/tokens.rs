@@ -7,7 +7,7 @@ use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
 use pyo3::prelude::*;
 
 use super::{ArrowBatch, import_texts, to_py_err};
-use super::{index::batch, store::PyPackedTokens, tokenizer::survived, words::PyWords};
+use super::{index::PyNgramIndex, index::batch, store::PyPackedTokens, tokenizer::survived, words::PyWords};
 use crate::detect::blacklist::Blacklist;
 use crate::error::Error;
 use crate::pool::{pool, resolve};
@@ -91,9 +91,9 @@ pub struct PyBlacklist(Blacklist);
 #[pymethods]
 impl PyBlacklist {
     #[new]
-    #[pyo3(signature = (*, surface="exact"))]
-    fn new(surface: &str) -> PyResult<Self> {
-        Ok(Self(Blacklist::new(Surface::parse(surface).map_err(to_py_err)?)))
+    #[pyo3(signature = (*, surface="exact", index=None))]
+    fn new(surface: &str, index: Option<&PyNgramIndex>) -> PyResult<Self> {
+        Ok(Self(Blacklist::new(Surface::parse(surface).map_err(to_py_err)?, index.map(|index| index.0.clone()))))
     }
 
     #[getter]
@@ -101,19 +101,20 @@ impl PyBlacklist {
         self.0.len()
     }
 
-    /// Add the masked words, for the whole corpus (`units` None) or for the unit of their document.
-    #[pyo3(signature = (texts, words, mask, units=None))]
+    /// Add the masked words, for the whole corpus (`everywhere`) or for the unit of their document.
+    #[pyo3(signature = (texts, words, mask, units, *, everywhere))]
     fn add(
         &mut self,
         texts: &Bound<'_, PyAny>,
         words: &PyWords,
         mask: PyReadonlyArray1<'_, u8>,
-        units: Option<PyReadonlyArray1<'_, u32>>,
+        units: PyReadonlyArray1<'_, u32>,
+        everywhere: bool,
     ) -> PyResult<()> {
         let texts = words.import_texts(texts)?;
-        let units = units.as_ref().map(|units| units.as_slice()).transpose()?;
-        check_units(units, texts.len())?;
-        self.0.add(&texts, &words.0, mask.as_slice()?, units).map_err(to_py_err)
+        let units = units.as_slice()?;
+        check_units(Some(units), texts.len())?;
+        self.0.add(&texts, &words.0, mask.as_slice()?, units, everywhere).map_err(to_py_err)
     }
 
     /// Every surface on the list, column `word`, in byte order, and whether it is protected wherever it stands.

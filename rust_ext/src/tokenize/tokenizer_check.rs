@@ -13,8 +13,13 @@ const MOST_PER_CHARACTER: u64 = 100;
 /// The most tokens of a document's byte; published tokenizers make up to 11.
 const MOST_TOKENS_PER_BYTE: usize = 100;
 
-/// Refuse a tokenizer whose normaliser can make a text too long.
+/// Refuse a tokenizer whose normaliser can make a text too long, or that makes other tokens of a text each time.
 pub fn check_expansion(tokenizer: &Value) -> Result<()> {
+    if tokenizer["model"]["dropout"].as_f64().is_some_and(|share| share > 0.0) {
+        return Err(Error::Artifact(
+            "tokenizer.json draws the tokens of a text anew each time: set dropout of its model to null".into(),
+        ));
+    }
     let found = expansion(&tokenizer["normalizer"]);
     if found > MOST_PER_CHARACTER {
         return Err(Error::Artifact(format!(

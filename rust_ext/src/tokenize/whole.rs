@@ -21,8 +21,7 @@ pub struct Cutting {
 impl Cutting {
     /// Of a `tokenizer.json`; None where no document can be cut.
     pub fn of(tokenizer: &Value) -> Result<Option<Self>> {
-        let dropout = tokenizer["model"]["dropout"].as_f64().is_some_and(|share| share > 0.0);
-        let Some(mut cut) = Cut::of(tokenizer).filter(|_| !dropout) else { return Ok(None) };
+        let Some(mut cut) = Cut::of(tokenizer) else { return Ok(None) };
         let composes = tokenizer["normalizer"]["type"] == "NFC";
         let (mut contents, mut spaces) = (Vec::new(), usize::MAX);
         let added = tokenizer["added_tokens"].as_array().map_or(&[][..], |added| added);

@@ -358,9 +358,31 @@ def test_what_was_not_tested_is_listed_and_what_was_is_not() -> None:
     page = rendered(tiny_audit())
     (section,) = [s for s in parsed(page).iter("section") if s.get("id") == "not-tested"]
     left = text_of(section)
-    assert "asks for the details of a person whose name is known. A run tests it with [probe]" in left
+    assert "asks for the details of a person whose name is known. in the evidence: ProPILE. A run tests it" in left
     assert "trains models of their own" in left
     assert "sees how easily the model predicts the text" not in left
+
+
+def test_what_was_not_tested_has_a_row_for_each_model() -> None:
+    """An attack on one model is not lent to the others, and one on text is not missed on a model that writes none."""
+    audit = tiny_audit()
+    for entry in audit["models"]:
+        if entry["recipe"] == "clm":
+            entry["membership"]["lira_online"] = {**entry["membership"]["loss"], "num_shadows": 8}
+    page = parsed(rendered(audit))
+    (section,) = [s for s in page.iter("section") if s.get("id") == "not-tested"]
+    rows = [[text_of(cell) for cell in row] for row in section.iter("tr")][1:]
+    letters = {m.evidence.recipe: m.letter for m in shown_models(published_audit(audit), Texts("en"))}
+    left = {name.removeprefix("Model "): tests for name, tests in rows}
+    assert {name: "LiRA, RMIA" in left[letter] for name, letter in letters.items()} == {
+        "mlm": True, "ppmlm": True, "clm": False, "ppclm": True
+    }  # fmt: skip
+    assert {name: "extraction" in left[letter] for name, letter in letters.items()} == {
+        "mlm": False, "ppmlm": False, "clm": True, "ppclm": True
+    }  # fmt: skip
+    assert "trains models of their own" in text_of(section)
+    (who,) = [s for s in page.iter("section") if s.get("id") == "adversaries"]
+    assert f"LiRA, RMIAon Model {letters['clm']}" in text_of(who)
 
 
 def test_severity_and_likelihood_are_left_to_the_person(pages: dict[Language, str]) -> None:
@@ -422,12 +444,12 @@ def test_a_threshold_is_printed_with_all_its_digits(language: Language, heads: l
 def test_an_unprotected_model_is_not_within_whatever_was_found() -> None:
     audit = tiny_audit()
     for entry in audit["models"]:
-        if entry["recipe"] == "clm":
+        if entry["recipe"] == "ppclm":
             small = {"members": estimate(0.1), "heldout": estimate(0.1), "excess": estimate(0.02, 0.01, 0.03)}
-            entry["excess"] = dict.fromkeys(("both", "direct", "indirect"), small)
-    audit["settings"]["verdict"] = {"risks": ["emission"]}
+            entry |= {"recipe": "ours", "excess": dict.fromkeys(("both", "direct", "indirect"), small)}
+    audit["settings"] |= {"verdict": {"risks": ["emission"]}, "recipes": {"ours": {"base": "clm"}}}
     page = parsed(rendered(audit))
-    article = next(text for a in page.iter("article") if " clm / gpt2" in (text := text_of(a)))
+    article = next(text for a in page.iter("article") if " ours / gpt2" in (text := text_of(a)))
     assert re.search(r"identifiers emitted.*✓ found, under the threshold", text_of(page))
     assert "Not shown: nothing in its training protects anyone, whatever the tests found." in article
     assert "What would change it: a recipe that protects direct and indirect identifiers" in article

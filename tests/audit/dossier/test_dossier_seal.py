@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fixtures.command import command
 from fixtures.dossiers import dossier_evidence
 from fixtures.places import ROOT
 
@@ -22,6 +23,7 @@ from reticent.core.artifact import JOB, MANIFEST
 from reticent.core.errors import ArtifactError, GateError
 from reticent.ext.dossier.export import export_with_card
 from reticent.ext.dossier.job import check_dossier
+from reticent.ext.dossier.provenance import code_digest
 from reticent.ext.dossier.seal import EVIDENCE, NAMESPACE, SIGNATURE, SUMS, dossier_digest, fingerprint_of_key, seal
 from reticent.ext.dossier.stage import DOSSIER, _keep_replaced
 from reticent.ext.dossier.verify import model_digests, read_evidence, verify_dossier, verify_model
@@ -55,7 +57,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
         signed_by = fingerprint_of_key(key) if key else None
         write_dossier(
             folder / name,
-            replace(evidence, models=models, signed_by=signed_by),
+            replace(evidence, models=models, signed_by=signed_by, code=code_digest()),
             CONFIG.replace(key=key),
         )
     return folder
@@ -130,6 +132,7 @@ def change_page(folder: Path) -> None:
         (change_page, "dossier.fr.html: is not the file that was listed"),
         (lambda folder: (folder / "dossier.html").unlink(), "dossier.html: is missing"),
         (lambda folder: (folder / "more.pdf").write_text("x"), "more.pdf: is not in SHA256SUMS"),
+        (lambda folder: (folder / "more").mkdir(), "more: an empty folder, which no dossier has"),
         (lambda folder: (folder / MANIFEST).write_text("{}"), "manifest.json: is not in SHA256SUMS; a run keeps it"),
         (link_out, "dossier.html: is not the file that was listed"),
         (list_again, "SHA256SUMS.sig: does not fit SHA256SUMS"),
@@ -168,6 +171,47 @@ def test_a_signature_that_is_asked_for_must_be_of_an_allowed_signer(places: Path
     assert verify_dossier(copy, signers=copy.parent / "signers").faults == [
         "SHA256SUMS.sig: its key is not one of the allowed signers"
     ]
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (None, "no file of allowed signers is there"),
+        ('valid-before="20200101" ', "names its key, which is expired there"),
+        ('valid-after="20990101" ', "names its key, which is not yet valid there"),
+    ],
+)
+def test_why_nobody_vouches_for_a_key_is_said(places: Path, copy: Path, option: str | None, said: str) -> None:
+    signers = copy.parent / "signers"
+    if option is not None:
+        public = Path(f"{places / 'dpo'}.pub").read_text().split()
+        signers.write_text(f"dpo@hospital {option}{public[0]} {public[1]}\n")
+    (fault,) = verify_dossier(copy, signers=signers).faults
+    assert said in fault
+
+
+def test_a_page_that_says_something_else_than_the_evidence_is_found(places: Path, tmp_path: Path) -> None:
+    for language, page in (("en", "dossier.html"), ("fr", "dossier.fr.html")):
+        folder = Path(shutil.copytree(places / "plain", tmp_path / language))
+        assert "dossier.fr.html, dossier.html: as evidence.json gives them" in verify_dossier(folder).holds
+        (folder / page).write_text((folder / page).read_text().replace("</html>", "<!-- within --></html>"))
+        seal(folder, None)  # as who forges a dossier does
+        assert "dossier.fr.html, dossier.html: not the pages that evidence.json gives" in verify_dossier(folder).faults
+        (folder / "evidence.json").write_text((folder / "evidence.json").read_text().replace(code_digest(), "0" * 64))
+        seal(folder, None)
+        checked = verify_dossier(folder)
+        assert not checked.faults
+        assert any("of another version, so not compared" in line for line in checked.unchecked)
+
+
+@pytest.mark.parametrize(
+    ("name", "signers", "status"), [("plain", False, 4), ("signed", False, 4), ("signed", True, 0)]
+)
+def test_a_dossier_that_nobody_vouches_for_has_a_status_of_its_own(
+    places: Path, name: str, signers: bool, status: int
+) -> None:
+    more = ("--signers", places / "signers") if signers else ()
+    assert command("dossier", "verify", places / name, *more) == status
 
 
 def test_a_signature_made_for_something_else_does_not_hold(places: Path, copy: Path) -> None:
@@ -285,7 +329,7 @@ def test_a_model_does_not_leave_by_a_dossier_that_was_changed(places: Path, tmp_
     section.foundation = SimpleNamespace(text="reference")
     with pytest.raises(GateError, match="its base was pre-trained on the documents of the reference individuals"):
         export_with_card(run, "gpt2", "clm", tmp_path / "out")
-    export_with_card(run, "gpt2", "clm", tmp_path / "despite", despite=True)
+    export_with_card(run, "gpt2", "clm", tmp_path / "despite", despite="the ward agreed")
     card = (tmp_path / "despite" / "README.md").read_text()
     assert "in the same run on the documents of the reference individuals, without protection" in card
     assert "base_model" not in card

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from fixtures.models import toy_model, toy_tokenizer
 
+from reticent import _rust
 from reticent.audit.evidence.extraction import CanaryArm
 from reticent.audit.stats.intervals import exposure
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
@@ -25,12 +26,14 @@ from reticent.engine.canaries import (
     open_canaries,
     open_planted,
     plant,
+    without_canaries,
     write_canaries,
 )
 from reticent.engine.corpus import Columns, Corpus, open_corpus
 from reticent.engine.detect import detect_spans, make_detectors
 from reticent.engine.schema import SPANS
 from reticent.engine.split import Individuals, SplitConfig, split_individuals
+from reticent.engine.store import TokenStore
 from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.ext.extraction import canaries as canary_audit
 from reticent.ext.extraction.canaries import CanaryAudit, audit_canaries, exposures, one_run, tokens_of_canaries
@@ -181,6 +184,38 @@ def test_a_canary_that_stands_in_documents_of_the_quarantine_alone_was_not_train
     assert planted.without(np.empty(0, dtype=np.int64)).table.equals(planted.table)
 
 
+def store_of(corpus: Corpus, tokenizer: str) -> TokenStore:
+    """The tokens of a corpus, with a flag on every word that begins with a capital letter."""
+    table = columns_of(corpus, "doc_id", "text")
+    texts = pa.array(table["text"], pa.large_string())
+    words = _rust.segment(texts)
+    capital = np.zeros(int(words.doc_offsets[-1]), dtype=np.uint8)
+    found = _rust.TokenEncoder(tokenizer).encode(texts, words, capital, capital)
+    people = np.arange(len(texts), dtype=np.uint32)
+    return TokenStore(
+        found.input_ids, found.word_ids, found.flags, found.ngram_starts, found.doc_offsets, people,
+        pa.array(table["doc_id"]),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "bert"])
+def test_tokens_without_canaries_are_those_of_the_documents_as_they_were(
+    kind: str, planted: Planted, folder: Path, corpus: Corpus
+) -> None:
+    tokenizer = toy_tokenizer(kind)
+    before, with_canaries = store_of(corpus, tokenizer), store_of(open_planted(folder), tokenizer)
+    assert with_canaries.num_tokens > before.num_tokens
+    few = with_canaries.select(np.arange(3, with_canaries.num_documents))  # in the order of another split
+    for store, expected in ((with_canaries, before), (few, before.select(np.arange(3, before.num_documents)))):
+        found = without_canaries(store, planted, open_planted(folder), tokenizer)
+        assert found.input_ids.tolist() == expected.input_ids.tolist()
+        assert found.word_ids.tolist() == expected.word_ids.tolist()
+        assert found.doc_offsets.tolist() == expected.doc_offsets.tolist()
+        assert found.doc_ids.equals(expected.doc_ids)
+    none = planted.without(np.arange(before.num_documents))
+    assert without_canaries(before, none, open_planted(folder), tokenizer) is before
+
+
 def test_the_tokens_asked_for_are_the_secret_or_the_words_after_it(planted: Planted) -> None:
     tokens = tokens_of_canaries(planted, toy_tokenizer("gpt2"))
     tokenizer = load_tokenizer(toy_tokenizer("gpt2"))
@@ -220,6 +255,28 @@ def test_one_run_bounds_are_the_golden_numbers(m: int, r: int, v: int, delta: fl
     assert (found.num_guesses, found.num_right) == (r, v)
     assert found.at_least == pytest.approx(expected, abs=1e-6)
     assert found.most >= found.at_least
+
+
+@pytest.mark.parametrize("guesses", [0.25, 0.5, 1.0])
+@pytest.mark.parametrize(("epsilon", "num_canaries"), [(0.0, 25), (0.0, 200), (1.0, 50), (1.0, 200), (2.0, 200)])
+def test_the_one_run_bound_is_over_the_truth_once_in_twenty(epsilon: float, num_canaries: int, guesses: float) -> None:
+    """Of scores that tell each coin as well as randomised response with this epsilon, which no mechanism beats; 600
+    draws, of which at most 5 % and two standard errors may be over."""
+    random, num_draws, bounds = np.random.default_rng(int(10 * epsilon) + num_canaries), 600, {}
+    over = 0
+    for _ in range(num_draws):
+        included = random.random(num_canaries) < 0.5
+        told = np.where(random.random(num_canaries) < 1 / (1 + np.exp(-epsilon)), included, ~included)
+        scores = told + random.random(num_canaries) / 2
+        each = int(num_canaries * guesses / 2)
+        order = np.argsort(scores, kind="stable")
+        right = int(included[order[len(order) - each :]].sum() + (~included[order[:each]]).sum())
+        if right not in bounds:
+            found = one_run(scores, included, guesses=guesses, delta=0.0)
+            assert found.num_right == right
+            bounds[right] = found.at_least
+        over += bounds[right] > epsilon
+    assert over / num_draws <= 0.05 + 2 * (0.05 * 0.95 / num_draws) ** 0.5
 
 
 def test_scores_that_know_nothing_bound_nothing() -> None:

@@ -13,9 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reticent.audit.evidence.leakage import Sides
+from reticent.audit.evidence.rules import publish
 from reticent.audit.scoring.generate import Decoding
 from reticent.core.errors import PolicyError
-from reticent.ext.extraction.passages import ExtractionConfig, chance_of_extraction, draw_passages, extraction_rates
+from reticent.ext.extraction.passages import (
+    ExtractionConfig,
+    chance_of_extraction,
+    draw_passages,
+    exposed_by_passages,
+    extraction_rates,
+    users_of_passages,
+)
 from reticent.trainer.models import load_tokenizer, special_ids
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -60,11 +68,11 @@ def test_passages_lie_inside_their_documents_and_short_documents_have_none() -> 
     assert at.tolist() == starts[documents == alone[0]].tolist()  # others move nothing
 
 
-def memoriser(texts: list[list[int]]):
+def memoriser(texts: list[list[int]], max_length: int = 64):
     """A model that knows these rows by heart, and begins every other with token 5."""
 
     class Model(torch.nn.Module):
-        config = SimpleNamespace(vocab_size=330, max_position_embeddings=64)
+        config = SimpleNamespace(vocab_size=330, max_position_embeddings=max_length)
         device = torch.device("cpu")
 
         def forward(self, input_ids, **_):
@@ -129,3 +137,65 @@ def test_fifty_tokens_before_fifty_are_called_discoverable() -> None:
 def test_settings_that_mean_nothing_are_refused(wrong: dict) -> None:
     with pytest.raises(PolicyError):
         ExtractionConfig(**wrong)
+
+
+texts = st.lists(st.lists(st.integers(0, 2), max_size=12), min_size=1, max_size=8)
+
+
+@given(texts, st.integers(1, 4), st.booleans())
+def test_users_of_passages_match_the_oracle(rows: list[list[int]], length: int, households: bool) -> None:
+    individual = [number // 2 for number in range(len(rows))]
+    store = make_store(*[[(token, n, 0) for n, token in enumerate(row)] for row in rows], individual=individual)
+    members = np.array(individual) % 2 == 0
+    units = np.array([0, 1, 0, 1]) if households else np.arange(4)
+    starts = [int(store.doc_offsets[d]) + at for d, row in enumerate(rows) for at in range(len(row) - length + 1)]
+    own, others = users_of_passages(store, np.array(starts, dtype=np.int64), length, members, units)
+    inner = slice(1, length - 1) if length > 2 else slice(0, length)
+    for number, start in enumerate(starts):
+        wanted = store.input_ids[start : start + length].tolist()[inner]
+        with_it = {
+            (units[individual[d]], members[d])
+            for d, row in enumerate(rows)
+            if any(row[at : at + len(wanted)] == wanted for at in range(len(row) - len(wanted) + 1))
+        }
+        assert (own[number], others[number]) == (sum(m for _, m in with_it), sum(not m for _, m in with_it))
+
+
+def test_passages_that_held_out_people_copied_hide_no_leak_and_a_person_counts_once() -> None:
+    """Half of the held-out documents are members': what comes back of both is no skill. Two members have one text."""
+    length, rows = 62, []
+    for who in range(40):
+        owner = who - 20 if 20 <= who < 30 else who
+        owner -= owner == 1
+        rows.append(
+            [(int(token), n, 0) for n, token in enumerate(np.random.default_rng(owner).integers(9, 300, length))]
+        )
+    store = make_store(*rows)
+    members = np.arange(40) < 20
+    known = [[token for token, _, _ in row] for row in rows[:15]]
+    config = ExtractionConfig(
+        prefix_tokens=(6, 10), suffix_tokens=52, num_queries=(1,), num_bootstrap=100, device="cpu"
+    )
+    special = special_ids(load_tokenizer(toy_tokenizer("gpt2")), "clm")
+    kept = ~((np.arange(40) >= 20) & (np.arange(40) < 30))
+    model, plain = memoriser(known, length + 2), memoriser([], length + 2)
+    found, base = (
+        extraction_rates(one, store, members, special, config, kept=kept, units=np.arange(40)) for one in (model, plain)
+    )
+    whole = next(row for row in found.rates if row.prefix_tokens == 10 and row.asked == "all")
+    assert whole.excess.value == pytest.approx(15 / 20 - 10 / 20)
+    assert whole.without_copies is not None
+    assert whole.without_copies.value == pytest.approx(15 / 20)
+    assert whole.unshared is not None
+    assert whole.unshared.members.value == pytest.approx(5 / 10)  # 10 to 14 of 10 to 19
+    assert (whole.unshared.heldout.value, whole.unshared.num_shared) == (0.0, 20)
+    exposed = exposed_by_passages(found, base, num_bootstrap=100, seed=0)
+    assert exposed is not None
+    assert (exposed.members.value, exposed.members.n, exposed.heldout.value) == (0.5, 10, 0.0)
+    assert found.asks_every_member
+    none = exposed_by_passages(found, found, num_bootstrap=100, seed=0)
+    assert none is not None
+    assert none.members.value == 0.0, "the base model returns it too"
+    assert publish(found, 5).of_one_side is None
+    short = config.replace(suffix_tokens=49)
+    assert extraction_rates(plain, store, members, special, short).of_one_side is None

@@ -341,6 +341,24 @@ def test_what_the_base_knows_already_is_not_counted() -> None:
     assert measured(knows, None).all.top1.heldout.value == pytest.approx((1 + 1 / 8) / 2)
 
 
+def test_held_out_people_with_near_copies_hide_no_inversion() -> None:
+    """Every second held-out name is read back too, as the model learned a copy of its text: .4 becomes .2."""
+    num = 200
+    targets = Targets(*[np.arange(num)] * 3, np.ones(num, dtype=int), np.zeros((num, 4), dtype=int), num, 0)
+    is_member = np.arange(num) < num // 2
+    copied = ~is_member & (np.arange(num) % 2 == 0)
+    found = (is_member & (np.arange(num) % 5 < 2)) | (copied & (np.arange(num) % 5 < 2))
+    sums = np.zeros((num, 4, 2))
+    sums[:, 1, :] = 1.0
+    sums[found, 0, :] = 2.0
+    options: dict[str, Any] = {"num_bootstrap": 100, "seed": 0}
+    top1 = inversion(targets, sums, None, is_member, ~copied, **options).all.top1  # type: ignore[union-attr]
+    assert top1.excess.value == pytest.approx(0.2)
+    assert top1.without_copies is not None
+    assert top1.without_copies.value == pytest.approx(0.4)
+    assert inversion(targets, sums, None, is_member, **options).all.top1.without_copies is None  # type: ignore[union-attr]
+
+
 def test_a_model_of_chance_is_within_its_interval() -> None:
     _, targets, is_member = setting()
     sums = np.random.default_rng(0).normal(size=(*targets.candidates.shape, 2))

@@ -25,7 +25,6 @@ from reticent.audit.leakage.leakage import (
     adversary_graphs,
     documents_held,
     excess_leakage,
-    excess_over_base,
     low_cost_membership,
     privacy,
     privacy_by_category,
@@ -581,7 +580,7 @@ def test_excess_over_the_base_matches_the_oracle(case: Case, members: set[int], 
     anywhere = predicted_runs(case)
     said = np.array([true in known for _, true, _, _ in words_in(case)], dtype=bool)
     before = case.identifiers.predicted(np.where(said, case.true, NO_SURFACE), case.words, case.true).anywhere
-    found = excess_over_base(case.identifiers, case.leaked, before, case.is_member(members), **OPTIONS)
+    found = excess_leakage(case.identifiers, case.leaked, case.is_member(members), before=before, **OPTIONS)
     rates = {}
     for name, inside in (("members", True), ("heldout", False)):
         identifiers = {name for i, name, _ in chosen(case, DIRECT | INDIRECT) if (i in members) == inside}
@@ -596,7 +595,8 @@ def test_excess_over_the_base_matches_the_oracle(case: Case, members: set[int], 
 
 def test_a_model_that_is_its_base_leaks_nothing_more() -> None:
     case = Case([(i, [(("a", "##b"), ("a", "##b"), DIRECT, 0), (("b", "##c"), None, DIRECT, 0)]) for i in range(6)])
-    found = excess_over_base(case.identifiers, case.leaked, case.leaked, case.is_member({0, 1, 2}), **OPTIONS)["direct"]
+    same = {"before": case.leaked, **OPTIONS}
+    found = excess_leakage(case.identifiers, case.leaked, case.is_member({0, 1, 2}), **same)["direct"]
     assert found.members.value == found.heldout.value == found.excess.value == 0.0
 
 

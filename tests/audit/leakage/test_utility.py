@@ -18,6 +18,7 @@ from reticent.audit.leakage.utility import numbers_beside, utility
 from reticent.audit.leakage.words import words_of
 from reticent.audit.scoring.token_scores import TokenScores
 from reticent.audit.stats.estimate import Estimate
+from reticent.audit.stats.intervals import ratio_estimate
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store import TokenStore
 
@@ -165,6 +166,26 @@ def test_interval_does_not_shrink_when_an_individual_writes_more() -> None:
     for objective, name in (("mlm", "masked_word_accuracy"), ("clm", "token_accuracy")):
         a, b = (getattr(measure(objective, corpus, set(range(20))), name) for corpus in (many, few))
         assert a == b
+
+
+@pytest.mark.parametrize(("num", "least"), [(20, 0.9), (60, 0.91), (200, 0.92)])
+@pytest.mark.parametrize("slope", [-0.08, 0.07, 0.0])
+def test_intervals_hold_where_longer_texts_are_predicted_better_or_worse(num: int, slope: float, least: float) -> None:
+    """Lengths of a standard deviation of .7 in their logarithm; 95 % less what 200 draws may be off."""
+
+    def draw(random: np.random.Generator, size: int) -> tuple[np.ndarray, np.ndarray]:
+        lengths = np.maximum(np.exp(random.normal(5, 0.7, size)).astype(int), 5)
+        right = np.clip(0.4 + slope * (np.log(lengths) - 5) + random.normal(0, 0.05, size), 0.02, 0.98)
+        return random.binomial(lengths, right).astype(float), lengths.astype(float)
+
+    right, lengths = draw(np.random.default_rng(0), 500_000)
+    truth, held, random = right.sum() / lengths.sum(), 0, np.random.default_rng(num)
+    for seed in range(200):
+        found = ratio_estimate(*draw(random, num), num_bootstrap=200, seed=seed, crowded=False)
+        assert found.low is not None
+        assert found.high is not None
+        held += found.low <= truth <= found.high
+    assert held >= least * 200
 
 
 word = st.lists(st.booleans(), min_size=1, max_size=3)

@@ -15,8 +15,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reticent.audit.evidence.audit import ModelEvidence
+from reticent.audit.membership.attacks import ATTACKS
 from reticent.audit.membership.measure import subgroups, worst_subgroup
-from reticent.audit.membership.validity import DISTINGUISHABLE, INVALID, NO_POWER, QUIET, detectable_auc, judged
+from reticent.audit.membership.names import DIFFERENCES
+from reticent.audit.membership.table import Need
+from reticent.audit.membership.validity import (
+    DISTINGUISHABLE,
+    INVALID,
+    NO_POWER,
+    OTHER_WAY,
+    QUIET,
+    detectable_auc,
+    judged,
+)
 from reticent.audit.stats.intervals import auc_estimate, best_attack, clustered_auc, exposure
 
 # ------------------------------------------------------------------ areas of documents
@@ -61,6 +72,16 @@ def test_draws_are_of_the_same_individuals_for_every_attack() -> None:
 
 
 # ------------------------------------------------------------------ the best of several
+
+
+def test_the_best_attack_may_lie_under_chance() -> None:
+    is_member = np.arange(200) < 100
+    random = np.random.default_rng(0)
+    scores = {"weak": random.normal(size=200) + 0.5 * is_member, "strong": random.normal(size=200) - 1.5 * is_member}
+    best = best_attack(scores, np.arange(200), is_member, num_bootstrap=300)
+    assert best is not None
+    assert best.attack == "strong"
+    assert best.auc.high < 0.3  # type: ignore[operator]
 
 
 def test_picking_the_best_of_twenty_guesses_finds_nothing() -> None:
@@ -187,8 +208,8 @@ def entry(recipe: str, low: float, high: float, *, epoch: int = 4, **more: Any) 
     return {"model": "m", "objective": "clm", "recipe": recipe, "epoch": epoch, "membership": attacks, **more}
 
 
-def blind(low: float, high: float) -> dict[str, Any]:
-    return {"blind": {"auc": {"value": (low + high) / 2, "low": low, "high": high}}}
+def blind(low: float, high: float, **more: Any) -> dict[str, Any]:
+    return {"blind": {"auc": {"value": (low + high) / 2, "low": low, "high": high}, **more}}
 
 
 def on(models: list[dict[str, Any]]) -> list[ModelEvidence]:
@@ -198,40 +219,94 @@ def on(models: list[dict[str, Any]]) -> list[ModelEvidence]:
 BASE = entry("base", 0.45, 0.55, epoch=0, **blind(0.4, 0.6))
 
 
+GIVEN = {"split_given": True}
+TWIN = entry("clm", 0.7, 0.9)
+
+
 @pytest.mark.parametrize(
-    ("others", "verdict", "why"),
+    ("others", "more", "verdict", "why"),
     [
-        ([BASE, entry("clm", 0.7, 0.9)], QUIET, "succeeds on the unprotected"),
-        ([BASE, entry("clm", 0.45, 0.9)], NO_POWER, "unprotected model either; over so many people an area of 0.61"),
-        ([BASE], NO_POWER, "no unprotected model"),
-        ([entry("base", 0.45, 0.55, **blind(0.51, 0.6)), entry("clm", 0.7, 0.9)], INVALID, "words alone"),
-        ([entry("base", 0.45, 0.55, **blind(0.4, 0.49)), entry("clm", 0.7, 0.9)], INVALID, "words alone"),
-        ([entry("base", 0.52, 0.58, **blind(0.4, 0.6)), entry("clm", 0.7, 0.9)], INVALID, "base model"),
+        ([BASE, TWIN], {}, QUIET, "succeeds on the unprotected"),
+        ([BASE, entry("clm", 0.45, 0.9)], {}, NO_POWER,
+         "unprotected model either; over so many people an area of 0.61"),
+        ([BASE], {}, NO_POWER, "no unprotected model"),
+        ([BASE, entry("clm", 0.1, 0.3)], {}, QUIET, "succeeds on the unprotected"),
+        # A split that reticent drew: what the base model or words tell is chance.
+        ([entry("base", 0.45, 0.55, **blind(0.51, 0.6)), TWIN], {}, QUIET, "succeeds"),
+        ([entry("base", 0.52, 0.58, **blind(0.4, 0.6)), TWIN], {}, QUIET, "succeeds"),
+        ([entry("base", 0.42, 0.48, **blind(0.4, 0.6)), TWIN], {}, QUIET, "succeeds"),
+        # One that was given: either side shows that the two differ.
+        ([BASE | GIVEN, TWIN], GIVEN, QUIET, "succeeds"),
+        ([entry("base", 0.45, 0.55, **blind(0.51, 0.6), **GIVEN), TWIN], GIVEN, INVALID, "by words alone"),
+        ([entry("base", 0.45, 0.55, **blind(0.4, 0.49), **GIVEN), TWIN], GIVEN, INVALID, "by words alone"),
+        ([entry("base", 0.45, 0.55, **blind(0.4, 0.49, by="length"), **GIVEN), TWIN], GIVEN, INVALID, "by length"),
+        ([entry("base", 0.52, 0.58, **blind(0.4, 0.6), **GIVEN), TWIN], GIVEN, INVALID, "base model"),
+        ([entry("base", 0.42, 0.48, **blind(0.4, 0.6), **GIVEN), TWIN], GIVEN, INVALID, "base model"),
     ],
-)
-def test_a_quiet_attack_is_judged_by_its_controls(others: list[dict[str, Any]], verdict: str, why: str) -> None:
-    found = on([*others, entry("goldfish", 0.44, 0.56)])[-1].membership["loss"]
+)  # fmt: skip
+def test_a_quiet_attack_is_judged_by_its_controls(
+    others: list[dict[str, Any]], more: dict[str, Any], verdict: str, why: str
+) -> None:
+    found = on([*others, entry("goldfish", 0.44, 0.56, **more)])[-1].membership["loss"]
     assert found.verdict == verdict
     assert why in str(found.why)
 
 
-def test_a_loud_attack_is_distinguishable_unless_it_is_invalid() -> None:
-    base, model = on([BASE, entry("clm", 0.7, 0.9)])
+@pytest.mark.parametrize(
+    ("ends", "over_base", "verdict"),
+    [
+        ((0.7, 0.9), None, DISTINGUISHABLE),
+        ((0.21, 0.37), None, OTHER_WAY),
+        ((0.45, 0.55), (0.6, 0.8), DISTINGUISHABLE),
+        ((0.45, 0.55), (0.2, 0.4), OTHER_WAY),
+        ((0.45, 0.55), (0.4, 0.6), QUIET),
+    ],
+)
+def test_an_attack_tells_members_on_either_side_by_itself_or_over_its_control(
+    ends: tuple[float, float], over_base: tuple[float, float] | None, verdict: str
+) -> None:
+    model = entry("ppclm", *ends)
+    if over_base:
+        low, high = over_base
+        model["membership"]["loss"]["over_base"] = {"value": (low + high) / 2, "low": low, "high": high, "n": 200}
+    base, _, measured = on([BASE, TWIN, model])
     assert base.membership["loss"].verdict == QUIET
-    assert model.membership["loss"].verdict == DISTINGUISHABLE
-    assert (
-        on([entry("base", 0.4, 0.6, **blind(0.6, 0.7)), entry("clm", 0.7, 0.9)])[1].membership["loss"].verdict
-        == INVALID
-    )
+    assert measured.membership["loss"].verdict == verdict
 
 
-def test_an_attack_that_brings_its_own_control_is_judged_by_that() -> None:
-    model = entry("clm", 0.7, 0.9)
-    for low, verdict in ((0.45, DISTINGUISHABLE), (0.51, INVALID)):
-        model["membership"]["rmia"] = model["membership"]["loss"] | {
-            "control": {"value": 0.55, "low": low, "high": 0.6}
-        }
-        assert on([BASE, model])[1].membership["rmia"].verdict == verdict
+def test_an_attack_with_shadow_models_needs_no_sides_that_are_alike() -> None:
+    model = entry("clm", 0.7, 0.9, **GIVEN)
+    model["membership"]["rmia"] = model["membership"]["loss"] | {"num_shadows": 8}
+    found = on([entry("base", 0.4, 0.6, **blind(0.6, 0.7), **GIVEN), model])[1].membership
+    assert (found["loss"].verdict, found["rmia"].verdict) == (INVALID, DISTINGUISHABLE)
+
+
+def test_what_differs_in_a_given_split_is_said_of_kinds_of_words_too() -> None:
+    kinds = {"rare": {"share": 0.1, "attacks": {"loss": {"auc": {"value": 0.7, "low": 0.6, "high": 0.8, "n": 200}}}}}
+    base = entry("base", 0.45, 0.55, **blind(0.4, 0.6), **GIVEN, by_kind=kinds)
+    (_, own), (_, drawn) = (on([base, entry("clm", 0.7, 0.9, by_kind=kinds, split_given=given)])
+                            for given in (True, False))  # fmt: skip
+    assert "base model" in str(own.by_kind["rare"].why)  # type: ignore[index]
+    assert drawn.by_kind["rare"].why is None  # type: ignore[index]
+
+
+@pytest.mark.parametrize(("p_value", "given", "is_fault"), [(0.0005, False, True), (0.02, False, False),
+                                                            (0.0005, True, False)])  # fmt: skip
+def test_a_blind_baseline_that_chance_hardly_gives_is_a_fault_of_the_run(
+    p_value: float, given: bool, is_fault: bool
+) -> None:
+    base = entry("base", 0.45, 0.55, **blind(0.7, 0.8, p_value=p_value, by="dates"), split_given=given)
+    fault = on([base, TWIN])[1].fault
+    assert (fault == "dates alone tell the two sides, which one run in a thousand does by chance") is is_fault
+
+
+def test_a_difference_to_the_base_says_that_it_has_no_control() -> None:
+    model = entry("ppclm", 0.45, 0.55)
+    model["membership"] = dict.fromkeys(("loss", "reference"), model["membership"]["loss"])
+    found = on([BASE, TWIN, model])[2].membership
+    assert "no control" in str(found["reference"].why)
+    assert "no control" not in str(found["loss"].why)
+    assert {name for name, row in ATTACKS.items() if Need.BASE in row.needs} == DIFFERENCES
 
 
 def test_controls_are_those_of_the_same_section_and_epoch() -> None:

@@ -11,6 +11,7 @@ from sklearn.naive_bayes import MultinomialNB
 
 from reticent.audit.leakage.words import Words
 from reticent.audit.membership.blind import _deal, _permuted, blind_baseline
+from reticent.audit.membership.validity import FAULT
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -104,3 +105,43 @@ def test_folds_hold_the_two_sides_evenly() -> None:
 @pytest.mark.parametrize("documents", [[[1], [1]], [[1], [2], [3], [4]], [[], [], [], []], [[-1], [-1], [-1], [-1]]])
 def test_too_little_to_learn_from_has_no_area(documents: list[list[int]]) -> None:
     assert blind_auc(documents, list(range(len(documents))), np.arange(len(documents)) % 2 == 0).value is None
+
+
+def differing(by: str, random: np.random.Generator) -> tuple[Any, ...]:
+    """Sixty individuals of two documents each, alike but in what ``by`` names."""
+    is_member = np.arange(60) % 2 == 0
+    lengths = np.where(is_member & (by == "length"), 36, 24)
+    num_documents = np.where(is_member & (by == "number of documents"), 3, 2)
+    individuals = np.repeat(np.arange(60), num_documents)
+    lengths = (lengths // num_documents)[individuals]
+    documents = [random.integers(0, 60, length).tolist() for length in lengths]
+    words, surfaces = slots_of_words(documents, individuals.tolist())
+    dates = np.full(len(surfaces), np.nan)
+    dates[:: len(documents[0])] = 2010 + 5 * random.random(len(dates[:: len(documents[0])]))
+    dates += np.where(is_member[words.individuals] & (by == "dates"), -5.0, 0.0)
+    site = np.where(random.random(60) < 0.5, "a", "b")
+    groups = {"site": np.where(is_member, "a", "b") if by == "site" else site}
+    return words, surfaces, is_member[individuals], dates, groups
+
+
+@pytest.mark.parametrize("by", ["length", "number of documents", "dates", "site"])
+def test_sides_that_differ_otherwise_than_by_words_are_told_apart_and_by_what(by: str) -> None:
+    words, surfaces, is_member, dates, groups = differing(by, np.random.default_rng(1))
+    found = blind_baseline(words, surfaces, is_member, dates=dates, groups=groups)
+    assert found.by == by
+    assert found.p_value < FAULT  # type: ignore[operator]
+    assert not found.auc.low <= 0.5 <= found.auc.high  # type: ignore[operator]
+
+
+def test_what_is_asked_beside_words_makes_chance_no_more_frequent() -> None:
+    fooled = faults = 0
+    for trial in range(40):
+        random = np.random.default_rng(100 + trial)
+        words, surfaces, _, dates, groups = differing("", random)
+        is_member = (random.permutation(60) < 30)[words.individuals[np.unique(words.documents, return_index=True)[1]]]
+        found = blind_baseline(words, surfaces, is_member, dates=dates, groups=groups, seed=trial)
+        fooled += not found.auc.low <= 0.5 <= found.auc.high  # type: ignore[operator]
+        faults += found.p_value < FAULT  # type: ignore[operator]
+        assert (found.p_value <= 0.05) is (not found.auc.low <= 0.5 <= found.auc.high)  # type: ignore[operator]
+    assert fooled <= 6  # P[Bin(40, .05) > 6] is 0.3 %
+    assert faults <= 1

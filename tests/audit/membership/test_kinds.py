@@ -117,7 +117,7 @@ def test_the_words_that_are_protected_carry_nothing_and_the_others_all_of_it(aud
         random = np.random.default_rng(9)
         model = scored(random, audit.is_member, lifted, 6.0)
         base = scored(random, audit.is_member, (), 0.0)
-        found = audit.measure(model, base, INDIRECT, told)
+        found, _ = audit.measure(model, base, INDIRECT, told)
         for attack in ("loss", "reference", "lira", "lira_textbook"):
             assert found[loud].attacks[attack].auc.value > 0.95  # type: ignore[operator]
             own = found[quiet].attacks[attack].auc
@@ -137,7 +137,7 @@ def test_d_prime_tells_apart_what_two_areas_of_one_do_not(audit: KindAudit) -> N
     found = []
     for by in (8.0, 30.0):
         told = audit.shadows(shadows((0,), by), 0)
-        measured = audit.measure(scored(np.random.default_rng(1), audit.is_member, (0, 1), by), None, 0, told)
+        measured, _ = audit.measure(scored(np.random.default_rng(1), audit.is_member, (0, 1), by), None, 0, told)
         found.append(measured["ordinary"])
     assert [kind.attacks["lira"].auc.value for kind in found] == [1.0, 1.0]
     gaps = [kind.d_prime.value for kind in found]  # type: ignore[union-attr]
@@ -146,7 +146,7 @@ def test_d_prime_tells_apart_what_two_areas_of_one_do_not(audit: KindAudit) -> N
 
 def test_every_shadow_is_a_target_once_and_judged_by_the_others(audit: KindAudit) -> None:
     told = audit.shadows(shadows((0, 1, 2, 3, 4), 1.0), 0)
-    found = audit.measure(scored(np.random.default_rng(6), audit.is_member, (), 0.0), None, 0, told)["all"]
+    found = audit.measure(scored(np.random.default_rng(6), audit.is_member, (), 0.0), None, 0, told)[0]["all"]
     areas = []
     for number, row in enumerate(told.numbers[0]):
         known = told.is_in[number]
@@ -169,14 +169,14 @@ def test_shadows_in_turn_that_know_nothing_stand_at_one_half_and_those_that_know
         is_in = [half if side == 0 else ~half for half in pairs for side in (0, 1)]
         for by, found in areas.items():
             told = audit.shadows([(scored(random, known, (2,), by), known) for known in is_in], 0)
-            measured = audit.measure(scored(random, audit.is_member, (), 0.0), None, 0, told)["rare"]
+            measured = audit.measure(scored(random, audit.is_member, (), 0.0), None, 0, told)[0]["rare"]
             found.append(measured.attacks["lira"].auc_in_turn.value)  # type: ignore[union-attr, arg-type]
     assert np.mean(areas[0.0]) == pytest.approx(0.5, abs=0.012)  # six standard errors of 240 areas or fewer
     assert np.mean(areas[3.0]) > 0.9
 
 
 def test_no_rate_at_one_percent_with_fewer_than_a_thousand(audit: KindAudit) -> None:
-    found = audit.measure(scored(np.random.default_rng(1), audit.is_member, (), 0.0), None)
+    found, _ = audit.measure(scored(np.random.default_rng(1), audit.is_member, (), 0.0), None)
     assert all(attack.tpr is None for kind in found.values() for attack in kind.attacks.values())
     assert set(found["all"].attacks) == {"loss"}  # a base has no reference, and no shadow
 
@@ -187,3 +187,35 @@ def test_textbook_variances_are_those_of_each_number_alone() -> None:
     found = fit_gaussians(zip(values, is_in, strict=True), prior=0)
     assert found.variance_in.tolist() == [2.0, 50.0]
     assert found.variance_out.tolist() == pytest.approx([8.0, 1e-12])
+
+
+def test_lira_of_an_individual_is_the_sum_over_their_documents() -> None:
+    """Of a document of five tokens: an individual with three copies of it is told three times as surely."""
+    store = make_store(*[DOCUMENT] * 12, individual=np.repeat(np.arange(4), 3).tolist())
+    audit = KindAudit(store, np.repeat([True, True, False, False], 3), OPTIONS)
+    found = []
+    for copies in (1, 3):
+        kept = np.tile(np.repeat(np.arange(3) < copies, len(DOCUMENT)), 4)
+        told = [(np.where(kept, -2.0 - 1.0 * (n % 2), np.nan), np.tile([n % 2 == 0] * 3, 4)) for n in range(4)]
+        of_shadows = audit.shadows(told, 0)
+        own = audit._compared(
+            audit.document_numbers(np.where(kept, -2.1, np.nan), np.ones(60, bool)), None, 0, of_shadows
+        )
+        found.append(own["lira"].own)
+    assert found[1].tolist() == pytest.approx((3 * found[0]).tolist())
+
+
+def test_a_shift_of_the_split_is_no_gain_and_a_gain_against_the_shift_is_found(audit: KindAudit) -> None:
+    """The base model ranks members low by chance; a model that learned them ranks them no higher than the others."""
+    random = np.random.default_rng(5)
+    base = scored(random, ~audit.is_member, (0, 1), 1.5)
+    for learned, over in ((0.0, False), (1.5, True)):
+        model = base + (0.1 * learned * np.repeat(audit.is_member, len(DOCUMENT))).astype(np.float32)
+        found, _ = audit.measure(model, base, 0)
+        loss = found["ordinary"].attacks["loss"]
+        assert loss.over_base is not None
+        assert (loss.over_base.low > 0.5) is over  # type: ignore[operator]
+        assert loss.auc.high < 0.5 if not over else loss.auc.low < 0.5  # type: ignore[operator]
+        if not over:
+            assert loss.over_base.value == 0.5
+    assert found["ordinary"].attacks["reference"].over_base is None  # it has no control without shadows

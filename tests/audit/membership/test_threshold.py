@@ -315,3 +315,70 @@ def test_words_are_counted_by_the_surface_of_the_index() -> None:
         audit = ThresholdAudit(store, members, words_of(store), table, OPTIONS)
         assert audit.pairs(2, 2).subject.tolist() == at_threshold
         assert audit.pairs(2, 3).subject.tolist() == control
+
+
+def owners(num: int, *, share_owned: float, seed: int) -> tuple[TokenStore, np.ndarray, np.ndarray]:
+    """Documents of an individual each, half of them members: each begins with a word that is their own name (in a
+    span), and goes on with words of which some are names of others; and which words stand in spans."""
+    random = np.random.default_rng(seed)
+    documents, spans = [], []
+    for own in range(num):
+        free = np.where(random.random(12) < share_owned, random.integers(0, num, 12), num + random.integers(0, 40, 12))
+        free = np.where(free == own, num, free)
+        documents.append(
+            [(own, 0, DIRECT), *((int(i), n, DIRECT * (int(i) < num)) for n, i in enumerate(free, start=1))]
+        )
+        spans += [True] + [False] * 12
+    return make_store(*documents), np.arange(num) % 2 == 0, np.array(spans)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_owners_of_words_that_others_use_are_asked_by_a_loop_in_python(k: int) -> None:
+    store, members, in_span = owners(40, share_owned=0.3, seed=1)
+    table: Any = OneTokenAWord()
+    audit = ThresholdAudit(store, members, words_of(store), table, OPTIONS, None, in_span, in_span)
+    told = np.random.default_rng(2).normal(size=store.num_tokens)
+    pairs = audit.owners(k)
+    assert pairs is not None
+    found = audit._subject_scores(*_word_scores(told, pairs), is_mean=True)
+    expected = np.full(40, np.nan)
+    for x in range(40):
+        places = np.flatnonzero((store.input_ids == x) & ~in_span & np.repeat(members, 13))
+        users = {int(place) // 13 for place in places} - {x}
+        if len(users) >= k:
+            expected[x] = np.mean([told[[p for p in places if p // 13 == y]].mean() for y in sorted(users)])
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert np.isfinite(found).sum() > 5
+
+
+def test_a_word_that_two_members_own_is_protected_whoever_takes_part() -> None:
+    name, other = (5, 0, DIRECT), (6, 1, 0)
+    store = make_store(*[[name, other]] * 2, *[[(5, 0, DIRECT), other]] * 6)
+    in_span = np.array([True, False] * 2 + [False, False] * 6)
+    table: Any = OneTokenAWord()
+    for members, asked in (([1, 1, 1, 1, 1, 1, 1, 1], set()), ([1, 0, 1, 1, 1, 1, 1, 1], {0}),
+                           ([0, 0, 1, 1, 1, 1, 1, 1], {0, 1})):  # fmt: skip
+        is_member = np.array(members, dtype=bool)
+        audit = ThresholdAudit(store, is_member, words_of(store), table, OPTIONS, None, in_span, in_span)
+        pairs = audit.owners(2)
+        assert pairs is not None
+        assert set(pairs.subject.tolist()) == asked
+
+
+def test_a_list_of_names_that_leaks_who_is_on_it_is_found_and_few_owners_give_no_area() -> None:
+    store, members, in_span = owners(160, share_owned=0.4, seed=3)
+    random = np.random.default_rng(4)
+    base = random.normal(-5, 1, store.num_tokens)
+    ids = store.input_ids.astype(int)
+    is_listed = (ids < 160) & members[np.minimum(ids, 159)]
+    learned = ~is_listed & np.repeat(members, 13)
+    table: Any = OneTokenAWord()
+    measured = {}
+    for name, knows in (("protects", learned), ("plain", np.repeat(members, 13))):
+        audit = ThresholdAudit(store, members, words_of(store), table, OPTIONS, None, in_span, in_span)
+        measured[name] = audit.measure(base + knows + random.normal(0, 0.3, store.num_tokens), base, 2).by_owner
+    assert measured["protects"].auc.low > 0.9  # type: ignore[union-attr, operator]
+    assert measured["plain"].auc.low < 0.5 < measured["plain"].auc.high  # type: ignore[union-attr, operator]
+    few, of_few, spans = owners(12, share_owned=0.4, seed=3)
+    audit = ThresholdAudit(few, of_few, words_of(few), table, OPTIONS, None, spans, spans)
+    assert audit.measure(np.zeros(few.num_tokens), None, 2).by_owner is None

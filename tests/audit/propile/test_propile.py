@@ -539,3 +539,25 @@ def test_nothing_to_ask_is_said(tmp_path: Path, tokenizer: Any) -> None:
 def test_settings_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(PolicyError):
         ProbeConfig(**wrong)
+
+
+def test_subjects_of_a_household_are_resampled_together(tokenizer: Any) -> None:
+    rows = {**people(**APART).items, "individual_id": [str(i) for i in range(12)]}
+    apart, together = (subjects_from_rows({**rows, **more}) for more in (
+        {"household_id": [str(i) for i in range(12)]}, {"household_id": [str(i // 2) for i in range(12)]},
+    ))  # fmt: skip
+    assert apart.households is None
+    assert together.take(np.array([3, 2, 7])).households.tolist() == [2, 2, 6]  # type: ignore[union-attr]
+    config = ProbeConfig(num_bootstrap=100, small_cell=1)
+    model, found = toy_model("gpt2", max_length=96).eval(), []
+    for subjects in (apart, together):
+        prompts = make_prompts(subjects, "zip", "twin", ASKS, config, strict=True)
+        found.append(summarise(probe_target(model, tokenizer, "clm", prompts, config), config))
+    for name in ("true", "null", "factor", "above_null"):
+        own, alike = (getattr(row.likelihood, name) for row in found)
+        assert alike.value == pytest.approx(own.value)
+        assert (own.num_households, alike.num_households, alike.n) == (None, 6, own.n)
+    assert found[1].exact_match.num_households == 6
+    hits = np.repeat(np.arange(30) < 6, 2)
+    wide, narrow = (share_estimate(hits, config, units) for units in (np.arange(60) // 2, None))
+    assert wide.high - wide.low > narrow.high - narrow.low  # type: ignore[operator]

@@ -46,7 +46,7 @@ from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.leakage import Privacy
 from reticent.audit.evidence.probe import ProbeEvidence, ProbeSettings
 from reticent.audit.membership.asking import EVERY_ATTACK
-from reticent.audit.membership.validity import judged
+from reticent.audit.membership.validity import INVALID, judged
 from reticent.audit.report.findings import Findings, plain_findings
 from reticent.audit.report.format_estimate import ends, leaks, value
 from reticent.audit.report.selectors import last_checkpoints
@@ -1051,7 +1051,7 @@ def test_relative_paths_are_shortened_like_absolute_ones(path: str, shown: str) 
 
 
 def invalid(model: dict[str, Any]) -> dict[str, Any]:
-    attacks = {name: attack | {"verdict": "invalid"} for name, attack in model["membership"].items()}
+    attacks = {name: attack | {"verdict": INVALID} for name, attack in model["membership"].items()}
     return {**model, "membership": attacks}
 
 
@@ -1083,7 +1083,7 @@ def test_an_attack_that_finds_nobody_anywhere_does_not_reassure(plain: float, ve
 def test_an_attack_that_is_invalid_leaves_the_word_to_the_others() -> None:
     one = entry("clm", excess=0.2, auc=0.6)
     (name, attack), *_ = one["membership"].items()
-    one["membership"] = {name: attack | {"verdict": "distinguishable"}, "zlib": {**attack, "verdict": "invalid"}}
+    one["membership"] = {name: attack | {"verdict": "distinguishable"}, "zlib": {**attack, "verdict": INVALID}}
     one["membership"]["zlib"]["auc"] = estimate(0.99, 0.98, 1.0)
     said = findings(one)
     assert (
@@ -1096,7 +1096,7 @@ def test_an_attack_that_is_invalid_leaves_the_word_to_the_others() -> None:
 def test_the_best_of_the_attacks_that_are_left_has_a_corrected_interval() -> None:
     one = entry("clm", excess=0.2, auc=0.65)  # by itself distinguishable
     one["membership"]["loss"]["auc"] = estimate(0.65, 0.51, 0.8)
-    one["membership"]["zlib"] = {**one["membership"]["zlib"], "auc": estimate(0.9, 0.8, 1.0), "verdict": "invalid"}
+    one["membership"]["zlib"] = {**one["membership"]["zlib"], "auc": estimate(0.9, 0.8, 1.0), "verdict": INVALID}
     intervals = {"loss": [0.48, 0.82], "zlib": [0.75, 1.0], "wbc": [0.4, 0.6]}
     one["best_attack"] = {"attack": "zlib", "num_attacks": 3, "auc": estimate(0.9, 0.75, 1.0), "intervals": intervals}
     said = findings(one)

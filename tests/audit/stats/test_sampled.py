@@ -109,3 +109,18 @@ def test_intervals_hold_in_at_least_95_of_100_draws(miss: float, crowded: bool) 
         assert None not in (share.low, share.high, number.low, number.high)
         each[:] = share.low <= truth <= share.high, number.low <= total <= number.high  # type: ignore[operator]
     assert (held.mean(axis=0) >= 0.95).all(), held.mean(axis=0)
+
+
+def test_documents_of_a_household_are_no_independent_evidence() -> None:
+    """Two of one household share what is missed: intervals are those of so many households, counts of individuals."""
+    random = np.random.default_rng(0)
+    missed = np.repeat((random.random(30) < 0.3).astype(float), 2)
+    whole, sizes, stratum = np.ones(60), np.array([6000]), np.zeros(60, dtype=np.int64)
+    apart = Drawn(np.arange(60), stratum, sizes)
+    together = Drawn(np.arange(60), stratum, sizes, np.arange(60) // 2)
+    of_one = Drawn(np.arange(60) // 2, stratum, sizes)
+    for estimate in (sampled_share, sampled_total):
+        own, alike, single = (estimate(drawn, missed, whole) for drawn in (apart, together, of_one))
+        assert (alike.value, alike.low, alike.high) == (single.value, single.low, single.high)
+        assert (alike.n, alike.num_households, own.num_households) == (60, 30, None)
+        assert alike.high - alike.low > 1.2 * (own.high - own.low)  # type: ignore[operator]

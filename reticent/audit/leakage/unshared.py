@@ -1,0 +1,95 @@
+"""Identifiers all of whose users stand on one side (definitions.md#leakage), and their weights in leak rates.
+
+An identifier that both sides use (a doctor, a ward, a surname) counts on both. What the members' documents teach of it
+then raises the held-out rate too, and the difference of the rates is too small. So rates are also given over the
+identifiers of one side alone. A user is an individual, or a household where the split keeps these together, in whose
+documents the coarse surfaces stand, in a direct span or not.
+
+Identifiers of one side alone are not exchangeable as they are: of those with *s* users p^s are left on a side with a
+share p of all individuals. So the held-out side is standardised to the members, by number of users and category. Each
+member identifier weighs 1, each held-out identifier as many member identifiers as it stands for. Strata that one of the
+sides does not have are left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from reticent.audit.leakage.identifiers import Identifiers
+
+__all__ = ["Users", "standardised"]
+
+
+def standardised(strata: np.ndarray, of_members: np.ndarray, of_others: np.ndarray) -> np.ndarray:
+    """Return the weight of each item, float64: 1 of a member's, and of another's the members' number of items of its
+    stratum over the others'; 0 in a stratum that a side does not have, and of an item of neither side alone.
+
+    Parameters
+    ----------
+    strata : int array; of_members, of_others : bool arrays of the same shape
+
+    >>> one, two = np.array([1, 1, 1, 0, 1, 0], dtype=bool), np.array([0, 0, 0, 1, 0, 0], dtype=bool)
+    >>> standardised(np.array([1, 1, 1, 1, 2, 1]), one, two).tolist()
+    [1.0, 1.0, 1.0, 3.0, 0.0, 0.0]
+    """
+    _, number = np.unique(strata, return_inverse=True)
+    number = number.reshape(-1)
+    size = int(number.max(initial=-1)) + 1
+    members, others = (np.bincount(number[side], minlength=size) for side in (of_members, of_others))
+    comparable = (members > 0) & (others > 0)
+    of_other = np.where(comparable, members / np.maximum(others, 1), 0.0)
+    return np.where(of_members, comparable[number], np.where(of_others, of_other[number], 0.0)).astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Users:
+    """The users of identifiers on each side, and what the identifiers are compared by.
+
+    Attributes
+    ----------
+    members, others : int arrays, shape (identifiers,), units of each side that use each identifier
+    categories : int array, shape (identifiers,), the category of its first occurrence
+    """
+
+    members: np.ndarray
+    others: np.ndarray
+    categories: np.ndarray
+
+    @classmethod
+    def of(cls, identifiers: Identifiers, is_member: np.ndarray, categories: np.ndarray | None = None) -> Users:
+        """Count the users.
+
+        Parameters
+        ----------
+        is_member : bool array, shape (S,), of each word's individual
+        categories : integer array, shape (S,), the category of each word; None: all are of one
+        """
+        numbers, units, places = identifiers.uses
+        size = int(units.max(initial=0)) + 1
+        pairs, first = np.unique(numbers * size + units, return_index=True)
+        used, member = pairs // size, is_member[places[first]]
+        own, others = (np.bincount(used[side], minlength=identifiers.num) for side in (member, ~member))
+        of_identifier = np.zeros(identifiers.num, dtype=np.int64)
+        if categories is not None:
+            found, at = np.unique(identifiers.numbers, return_index=True)
+            of_identifier[found] = categories[identifiers.places[at]]
+        return cls(own, others, of_identifier)
+
+    @property
+    def shared(self) -> np.ndarray:
+        """Identifiers that both sides use, bool."""
+        return (self.members > 0) & (self.others > 0)
+
+    @property
+    def alone(self) -> np.ndarray:
+        """Identifiers of a single user, bool."""
+        return self.members + self.others == 1
+
+    def weights(self, chosen: np.ndarray) -> np.ndarray:
+        """Return the weight of each identifier among the chosen ones (bool, by identifier), as of `standardised`."""
+        only_members = chosen & (self.members > 0) & (self.others == 0)
+        only_others = chosen & (self.others > 0) & (self.members == 0)
+        strata = (self.members + self.others) * (int(self.categories.max(initial=0)) + 1) + self.categories
+        return standardised(strata, only_members, only_others)

@@ -1,0 +1,183 @@
+"""The members who are told most easily (definitions.md#the-most-exposed): a mean over all hides them.
+
+An area of .55 may be 30 members of 300 who stand above every other person, and 270 of whom nothing is told. So beside
+each area stands the share of members that an attack tells with one false alarm in a hundred. It says something from
+`FEWEST_OTHERS` and `FEWEST_MEMBERS` on: chance alone gives .003 to .021 there. Below, the members above *every* other
+are counted. By chance the first a of m members and n others are all members with probability C(m + n - a, n) /
+C(m + n, n), so few of them show that members are told; none of them shows nothing.
+
+The ends of all attacks hold at once, as those of :func:`reticent.audit.stats.intervals.best_attack` do. Where the split
+keeps households together, they are drawn, and the unit of the exact test is the household.
+
+Cost: O(attacks x num_bootstrap x individuals).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from reticent.audit.evidence.membership import Told
+from reticent.audit.stats.estimate import LEVEL, Estimate, clopper_pearson
+from reticent.audit.stats.intervals import cluster_tops, clusters_of, iter_resamples, num_clusters
+
+__all__ = ["FEWEST_MEMBERS", "FEWEST_OTHERS", "FPR", "chance_of_the_top", "told_members"]
+
+FPR = 0.01
+#: A rate at this false-positive rate is given from so many others and so many members on.
+FEWEST_OTHERS, FEWEST_MEMBERS = 1000, 300
+
+
+def chance_of_the_top(num_above: int, num_members: int, num_others: int) -> float:
+    """Return the probability that by chance at least the first ``num_above`` of all are members (hypergeometric).
+
+    >>> round(chance_of_the_top(8, 300, 300), 4)
+    0.0036
+    """
+    row = np.arange(num_above)
+    return float(np.prod((num_members - row) / (num_members + num_others - row)))
+
+
+def told_members(
+    scores: Mapping[str, np.ndarray],
+    codes: np.ndarray,
+    is_member: np.ndarray,
+    *,
+    num_bootstrap: int = 1000,
+    seed: int = 0,
+    units: np.ndarray | None = None,
+) -> dict[str, Told]:
+    """Return for each attack the share of members that it tells, and how many stand above every other.
+
+    Parameters
+    ----------
+    scores : attack -> float array, shape (individuals,), higher for members; NaN for an individual without a score
+    codes : integer array, shape (individuals,), their codes
+    is_member : bool array, shape (individuals,)
+    units : as for `clusters_of`
+
+    Returns
+    -------
+    dict
+        An attack without a score on a side is left out.
+    """
+    clusters = clusters_of(codes, units)
+    sides = [_Side(np.flatnonzero(side), clusters) for side in (is_member, ~is_member)]
+    known = {name: own for name, own in scores.items() if all((~np.isnan(own[side.rows])).any() for side in sides)}
+    large = {name: own for name, own in known.items() if _are_enough(own, *sides)}
+    rates = _rates(large, *sides, num_bootstrap=num_bootstrap, seed=seed)
+    result = {}
+    for name, own in known.items():
+        members, others = (side.tops(own) for side in sides)
+        num_above, sizes = int(np.count_nonzero(members > others.max())), (len(members), len(others))
+        num = int(np.count_nonzero(~np.isnan(own[sides[0].rows])))
+        rate = rates.get(name)
+        if rate is None:
+            low, high = clopper_pearson(num_above, sizes[0], level=1 - (1 - LEVEL) / len(known))
+            rate = Estimate(value=num_above / sizes[0], low=low, high=high, n=sizes[0], method=ABOVE)
+        if clusters is not None:
+            rate = rate.over_households(num)
+        result[name] = Told(
+            rate=rate,
+            fpr=FPR if name in large else None,
+            num_above=num_above,
+            p_value=chance_of_the_top(num_above, *sizes),
+        )
+    return result
+
+
+ABOVE = "Clopper-Pearson over individuals, above every other"
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """The rows of a side, and the household of every row or None."""
+
+    rows: np.ndarray
+    clusters: np.ndarray | None
+
+    def tops(self, scores: np.ndarray) -> np.ndarray:
+        """The scores that are there; of households the highest."""
+        own = scores[self.rows]
+        there = ~np.isnan(own)
+        return own[there] if self.clusters is None else cluster_tops(own[there], self.clusters[self.rows][there])
+
+    def own_clusters(self) -> np.ndarray | None:
+        if self.clusters is None:
+            return None
+        return np.unique(self.clusters[self.rows], return_inverse=True)[1].reshape(-1)
+
+
+def _are_enough(scores: np.ndarray, members: _Side, others: _Side) -> bool:
+    return len(members.tops(scores)) >= FEWEST_MEMBERS and len(others.tops(scores)) >= FEWEST_OTHERS
+
+
+def _rates(
+    scores: Mapping[str, np.ndarray], members: _Side, others: _Side, *, num_bootstrap: int, seed: int
+) -> dict[str, Estimate]:
+    """The share of members above all but `FPR` of the others, by each attack, with ends that hold at once."""
+    if not scores:
+        return {}
+    ranked = {name: _Ranked.of(own[members.rows], own[others.rows]) for name, own in scores.items()}
+    ones = [np.ones((1, len(side.rows))) for side in (members, others)]
+    values = np.array([own.rates(*ones)[0] for own in ranked.values()])
+    rows = max(1, (1 << 23) // (len(members.rows) + len(others.rows)))
+    draws = np.concatenate(
+        [
+            np.stack([own.rates(of_members, of_others) for own in ranked.values()], axis=1)
+            for of_members, of_others in zip(
+                iter_resamples(len(members.rows), num_bootstrap, seed, rows=rows, clusters=members.own_clusters()),
+                iter_resamples(len(others.rows), num_bootstrap, seed + 1, rows=rows, clusters=others.own_clusters()),
+                strict=True,
+            )
+        ]
+    )
+    spread = draws.std(axis=0, ddof=1)
+    varies = spread > 0
+    reach = float(stats.norm.ppf((1 + LEVEL) / 2))
+    if varies.any():
+        steps = (np.abs(draws - values)[:, varies] / spread[varies]).max(axis=1)
+        reach = max(reach, float(np.quantile(steps, LEVEL)))
+    level, clusters = math.erf(reach / math.sqrt(2)), members.own_clusters()
+    result = {}
+    for name, value, error in zip(scores, values.tolist(), spread.tolist(), strict=True):
+        num = len(members.rows) if clusters is None else num_clusters(clusters)
+        low, high = clopper_pearson(round(value * num), num, level=level)
+        low, high = (value - reach * error, max(high, value + reach * error)) if value <= 0.5 else (
+            min(low, value - reach * error), value + reach * error
+        )  # fmt: skip
+        method = f"max-statistic bootstrap over individuals, {len(scores)} attacks"
+        result[name] = Estimate(value=value, low=max(low, 0.0), high=min(high, 1.0), n=num, method=method)
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranked:
+    """The scores of both sides in order, and where the others begin to be the highest that a resample can need."""
+
+    members: np.ndarray
+    order_of_members: np.ndarray
+    others: np.ndarray
+    order_of_others: np.ndarray
+
+    @classmethod
+    def of(cls, members: np.ndarray, others: np.ndarray) -> _Ranked:
+        rising, falling = np.argsort(members, kind="stable"), np.argsort(-others, kind="stable")
+        rising, falling = rising[~np.isnan(members[rising])], falling[~np.isnan(others[falling])]
+        return cls(members[rising], rising, others[falling], falling)
+
+    def rates(self, of_members: np.ndarray, of_others: np.ndarray) -> np.ndarray:
+        """The rate in each resample, whose rows say how often each individual is drawn."""
+        running = np.cumsum(of_others[:, self.order_of_others], axis=1)
+        allowed = np.floor(FPR * running[:, -1:] + 1e-9)
+        threshold = self.others[np.minimum((running <= allowed).sum(axis=1), len(self.others) - 1)]
+        below = np.concatenate(
+            [np.zeros((len(of_members), 1)), np.cumsum(of_members[:, self.order_of_members], axis=1)], 1
+        )
+        up_to = np.searchsorted(self.members, threshold, side="right")
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return (below[:, -1] - below[np.arange(len(below)), up_to]) / below[:, -1]

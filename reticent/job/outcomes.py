@@ -1,0 +1,106 @@
+"""What audits of a run found, kept beside its models: a result that was seen once cannot be dropped by the next audit.
+
+``outcomes.json`` has the outcome of every risk of every training that was audited, with the digest of the model's
+files, the attacks, the seed and the version. Rows are only added, each once. The judgement names those that are worse
+than what the audit of today finds (:mod:`reticent.audit.judgement.verdict`). A copy of the run in another folder has
+outcomes of its own: what was tried there cannot be seen here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reticent.audit.evidence.json_form import from_json, to_json
+from reticent.audit.evidence.risks import KeptOutcome
+from reticent.audit.judgement.verdict import outcomes_of
+from reticent.core.artifact import canonical, read_manifest, write_private
+from reticent.core.errors import ReticentError
+from reticent.core.json_toml import read_json
+from reticent.job.artefact import Training, trainings_of
+
+if TYPE_CHECKING:
+    from reticent.audit.evidence.audit import AuditEvidence
+    from reticent.audit.evidence.model import ModelEvidence
+    from reticent.job.run import Run
+
+__all__ = [
+    "NOT_OF_THE_MODEL",
+    "OUTCOMES",
+    "digest_of",
+    "keep_outcomes",
+    "keep_those_of_an_older_version",
+    "with_earlier",
+    "with_files",
+]
+
+OUTCOMES = "outcomes.json"
+#: Files of a model folder that do not change the behaviour of the model: an exported model has a card of its own.
+NOT_OF_THE_MODEL = ("README.md",)
+
+
+def digest_of(files: Mapping[str, str]) -> str:
+    """Return the SHA-256 over file -> SHA-256 of a model folder, without its card."""
+    return hashlib.sha256(canonical({n: sha for n, sha in files.items() if n not in NOT_OF_THE_MODEL})).hexdigest()
+
+
+def with_files(measured: ModelEvidence, run: Run, training: Training) -> ModelEvidence:
+    """Return what was measured with the digest of the model's files, and of its training but for the seed."""
+    manifest, start = read_manifest(run.folder / training.name), f"epoch-{measured.epoch:04d}/"
+    files = {n.removeprefix(start): about["sha256"] for n, about in manifest.files.items() if n.startswith(start)}
+    made_from = {**manifest.config, "seed": None, "inputs": manifest.inputs}
+    return replace(measured, digest=digest_of(files), kin=hashlib.sha256(canonical(made_from)).hexdigest())
+
+
+def _read(folder: Path) -> list[KeptOutcome]:
+    path = folder / OUTCOMES
+    rows = read_json(path)["outcomes"] if path.exists() else []
+    return [from_json(KeptOutcome, row, OUTCOMES) for row in rows]
+
+
+def with_earlier(run: Run, evidence: AuditEvidence) -> AuditEvidence:
+    """Return the evidence with the outcomes that audits of this run found before, and what the job says of them."""
+    why = {(each.model, each.recipe, each.risk, each.created): each.why for each in run.job.audit.explained}
+    rows = [
+        replace(row, explained=why.get((row.model or "", row.recipe, row.risk, row.created)))
+        for row in _read(run.folder)
+    ]
+    return replace(evidence, earlier=rows or None)
+
+
+def keep_outcomes(run: Run, evidence: AuditEvidence, *, arithmetic: int | None = None) -> None:
+    """Add the outcomes of an audit to those of the run. ``arithmetic``: of an audit that an older version made."""
+    known = _read(run.folder)
+    seen = {_same(row) for row in known}
+    found = [replace(row, arithmetic=arithmetic or row.arithmetic) for row in outcomes_of(evidence)]
+    if new := [row for row in found if _same(row) not in seen]:
+        text = json.dumps({"outcomes": to_json([*known, *new])}, indent=1, allow_nan=False)
+        write_private(run.folder / OUTCOMES, text.encode())
+
+
+def keep_those_of_an_older_version(run: Run) -> None:
+    """Keep the outcomes of the audit that stands in a run which kept none before."""
+    if (run.folder / OUTCOMES).exists():
+        return
+    try:
+        before = run.evidence
+    except (ReticentError, OSError):
+        return
+    trainings = {(t.model.name, t.recipe, t.seed): t for t in trainings_of(run.job)}
+    models = []
+    for model in before.models:
+        training = trainings.get((model.model or "", model.recipe, model.seed))
+        try:
+            models.append(with_files(model, run, training) if training else model)
+        except ReticentError:  # its model is not there any more
+            models.append(model)
+    keep_outcomes(run, replace(before, models=models), arithmetic=1)
+
+
+def _same(row: KeptOutcome) -> KeptOutcome:
+    """What makes two rows one: all but the time."""
+    return replace(row, created="", numbers=tuple(row.numbers), explained=None)  # type: ignore[arg-type]

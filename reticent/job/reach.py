@@ -1,0 +1,126 @@
+"""What a run can show of its models, said before it: how many individuals *within* of each risk needs, what a recipe
+lowers and what it does not, and what attacks with shadow models cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from reticent.audit.config import VerdictConfig
+from reticent.audit.judgement.rows import MIN_SHADOWS, PLAIN, RISKS
+from reticent.audit.judgement.verdict import LONGER
+from reticent.audit.texts import ENGLISH, Texts
+from reticent.core.errors import ReticentError
+from reticent.engine.schema import HELDOUT, MEMBERS
+
+if TYPE_CHECKING:
+    from reticent.audit.judgement.rows import Risk
+    from reticent.job.config import Job, ModelSection
+    from reticent.job.run import Run
+
+__all__ = ["Sides", "expected_sides", "membership_is_reachable", "reach_lines", "sides_of"]
+
+#: Members and held-out individuals (households, where the split has some).
+Sides = tuple[int, int]
+
+
+def expected_sides(job: Job, num_individuals: int) -> Sides:
+    """Return how many of these individuals the split will make members, and how many it will hold out."""
+    split = job.split
+    return round(num_individuals * (1 - split.heldout - split.reference)), round(num_individuals * split.heldout)
+
+
+def sides_of(run: Run) -> Sides | None:
+    """Return the two sides of a run: as they were split, or else as its documents will be; None where they cannot be
+    read yet.
+    """
+    try:
+        units = run.individuals.units
+        members, heldout = (len(np.unique(units[run.individuals.mask(side)])) for side in (MEMBERS, HELDOUT))
+        return members, heldout
+    except (ReticentError, OSError):
+        pass
+    try:
+        return expected_sides(run.job, run.whole_corpus.num_individuals)
+    except (ReticentError, OSError):
+        return None
+
+
+def membership_is_reachable(job: Job, sides: Sides) -> bool:
+    """Return whether a risk that needs shadow models can be within with so many individuals."""
+    return any(_is_enough(risk, job, sides) for risk in RISKS.values() if risk.by_shadows)
+
+
+def reach_lines(job: Job, sides: Sides | None, t: Texts = ENGLISH) -> Iterator[str]:
+    """Yield sentences, without a full stop: what is needed and what is there, what is lowered, and what it costs."""
+    yield t("reach.heading")
+    objectives = {model.objective for model in job.model}
+    for risk in RISKS.values():
+        if not risk.objectives or objectives & set(risk.objectives):
+            yield "; ".join(_needs(risk, job, sides, t))
+    for model in job.model:
+        yield from _of_model(model, job, t)
+    if (shadow := job.audit.shadow) is not None:
+        attacked = sum(recipe in shadow.recipes for model in job.model for recipe in model.recipes)
+        n = attacked * shadow.num_shadows
+        yield t("reach.shadows", n=n, times=_times(job, n))
+        yield t("reach.weak_twin", longer=LONGER)
+
+
+def _needs(risk: Risk, job: Job, sides: Sides | None, t: Texts) -> Iterator[str]:
+    at_most = _at_most(risk, job)
+    members, others = risk.fewest(at_most)
+    title, area = t.evidence(risk.title), risk.by_shadows
+    threshold = t.threshold(at_most, area=area)
+    yield t("reach.needs", risk=title, at_most=threshold, members=t.count(members), others=t.count(others))
+    if sides is not None:
+        have = {"members": t.count(sides[0]), "others": t.count(sides[1])}
+        if _is_enough(risk, job, sides):
+            yield t("reach.enough", **have)
+        else:
+            more = [t.count(max(needed - there, 0)) for needed, there in zip((members, others), sides, strict=True)]
+            yield t("reach.missing", **have, more_members=more[0], more_others=more[1])
+    sections = {"context": job.audit.inversion, "passages": job.extraction}
+    if sections.get(risk.name, True) is None:
+        yield t("reach.not_measured", by=risk.measured_by)
+
+
+def _of_model(model: ModelSection, job: Job, t: Texts) -> Iterator[str]:
+    twin = next((recipe for recipe in model.recipes if recipe in PLAIN), None)
+    if twin is None:
+        yield t("reach.no_twin", model=model.name, twin=model.objective)
+    shadow = job.audit.shadow
+    strong = shadow.recipes if shadow is not None and shadow.num_shadows >= MIN_SHADOWS else ()
+    risks = [risk for risk in RISKS.values() if not risk.objectives or model.objective in risk.objectives]
+    for name in model.recipes:
+        if name in PLAIN:
+            continue
+        titles: dict[bool, list[str]] = {True: [], False: []}
+        for risk in risks:
+            titles[risk.is_lowered(job.recipe(name))].append(t.evidence(risk.title))
+        closed, left = (t.listed(titles[lowered]) for lowered in (True, False))
+        about = {"recipe": name, "model": model.name}
+        yield t("reach.lowers", **about, closed=closed, open=left) if closed else t("reach.lowers_none", **about)
+        if twin is not None and not {name, twin} <= set(strong):
+            n = 2 * MIN_SHADOWS
+            of = t.listed([t.evidence(risk.title) for risk in risks if risk.by_shadows])
+            yield t("reach.no_shadows", **about, risks=of, least=MIN_SHADOWS, twin=twin, n=n, times=_times(job, n))
+
+
+def _times(job: Job, num_shadows: int) -> int:
+    """As long as how many trainings of a model so many shadow models take: each sees half of both sides."""
+    split = job.split
+    return max(round(num_shadows * (1 - split.reference) / 2 / (1 - split.heldout - split.reference)), 1)
+
+
+def _is_enough(risk: Risk, job: Job, sides: Sides) -> bool:
+    needed = risk.fewest(_at_most(risk, job))
+    return all(there >= fewest for there, fewest in zip(sides, needed, strict=True))
+
+
+def _at_most(risk: Risk, job: Job) -> float:
+    found: float = getattr(job.verdict or VerdictConfig(), risk.name)
+    return found

@@ -1,0 +1,160 @@
+"""A dossier in its run folder: its outcomes and models are those of the run's own audit, and nothing that an earlier
+audit found is dropped by the next one. The run is the old one, made up to date.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reticent.audit.evidence.audit import AuditEvidence
+from reticent.audit.evidence.json_form import from_json
+from reticent.audit.judgement.verdict import ARITHMETIC, STANDS
+from reticent.core.artifact import MANIFEST
+from reticent.core.errors import ArtifactError, GateError
+from reticent.ext.dossier.export import export_with_card
+from reticent.ext.dossier.job import check_dossier
+from reticent.ext.dossier.seal import EVIDENCE, SIGNATURE, seal
+from reticent.job.config import load_kept_job, parse_job
+from reticent.job.outcomes import OUTCOMES
+from reticent.job.pipeline import execute
+from reticent.job.run import Run
+
+pytestmark = pytest.mark.usefixtures("one_thread", "without_figures")
+ARCHIVE = Path(__file__).parents[2] / "job" / "old-run.tar.xz"
+
+
+def job_of(run: Path, **changes: Any) -> Run:
+    values = load_kept_job(run / "job.json").model_dump(mode="json")
+    for name, value in changes.items():
+        values["audit"][name] = value
+    return Run(parse_job(values))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The old run, and beside it the same once today's version has audited it."""
+    folder = tmp_path_factory.mktemp("runs")
+    with tarfile.open(ARCHIVE) as tar:
+        tar.extractall(folder, filter="data")
+    shutil.copytree(folder / "monday", folder / "old")
+    execute(job_of(folder / "monday"))
+    return folder
+
+
+@pytest.fixture(params=["monday", "old"])
+def run(made: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    return Path(shutil.copytree(made / request.param, tmp_path / request.param))
+
+
+def change(run: Path, edit: Callable[[dict[str, Any]], object]) -> None:
+    """Change the evidence of a dossier and seal it again, without a signature."""
+    file = run / "dossier" / EVIDENCE
+    content = json.loads(file.read_text())
+    edit(content)
+    content["signed_by"] = None
+    file.write_text(json.dumps(content))
+    (run / "dossier" / SIGNATURE).unlink(missing_ok=True)
+    seal(run / "dossier", None)
+
+
+def let_it_pass(content: dict[str, Any]) -> None:
+    row = next(row for row in content["audit"]["risks"]["rows"] if row["recipe"] == "ppmlm")
+    for each in (row, *row["results"]):
+        each["outcome"] = "within"
+
+
+def lend(content: dict[str, Any]) -> None:
+    """The verdict of a protected model for the files of the plain one."""
+    plain, protected = (
+        next(one for one in content["models"] if (one["recipe"], one["epoch"]) == (recipe, 2))
+        for recipe in ("clm", "ppclm-surrogate")
+    )
+    plain["files"], protected["files"] = protected["files"], plain["files"]
+
+
+def nicer_number(content: dict[str, Any]) -> None:
+    content["audit"]["models"][0]["privacy"]["both"]["num_identifiers"] = 1000
+
+
+def test_an_untouched_dossier_says_what_the_audit_of_its_run_says(run: Path) -> None:
+    checked = check_dossier(run / "dossier")
+    assert checked.faults == []
+    assert "every outcome is that of the audit of the run" in checked.holds
+
+
+def test_an_edited_verdict_is_found_and_no_model_leaves_by_it(run: Path, tmp_path: Path) -> None:
+    change(run, let_it_pass)
+    faults = check_dossier(run / "dossier").faults
+    said = "ppmlm of bert, the verdict: 'within' here, 'not shown' by the audit of the run"
+    assert [line for line in faults if said in line], faults
+    with pytest.raises(ArtifactError, match="ppmlm of bert, the verdict: 'within' here"):
+        export_with_card(job_of(run), "bert", "ppmlm", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_verdict_cannot_be_lent_and_a_number_cannot_be_edited(made: Path, tmp_path: Path) -> None:
+    for name, edit, fault in (
+        ("lent", lend, "clm of gpt2, epoch 2: other files were measured"),
+        ("edited", nicer_number, "its numbers are not those of the run's audit"),
+    ):
+        run = Path(shutil.copytree(made / "monday", tmp_path / name))
+        change(run, edit)
+        faults = check_dossier(run / "dossier").faults
+        assert [line for line in faults if fault in line], faults
+
+
+def test_counts_of_a_training_that_were_edited_in_its_manifest_are_found(made: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(made / "monday", tmp_path / "run"))
+    file = run / "models" / "bert" / "ppmlm" / MANIFEST
+    content = json.loads(file.read_text())
+    content["counts"]["protected"] += 1
+    del content["sha256"]  # as an earlier version would have written it
+    file.write_text(json.dumps(content))
+    faults = check_dossier(run / "dossier").faults
+    assert [line for line in faults if line.startswith("models, tokens: counts in the manifests")], faults
+
+
+def test_a_model_that_is_not_shown_leaves_with_a_reason_alone(made: Path, tmp_path: Path) -> None:
+    run = job_of(Path(shutil.copytree(made / "monday", tmp_path / "run")))
+    for reason in ("", "  "):
+        with pytest.raises(GateError, match="the verdict is 'not shown'"):
+            export_with_card(run, "bert", "ppmlm", tmp_path / "out", despite=reason)
+    export_with_card(run, "bert", "ppmlm", tmp_path / "out", despite="the board agreed")
+    assert "The reason that was given:** the board agreed" in (tmp_path / "out" / "README.md").read_text()
+
+
+def risks_of(run: Path, recipe: str) -> dict[str, tuple[str, list[str]]]:
+    """Outcome and notes on earlier audits of each risk, as the report has them."""
+    audit = from_json(AuditEvidence, json.loads((run / "report" / "report.json").read_text()))
+    assert audit.risks
+    row = next(row for row in audit.risks.rows if row.recipe == recipe)
+    return {r.risk: (r.outcome, [n for n in r.notes or [] if "earlier audit" in n]) for r in row.results}
+
+
+def test_attacks_that_are_left_out_after_their_results_stay_in_the_report(made: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(made / "monday", tmp_path / "run"))
+    kept = json.loads((run / OUTCOMES).read_text())["outcomes"]
+    assert {row["arithmetic"] for row in kept} == {1, ARITHMETIC}, "those of the audit that was there before too"
+    (mine,) = (r for r in kept if (r["recipe"], r["risk"], r["arithmetic"]) == ("ppmlm", "individual", ARITHMETIC))
+    assert {"lira_online", "rmia", "loss"} <= set(mine["numbers"])
+    mine["outcome"] = "beyond"  # as it would be of a model that leaks
+    (run / OUTCOMES).write_text(json.dumps({"outcomes": [mine]}))
+    why = {"model": "bert", "recipe": "ppmlm", "risk": "individual", "created": mine["created"], "why": "a false alarm"}
+    less: dict[str, Any] = {"shadow": None, "attacks": ["zlib"]}
+    for changes, answer in (
+        ({"explained": [why]}, "explained: a false alarm"),
+        ({"explained": [why], **less}, STANDS),
+        (less, STANDS),
+    ):
+        execute(job_of(run, **{"explained": [], **changes}))
+        _, (note,) = risks_of(run, "ppmlm")["individual"]
+        assert f"({mine['created']}, Reticent {mine['version']}) found membership of the person: beyond" in note
+        assert note.endswith(answer)
+        assert "an earlier audit of these files" in (run / "dossier" / "dossier.html").read_text()

@@ -1,0 +1,150 @@
+"""The members who are told most easily: no mean hides them, chance alone shows none, and all ends hold at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from fixtures.audits import filled
+from fixtures.stores import make_store
+from scipy import stats
+
+from reticent.audit.config import VerdictConfig
+from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
+from reticent.audit.evidence.json_form import to_json
+from reticent.audit.evidence.membership import Told
+from reticent.audit.evidence.rules import publish
+from reticent.audit.judgement.rows import ABOVE, BEYOND, NOT_SHOWN, TOLD, WITHIN
+from reticent.audit.judgement.verdict import judge_risks
+from reticent.audit.membership.kinds import Compared, KindAudit
+from reticent.audit.membership.most_exposed import FPR, chance_of_the_top, told_members
+from reticent.audit.stats.estimate import LEVEL
+from reticent.audit.stats.intervals import auc_estimate, tpr_at_fpr
+
+OPTIONS: dict[str, Any] = {"num_bootstrap": 200, "seed": 0}
+
+
+def scored(members: int, others: int, certain: int = 0, num: int = 1, seed: int = 0) -> Any:
+    """Scores of attacks by chance, but of so many members who stand over everyone; codes and sides."""
+    random = np.random.default_rng(seed)
+    is_member = np.arange(members + others) < members
+    scores = {f"attack {n}": random.standard_normal(members + others) for n in range(num)}
+    scores["attack 0"][:certain] += 10.0
+    return scores, np.arange(members + others), is_member
+
+
+@pytest.mark.parametrize(("num", "members", "others"), [(0, 3, 4), (1, 3, 4), (3, 3, 4), (8, 300, 300), (2, 1, 1)])
+def test_the_chance_of_the_top_is_hypergeometric(num: int, members: int, others: int) -> None:
+    expected = stats.hypergeom.sf(num - 1, members + others, members, num)
+    assert chance_of_the_top(num, members, others) == pytest.approx(expected)
+
+
+def test_the_rate_is_that_of_the_attack_alone_with_ends_that_hold_for_all() -> None:
+    scores, codes, is_member = scored(400, 1200, 30, num=5)
+    found = told_members(scores, codes, is_member, **OPTIONS)
+    for name, own in scores.items():
+        alone = tpr_at_fpr(own[is_member], own[~is_member], FPR, **OPTIONS)
+        rate = found[name].rate
+        assert alone
+        assert rate
+        assert (found[name].fpr, rate.value) == (FPR, alone.value)
+        assert rate.low <= alone.low + 0.01  # type: ignore[operator]
+        assert rate.high >= alone.high  # type: ignore[operator]
+    gone = scores["attack 0"].copy()
+    gone[is_member] = np.nan
+    assert told_members({"loss": gone}, codes, is_member, **OPTIONS) == {}
+
+
+def test_of_few_those_above_every_other_are_counted_and_of_households_one() -> None:
+    scores, codes, is_member = scored(40, 60, 8)
+    found = told_members(scores, codes, is_member, **OPTIONS)["attack 0"]
+    assert (found.fpr, found.num_above, found.p_value) == (None, 8, chance_of_the_top(8, 40, 60))
+    families = told_members(scores, codes, is_member, **OPTIONS, units=codes // 2)["attack 0"]
+    assert (families.num_above, families.p_value) == (4, chance_of_the_top(4, 20, 30))
+    assert families.rate
+    assert (families.rate.n, families.rate.num_households) == (40, 20)
+    assert publish(families, 5).num_above is None
+    assert publish(families, 5).p_value is None
+
+
+AREA = {"value": 0.54, "low": 0.5, "high": 0.58, "n": 600}
+
+
+def outcome(told: dict[str, Told], risk: str = "individual", attacks: int | None = None) -> tuple[str, str]:
+    """The outcome of a risk by areas that are within, beside the members who are told; the twin is loud."""
+    loud = Told(rate=auc_estimate(np.ones(400), np.zeros(400), **OPTIONS), fpr=FPR, num_above=400, p_value=0.0)
+    counts = {"num_members": 300, "num_nonmembers": 300, "auc": AREA}
+    models = []
+    for recipe, of in (("ppclm", told), ("clm", dict.fromkeys(told, loud))):
+        area = AREA if recipe == "ppclm" else {**AREA, "value": 0.9, "low": 0.8, "high": 0.95}
+        shadows: dict[str, Any] = {"num_shadows": 8}
+        own = counts | (shadows if risk == "individual" else {})
+        attacked = {
+            name.replace("attack 0", "lira"): {**own, "auc": area, "told": to_json(one)} for name, one in of.items()
+        }
+        one: dict[str, Any] = {"model": "m", "recipe": recipe, "objective": "clm", "epoch": 8}
+        key = "membership" if risk == "individual" else "by_kind"
+        one[key] = attacked if risk == "individual" else {"rare": {"share": 0.1, "attacks": attacked, **shadows}}
+        models.append(filled(ModelEvidence, one))
+    audit = filled(AuditEvidence, {"corpus": {}})
+    results = judge_risks(
+        type(audit)(**{**{f: getattr(audit, f) for f in audit.__slots__}, "models": models}), VerdictConfig()
+    )
+    found = next(result for result in results.rows[0].results if result.risk == risk)
+    return found.outcome, found.what or ""
+
+
+@pytest.mark.parametrize("risk", ["individual", "words"])
+@pytest.mark.parametrize(
+    ("members", "others", "certain", "num", "expected", "what"),
+    [
+        (300, 300, 30, 5, BEYOND, ABOVE),
+        (300, 300, 9, 13, BEYOND, ABOVE),
+        (300, 300, 2, 13, NOT_SHOWN, ""),
+        (300, 300, 0, 5, NOT_SHOWN, ""),
+        (60, 60, 4, 5, NOT_SHOWN, ""),
+        (1000, 1000, 100, 5, BEYOND, TOLD),
+        (1000, 1000, 0, 5, WITHIN, ""),
+        (300, 1000, 60, 5, BEYOND, TOLD),
+        (299, 1000, 0, 5, NOT_SHOWN, ""),
+    ],
+)
+def test_a_tenth_who_are_certain_are_not_within(
+    risk: str, members: int, others: int, certain: int, num: int, expected: str, what: str
+) -> None:
+    told = told_members(*scored(members, others, certain, num), **OPTIONS)
+    found, by = outcome(told, risk)
+    assert found == expected
+    assert what in by
+
+
+def test_by_chance_nobody_is_told() -> None:
+    """Of the draws of 12 attacks, at most 5 % and two standard errors are beyond."""
+    for members, others in ((60, 60), (300, 1000)):
+        options = OPTIONS | {"num_bootstrap": 100}
+        draws = 60 if members == 60 else 8
+        beyond = sum(
+            outcome(told_members(*scored(members, others, num=12, seed=seed), **options))[0] == BEYOND
+            for seed in range(draws)
+        )
+        assert beyond <= 0.05 * draws + 2 * (0.05 * 0.95 * draws) ** 0.5
+
+
+@pytest.mark.parametrize("size", [20, 60])
+def test_ends_of_all_kinds_and_attacks_hold_at_once(size: int) -> None:
+    """Nothing leaks: an area of .5 is outside of one of 10 intervals in one of twenty draws at most, and without
+    near-copies too."""
+    outside, draws = 0, 60
+    random = np.random.default_rng(size)
+    is_member = np.arange(2 * size) < size
+    kept = is_member | (np.arange(2 * size) % 3 > 0)
+    for _ in range(draws):
+        common = random.standard_normal(2 * size)
+        scores = {str(n): 0.7 * common + 0.7 * random.standard_normal(2 * size) for n in range(10)}
+        audit = KindAudit(make_store(*[[(5, 0, 0)]] * (2 * size)), is_member, {"num_bootstrap": 200, "seed": 1}, kept)
+        found = audit._areas({("rare", name): Compared(own) for name, own in scores.items()}, LEVEL)
+        areas = [one.auc for one in found.values()]
+        assert len(areas) == 20
+        outside += not all(a.low <= 0.5 <= a.high for a in areas)  # type: ignore[operator]
+    assert outside <= 0.05 * draws + 2 * (0.05 * 0.95 * draws) ** 0.5

@@ -1,0 +1,95 @@
+"""Norms of gradients against plain transformers, one document at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from fixtures.models import toy_model
+from fixtures.stores import make_store
+
+from reticent.audit.membership.names import MOST_DOCUMENTS, MOST_INDIVIDUALS
+from reticent.audit.scoring.gradients import asked_documents, gradient_norms
+from reticent.audit.scoring.scores import word_folds
+from reticent.engine.schema import DIRECT
+from reticent.trainer.windows import SpecialIds
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+CAUSAL = SpecialIds(prefix=1, suffix=None, pad=0, mask=None)
+MASKED = SpecialIds(prefix=1, suffix=2, pad=0, mask=3)
+LENGTHS = (5, 14, 30, 1)
+
+
+def a_store() -> Any:
+    random = np.random.default_rng(0)
+    return make_store(
+        *(
+            [
+                (int(token), place, DIRECT if place % 3 == 2 else 0)
+                for place, token in enumerate(random.integers(5, 40, n))
+            ]
+            for n in LENGTHS
+        )
+    )
+
+
+def norm_by_hand(model: Any, windows: list[tuple[list[int], list[tuple[int, int]]]]) -> float:
+    """Of windows given as (ids, (cell, token to predict there))."""
+    model.zero_grad()
+    losses = []
+    for ids, wanted in windows:
+        logits = model(input_ids=torch.tensor([ids])).logits[0].log_softmax(-1)
+        losses += [-logits[cell, token] for cell, token in wanted]
+    torch.stack(losses).mean().backward()
+    return float(torch.cat([w.grad.flatten() for w in model.parameters() if w.grad is not None]).norm())
+
+
+@pytest.mark.parametrize("length", [8, 64])
+def test_norm_of_a_causal_model_is_that_of_the_mean_loss_of_chosen_tokens(length: int) -> None:
+    model, store = toy_model("gpt2").eval(), a_store()
+    mask = store.flags == 0
+    found = gradient_norms(model, "clm", store, CAUSAL, mask, np.arange(4), window_length=length, device="cpu")
+    for document, (start, end) in enumerate(zip(store.doc_offsets, store.doc_offsets[1:], strict=False)):
+        windows = []
+        for first in range(start, end, length - 1):
+            at = np.arange(first, min(first + length - 1, end))
+            ids = store.input_ids[at].astype(int).tolist()
+            windows.append(([1, *ids], [(n, ids[n]) for n in range(len(at)) if mask[at[n]]]))
+        assert found[document] == pytest.approx(norm_by_hand(model, windows), rel=1e-4)
+
+
+def test_norm_of_a_masked_model_is_of_the_chosen_words_of_one_fold() -> None:
+    model, store = toy_model("bert").eval(), a_store()
+    mask = store.flags == 0
+    found = gradient_norms(model, "mlm", store, MASKED, mask, np.arange(4), folds=3, seed=4, device="cpu")
+    fold, _ = word_folds(store, 3, 4)
+    for document, (start, end) in enumerate(zip(store.doc_offsets, store.doc_offsets[1:], strict=False)):
+        ids = store.input_ids[start:end].astype(int).tolist()
+        hidden = [n for n in range(end - start) if mask[start + n] and fold[start + n] == 0]
+        if not hidden:
+            assert np.isnan(found[document])
+            continue
+        shown = [1, *(3 if n in hidden else token for n, token in enumerate(ids)), 2]
+        by_hand = norm_by_hand(model, [(shown, [(n + 1, ids[n]) for n in hidden])])
+        assert found[document] == pytest.approx(by_hand, rel=1e-4)
+
+
+def test_a_document_that_is_not_asked_or_has_no_such_token_has_no_norm() -> None:
+    store = a_store()
+    mask = np.zeros(store.num_tokens, dtype=bool)
+    mask[store.doc_offsets[1] : store.doc_offsets[3]] = True
+    found = gradient_norms(toy_model("gpt2"), "clm", store, CAUSAL, mask, np.array([0, 1]), device="cpu")
+    assert np.isnan(found).tolist() == [True, False, True, True]
+
+
+def test_so_many_individuals_of_a_side_are_asked_about_so_many_documents() -> None:
+    individual = np.repeat(np.arange(1400), 3)
+    is_member = individual < 900
+    found = asked_documents(individual, is_member, seed=1)
+    assert np.bincount(individual[found]).max() == MOST_DOCUMENTS
+    assert len(np.unique(individual[found][is_member[found]])) == MOST_INDIVIDUALS
+    assert len(np.unique(individual[found][~is_member[found]])) == 500
+    assert asked_documents(np.array([7, 3, 7, 7]), np.array([True, False, True, True]), 0).tolist() == [0, 1, 2]

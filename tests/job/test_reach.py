@@ -1,0 +1,141 @@
+"""What a run can show is said before it: how many individuals *within* needs, what is lowered, what attacks cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fixtures.command import command
+
+from reticent.audit.judgement.rows import RISKS
+from reticent.audit.texts import Texts
+from reticent.core.errors import CorpusError, PolicyError
+from reticent.core.json_toml import parse_toml
+from reticent.ext.propile.prompts import SoftPromptConfig, SoftPromptStudy, require_subjects
+from reticent.job.checks import refuse_too_few
+from reticent.job.config import Job, parse_job
+from reticent.job.experiment import minimal_job
+from reticent.job.reach import expected_sides, reach_lines
+
+MODEL = {"name": "m", "objective": "clm", "base": "folder", "recipes": ["clm", "ppclm"]}
+
+
+def job(**sections: Any) -> Job:
+    return parse_job({"out": "run", "corpus": {"source": "notes"}, "model": [MODEL], **sections})
+
+
+def test_what_each_risk_needs_follows_from_its_threshold() -> None:
+    rates, areas = (146, 146), (300, 1000)
+    for name, at_most, needed in (
+        ("emission", 0.05, rates), ("context", 0.05, rates), ("words", 0.6, areas), ("individual", 0.6, areas)
+    ):  # fmt: skip
+        assert RISKS[name].fewest(at_most) == needed
+    assert RISKS["passages"].fewest(0.01) == (368, 368)
+    assert RISKS["emission"].fewest(0.1) == (37, 37)
+    assert RISKS["individual"].fewest(0.52) == (3284, 3284), "a narrow threshold needs more than the share that is told"
+
+
+@pytest.mark.parametrize(
+    ("sides", "said"),
+    [
+        ((72, 48), "these documents give 72 and 48, so it cannot be reached: 74 members and 98 others are missing"),
+        ((146, 146), "these documents give 146 and 146, which can be enough"),
+        ((500, 100), "so it cannot be reached: 0 members and 46 others are missing"),
+        (None, "needs about 146 members and 146 others"),
+    ],
+)
+def test_what_is_missing_for_within_is_said(sides: tuple[int, int] | None, said: str) -> None:
+    (line,) = (line for line in reach_lines(job(), sides) if line.startswith("identifiers emitted"))
+    assert line.endswith(said)
+
+
+#: Sections of a job, and what is said of it or not.
+PLANS: list[tuple[dict[str, Any], list[str], list[str]]] = [
+    (
+        {},
+        [
+            "ppclm of m: the training lowers identifiers emitted and membership through identifying words; it does not",
+            "membership of the person cannot be within, as this needs 8 shadow models of ppclm and of clm",
+            "trains 16 models on half of the individuals each, about as long as 13 trainings",
+            "no attack of this job measures it; [audit.inversion] does",
+        ],
+        ["no plain", "shadow models: "],
+    ),
+    (
+        {"audit": {"shadow": {"recipes": ["clm", "ppclm"]}, "inversion": {}}, "extraction": {}},
+        ["shadow models: 16 are trained", "a section [[model]] of the same base", "4 times as long"],
+        ["cannot be within", "measures it"],
+    ),
+    ({"audit": {"shadow": {"recipes": ["clm", "ppclm"], "num_shadows": 4}}}, ["cannot be within", "8 are trained"], []),
+    ({"audit": {"shadow": {"recipes": ["ppclm"]}}}, ["cannot be within"], []),
+    ({"model": [MODEL | {"recipes": ["ppclm"]}]}, ["m: no plain clm is trained beside it"], ["cannot be within"]),
+    ({"model": [MODEL | {"objective": "mlm", "recipes": ["mlm", "ppmlm"]}]}, ["ppmlm of m"], ["verbatim passages"]),
+]
+
+
+@pytest.mark.parametrize(("sections", "said", "not_said"), PLANS)
+def test_what_the_training_lowers_and_what_attacks_cost_is_said(
+    sections: dict[str, Any], said: list[str], not_said: list[str]
+) -> None:
+    text = "\n".join(reach_lines(job(**sections), (500, 1500)))
+    assert [part for part in said if part not in text] == []
+    assert [part for part in not_said if part in text] == []
+    french = "\n".join(reach_lines(job(**sections), (500, 1500), Texts("fr")))
+    assert "personnes" in french
+    assert "members" not in french
+
+
+def test_a_new_job_has_shadow_models_where_membership_can_be_within_and_says_so_where_not() -> None:
+    corpus = {"source": "notes"}
+    large, small, unknown = (minimal_job(corpus=corpus, num_individuals=n) for n in (4000, 200, None))
+    assert parse_job(parse_toml(large)).audit.shadow is not None
+    for text in (small, unknown):
+        assert parse_job(parse_toml(text)).audit.shadow is None
+        assert "cannot be within" in " ".join(text.replace("#", "").split())
+    assert "these documents give" not in unknown
+    assert expected_sides(parse_job(parse_toml(small)), 200) == (80, 80)
+
+
+def test_a_plan_runs_nothing_and_refuses_what_cannot_work(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    notes = tmp_path / "notes.csv"
+    notes.write_text("doc_id,individual_id,text\n" + "".join(f"{i},p{i % 10},a note\n" for i in range(20)))
+    file = tmp_path / "job.toml"
+    file.write_text(
+        f'out = "{tmp_path}/run"\n[corpus]\nsource = "{notes}"\n[[model]]\nname = "m"\nobjective = "clm"\n'
+        f'base = "{tmp_path}/none"\nrecipes = ["clm", "ppclm"]\n'
+    )
+    assert command("run", file, "--plan") == 0
+    assert "these documents give 6 and 4, so it cannot be reached: 140 members and 142 others" in capfd.readouterr().out
+    assert not (tmp_path / "run").exists()
+    shadow = 'audit.shadow={recipes=["clm", "ppclm"]}'
+    assert command("run", file, "--plan", "--set", shadow) == 2
+    assert "4 held-out individuals are too few to attack: 1 are missing" in capfd.readouterr().err
+    assert command("run", file, "--plan", "--until", "index") == 2
+
+
+@pytest.mark.parametrize(("sides", "missing"), [((4, 9), "1 are missing"), ((9, 2), "3 are missing"), ((5, 5), None)])
+def test_shadow_models_on_too_few_are_refused_with_what_is_missing(sides: tuple[int, int], missing: str | None) -> None:
+    shadowed = job(audit={"shadow": {"recipes": ["clm", "ppclm"]}})
+    refuse_too_few(job(), sides)
+    if missing is None:
+        refuse_too_few(shadowed, sides)
+        return
+    with pytest.raises(PolicyError, match=missing):
+        refuse_too_few(shadowed, sides)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "have", "missing"), [((), 137, 24), ((), 161, None), ((256,), 161, 160), ((16, 64), 161, None)]
+)
+def test_a_soft_prompt_and_its_sweeps_need_so_many_subjects(
+    sizes: tuple[int, ...], have: int, missing: int | None
+) -> None:
+    subjects: Any = SimpleNamespace(items={"phone": [*(["1"] * have), None]})
+    study = SoftPromptStudy(prompt=SoftPromptConfig(), num_subjects=sizes)
+    if missing is None:
+        require_subjects(subjects, ("phone",), study)
+        return
+    with pytest.raises(CorpusError, match=f"soft prompt: {have} subjects .* {missing} are missing"):
+        require_subjects(subjects, ("phone",), study)
