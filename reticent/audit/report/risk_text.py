@@ -135,13 +135,16 @@ def shown_models(audit: AuditEvidence, words: Texts) -> list[ShownModel]:
     return found
 
 
-def explained(recipe: Recipe, k: int, words: Texts) -> str:
-    """Return a sentence on the targets that a model of this recipe was and was not trained to predict."""
+def explained(recipe: Recipe, k: int, words: Texts, *, n: int = 1) -> str:
+    """Return a sentence on the targets that a model of this recipe was and was not trained to predict: words, and
+    sequences of up to ``n``, of fewer than ``k`` individuals.
+    """
     parts = []
     if recipe.text == "pseudonymised":
         parts.append(words("verdict.names_and_numbers_that_were_found_were"))
     if recipe.never_target in NEVER_TARGET:
-        parts.append(words(NEVER_TARGET[recipe.never_target], k=k))
+        rare = words("verdict.a_word") if n == 1 else words("verdict.a_word_or_a_sequence", n=n)
+        parts.append(words(NEVER_TARGET[recipe.never_target], k=k, rare=rare))
     if recipe.context in CONTEXTS:
         parts.append(words(CONTEXTS[recipe.context]))
     if recipe.context_indirect in CONTEXTS_INDIRECT:
@@ -161,8 +164,12 @@ def _about(recipe: Recipe | None, model: ModelEvidence, audit: AuditEvidence, wo
     if recipe is None:
         return words("verdict.objective_its_recipe_is_the_institution_s", objective=words(OBJECTIVES[model.objective]))
     own = own_recipes(audit).get(model.recipe)
-    k = own.get("k") if isinstance(own, Mapping) else None
-    return explained(recipe, k if isinstance(k, int) else audit.corpus.k, words)
+    of_corpus = {"k": audit.corpus.k, "n": audit.corpus.n}
+    given = (
+        {name: own[name] for name in of_corpus if isinstance(own.get(name), int)} if isinstance(own, Mapping) else {}
+    )
+    about = of_corpus | given
+    return explained(recipe, about["k"], words, n=about["n"])
 
 
 def _extracted(model: ModelEvidence, audit: AuditEvidence) -> ExtractedModel | None:

@@ -385,6 +385,19 @@ def test_what_was_not_tested_has_a_row_for_each_model() -> None:
     assert f"LiRA, RMIAon Model {letters['clm']}" in text_of(who)
 
 
+def test_recipes_that_differ_by_k_or_n_alone_are_told_apart() -> None:
+    audit = tiny_audit()
+    audit["settings"]["recipes"] = {"wide": {"base": "ppclm", "n": 3}, "safe": {"base": "ppclm", "k": 5}}
+    audit["models"] += [audit["models"][-1] | {"recipe": name, "name": name} for name in ("wide", "safe")]
+    page = text_of(parsed(rendered(audit)))
+    for said in (
+        "a word that fewer than 2 people",
+        "up to 3 words that fewer than 2 people",
+        "a word that fewer than 5",
+    ):
+        assert f"found, nor {said}" in page or f"a word or a sequence of {said}" in page
+
+
 def test_severity_and_likelihood_are_left_to_the_person(pages: dict[Language, str]) -> None:
     (section,) = [s for s in parsed(pages["en"]).iter("section") if s.get("id") == "impact"]
     levels = [text_of(p) for p in section.iter("p") if p.get("class") == "levels"]
