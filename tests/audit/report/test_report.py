@@ -818,7 +818,7 @@ def test_a_number_beside_its_threshold_is_on_the_side_of_its_verdict(tmp_path: P
     found = page_text(tmp_path, audit)
     assert "excess leakage both – 0.05 0.0501 70 fail" in found
     assert "excess leakage both – 0.05 0.050 70 pass" in found
-    assert "beyond 0.05004 (0.01000 to 0.08000)" in found
+    assert "beyond the threshold 0.05004 (0.01000 to 0.08000)" in found
 
 
 def test_a_gate_judged_over_too_few_people_gives_no_number_away() -> None:
@@ -1076,7 +1076,7 @@ def test_an_attack_that_finds_nobody_anywhere_does_not_reassure(plain: float, ve
     weak = verdict == "no power"
     assert ("of clm and ppclm this says little, as no attack has shown" in said["short"]) == weak
     assert ("ppclm 50 % (40.0 to 60.0, attack loss), without power" in said["found"]) == weak
-    assert "is not measurably distinguishable: " in said["found"]
+    assert "is not measurably distinguishable (membership of the person): " in said["found"]
 
 
 def test_an_attack_that_is_invalid_leaves_the_word_to_the_others() -> None:
@@ -1118,7 +1118,7 @@ def test_gates_and_canaries_stand_first() -> None:
 def test_members_who_can_be_told_are_named_with_an_earlier_checkpoint() -> None:
     said = findings(entry("ppclm", excess=0.0, auc=0.55, epoch=4), entry("ppclm", excess=0.0, auc=0.8))
     assert (
-        "Who took part is distinguishable, better than by chance (50 %): ppclm 80 % (70.0 to 90.0, attack loss)."
+        "(membership of the person), better than by chance (50 %): ppclm 80 % (70.0 to 90.0, attack loss)."
         in said["found"]
     )
     assert "Who is in the data of ppclm can be told, and masking does not close that." in said["next"]
