@@ -31,7 +31,7 @@ DOCS = ROOT / "docs"
 pytestmark = [pytest.mark.skipif(not DOCS.exists(), reason="needs the sources"), pytest.mark.usefixtures("without_ink")]
 HOW_TO = sorted(path.relative_to(ROOT).as_posix() for path in (DOCS / "how-to").glob("*.md"))
 #: Commands that end with another status than 0.
-STATUS = {("guard", "check"): 3}
+STATUS = {("guard", "check"): 3, ("dossier", "verify"): 4}
 #: Languages of blocks; ``text`` is shown, not run.
 LANGUAGES = {"sh", "toml", "python", "text"}
 
