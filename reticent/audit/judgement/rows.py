@@ -393,15 +393,16 @@ def _individual(subject: Subject) -> Iterator[Number]:
             yield from _areas(TAUGHT, name, attack, auc, why, model.fault, attack.num_shadows)
     for kind, way in KIND_WAYS.items():
         found = kinds.get(kind)
-        for name, attack in found.attacks.items() if found else ():
+        for name, one in found.attacks.items() if found else ():
             if kind != "all" or name == "lira":  # others by all words are attacks on the whole text
-                yield from _areas(way, name, attack, None, *_unsure(subject, found, name))
+                yield from _areas(way, name, one, None, *_unsure(subject, found, name))
     yield from _told(subject, tuple(KIND_WAYS), whole=True)
 
 
-def _unsure(subject: Subject, kind: KindMembership, attack: str) -> tuple[str | None, str | None, int | None]:
+def _unsure(subject: Subject, kind: KindMembership | None, attack: str) -> tuple[str | None, str | None, int | None]:
     """Why an attack by one kind of word says nothing, which those with shadow models always do; why no such attack can
     show that a model is within; and the shadow models of it."""
+    assert kind is not None  # it has this attack
     shadows = kind.num_shadows if attack in KIND_SHADOWS else None
     return None if attack in KIND_SHADOWS else kind.why, subject.model.fault, shadows
 
