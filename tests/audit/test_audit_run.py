@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -263,12 +264,16 @@ def test_every_measure_is_there_for_every_model(evidence: dict[str, Any]) -> Non
         if model["recipe"] != "base":  # what the sides show without the model is taken away
             expected |= {f"/membership/{name}/over_base" for name in set(model["membership"]) - DIFFERENCES}
             expected |= {f"/by_kind/{kind}/attacks/{name}/over_base" for kind, name in made if name not in DIFFERENCES}
+        expected |= {f"/membership/{name}/told/rate" for name in model["membership"]}  # of the most exposed
+        expected |= {f"/by_kind/{kind}/attacks/{name}/told/rate" for kind, name in made}
         expected |= {f"/threshold/{name}/auc" for name in ("at_threshold", "above")}
         if model["threshold"].get("by_likelihood"):  # enough words are targets, and enough are none
             expected |= {"/threshold/by_likelihood/auc"}
         expected |= {f"/low_cost/training_graph/{name}" for name in ("precision", "recall", "f1")}
         expected |= {f"/beside/loss_gap/{name}" for name in ("members", "heldout", "gap")}
-        assert paths == expected | {"/privacy_by_n/1"}
+        of_one_side = {path for path in paths if re.search("/(unshared|exposed|shared_over_base)(/|$)", path)}
+        assert of_one_side
+        assert paths - of_one_side == expected | {"/privacy_by_n/1"}
 
 
 def test_every_number_has_its_interval_its_n_and_how_it_was_made(evidence: dict[str, Any]) -> None:
@@ -289,7 +294,12 @@ def test_every_number_has_its_interval_its_n_and_how_it_was_made(evidence: dict[
 
 
 def test_settings_stand_beside_the_numbers(evidence: dict[str, Any]) -> None:
-    of_the_job = {"every_checkpoint", "shadow", "small_cell"}  # which checkpoints there are, and what may leave
+    of_the_job = {
+        "every_checkpoint",
+        "shadow",
+        "small_cell",
+        "explained",
+    }  # which checkpoints there are, and what may leave
     settings = {name: getattr(CONFIG, name) for name in AuditConfig.model_fields.keys() - of_the_job}
     assert evidence["settings"] == to_json(settings)
     assert {"seed", "num_bootstrap", "folds", "window_length", "attacks", "graph_shares"} <= set(evidence["settings"])

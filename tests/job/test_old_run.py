@@ -197,7 +197,8 @@ def test_every_target_is_drawn_again_as_the_ledger_says(copy: Path, name: str) -
 
 def test_the_signed_dossier_holds(old: Path) -> None:
     checked = check_dossier(old / "monday/dossier", signers=old / "keys/signers")
-    assert (checked.faults, checked.unchecked) == ([], [])
+    pages = "dossier.fr.html, dossier.html: of another version, so not compared with evidence.json"
+    assert (checked.faults, checked.unchecked) == ([], [pages])
     assert checked.signer == "institution"
     assert sum("as tested" in line for line in checked.holds) == len(TRAININGS)
     assert any("are those of the run" in line for line in checked.holds)

@@ -39,8 +39,10 @@ __all__ = [
     "FAIL",
     "GATES",
     "MIN_SHADOWS",
+    "MOST_OTHER_LANGUAGE",
     "NOT_SHOWN",
     "ONE_SIDE",
+    "OTHER_LANGUAGE",
     "PASS",
     "PLAIN",
     "RISKS",
@@ -139,6 +141,7 @@ class Gate:
     needs : sections that a job must have for this number
     from_below : the number is a lower bound: "at least"; nothing bounds it from above
     chosen_by : the setting of ``[[gate]]`` that chooses among the numbers of the measure: attack, arm or part
+    of_corpus : the number is of the documents, and of no model
     """
 
     measure: str
@@ -147,6 +150,7 @@ class Gate:
     needs: frozenset[str] = frozenset()
     from_below: bool = False
     chosen_by: str | None = None
+    of_corpus: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,9 +305,8 @@ def _areas(
 
 def _words(subject: Subject) -> Iterator[Number]:
     for kind in ("rare", "direct"):
-        found = (subject.model.by_kind or {}).get(kind)
-        for name, attack in found.attacks.items() if found else ():
-            yield from _areas(f"membership by {kind} words alone", name, attack, None, *_unsure(subject, found, name))
+        if found := (subject.model.by_kind or {}).get(kind):
+            yield from _of_kind(subject, found, f"membership by {kind} words alone")
     threshold = subject.model.threshold
     if threshold:
         found_at = {
@@ -346,7 +349,7 @@ def _asked(subject: Subject, kinds: Sequence[str], whole: bool) -> Iterator[_Ask
             continue
         for name, one in found.attacks.items():
             if kind != "all" or name == "lira":  # others by all words are attacks on the whole text
-                yield _Asked(way, name, one.told, *_unsure(subject, found, name)[:2])
+                yield _Asked(way, name, one.told, None if name in KIND_SHADOWS else found.why, subject.model.fault)
 
 
 def _told(subject: Subject, kinds: Sequence[str], whole: bool = False) -> Iterator[Number]:
@@ -392,19 +395,19 @@ def _individual(subject: Subject) -> Iterator[Number]:
         if kinds and "targets" not in kinds:  # a recipe that may predict every token: the twin's number of `TAUGHT`
             yield from _areas(TAUGHT, name, attack, auc, why, model.fault, attack.num_shadows)
     for kind, way in KIND_WAYS.items():
-        found = kinds.get(kind)
-        for name, one in found.attacks.items() if found else ():
-            if kind != "all" or name == "lira":  # others by all words are attacks on the whole text
-                yield from _areas(way, name, one, None, *_unsure(subject, found, name))
+        if found := kinds.get(kind):  # all words but for LiRA are the whole text
+            yield from _of_kind(subject, found, way, ("lira",) if kind == "all" else None)
     yield from _told(subject, tuple(KIND_WAYS), whole=True)
 
 
-def _unsure(subject: Subject, kind: KindMembership | None, attack: str) -> tuple[str | None, str | None, int | None]:
-    """Why an attack by one kind of word says nothing, which those with shadow models always do; why no such attack can
-    show that a model is within; and the shadow models of it."""
-    assert kind is not None  # it has this attack
-    shadows = kind.num_shadows if attack in KIND_SHADOWS else None
-    return None if attack in KIND_SHADOWS else kind.why, subject.model.fault, shadows
+def _of_kind(subject: Subject, kind: KindMembership, way: str, names: Sequence[str] | None = None) -> Iterator[Number]:
+    """Yield the areas of the attacks by one kind of word. Where the sides of a given split differ those without shadow
+    models say nothing."""
+    for name, attack in kind.attacks.items():
+        if names is None or name in names:
+            by_shadows = name in KIND_SHADOWS
+            why, shadows = (None, kind.num_shadows) if by_shadows else (kind.why, None)
+            yield from _areas(way, name, attack, None, why, subject.model.fault, shadows)
 
 
 def _passages(subject: Subject) -> Iterator[Number]:
@@ -604,6 +607,15 @@ def is_over(estimate: Estimate | None, null: float) -> bool | None:
     return estimate.low > null
 
 
+def _of_no_model(_: GateConfig, __: Subject, ___: Subject | None) -> Iterator[Number]:
+    return iter(())
+
+
+#: The gate that each job has: detectors know four languages, and what they miss elsewhere shows in no number.
+OTHER_LANGUAGE: Final = "other_language"
+#: Its threshold where a job does not set one.
+MOST_OTHER_LANGUAGE: Final = 0.01
+
 _CANARIES, _EXTRACTION = frozenset({"canaries"}), frozenset({"extraction"})
 #: Every gate by its measure. A new gate is a new row here, and nothing else.
 GATES: Mapping[str, Gate] = MappingProxyType(
@@ -654,6 +666,12 @@ GATES: Mapping[str, Gate] = MappingProxyType(
                 needs=_CANARIES,
                 from_below=True,
                 chosen_by="arm",
+            ),
+            Gate(
+                measure=OTHER_LANGUAGE,
+                title="share of documents in a language that the rules do not know",
+                numbers=_of_no_model,
+                of_corpus=True,
             ),
         )
     }
@@ -736,6 +754,10 @@ class GateConfig(Section):
 
     @model_validator(mode="after")
     def _looks_at_all_that_it_is_given(self) -> Self:
+        if self.measure not in ("exposure", "epsilon") and self.at_most > 1:
+            raise ValueError(
+                f"a {GATES[self.measure].title} is at most 1, so {self.at_most:g} would pass whatever leaks"
+            )
         for name in ("attack", "arm", "part"):
             if name != GATES[self.measure].chosen_by and getattr(self, name) != type(self).model_fields[name].default:
                 raise ValueError(f"a gate of {self.measure} has no {name}")
