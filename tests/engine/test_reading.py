@@ -574,6 +574,8 @@ def test_what_looks_like_another_column_or_kind_of_text_is_said(
     corpus.scan()
     notices = corpus.reading.notices_of_scan()
     assert [bool(re.search(said, notice)) for notice in notices] == [True] if said else not notices
+
+
 # ------------------------------------------------------------------------------------------------ what would never end
 
 

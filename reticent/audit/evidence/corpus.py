@@ -24,6 +24,7 @@ __all__ = [
     "NearCopies",
     "NgramCounts",
     "NumIndividuals",
+    "OtherLanguages",
     "Protected",
     "Reading",
     "RepeatedPassages",
@@ -261,6 +262,14 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OtherLanguages:
+    """Documents of 30 words or more, and those of them in a language that the rules for identifiers do not know."""
+
+    num_documents: Annotated[int, TOTAL]
+    num_unknown: Annotated[int | None, COUNT]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusEvidence:
     """Statistics of the members' documents and their identifiers."""
 
@@ -289,6 +298,8 @@ class CorpusEvidence:
     #: None if they were not looked for.
     near_copies: Annotated[NearCopies | None, PARTS] = optional()
     reading: Annotated[Reading | None, PARTS] = optional()
+    #: None of a run of an older version, which did not ask.
+    other_languages: Annotated[OtherLanguages | None, PARTS] = optional()
     num_individuals: Annotated[NumIndividuals, PARTS] = NumIndividuals()
 
     def closed(self, raw: CorpusEvidence, cell: int) -> CorpusEvidence:
