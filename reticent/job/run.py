@@ -89,6 +89,8 @@ class Run:
         self._opened: dict[str, Any] = {}
         self.fingerprints = Fingerprints(self.folder)
         self._job_kept = False
+        #: Whether each base model of the job was loaded once, before the first training.
+        self.bases_are_loaded = False
         self._recovered = False
         self._told_peak = 0.0
         self.timings = Timings(self.folder)
