@@ -1,5 +1,6 @@
-"""Sentences beside the verdict: how many held-out individuals hold near-copies of members' documents, and the areas of
-membership without them. The report, the dossier and the summary say the same.
+"""Sentences beside the verdict: documents in languages that the rules do not know, how many held-out individuals hold
+near-copies of members' documents, and the areas of membership without them. The report, the dossier and the summary say
+the same.
 """
 
 from __future__ import annotations
@@ -22,6 +23,13 @@ __all__ = ["near_copies_lines"]
 def near_copies_lines(audit: AuditEvidence, t: Texts) -> Iterator[str]:
     """Yield the sentences; those on areas are of the last checkpoint of each trained model."""
     found, cell = audit.corpus.near_copies, audit.cell
+    languages = audit.corpus.other_languages
+    if languages and languages.num_unknown != 0:
+        yield t(
+            "near_copies.documents_in_a_language_that_the_rules_do_not",
+            n=t.count(languages.num_unknown, cell),
+            documents=t.count(languages.num_documents, cell),
+        )
     if found is None:
         yield t("near_copies.whether_held_out_people_hold_near_copies_of")
         return

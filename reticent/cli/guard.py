@@ -62,7 +62,7 @@ def build(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Index every stretch of the training documents, by keyed hashes: one byte a byte of text, and none of the text.
+    """Index every stretch of the training documents, by keyed hashes: two bytes a byte of text, and none of the text.
 
     Of a run the members' documents are taken; of other documents all.
     """

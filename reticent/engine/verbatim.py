@@ -1,8 +1,9 @@
 """Verbatim: finds the stretches of a text that occur in the training documents, with an index that holds no text.
 
-The index is a Bloom filter over keyed hashes (``rust_ext/src/verbatim.rs``), with one byte for each byte of training
+The index is a Bloom filter over keyed hashes (``rust_ext/src/verbatim.rs``), with two bytes for each byte of training
 text. A stretch of ``length`` characters from a training document is always found, whatever its case, accents, white
-space, quotes and dashes. The rate of false positives is measured when the index is built. The index reveals whether a
+space, quotes and dashes, and one of as many letters and digits whatever stands between them: Markdown, quotes, hyphens,
+tags, the numbers of lines. The rate of false positives is measured when the index is built. The index reveals whether a
 text was trained on, so it is as private as the documents.
 """
 
@@ -79,7 +80,7 @@ def build_verbatim(
             num_bytes += size
 
     corpus.for_each_batch(measure, columns=("text",), num_threads=num_threads, wanted=keep)
-    index = _rust.VerbatimFilter(num_bytes, length=length, key=key)
+    index = _rust.VerbatimFilter(num_bytes, length=length, key=key, letters=True)
 
     def add(first: int, batch: pa.RecordBatch) -> None:
         nonlocal done
@@ -98,7 +99,9 @@ def write_verbatim(index: VerbatimFilter, folder: Path | str) -> dict[str, Any]:
     folder = Path(folder)
     # Not `tofile`, whose error on a full disk has no number of the system, and so no message.
     (folder / "verbatim.bin").write_bytes(index.bits().astype("<u8").data.cast("B"))
-    (folder / "verbatim.json").write_text(json.dumps({"length": index.length, "key": index.key}) + "\n")
+    (folder / "verbatim.json").write_text(
+        json.dumps({"length": index.length, "key": index.key, "letters": index.letters}) + "\n"
+    )
     return {"length": index.length, "num_bytes": index.num_bytes, "num_stretches": index.num_stretches}
 
 
@@ -117,7 +120,9 @@ def open_verbatim(path: Path | str) -> VerbatimFilter:
     try:
         about = parse_json((path / "verbatim.json").read_bytes())
         bits = np.fromfile(path / "verbatim.bin", dtype="<u8").astype(np.uint64, copy=False)
-        return _rust.VerbatimFilter.from_bits(bits, length=about["length"], key=about["key"])
+        length, key = about["length"], about["key"]
+        letters = about.get("letters", False)  # a guard of an older version compares whole texts alone
+        return _rust.VerbatimFilter.from_bits(bits, length=length, key=key, letters=letters)
     except (OSError, ValueError, TypeError, KeyError, OverflowError) as error:
         if isinstance(error, ArtifactError):
             raise

@@ -43,12 +43,21 @@ def _build(run: Run, folder: Path, counts: dict[str, Any]) -> None:
 
 
 def judge_gates(run: Run, evidence: AuditEvidence) -> AuditEvidence:
-    """Return the evidence with the verdict of the job's gates, or without a verdict if the job has no gate."""
+    """Return the evidence with the verdict of the job's gates and of the default one, or without a verdict if the job
+    has no gate and the default one does not fail.
+    """
 
-    if not gate_settings(run):
+    found = verdict(
+        evidence.models,
+        run.job.gate,
+        evidence.extraction,
+        small_cell=run.job.audit.small_cell,
+        corpus=evidence.corpus,
+    )
+    own = gate_settings(run)
+    if not own and not found.results:
         return replace(evidence, verdict=None)
-    found = verdict(evidence.models, run.job.gate, evidence.extraction, small_cell=run.job.audit.small_cell)
-    fixed = read_manifest(run.folder / "gates").counts["fixed_before_training"]
+    fixed = not own or read_manifest(run.folder / "gates").counts["fixed_before_training"]
     return replace(evidence, verdict=replace(found, fixed_before_training=fixed))
 
 

@@ -40,6 +40,7 @@ from reticent.trainer.models import (
     load_tokenizer,
     logits_at,
     num_rows,
+    require_sound,
     special_ids,
 )
 from reticent.trainer.packing import block_diagonal_mask
@@ -285,6 +286,7 @@ def train(
     fast_tokenizer = load_tokenizer(tokenizer)
     special = special_ids(fast_tokenizer, recipe.objective)
     check_fit(model, store, fast_tokenizer, special, config.window_length)
+    require_sound(model, recipe.objective)
     step = _choose_step(recipe, config, privacy, world, device, changes=epoch_store is not None)
     # Added tokens may have no row in the embeddings.
     vocab_size = min(len(fast_tokenizer), num_rows(model))

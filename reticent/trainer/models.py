@@ -11,6 +11,7 @@ import inspect
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -20,6 +21,7 @@ from tokenizers import Tokenizer
 
 from reticent.core.errors import ArtifactError, TrainingError
 from reticent.core.model_folder import folder_of_model
+from reticent.core.progress import log
 from reticent.engine.store import TokenStore
 from reticent.trainer.windows import SpecialIds
 
@@ -30,6 +32,7 @@ from reticent.trainer.base_files import (
     check_base,
     checked_tokenizer_json,
     differing_parts,
+    num_weights,
     read_tokenizer_json,
     without_panic,
 )
@@ -45,13 +48,19 @@ __all__ = [
     "logits_of",
     "max_positions",
     "num_rows",
+    "require_sound",
     "special_ids",
     "without_own_settings",
 ]
 
 
+#: Parameters that a config may have beyond the weights: those of a head that is trained.
+MOST_NEW = 1 << 24
+
+
 def load_model(name_or_path: str | Path, objective: str) -> PreTrainedModel:
-    """Load a masked ("mlm") or causal ("clm") language model in float32.
+    """Load a masked ("mlm") or causal ("clm") language model in float32, of any architecture that `require_sound`
+    accepts, with the attention ``sdpa`` or, where its class has none, its own.
 
     If a folder has a ``.gguf`` file and no safetensors, that file is read. Weights that the checkpoint lacks (the head
     of an encoder) are the same random ones each time, so training and audit use the same base model.
@@ -59,59 +68,156 @@ def load_model(name_or_path: str | Path, objective: str) -> PreTrainedModel:
     Raises
     ------
     ArtifactError
-        There is no such model (the hub is offline by default), or it does not support the objective.
+        There is no such model (the hub is offline by default), it does not support the objective, or `require_sound`
+        refuses it.
     """
     from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
-    from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # the run shows its own
     if folder := folder_of_model(name_or_path):
         check_base(folder)
     auto = AutoModelForMaskedLM if objective == "mlm" else AutoModelForCausalLM
-    options: dict[str, Any] = {"attn_implementation": "sdpa", "dtype": torch.float32}
+    options: dict[str, Any] = {"dtype": torch.float32, "trust_remote_code": False, "output_loading_info": True}
     gguf = sorted(Path(name_or_path).glob("[!.]*.gguf")) if Path(name_or_path).is_dir() else []
     if gguf and not list(Path(name_or_path).glob("*.safetensors")):
         options["gguf_file"] = gguf[0].name
     else:
         options["use_safetensors"] = True
     try:
-        with torch.random.fork_rng(devices=[]):
+        if folder and "use_safetensors" in options:
+            _require_size(folder, auto)
+        with torch.random.fork_rng(devices=[]), _quiet():
             torch.manual_seed(0)
-            model = auto.from_pretrained(str(name_or_path), trust_remote_code=False, **options)
-    except MemoryError:
+            try:
+                model, about = auto.from_pretrained(str(name_or_path), attn_implementation="sdpa", **options)
+            except ValueError:  # not every class has it; packing alone needs it, and asks for it again
+                torch.manual_seed(0)
+                model, about = auto.from_pretrained(str(name_or_path), **options)
+    except (MemoryError, ArtifactError):
         raise
     except Exception as error:  # a wrong config can fail anywhere in the library
-        if kind := _kind_without_head(name_or_path, auto):
+        kind, has_head = _kind_of(name_or_path, auto)
+        if kind and not has_head:
             raise ArtifactError(f"{name_or_path}: cannot be loaded as a {objective} model: {kind} is none") from None
         raise ArtifactError(
-            f"{name_or_path}: cannot be loaded as a {objective} model ({type(error).__name__}); expected a folder with "
-            "config.json and model.safetensors, or a hub name with HF_HUB_OFFLINE=0"
+            f"{name_or_path}: cannot be loaded as a {objective} model ({kind + ': ' if kind else ''}"
+            f"{type(error).__name__}); expected a folder with config.json and model.safetensors, or a hub name with "
+            "HF_HUB_OFFLINE=0"
             + ("; a .gguf file needs the packages gguf and accelerate" if "gguf_file" in options else "")
         ) from None
-    # transformers loads an encoder as a causal model with a mere warning: a token would see the one that it predicts.
-    sees_ahead = type(model.config) in MODEL_FOR_MASKED_LM_MAPPING and not getattr(model.config, "is_decoder", False)
-    if objective == "clm" and sees_ahead:
-        raise ArtifactError(f"{name_or_path}: {model.config.model_type} sees the tokens ahead, so it is no clm model")
+    require_sound(model, objective, str(name_or_path))
+    _say_drawn(str(name_or_path), tuple(sorted(about["missing_keys"])))
     return _saveable(model) if "gguf_file" in options else model
 
 
-def _kind_without_head(name_or_path: str | Path, auto: Any) -> str | None:
-    """Return the architecture of a model that has no head of this kind; None if the fault is another one."""
+def _require_size(folder: Path, auto: Any) -> None:
+    """Raise `ArtifactError` where a config asks for far more than the weights hold: the rest would be made at random,
+    and fill the memory, before the library says that they do not fit.
+    """
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
+    if getattr(config, "quantization_config", None) is not None:  # fewer numbers, each of several weights
+        return
+    with torch.device("meta"), torch.random.fork_rng(devices=[]):
+        asked = sum(weights.numel() for weights in auto.from_config(config, trust_remote_code=False).parameters())
+    if asked > 4 * (held := num_weights(folder)) + MOST_NEW:
+        raise ArtifactError(f"{folder}: config.json asks for {asked:,} parameters, and the weights have {held:,}")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep transformers' report of a load away: unexpected weights are nothing, and `_say_drawn` says the others."""
+    from transformers.utils import logging
+
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+
+
+@lru_cache(maxsize=64)
+def _say_drawn(name: str, weights: tuple[str, ...]) -> None:
+    """Warn of weights that a model's files lack, once for each model: it is loaded again for each of its attacks."""
+    if weights:
+        shown = ", ".join(weights[:3]) + (f" and {len(weights) - 3} more" if len(weights) > 3 else "")
+        message = (
+            f"{name}: {len(weights)} weights are not in its files and were drawn at random ({shown}); if these are its "
+            "head, the base model predicts nothing yet, and numbers of it before training mean little"
+        )
+        log(message, level="warning", text=f"warning: {message}")
+
+
+#: The most that logits may change, in parts of the largest, by what must not matter.
+_MOST_CHANGE = {torch.float32: 1e-3, torch.float64: 1e-3}
+
+
+@torch.no_grad()
+def require_sound(model: PreTrainedModel, objective: str, name: str = "") -> None:
+    """Check by two rows of tokens that training and attacks measure this model right; each model is asked once.
+
+    Raises
+    ------
+    ArtifactError
+        A masked model's logits depend on the padding behind a row, a causal one's on later tokens, or the model needs
+        more than tokens.
+    """
+    if _sound.get(model) == objective:
+        return
+    kind, training = model.config.model_type, model.training
+    where, pad = f"{name}: {kind}" if name else kind, getattr(model.config, "pad_token_id", None)
+    try:
+        rows, short, long = num_rows(model), 5, 12
+    except AttributeError:
+        raise ArtifactError(f"{where} has no embeddings of tokens") from None
+    free = [number for number in range(max(rows - 2 * long, 0), rows) if number != pad]
+    ids = torch.tensor(free, device=model.device).repeat(2 * long)[: 2 * long].reshape(2, long)
+    masks: dict[str, Any] = {}
+    if objective == "mlm":
+        ids[1, short:] = pad if isinstance(pad, int) and 0 <= pad < rows else 0
+        masks["attention_mask"] = (torch.arange(long, device=model.device) < short)[None]
+    ids[1, :short] = ids[0, :short]
+    model.eval()
+    try:
+        alone = model(input_ids=ids[:1, :short]).logits
+        beside = model(input_ids=ids[1:], **masks).logits[:, :short]
+        if objective == "clm":
+            alone = torch.cat([alone, model(input_ids=ids[:1]).logits[:, :short]])
+    except MemoryError:
+        raise
+    except Exception as error:  # an architecture can fail anywhere
+        raise ArtifactError(f"{where} cannot be run on rows of tokens alone ({type(error).__name__})") from None
+    finally:
+        model.train(training)
+    same = alone.shape[1:] == beside.shape[1:] and alone.shape[-1] >= 2
+    most = _MOST_CHANGE.get(alone.dtype, 5e-2) * float(alone.abs().max())
+    if not same or not float((alone - beside).abs().max()) <= most:
+        raise ArtifactError(
+            f"{where} sees the tokens ahead, so it is no clm model"
+            if objective == "clm"
+            else f"{where} does not leave the padding behind a row aside, so its losses would depend on the batch"
+        )
+    _sound[model] = objective
+
+
+def _kind_of(name_or_path: str | Path, auto: Any) -> tuple[str, bool]:
+    """Return the architecture of a model, empty if it is not known, and whether it has a head of this kind."""
     from transformers import AutoConfig
 
     try:
         config = AutoConfig.from_pretrained(str(name_or_path), trust_remote_code=False)
     except Exception:  # the caller names the fault
-        return None
-    return config.model_type if type(config) not in auto._model_mapping else None
+        return "", False
+    return config.model_type, type(config) in auto._model_mapping
 
 
 def _saveable(model: PreTrainedModel) -> PreTrainedModel:
     """A model from a GGUF file as a plain model, because transformers refuses to save the former."""
     config = copy.deepcopy(model.config)
     del config.quantization_config
-    config._attn_implementation = "sdpa"
     plain: Any = type(model)(config)
     plain.load_state_dict(model.state_dict())
     return plain.eval()
@@ -364,6 +470,7 @@ def logits_of(
 #: Settings by which some architectures change logits after the head. A model with one of them computes its own logits.
 _AFTER_THE_HEAD = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
 _heads: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+_sound: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 _first_positions: WeakKeyDictionary[Any, int | None] = WeakKeyDictionary()
 
 

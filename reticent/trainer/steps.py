@@ -413,6 +413,27 @@ def target_loss(
 # split.
 
 
+def _reaches_every_weight(network: TargetLoss) -> bool:
+    """Whether the loss of one token has a gradient for every trained weight: so it does for those of any batch.
+
+    One token never reaches all experts that tokens are routed to, and no layer is sure to be reached that training may
+    drop.
+    """
+    model, device = network.model, network.model.device
+    if any(share for name, share in model.config.to_dict().items() if name.endswith("layerdrop")):
+        return False
+    training, one = model.training, torch.ones(1, dtype=torch.int64, device=device)
+    model.eval()  # no statistics move, nothing is drawn
+    with torch.enable_grad():
+        network.forward(one[None], None, None, None, one - 1, one).backward()
+    trained = [weight for weight in model.parameters() if weight.requires_grad]
+    reached = all(weight.grad is not None for weight in trained)
+    for weight in trained:
+        weight.grad = None
+    model.train(training)
+    return reached
+
+
 class PlainStep:
     """The :class:`~reticent.trainer.steps.Step` of every recipe without DP-SGD."""
 
@@ -437,8 +458,10 @@ class PlainStep:
         self.network = network
         if self.world.size > 1:
             devices = [self.device.index] if self.device.type == "cuda" else None
+            # A weight without a gradient would be waited for without end; to look for them costs time in every step.
+            unused = not _reaches_every_weight(network)
             self.network = torch.nn.parallel.DistributedDataParallel(
-                network, device_ids=devices, broadcast_buffers=False
+                network, device_ids=devices, broadcast_buffers=False, find_unused_parameters=unused
             )
 
     def wrap(self, optimizer: torch.optim.Optimizer) -> None:

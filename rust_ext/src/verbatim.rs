@@ -9,6 +9,9 @@
 //! - text that shares no stretch of `length - 7` is reported with the eighth power of the filter's error: 1e-12 where that
 //!   is 3%; what falls one character short of a match is reported with about twice the error itself.
 //!
+//! A filter may know the stretches of letters and digits alone as well, under another key: signs, white space and the ends of
+//! lines then hide nothing, nor do (`Reading::Bare`) tags and the numbers that lines begin with.
+//!
 //! Every character is folded, hashed and looked up once, in a stream as in a whole text: there is only the stream.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,17 +35,19 @@ pub struct Filter {
     bits: Vec<AtomicU64>,
     length: usize,
     key: u64,
+    /// It knows stretches of letters and digits too.
+    letters: bool,
 }
 
 impl Filter {
     /// An empty filter for texts of so many bytes together.
-    pub fn new(num_bytes: usize, length: usize, key: u64) -> Result<Self> {
-        let num_blocks = num_bytes.div_ceil(WORDS_PER_BLOCK * 8).max(1);
+    pub fn new(num_bytes: usize, length: usize, key: u64, letters: bool) -> Result<Self> {
+        let num_blocks = (num_bytes * if letters { 2 } else { 1 }).div_ceil(WORDS_PER_BLOCK * 8).max(1);
         let bits = std::iter::repeat_with(AtomicU64::default).take(num_blocks * WORDS_PER_BLOCK).collect();
-        Self::from_bits(bits, length, key)
+        Self::from_bits(bits, length, key, letters)
     }
 
-    pub fn from_bits(bits: Vec<AtomicU64>, length: usize, key: u64) -> Result<Self> {
+    pub fn from_bits(bits: Vec<AtomicU64>, length: usize, key: u64, letters: bool) -> Result<Self> {
         if !LENGTHS.contains(&length) {
             return Err(Error::Policy(format!(
                 "length: expected {} to {} characters, got {length}",
@@ -53,7 +58,16 @@ impl Filter {
         if bits.is_empty() || !bits.len().is_multiple_of(WORDS_PER_BLOCK) || bits.len() / WORDS_PER_BLOCK > 1 << 32 {
             return Err(Error::Artifact(format!("verbatim filter: {} words are no whole blocks", bits.len())));
         }
-        Ok(Self { bits, length, key })
+        Ok(Self { bits, length, key, letters })
+    }
+
+    pub fn letters(&self) -> bool {
+        self.letters
+    }
+
+    fn roller(&self, reading: Reading) -> Roller {
+        let key = if reading == Reading::Whole { self.key } else { mix(self.key ^ BASE) };
+        Roller::new(self.length + 1 - NUM_HITS, key)
     }
 
     pub fn length(&self) -> usize {
@@ -74,9 +88,14 @@ impl Filter {
 
     /// Add every stretch of a text that is long enough to hold a match; returns how many.
     pub fn add(&self, text: &str, scratch: &mut Scratch) -> usize {
-        let mut roller = Roller::new(self.length + 1 - NUM_HITS, self.key);
+        let added = self.add_read(text, Reading::Whole, scratch);
+        added + if self.letters { self.add_read(text, Reading::Letters, scratch) } else { 0 }
+    }
+
+    fn add_read(&self, text: &str, reading: Reading, scratch: &mut Scratch) -> usize {
+        let mut roller = self.roller(reading);
         let Scratch { folder, hashes } = scratch;
-        folder.space = false;
+        folder.begin(reading);
         hashes.clear();
         for c in text.chars() {
             folder.fold(c, |c| hashes.extend(roller.push(c)));
@@ -150,17 +169,78 @@ fn prefetch(place: &AtomicU64) {
     let _ = place;
 }
 
+/// What of a text is compared.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Reading {
+    #[default]
+    Whole,
+    /// Letters and digits.
+    Letters,
+    /// The same without tags and without the numbers that lines begin with, which a training text may not have.
+    Bare,
+}
+
+/// Characters of a tag at most: "<" may be a sign.
+const TAG: u8 = 40;
+
 /// Folds characters one by one; keeps what others than ASCII fold to.
 #[derive(Default)]
 struct Folder {
     memo: HashMap<char, Box<str>, FixedState>,
     /// Whether the character before was white space.
     space: bool,
+    reading: Reading,
+    /// Whether its line has had no letter yet.
+    line_begins: bool,
+    /// Characters that are left of a tag.
+    tag: u8,
 }
 
 impl Folder {
+    fn begin(&mut self, reading: Reading) {
+        (self.space, self.reading, self.line_begins, self.tag) = (false, reading, true, 0);
+    }
+
+    /// Whether a character is a letter or digit that is compared.
+    #[inline]
+    fn is_read(&mut self, c: char) -> bool {
+        if self.reading == Reading::Bare {
+            self.line_begins |= c == '\n';
+            if self.tag > 0 || c == '<' {
+                self.tag = if c == '<' {
+                    TAG
+                } else if c == '>' || c == '\n' {
+                    0
+                } else {
+                    self.tag - 1
+                };
+                return false;
+            }
+            self.line_begins &= !c.is_alphabetic();
+            if self.line_begins && c.is_ascii_digit() {
+                return false;
+            }
+        }
+        c.is_alphanumeric()
+    }
+
     #[inline]
     fn fold(&mut self, c: char, mut emit: impl FnMut(char)) {
+        if self.reading != Reading::Whole {
+            if self.is_read(c) {
+                self.folded(c, |c| {
+                    if c.is_alphanumeric() {
+                        emit(c)
+                    }
+                });
+            }
+            return;
+        }
+        self.folded(c, emit);
+    }
+
+    #[inline]
+    fn folded(&mut self, c: char, mut emit: impl FnMut(char)) {
         if c.is_whitespace() {
             if !self.space {
                 emit(' ');
@@ -226,8 +306,49 @@ impl Roller {
 /// Characters from the first to before the second.
 pub type Span = (usize, usize);
 
-/// A text that comes piece by piece. Offsets count its characters from the first piece on.
+/// A text that comes piece by piece, in each reading. Offsets count its characters from the first piece on.
 pub struct Stream {
+    readings: Vec<ReadStream>,
+}
+
+impl Stream {
+    pub fn new(filter: &Filter) -> Self {
+        let readings: &[Reading] =
+            if filter.letters { &[Reading::Whole, Reading::Letters, Reading::Bare] } else { &[Reading::Whole] };
+        Self { readings: readings.iter().map(|&reading| ReadStream::new(filter, reading)).collect() }
+    }
+
+    /// Read on; what nothing that follows can lengthen is added to `closed`. Those of several readings may overlap.
+    pub fn push(&mut self, text: &str, filter: &Filter, closed: &mut Vec<Span>) {
+        self.readings.iter_mut().for_each(|reading| reading.push(text, filter, closed));
+    }
+
+    /// A match that is found, and that more text may lengthen; where readings have several, from the first to the last.
+    pub fn open(&self) -> Option<Span> {
+        let open = self.readings.iter().filter_map(|reading| reading.open);
+        open.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
+    }
+
+    /// The first character that may come to lie in a match, or does in one that is open.
+    pub fn pending(&self) -> usize {
+        self.readings.iter().map(ReadStream::pending).min().unwrap_or(0)
+    }
+}
+
+/// Matches of all readings, which do not overlap.
+pub fn joined(mut spans: Vec<Span>) -> Vec<Span> {
+    spans.sort_unstable();
+    spans.dedup_by(|next, last| {
+        let overlaps = next.0 <= last.1;
+        if overlaps {
+            last.1 = last.1.max(next.1);
+        }
+        overlaps
+    });
+    spans
+}
+
+struct ReadStream {
     roller: Roller,
     folder: Folder,
     length: usize,
@@ -240,11 +361,13 @@ pub struct Stream {
     open: Option<Span>,
 }
 
-impl Stream {
-    pub fn new(filter: &Filter) -> Self {
+impl ReadStream {
+    fn new(filter: &Filter, reading: Reading) -> Self {
+        let mut folder = Folder::default();
+        folder.begin(reading);
         Self {
-            roller: Roller::new(filter.length + 1 - NUM_HITS, filter.key),
-            folder: Folder::default(),
+            roller: filter.roller(reading),
+            folder,
             length: filter.length,
             num_chars: 0,
             num_folded: 0,
@@ -254,8 +377,7 @@ impl Stream {
         }
     }
 
-    /// Read on; what nothing that follows can lengthen is added to `closed`.
-    pub fn push(&mut self, text: &str, filter: &Filter, closed: &mut Vec<Span>) {
+    fn push(&mut self, text: &str, filter: &Filter, closed: &mut Vec<Span>) {
         let mut folder = std::mem::take(&mut self.folder);
         for c in text.chars() {
             folder.fold(c, |c| self.push_folded(c, filter, closed));
@@ -288,13 +410,7 @@ impl Stream {
         }
     }
 
-    /// A match that is found, and that more text may lengthen.
-    pub fn open(&self) -> Option<Span> {
-        self.open
-    }
-
-    /// The first character that may come to lie in a match, or does in one that is open.
-    pub fn pending(&self) -> usize {
+    fn pending(&self) -> usize {
         let begins = self.begins();
         self.open.map_or(begins, |open| open.0.min(begins))
     }
@@ -314,13 +430,34 @@ mod tests {
         let (mut stream, mut spans) = (Stream::new(filter), Vec::new());
         stream.push(text, filter, &mut spans);
         spans.extend(stream.open());
-        spans
+        joined(spans)
+    }
+
+    #[test]
+    fn letters_alone_are_compared_where_that_is_asked_for() {
+        let training =
+            "Admitted with fever and cough, treated with amoxicillin; discharged on day four in good condition.";
+        let forms = [
+            training.to_owned(),
+            training.replace(' ', "_"),
+            training.split(' ').map(|word| format!("**{word}** ")).collect(),
+            training.split(' ').enumerate().map(|(number, word)| format!("\n{number}. {word}")).collect(),
+            training.split(' ').map(|word| format!("<b>{word}</b> ")).collect(),
+            training.split(' ').map(|word| format!("> {word}-\n")).collect(),
+        ];
+        for letters in [false, true] {
+            let filter = Filter::new(10_000, 50, 1, letters).unwrap();
+            filter.add(training, &mut Scratch::default());
+            let matched: Vec<bool> = forms.iter().map(|form| !found(&filter, form).is_empty()).collect();
+            assert_eq!(matched, [true, letters, letters, letters, letters, letters]);
+            assert_eq!(found(&filter, "Admitted without fever and cough, treated with ibuprofen, discharged"), []);
+        }
     }
 
     #[test]
     fn matches_of_hand_worked_texts() {
         let training = "Seen by Dr. Ásgeir\n\ton the 4th: stable, afebrile, eating.";
-        let filter = Filter::new(10_000, 20, 1).unwrap();
+        let filter = Filter::new(10_000, 20, 1, false).unwrap();
         assert_eq!(filter.add("too short to matter", &mut Scratch::default()), 0);
         assert!(filter.add(training, &mut Scratch::default()) > 0);
         let table: &[(&str, &[Span])] = &[

@@ -190,6 +190,29 @@ impl FromIterator<&'static str> for WordSet {
     }
 }
 
+/// First names and surnames that surrogates are drawn from, folded; those that are words too are among them.
+static NAMES: LazyLock<[WordSet; 2]> = LazyLock::new(|| {
+    let (mut lists, mut kind) = ([Vec::new(), Vec::new()], None);
+    for line in include_str!("../../reticent/engine/names.toml").lines() {
+        if let Some((name, _)) = line.split_once(" = ") {
+            kind = ["women", "men", "surnames"].iter().position(|other| *other == name).map(|at| at / 2);
+        } else if let Some(kind) = kind {
+            lists[kind].extend(line.split(' ').map(|word| &*fold(word, Surface::Fold).text.leak()));
+        }
+    }
+    lists.map(|list| list.into_iter().collect())
+});
+
+/// Whether a folded word is a first name on a list of names.
+pub fn is_first_name(word: &str) -> bool {
+    NAMES[0].has(word)
+}
+
+/// Whether a folded word is a first name or a surname on a list of names.
+pub fn is_listed_name(word: &str) -> bool {
+    NAMES.iter().any(|names| names.has(word))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

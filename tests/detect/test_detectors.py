@@ -348,6 +348,8 @@ def test_spans_are_propagated_over_the_documents_that_are_left(tmp_path: Path, m
         "spans": 3,
         "propagated": 2,
         "quarantined": 1,
+        "long_documents": 0,
+        "other_language": 0,
     }
 
 

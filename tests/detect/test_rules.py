@@ -78,7 +78,7 @@ POSITIVE = [
     ("DATE", "5/12/20", "5/12/20"),
     ("DATE", "31.12.1999", "31.12.1999"),
     ("DATE", "DOB_12/05/2020", "12/05/2020"),
-    ("DATE", "du 12/05-14/05/2020", "14/05/2020"),
+    ("DATE", "du 12/05-14/05/2020", "12/05-14/05/2020"),
     ("DATE", "since 05/2020", "05/2020"),
     ("DATE", "March 4, 2020", "March 4, 2020"),
     ("DATE", "Mar. 4th 2020", "Mar. 4th 2020"),
@@ -250,13 +250,29 @@ CASES: dict[str, tuple[list[tuple[str, str]], list[str]]] = {
     "account": ([("account number 12345678", "12345678")], ["on account of 12", "account 12"]),
     "user_name": ([("Username: j_doe42", "j_doe42")], ["login: none", "users 12", "User: 0605 Main Street"]),
     "date_numeric": (
-        [("du 12/05-14/05/2020", "14/05/2020"), ("25/08 /1965", "25/08 /1965")],
+        [("du 14/05/2020", "14/05/2020"), ("25/08 /1965", "25/08 /1965")],
         ["version 3.45.99", "1.2.3", "5/6/8/18"],
     ),
     "date_compact": ([("on 20210304.", "20210304")], ["20211304", "20210332"]),
     "date_month_year": ([("since 05/2020", "05/2020")], ["13/2020", "12/05-2020"]),
     "date_year_month": ([("in 2020-05", "2020-05")], ["2020-13", "1820-05"]),
     "date_day_month": ([("seen on 3/14.", "3/14"), ("le 14/03 au", "14/03")], ["pain 3/10", "on 5/10", "BP 120/80"]),
+    "date_bare": (
+        [("cath 4/22 planned", "4/22"), ("x 11/03 at 9am", "11/03"), ("(6/18) afebrile", "6/18")],
+        ["TA 13/8", "20/25 OS", "pain 3/4", "GCS 3/15", "page 2/14", "3/16 mm", "Talstraße 18/3", "x 5/6/18"],
+    ),
+    "date_range": (
+        [
+            ("du 12/05-14/05/2020", "12/05-14/05/2020"),
+            ("March 3 to 9, 2019", "March 3 to 9, 2019"),
+            ("12. bis 19. Mai 2020", "12. bis 19. Mai 2020"),
+            ("2003-2007", "2003-2007"),
+            ("3/2019-5/2020", "3/2019-5/2020"),
+        ],
+        ["2007-2003", "3-4 weeks", "2003 and 2007", "40/50-60/70", "1-2 March cells"],
+    ),
+    "date_named": ([("Christmas 2018", "Christmas 2018"), ("Q3 2020", "Q3 2020")], ["christmas", "Q5 2020"]),
+    "date_day": ([("discharged the 19th.", "19th")], ["the 5th rib", "on the 5th metatarsal"]),
     "date_of_line": (
         [
             ("18/02 M: Aseo", "18/02"),
@@ -366,6 +382,14 @@ CASES: dict[str, tuple[list[tuple[str, str]], list[str]]] = {
     "age_over_89": (
         [("a 93-year-old", "93"), ("93 ans", "93"), ("91 años", "91"), ("95 Jahre", "95")],
         ["89 ans", "90 mg"],
+    ),
+    "age_over_89_short": (
+        [("97 y.o. female", "97 y.o."), ("Der 94j. Pat.", "94j."), ("93F with fall", "93F"), ("a 93/F", "93/F")],
+        ["87 y.o.", "T 99 F", "101F"],
+    ),
+    "age_over_89_said": (
+        [("She is 93.", "93"), ("died at 101", "101"), ("in her 90s", "90s"), ("starb mit 96.", "96")],
+        ["She is 93% better", "died at 93 Elm Street", "in the 90s", "she is 89."],
     ),
     "age_column": (
         [

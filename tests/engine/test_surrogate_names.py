@@ -124,6 +124,60 @@ def test_coincidences_with_names_of_the_corpus_are_counted_and_stay() -> None:
         assert made.outcomes.tolist() == [outcome]
 
 
+def within(text: str, *found: str, language: str = "de") -> str:
+    """A document with these names of it replaced."""
+    batch = pa.record_batch({"doc_id": ["d"], "individual_id": ["p0"], "text": pa.array([text], pa.large_string())})
+    starts = np.array([text.index(name) for name in found], dtype=np.int32)
+    ends = starts + np.array([len(name) for name in found], dtype=np.int32)
+    spans = (np.array([0, len(found)]), starts, ends, pa.array(["NAME"] * len(found)))
+    pool = SurrogateNames(language=language).pool()
+    made = pseudonymise_batch(batch, spans, names=pool, style="surrogate", key=KEY)
+    return str(made.texts[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "language", "kind"),
+    [
+        ("Frau Ohlinde Roth", "Ohlinde Roth", "de", "women"),
+        ("Herr Dr. Ohlinde Roth", "Ohlinde Roth", "de", "men"),
+        ("Mrs. Ohlinde Roth", "Ohlinde Roth", "en", "women"),
+        ("M. Ohlinde Roth", "Ohlinde Roth", "fr", "men"),
+        ("la Sra. Ohlinde Roth", "Ohlinde Roth", "es", "women"),
+        ("Frau Ohlinde Roth", "Frau Ohlinde Roth", "de", "women"),
+    ],
+)
+def test_title_says_whose_first_name_it_is(text: str, name: str, language: str, kind: str) -> None:
+    *_, first, last = within(text, name, language=language).split()
+    assert first in of(language, kind)
+    assert last in of(language, "surnames")
+
+
+def test_first_name_stays_the_same_in_its_document() -> None:
+    text = "Frau Ohlinde Roth kam. Dann ging Ohlinde."
+    titled, later = within(text.replace("ging Ohlinde", "ging OHLINDE"), "Ohlinde Roth", "OHLINDE").split(
+        " kam. Dann ging "
+    )
+    assert later.rstrip(".") == titled.split()[1].upper()
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("Seen: J. Miller", "Seen: "),
+        ("by A. B. Miller", "by "),
+        ("by J.Miller", "by "),
+        ("M. Miller", "M. "),
+        ("NaCl. Miller", "NaCl. "),
+    ],
+)
+def test_initials_before_a_name_are_replaced(text: str, kept: str) -> None:
+    made = within(text, "Miller", language="en")
+    assert made.startswith(kept)
+    initials, own = (each.removeprefix(kept).split(".")[:-1] for each in (made, text))
+    assert len(initials) == len(own)
+    assert all(new.strip() != old.strip() for new, old in zip(initials, own, strict=True))
+
+
 # ------------------------------------------------------------------------------------------------ pools and languages
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from fixtures.architectures import small_model
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 
+from reticent.core.errors import ArtifactError
+from reticent.core.progress import VARIABLE
 from reticent.engine.detect.transformers import longest_input
 from reticent.engine.randomness import generator
-from reticent.trainer.models import lm_head, logits_at, max_positions
+from reticent.trainer.models import lm_head, load_model, logits_at, max_positions
 
 SMALL: dict[str, Any] = {
     "vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16,
@@ -44,6 +49,58 @@ def test_logits_at_wanted_positions_are_the_models_own(kind: str) -> None:
     with torch.no_grad():
         torch.testing.assert_close(logits_at(model, ids, None, wanted), model(input_ids=ids).logits[wanted])
     assert (lm_head(model) is not None) is {**CAUSAL, **MASKED}[kind]
+
+
+#: Architectures without sdpa, and one with.
+MASKED_KINDS = (
+    "deberta", "deberta-v2", "longformer", "big_bird", "megatron-bert", "mpnet", "rembert", "nystromformer",
+    "squeezebert", "convbert", "roformer", "flaubert", "xlm", "ibert", "bert",
+)  # fmt: skip
+CAUSAL_KINDS = ("gpt_neo", "gptj", "bloom", "mpt", "xglm", "gemma2", "openai-gpt", "mamba", "rwkv", "mixtral", "gpt2")
+
+
+@pytest.mark.parametrize(
+    ("kind", "objective"), [*((kind, "mlm") for kind in MASKED_KINDS), *((kind, "clm") for kind in CAUSAL_KINDS)]
+)
+def test_a_model_loads_with_the_attention_that_its_class_has(kind: str, objective: str, tmp_path: Path) -> None:
+    made = small_model(kind, objective).eval()
+    made.save_pretrained(tmp_path)
+    loaded = load_model(tmp_path, objective)
+    ids = torch.arange(5, 15)[None]
+    with torch.no_grad():
+        torch.testing.assert_close(loaded(input_ids=ids).logits, made(input_ids=ids).logits, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "objective", "lacks"),
+    [
+        ("fnet", "mlm", "fnet does not leave the padding"),
+        ("bert", "clm", "bert sees the tokens ahead"),
+        ("electra", "clm", "electra sees the tokens ahead"),
+        ("gpt2", "mlm", "cannot be loaded as a mlm model: gpt2 is none"),
+        ("perceiver", "mlm", "perceiver has no embeddings of tokens"),
+        ("jamba", "clm", "jamba cannot be run on rows of tokens alone"),
+    ],
+)
+def test_other_models_are_refused_by_what_they_lack(kind: str, objective: str, lacks: str, tmp_path: Path) -> None:
+    small_model(kind, "clm" if kind == "gpt2" else objective).save_pretrained(tmp_path)
+    with pytest.raises(ArtifactError, match=lacks):
+        load_model(tmp_path, objective)
+
+
+@pytest.mark.parametrize("drawn", [True, False])
+def test_a_head_drawn_at_random_is_said_once_and_as_a_line_of_the_log(
+    drawn: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model = small_model("bert", "mlm")
+    (model.bert if drawn else model).save_pretrained(tmp_path)
+    capfd.readouterr()
+    monkeypatch.setenv(VARIABLE, "json")
+    for _ in range(2):
+        load_model(tmp_path, "mlm")
+    said = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    assert [line["level"] for line in said] == ["warning"] * drawn
+    assert all("drawn at random (cls.predictions" in line["message"] for line in said)
 
 
 def test_a_model_in_training_stays_in_training() -> None:

@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 import torch
 from fixtures import private
-from fixtures.distributed import CASES, SETTINGS, some_without_targets
+from fixtures.distributed import CASES, SETTINGS, UNREACHED, some_without_targets, uneven, unreached
 from fixtures.forks import Forks
+from fixtures.models import toy_model
 from fixtures.training import UNFINISHED, dropping, run
 from safetensors.torch import load_file
 
 from reticent.trainer.recipes import get_recipe
+from reticent.trainer.steps import TargetLoss, _reaches_every_weight
 from reticent.trainer.verify import read_ledger, verify_ledger
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -31,7 +33,7 @@ import torch
 from safetensors.torch import save_file
 torch.set_num_threads(1)
 from fixtures.training import run
-from fixtures.distributed import CASES, SETTINGS
+from fixtures.distributed import CASES, SETTINGS, UNREACHED, unreached, uneven
 from fixtures.training import dropping
 if find_spec("opacus"):
     import opacus
@@ -44,6 +46,10 @@ def trainings(out, rank):
                      **SETTINGS, gradient_accumulation_steps=accumulation)
         found[name] = {"losses": result.losses, "ledger": result.ledger.to_dict(), "steps": result.num_steps,
                        "tokens": result.num_tokens}
+
+    for name, (kind, *_) in UNREACHED.items():
+        recipe = "ppmlm" if kind == "bert" else "ppclm"
+        run(kind, recipe, out / name, model=unreached(name), store=uneven(), **SETTINGS)
 
     if find_spec("opacus"):
         ended = {}
@@ -142,6 +148,22 @@ def test_two_processes_train_as_one_with_twice_the_accumulation(case: str, folde
     assert [(line["step"], line["targets"]) for line in lines] == [
         (line["step"], line["targets"]) for line in expected_lines
     ]
+
+
+@pytest.mark.parametrize("name", UNREACHED)
+def test_weights_that_the_loss_does_not_reach_are_no_hindrance(name: str, folder: Path, tmp_path: Path) -> None:
+    kind, model = UNREACHED[name][0], unreached(name)
+    assert not _reaches_every_weight(TargetLoss(model, causal=kind == "gpt2"))
+    recipe, settings = ("ppmlm" if kind == "bert" else "ppclm"), {**SETTINGS, "gradient_accumulation_steps": 2}
+    run(kind, recipe, tmp_path, model=model, store=uneven(), **settings)
+    weights, expected = (load_file(out / "epoch-0002" / "model.safetensors") for out in (folder / name, tmp_path))
+    assert weights.keys() == expected.keys()
+    assert [key for key, value in expected.items() if not torch.equal(weights[key], value)] == []
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2"])
+def test_where_every_weight_is_reached_none_is_looked_for(kind: str) -> None:
+    assert _reaches_every_weight(TargetLoss(toy_model(kind), causal=kind == "gpt2"))
 
 
 def test_the_blank_case_has_steps_with_targets_in_one_process_only(folder: Path, tmp_path: Path) -> None:

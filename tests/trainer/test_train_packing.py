@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from fixtures.architectures import small_model
 from fixtures.drawing import examples
 from fixtures.models import toy_model
 from fixtures.stores import make_store, random_store
@@ -155,6 +156,14 @@ def test_a_model_whose_windows_would_see_each_other_is_refused(kind: str, monkey
     monkeypatch.setattr(type(model), "set_attn_implementation", lambda *_: None)
     with pytest.raises(TrainingError, match="other logits than alone"):
         require_packable(model, causal=kind == "gpt2")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "roberta-prelayernorm", "data2vec-text", "electra"],
+)
+def test_positions_of_a_packed_window_are_those_of_the_window_alone(kind: str) -> None:
+    require_packable(small_model(kind, "mlm", pad_token_id=1, max_position_embeddings=66), causal=False)
 
 
 # ------------------------------------------------------------------ training

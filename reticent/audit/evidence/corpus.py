@@ -24,6 +24,7 @@ __all__ = [
     "NearCopies",
     "NgramCounts",
     "NumIndividuals",
+    "OtherLanguages",
     "Protected",
     "Reading",
     "RepeatedPassages",
@@ -188,6 +189,13 @@ class ClustersSide(CopiesSide):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut(CopiesSide):
+    """The same, with the number of individuals who have no other document."""
+
+    individuals: Annotated[int | None, COUNT] = optional()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CopiesKind:
     """Copies of one kind within individuals and across them."""
 
@@ -227,7 +235,7 @@ class Copies:
     near: Annotated[CopiesKind | None, PARTS] = optional()
     passages: Annotated[RepeatedPassages, PARTS]
     support: Annotated[LiftedWords, PARTS]
-    left_out: Annotated[CopiesSide, PARTS]
+    left_out: Annotated[LeftOut, PARTS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,6 +259,14 @@ class Reading:
     csv: Annotated[dict[str, int], TOTAL]
     suspect_rows: Annotated[int | None, COUNT]
     skipped: Annotated[int | None, COUNT]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherLanguages:
+    """Documents of 30 words or more, and those of them in a language that the rules for identifiers do not know."""
+
+    num_documents: Annotated[int, TOTAL]
+    num_unknown: Annotated[int | None, COUNT]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,6 +298,8 @@ class CorpusEvidence:
     #: None if they were not looked for.
     near_copies: Annotated[NearCopies | None, PARTS] = optional()
     reading: Annotated[Reading | None, PARTS] = optional()
+    #: None of a run of an older version, which did not ask.
+    other_languages: Annotated[OtherLanguages | None, PARTS] = optional()
     num_individuals: Annotated[NumIndividuals, PARTS] = NumIndividuals()
 
     def closed(self, raw: CorpusEvidence, cell: int) -> CorpusEvidence:

@@ -43,7 +43,9 @@ from reticent.audit.judgement.rows import (
     FAIL,
     GATES,
     MIN_SHADOWS,
+    MOST_OTHER_LANGUAGE,
     NOT_SHOWN,
+    OTHER_LANGUAGE,
     PASS,
     PLAIN,
     RISKS,
@@ -51,6 +53,7 @@ from reticent.audit.judgement.rows import (
     WITHIN,
     About,
     Beside,
+    GateConfig,
     Number,
     Risk,
     Subject,
@@ -66,9 +69,9 @@ from reticent.audit.texts import NOT_MEASURED, Mark, Marked, model_name
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence
+    from reticent.audit.evidence.corpus import CorpusEvidence
     from reticent.audit.evidence.extraction import Extraction
     from reticent.audit.evidence.model import ModelEvidence
-    from reticent.audit.judgement.rows import GateConfig
     from reticent.trainer.recipes import Recipe
 
 __all__ = [
@@ -172,13 +175,15 @@ def verdict(
     extraction: Extraction | None = None,
     *,
     small_cell: int = 5,
+    corpus: CorpusEvidence | None = None,
 ) -> Verdict:
-    """Judge every gate on the last checkpoint of each training it is for.
+    """Judge every gate on the last checkpoint of each training it is for, or on the documents.
 
     Parameters
     ----------
     models, extraction : of the audit, before publication
-    gates : as in the job
+    gates : as in the job; where none is of the languages of documents and these fail the default one, it stands last
+    corpus : for the gate of their languages
 
     Returns
     -------
@@ -187,8 +192,12 @@ def verdict(
         gate and number that it is about. A gate without any number has no power.
     """
     results = []
-    for number, gate in enumerate(gates, start=1):
-        rows = list(_results(models, extraction, gate, small_cell))
+    own = _own_gate(corpus) if all(gate.measure != OTHER_LANGUAGE for gate in gates) else ()
+    for number, gate in enumerate((*gates, *own), start=1):
+        if GATES[gate.measure].of_corpus:
+            rows = [_judged_languages(corpus, gate)]
+        else:
+            rows = list(_results(models, extraction, gate, small_cell))
         rows = rows or [GateResult(outcome=NO_POWER, reason=NO_MODEL, n=0)]
         results += [
             replace(row, gate=number, measure=gate.measure, at_most=gate.at_most, required=gate.required)
@@ -197,6 +206,24 @@ def verdict(
     outcomes = {row.outcome for row in results}
     worst = next((name for name in (FAIL, NO_POWER, PASS) if name in outcomes), None)
     return Verdict(outcome=worst, failed=any(map(failed, results)), results=results)
+
+
+def _own_gate(corpus: CorpusEvidence | None) -> Iterator[GateConfig]:
+    gate = GateConfig(measure=OTHER_LANGUAGE, at_most=MOST_OTHER_LANGUAGE)
+    if _judged_languages(corpus, gate).outcome == FAIL:
+        yield gate
+
+
+def _judged_languages(corpus: CorpusEvidence | None, gate: GateConfig) -> GateResult:
+    found = corpus.other_languages if corpus else None
+    if found is None or not found.num_documents:
+        return GateResult(outcome=NO_POWER, reason="too few to give the number at all", n=0)
+    share = (found.num_unknown or 0) / found.num_documents
+    if share > gate.at_most:
+        outcome, reason = FAIL, "the estimate is beyond the threshold"
+    else:
+        outcome, reason = PASS, "the upper bound is within the threshold"
+    return GateResult(outcome=outcome, reason=reason, upper=share, n=found.num_documents, unit="documents")
 
 
 def failed(row: GateResult) -> bool:
@@ -334,8 +361,11 @@ def _outcome(risk: Risk, model: ModelEvidence, audit: AuditEvidence, config: Ver
 
 def _with_earlier(
     result: RiskResult, models: Sequence[ModelEvidence], audit: AuditEvidence, config: VerdictConfig
-) -> RiskResult:
-    """The result beside worse ones of earlier audits of these files; while one of them stands, it is not within."""
+) -> tuple[RiskResult, list[str]]:
+    """The result, and worse ones of earlier audits of these files in words; while one of them stands, it is not
+    within.
+    """
+    notes = []
     now = {model.digest: model for model in models}
     all_digests = {model.digest for model in audit.models}
     for row in audit.earlier or ():
@@ -356,10 +386,10 @@ def _with_earlier(
             answer = SUPERSEDED if superseded else f"{EXPLAINED}{row.explained}" if row.explained else STANDS
         whose = "of these files" if own else "of a training that this one leaves out"
         found = f"an earlier audit {whose} ({row.created}, Reticent {row.version}) found {RISKS[row.risk].title}:"
-        result = replace(result, notes=[*(result.notes or ()), f"{found} {row.outcome}; {answer}"])
+        notes.append(f"{found} {row.outcome}; {answer}")
         if answer == STANDS and result.outcome == WITHIN:
             result = replace(result, outcome=NOT_SHOWN, reason=EARLIER)
-    return result
+    return result, notes
 
 
 def _config_of(audit: AuditEvidence) -> VerdictConfig:
@@ -381,15 +411,16 @@ def _models(audit: AuditEvidence) -> dict[tuple[str | None, str, str], list[int]
 
 
 def _judged_model(numbers: Sequence[int], audit: AuditEvidence, config: VerdictConfig, cell: int) -> ModelRisks:
-    first = audit.models[numbers[0]]
-    results = []
+    first, results = audit.models[numbers[0]], []
+    notes = [KNOWN_BASE] if _may_know(first, audit) else []
     for risk in RISKS.values():
         found = [_judged_risk(risk, audit.models[number], audit, config, cell) for number in numbers]
         worst = max(found, key=lambda result: ORDER.index(result.outcome))
         if not worst.found and (first_found := next((r for r in found if r.found), None)):
             worst = replace(worst, found=first_found.found, found_at_most=first_found.found_at_most)
-        results.append(_with_earlier(worst, [audit.models[number] for number in numbers], audit, config))
-    notes = [KNOWN_BASE] if _may_know(first, audit) else []
+        result, earlier = _with_earlier(worst, [audit.models[number] for number in numbers], audit, config)
+        results.append(result)
+        notes += earlier
     unset = [
         r.title
         for r in RISKS.values()
@@ -577,7 +608,9 @@ def _judged_row(row: Row, has_twin: bool, known: bool, cell: int) -> Row:
         return judged(NOT_SHOWN, f"{SIDES_DIFFER}: {number.invalid}")
     if number.is_shown:
         return judged(BEYOND, "beyond the threshold")
-    if raw is None or raw.value is None or raw.low is None or raw.high is None or raw.num_resampled < cell:
+    if number.by_test_alone or raw is None or raw.value is None or raw.num_resampled < cell:
+        return judged(NOT_SHOWN, FEW)
+    if raw.low is None or raw.high is None:
         return judged(NOT_SHOWN, FEW)
     assert estimate is not None
     assert estimate.value is not None
@@ -587,7 +620,7 @@ def _judged_row(row: Row, has_twin: bool, known: bool, cell: int) -> Row:
     if estimate.value > row.at_most:  # of few people, certain only where the whole interval is
         is_beyond = estimate.low > (row.at_most if few else number.null)
         return judged(BEYOND, "beyond the threshold") if is_beyond else judged(NOT_SHOWN, FEW if few else UNSURE)
-    if few or not number.may_be_within:
+    if few:
         return judged(NOT_SHOWN, FEW)
     if known and number.beside_base:
         return judged(NOT_SHOWN, BESIDE_KNOWN)

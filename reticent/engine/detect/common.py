@@ -98,7 +98,7 @@ def count_common_words(
 
 def learn_common_words(corpus: Corpus, detectors: Sequence[Any]) -> None:
     """Count once for all detectors that want to know and have no list of the user's; of a sample if that is enough for
-    each of them."""
+    each of them. Rules, which want no pass of their own, hear of it too."""
     wanting = [detector for detector in detectors if getattr(detector, "common_words", False) is None]
     if wanting:
         bearers = [detector.bearers(corpus) for detector in wanting if hasattr(detector, "bearers")]
@@ -111,6 +111,9 @@ def learn_common_words(corpus: Corpus, detectors: Sequence[Any]) -> None:
         )
         for detector in wanting:
             detector.common_words = common
+        for detector in detectors:
+            if hasattr(detector, "known_words"):
+                detector.known_words = common
 
 
 def counted_words(corpus: Corpus, detectors: Sequence[Any]) -> CommonWords | None:

@@ -11,13 +11,16 @@ export hide nothing; offsets mean the text as it is.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
 from reticent import _rust
 from reticent.core.errors import PolicyError
 from reticent.engine.detect import spans_batch
+
+if TYPE_CHECKING:
+    from reticent._rust import CommonWords
 
 __all__ = ["Rule", "RulesDetector", "list_rules"]
 
@@ -81,6 +84,8 @@ class RulesDetector:
     ):
         self.labels = list(labels) if labels is not None else None
         self.num_threads = num_threads
+        #: How the corpus writes its words, where a detector beside this one has learned it.
+        self.known_words: CommonWords | None = None
         known = {rule.label for rule in list_rules()}
         for label in self.labels or []:
             if label not in known:
@@ -96,6 +101,12 @@ class RulesDetector:
 
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
         found = pa.record_batch(
-            _rust.scan_rules(batch.column("text"), self.labels, fields=self.fields, num_threads=self.num_threads)
+            _rust.scan_rules(
+                batch.column("text"),
+                self.labels,
+                fields=self.fields,
+                common=self.known_words,
+                num_threads=self.num_threads,
+            )
         )
         return spans_batch(*(found.column(name) for name in ("document", "start", "end", "label")))

@@ -116,6 +116,11 @@ class SpacyDetector:
         self.cache: SpanCache | None = None
         self._workers: Workers | None = None
 
+    @property
+    def language(self) -> str:
+        """The code of the pipeline's language; "xx" for several."""
+        return str(self._nlp.lang)
+
     def cache_key(self) -> str:
         """Return all that changes the spans of a text: the pipeline with its weights, and the version of spaCy."""
         import spacy

@@ -100,7 +100,9 @@ def scrub_documents(
             progress.stage("scrub", writer.counts),
             progress.task("scrub", corpus.num_documents, "documents") as advance,
         ):
-            counts = scrub_corpus(corpus, SpanReader(spans), writer.path, config, secret, progress=advance)
+            counts = scrub_corpus(
+                corpus, SpanReader(spans), writer.path, config, secret, progress=advance, warn=progress.warn_once
+            )
             if job.detect.on_error == "quarantine":
                 counts["quarantined"] = num_quarantined
             counts.update(run.whole_corpus.reading.skipped())

@@ -25,6 +25,7 @@ from reticent import _rust
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.corpus import as_corpus
 from reticent.engine.detect.labels import category
+from reticent.engine.languages import OtherLanguages
 from reticent.engine.names import SurrogateNames
 from reticent.engine.pseudonymize import (
     OUTCOMES,
@@ -137,6 +138,7 @@ def scrub_corpus(
     key: bytes,
     *,
     progress: Callable[[int], None] | None = None,
+    warn: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """Write ``folder/documents/part-….parquet`` and ``folder/offsets.parquet``; returns counts.
 
@@ -147,7 +149,8 @@ def scrub_corpus(
     -------
     dict
         documents, spans (as given), replaced (after the union of what overlaps), what could not be done as asked
-        (the names of `OUTCOMES`), and under "categories" for each category how many were replaced, and by a tag.
+        (the names of `OUTCOMES`), long_documents and other_language (`OtherLanguages`, told to ``warn``), and under
+        "categories" for each category how many were replaced, and by a tag.
     """
 
     corpus = as_corpus(corpus)
@@ -162,11 +165,13 @@ def scrub_corpus(
     counts: Counter[str] = Counter(documents=0, spans=0, replaced=0, **dict.fromkeys(OUTCOMES, 0))
     replaced: Counter[str] = Counter()
     tagged: Counter[str] = Counter()
+    languages = OtherLanguages()
     with _Writer(folder) as writer:
         for batch, given in _with_spans(corpus, spans, columns):
             made = pseudonymise_batch(
                 batch, given, config.style, key, config.draw, num_threads=config.num_threads, **options
             )
+            languages.add(batch.column("text"))
             if config.new_ids:
                 batch = _with_new_ids(batch, key, config.num_threads)
             if "mentions" in columns:
@@ -183,7 +188,9 @@ def scrub_corpus(
         name: {"replaced": number, **({"tagged": tagged[name]} if draws else {})}
         for name, number in sorted(replaced.items())
     }
-    return {**counts, "categories": categories}
+    if warn and (warning := languages.warning()):
+        warn(warning)
+    return {**counts, **languages.counts(), "categories": categories}
 
 
 def read_offsets(folder: Path | str) -> tuple[pa.Array, OffsetMap]:

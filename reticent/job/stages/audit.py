@@ -88,6 +88,11 @@ def corpus_section(run: Run) -> CorpusEvidence:
     statistics["detected"] = detected_spans(
         run.folder / "spans" / "spans.parquet", individual, small_cell=run.job.audit.small_cell
     )
+    asked = require_kind(run.folder / "spans", "spans").counts
+    if "long_documents" in asked:
+        statistics["other_languages"] = {
+            "num_documents": asked["long_documents"], "num_unknown": asked["other_language"]
+        }  # fmt: skip
     if run.job.dedup.mode != "off":
         statistics["copies"] = require_kind(run.folder / "dedup", "dedup").counts
     statistics["reading"] = run.whole_corpus.reading.counts()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reticent.core.artifact import fingerprint
-from reticent.core.errors import CorpusError
+from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.canaries import mark_spans, open_canaries
 from reticent.engine.detect import detect_spans, make_detectors, option_files, option_packages, quarantined_rows
 from reticent.engine.detect.common import counted_words
@@ -17,6 +17,8 @@ from reticent.engine.detect.confirm import DETECTOR, confirm_names
 from reticent.engine.detect.passages import cached, delete_cache
 from reticent.engine.detect.propagate import propagate
 from reticent.engine.detect.records import missing_records
+from reticent.engine.languages import OtherLanguages
+from reticent.engine.threads import read_ahead
 from reticent.job.artefact import Artefact, Step
 
 if TYPE_CHECKING:
@@ -91,6 +93,7 @@ def _find_identifiers(
     for detector in detectors:
         if detector.name == "records":
             _check_records(run, detector, counts)
+    languages = _ask_languages(run, detectors)
     with (
         cached(run.folder / NER_CACHE, detectors if settings.cache else ()),
         run.progress.task("detect", run.documents.num_documents, "documents") as advance,
@@ -100,7 +103,7 @@ def _find_identifiers(
                 run.documents, detectors, folder, on_error=settings.on_error, carried=carried, progress=advance
             )
         )
-    counts.update(run.whole_corpus.reading.skipped())
+    counts.update(run.whole_corpus.reading.skipped(), **languages)
     rows = quarantined_rows(folder)
     if len(rows):
         run.progress.warn(
@@ -128,6 +131,32 @@ def _find_identifiers(
     if run.job.canaries is not None:
         ids = run.documents.scan().column("doc_id").combine_chunks()
         counts["canaries"] = mark_spans(folder / "spans.parquet", open_canaries(run.folder / "canaries"), ids, rows)
+
+
+def _ask_languages(run: Run, detectors: Sequence[Detector]) -> dict[str, int]:
+    """Return how many documents of 30 words or more there are, and how many in a language that the rules do not know.
+
+    Raises
+    ------
+    PolicyError
+        The preset "thorough" has a pipeline of a language that less than half of them are in.
+    """
+    languages = OtherLanguages()
+    for batch in read_ahead(run.documents.batches(columns=("text",))):
+        languages.add(batch.column("text"))
+    if warning := languages.warning():
+        run.progress.warn_once(warning)
+    asked = languages.counts()
+    for detector in detectors if run.job.detect.preset == "thorough" else ():
+        own = getattr(detector, "language", "xx")
+        num = languages.documents.get({"nb": "no", "nn": "no"}.get(own, own))
+        if num is not None and 2 * num < asked["long_documents"]:
+            raise PolicyError(
+                f'detect.preset = "thorough": the pipeline of detector {detector.name} is for {own}, and {num:,} of '
+                f"{asked['long_documents']:,} documents of 30 words or more are in it; give one of their language "
+                f'(detect.{detector.name}), or choose preset = "fast"'
+            )
+    return asked
 
 
 def _confirm(run: Run, corpus: Any, folder: Path, counts: dict[str, Any]) -> None:

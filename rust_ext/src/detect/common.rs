@@ -76,7 +76,6 @@ impl CommonWords {
         if individuals.is_some_and(|individuals| individuals.len() != texts.len()) {
             return Err(Error::Corpus("common words: one individual is needed for each document".into()));
         }
-        let individuals = individuals.filter(|_| !self.shared_names.is_empty());
         rows(texts.len()).for_each(|row| {
             let individual = individuals.map(|individuals| number_of(individuals.get(row)));
             self.count(&View::new(texts.get(row), Surface::Fold), individual);
@@ -91,6 +90,7 @@ impl CommonWords {
         let mut part = self.parts[thread].lock().unwrap_or_else(PoisonError::into_inner);
         part.num_documents = part.num_documents.saturating_add(1);
         let document = DocFrequency::one(part.num_documents);
+        let owner = individual.map_or(NOBODY, |individual| individual as u32 | 1);
         let mut lines = Lines::new(view.original);
         let folded = view.text();
         let key = |&(start, end): &Bounds| Hashed::of(folded.as_bytes(), start as usize, end as usize);
@@ -117,9 +117,10 @@ impl CommonWords {
                 _ => Written::Other,
             };
             let word = &folded[start..end];
-            part.see(key, word, written, document);
+            part.see(key, word, written, document, owner);
             if let Some(individual) = individual
                 && written.is_small()
+                && !self.shared_names.is_empty()
             {
                 self.shared_names.saw(key, word, individual, || is_announced(view, number));
             }
@@ -220,6 +221,11 @@ impl CommonWords {
         counts.small() == 0 && counts.documents.num() == 1 && counts.all == others
     }
 
+    /// Whether the documents of several individuals have a folded word, as far as individuals were told.
+    pub fn is_of_several(&self, word: &str) -> bool {
+        self.counts(word).owner == SEVERAL
+    }
+
     /// Whether documents were counted, and none has a folded word with a capital.
     pub fn has_no_capital(&self, word: &str) -> bool {
         let counts = self.counts(word);
@@ -239,6 +245,9 @@ const MIN_SMALL: u32 = 2;
 const TYPED_A_CAPITAL: u32 = 3;
 const MIN_DOCUMENTS: u32 = 3;
 const MAX_DOCUMENTS: u32 = 200;
+/// Owners of a word: none that is known, and more than one. An individual's number is odd.
+const NOBODY: u32 = 0;
+const SEVERAL: u32 = 2;
 
 // Counts: how a corpus writes each of its words, in a table that is filled in the order of texts.
 
@@ -272,6 +281,8 @@ pub struct Counts {
     pub all: u32,
     /// Of those in small letters.
     pub documents: DocFrequency,
+    /// The individual whose documents have it, `NOBODY` or `SEVERAL`.
+    owner: u32,
 }
 
 impl Counts {
@@ -294,18 +305,29 @@ impl Counts {
 
     /// One more, in the next document of this thread or in the same.
     #[inline(always)]
-    fn see(&mut self, written: Written, document: DocFrequency) {
+    fn see(&mut self, written: Written, document: DocFrequency, owner: u32) {
         // Without a branch, which a processor could not foresee.
         let count = &mut self.of[written as usize & 3];
         *count = count.saturating_add(u32::from(written != Written::Other));
         self.all = self.all.saturating_add(1);
         self.documents = self.documents.then(if written.is_small() { document } else { DocFrequency::default() });
+        self.owner = Self::owner_of(self.owner, owner);
     }
 
     fn merge(&mut self, other: &Self) {
         self.of.iter_mut().zip(other.of).for_each(|(own, other)| *own = own.saturating_add(other));
         self.all = self.all.saturating_add(other.all);
         self.documents = self.documents.merged(other.documents);
+        self.owner = Self::owner_of(self.owner, other.owner);
+    }
+
+    #[inline(always)]
+    fn owner_of(one: u32, other: u32) -> u32 {
+        match (one, other) {
+            (NOBODY, owner) | (owner, NOBODY) => owner,
+            _ if one == other => one,
+            _ => SEVERAL,
+        }
     }
 }
 
@@ -326,10 +348,10 @@ impl Table {
 
     /// Count a word that is written so in a document, given its key if it has one.
     #[inline(always)]
-    pub fn see(&mut self, key: Option<Hashed>, word: &str, written: Written, document: DocFrequency) {
+    pub fn see(&mut self, key: Option<Hashed>, word: &str, written: Written, document: DocFrequency, owner: u32) {
         match key {
-            Some(key) => self.short.entry(key).see(written, document),
-            None => self.change_long(word, |counts| counts.see(written, document)),
+            Some(key) => self.short.entry(key).see(written, document, owner),
+            None => self.change_long(word, |counts| counts.see(written, document, owner)),
         }
     }
 

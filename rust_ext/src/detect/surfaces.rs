@@ -32,9 +32,9 @@ use crate::text::pieces::View;
 use crate::text::spans::{Found, Spans};
 use crate::text::surface::Surface;
 use crate::text::texts::Texts;
+use crate::word_lists::is_first_name;
 
-/// How far a span's surface spreads, as its label says.
-pub const INDIVIDUAL: u8 = 1;
+/// How far a span's surface spreads, as its label says: 0 nowhere, 1 over its individual's documents, and over all.
 pub const CORPUS: u8 = 2;
 
 /// Longer spans are sentences.
@@ -111,6 +111,8 @@ pub struct Surfaces {
     numbers: HashTable<u32>,
     /// (entry, unit): spreads over the documents of that unit.
     of_units: HashSet<(u32, u32), FixedState>,
+    /// (entry, unit): how often it stood behind the first word of a name that a title announces, where it may be no name.
+    weak: HashMap<(u32, u32), u32, FixedState>,
     num_documents: u64,
     sequences: Sequences,
 }
@@ -147,29 +149,34 @@ impl Surfaces {
             return Err(Error::Corpus("surfaces: one scope, name and source a span, and one unit a document".into()));
         }
         self.num_documents += texts.len() as u64;
-        let found: Vec<Vec<(usize, Form)>> = rows(texts.len())
+        let found: Vec<Vec<(usize, Form, bool)>> = rows(texts.len())
             .map(|row| {
                 let view = View::new(texts.get(row), Surface::Fold);
                 if let Some(counted) = counted {
-                    counted.count(&view, None);
+                    counted.count(&view, Some(u64::from(units[row]) << 1));
                 }
                 Ok(forms(&view, &spans.in_bytes(row, texts.get(row))?, spans.of(row).start))
             })
             .collect::<Result<_>>()?;
         for (row, forms) in found.into_iter().enumerate() {
-            for (span, form) in forms.into_iter().filter(|(span, _)| scopes[*span] != 0) {
+            for (span, form, titled) in forms.into_iter().filter(|(span, ..)| scopes[*span] != 0) {
                 let parts = if names[span] != 0 && form.len() > 1 { strong_parts(&form) } else { Vec::new() };
-                let mut put = |form: Form, scope: u8| {
-                    let is_single = form.len() == 1;
-                    let number = self.number(&form, labels[span], sources[span], names[span] != 0);
-                    self.entries[number as usize].everywhere |= scope == CORPUS;
-                    // Where a single word is a name, neither capitals nor small letters make it another word.
-                    if scope != CORPUS || is_single {
-                        self.of_units.insert((number, units[row]));
+                let weak = titled && !is_first_name(&form[0]);
+                let unit = units[row];
+                let number = self.number(&form, labels[span], sources[span], names[span] != 0);
+                self.entries[number as usize].everywhere |= scopes[span] == CORPUS;
+                // Where a single word is a name, neither capitals nor small letters make it another word.
+                if scopes[span] != CORPUS || form.len() == 1 {
+                    self.of_units.insert((number, unit));
+                }
+                for (place, part) in parts.into_iter().enumerate() {
+                    let number = self.number(&part, labels[span], sources[span], true);
+                    if weak && place > 0 {
+                        *self.weak.entry((number, unit)).or_default() += 1;
+                    } else {
+                        self.of_units.insert((number, unit));
                     }
-                };
-                put(form, scopes[span]);
-                parts.into_iter().for_each(|part| put(part, INDIVIDUAL));
+                }
             }
         }
         Ok(())
@@ -195,6 +202,12 @@ impl Surfaces {
     pub fn finish(&mut self, common: &CommonWords) -> Counts {
         self.numbers = HashTable::new();
         let forms = std::mem::take(&mut self.forms);
+        // What one hit alone shows and others have too ("Herr Tolmann Diabetes mellitus") is no name to look for.
+        for ((number, unit), num_hits) in std::mem::take(&mut self.weak) {
+            if num_hits > 1 || !forms.of(number).next().is_some_and(|word| common.is_of_several(word)) {
+                self.of_units.insert((number, unit));
+            }
+        }
         let mut counts = Counts::default();
         for number in 0..self.entries.len() as u32 {
             let form: Vec<&str> = forms.of(number).collect();
@@ -307,8 +320,9 @@ fn has_epithet(view: &View, piece: usize) -> bool {
         && is_capital(view, piece + 2) == Some(true)
 }
 
-/// The forms of a document's spans, each with the number of its span; those that begin or end inside a piece have none.
-fn forms(view: &View, spans: &[Range<usize>], first_span: usize) -> Vec<(usize, Form)> {
+/// The forms of a document's spans, each with the number of its span and whether a title announces it; those that begin or end
+/// inside a piece have none.
+fn forms(view: &View, spans: &[Range<usize>], first_span: usize) -> Vec<(usize, Form, bool)> {
     let mut forms = Vec::new();
     if spans.is_empty() {
         return forms;
@@ -335,7 +349,7 @@ fn forms(view: &View, spans: &[Range<usize>], first_span: usize) -> Vec<(usize, 
             form.push(gap_form(view.gap(piece - 1)).into());
             form.push(view.piece(piece).into());
         }
-        forms.push((first_span + number, form.into()));
+        forms.push((first_span + number, form.into(), is_announced(view, first)));
     }
     forms
 }

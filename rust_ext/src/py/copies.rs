@@ -15,7 +15,7 @@ use crate::duplicates::minhash::near_duplicates;
 use crate::duplicates::passages::shared_passages;
 use crate::error::Error;
 use crate::pool::pool;
-use crate::verbatim::{Filter, Scratch, Span, Stream};
+use crate::verbatim::{Filter, Scratch, Span, Stream, joined};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyCopyCollector>()?;
@@ -133,24 +133,30 @@ pub struct PyVerbatimFilter {
 impl PyVerbatimFilter {
     /// An empty filter for texts of `num_bytes` bytes together.
     #[new]
-    #[pyo3(signature = (num_bytes, *, length=50, key=0))]
-    fn new(num_bytes: usize, length: usize, key: u64) -> PyResult<Self> {
-        let filter = Arc::new(Filter::new(num_bytes, length, key).map_err(to_py_err)?);
+    #[pyo3(signature = (num_bytes, *, length=50, key=0, letters=false))]
+    fn new(num_bytes: usize, length: usize, key: u64, letters: bool) -> PyResult<Self> {
+        let filter = Arc::new(Filter::new(num_bytes, length, key, letters).map_err(to_py_err)?);
         Ok(Self { filter, num_stretches: AtomicUsize::new(0) })
     }
 
     /// A filter from its bits; `ArtifactError` when they are no whole blocks.
     #[staticmethod]
-    #[pyo3(signature = (bits, *, length, key))]
-    fn from_bits(bits: PyReadonlyArray1<'_, u64>, length: usize, key: u64) -> PyResult<Self> {
+    #[pyo3(signature = (bits, *, length, key, letters=false))]
+    fn from_bits(bits: PyReadonlyArray1<'_, u64>, length: usize, key: u64, letters: bool) -> PyResult<Self> {
         let bits = bits.as_slice()?.iter().map(|&word| AtomicU64::new(word)).collect();
-        let filter = Arc::new(Filter::from_bits(bits, length, key).map_err(to_py_err)?);
+        let filter = Arc::new(Filter::from_bits(bits, length, key, letters).map_err(to_py_err)?);
         Ok(Self { filter, num_stretches: AtomicUsize::new(0) })
     }
 
     #[getter]
     fn length(&self) -> usize {
         self.filter.length()
+    }
+
+    /// Whether letters and digits alone are compared as well.
+    #[getter]
+    fn letters(&self) -> bool {
+        self.filter.letters()
     }
 
     #[getter]
@@ -200,7 +206,7 @@ impl PyVerbatimFilter {
                 let (mut stream, mut spans) = (Stream::new(&self.filter), Vec::new());
                 stream.push(texts.get(row), &self.filter, &mut spans);
                 spans.extend(stream.open());
-                spans.into_iter().map(move |span| (row, span)).collect::<Vec<_>>()
+                joined(spans).into_iter().map(move |span| (row, span)).collect::<Vec<_>>()
             };
             threads.install(|| (0..texts.len()).into_par_iter().flat_map(find).collect())
         });

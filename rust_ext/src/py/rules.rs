@@ -52,23 +52,22 @@ fn unescape(text: &str) -> (String, Vec<usize>) {
 
 /// Identifiers that have a form; `fields` are names of fields with their labels, beside those that are known; `labels` None takes every rule, `filtered` false tries all of them at every place.
 #[pyfunction]
-#[pyo3(signature = (texts, labels=None, *, fields=None, num_threads=0, filtered=true))]
+#[pyo3(signature = (texts, labels=None, *, fields=None, common=None, num_threads=0, filtered=true))]
 fn scan_rules(
     py: Python<'_>,
     texts: &Bound<'_, PyAny>,
     labels: Option<Vec<String>>,
     fields: Option<Vec<(String, String)>>,
+    common: Option<PyRef<'_, PyCommonWords>>,
     num_threads: usize,
     filtered: bool,
 ) -> PyResult<ArrowBatch> {
     let texts = import_texts(texts, "text")?;
     let threads = pool(num_threads).map_err(to_py_err)?;
+    let common = common.as_ref().map(|common| &common.common);
+    let rows = fields.unwrap_or_default();
     let found = py
-        .detach(|| {
-            threads.install(|| {
-                Ok(located(&texts, scan(&texts, labels.as_deref(), &fields.unwrap_or_default(), filtered)?))
-            })
-        })
+        .detach(|| threads.install(|| Ok(located(&texts, scan(&texts, labels.as_deref(), &rows, common, filtered)?))))
         .map_err(to_py_err)?;
     to_batch(&found, |source| {
         let rule = &RULES[source as usize];

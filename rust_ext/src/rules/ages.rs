@@ -9,7 +9,7 @@ use crate::word_lists::{WordSet, Words};
 pub const PARTS: &[(&str, &str)] = &[
     (
         "%YEARS_OLD%",
-        r"(?i:[- ]?years?[- ]?old|[- ]?yrs?\.?[- ]?old|[- ]?years? of age|[- ]?y[./ ]?o\b\.?|[- ]?yr|[- ]anos?|[- ]ans?|[- ]?jahre?|[- ]?jahrige?[rns]?|-jahrig(?:e[rns]?)?)",
+        r"(?i:[- ]?years?[- ]?old|[- ]?yrs?\.?[- ]?old|[- ]?years? of age|[- ]?y[./ ]?o\b\.?|[- ]?yrs?|[- ]?anos?|[- ]?ans?|[- ]?jahre?|[- ]?jahrig(?:e[rnsm]?)?)",
     ),
     ("%ANOS%", r"(?: ?(?i:anos?|meses|mes|dias?|semanas?)\b)"),
     (
@@ -27,6 +27,22 @@ pub const RULES: &[Rule] = &[
         "ages over 89: 93-year-old, 93 y/o, 93 ans, 91 años, 95 Jahre",
         r"(%OLD%)%YEARS_OLD%",
         always,
+    ),
+    rule(
+        "age_over_89_short",
+        "AGE",
+        Rank::Form,
+        "ages over 89 with a unit or a sex cut short: 97 y.o., 95yr, 94j., 93/F, 93F with",
+        r"(%OLD%(?:[- ]?(?i:y[./ ]?o\b\.?|yrs?\b\.?|j\.)|/ ?[MFW]|(?i:ans|anos|jahre|jahrige?[rnsm]?)))|(%OLD%-?[MFW])(?: (?i:with|who|w/|c/o|h/o|s/p|presenting|presents|admitted|pt|patient)|,)",
+        always,
+    ),
+    rule(
+        "age_over_89_said",
+        "AGE",
+        Rank::Form,
+        "ages over 89 without a unit, of somebody: she is 93, died at 101, turned 95, in her 90s, starb mit 93, falleció con 93",
+        r"(?i:(?:he|she|wife|husband|mother|father|brother|sister|aunt|uncle|grandmother|grandfather|patient|pt)(?:'s| is| was| now| is now)|turned|turns|turning|age|aged|(?:died|dead|deceased|passed|passed away) at|(?:starb|verstarb|verstorben) mit|(?:fallecio|murio|fallecida|fallecido) (?:con|a los)|(?:decede|decedee|mort|morte) a) (%OLD%)|(?i:her|his|their|a) ((?i:early |mid-? ?|late )?(?:90'?s|(?i:nineties)))",
+        is_said_age,
     ),
     rule(
         "age_cued",
@@ -67,6 +83,20 @@ fn is_no_range(hit: &mut Hit) -> bool {
     let digits = hit.piece().iter().take_while(|byte| byte.is_ascii_digit()).count();
     num_value(&hit.piece()[..digits]) <= 120
         && !matches!(hit.after(), [b'%' | b'-', ..] | [b'.' | b',', b'0'..=b'9', ..] | [b' ', b'm' | b'd' | b'h', ..])
+}
+
+/// The sentence, or a part of it, ends behind the number: "he is 93% better" and "died at 93 Elm Street" do not.
+fn is_said_age(hit: &mut Hit) -> bool {
+    let years = hit.piece().iter().any(|byte| matches!(byte, b's' | b'S'));
+    let after = hit.after();
+    let rest = after.trim_ascii_start();
+    years
+        || matches!(after, [] | [b'.' | b',' | b';' | b')' | b'\n' | b'\r' | b'!' | b'?', ..])
+            && !matches!(after, [b'.' | b',', b'0'..=b'9', ..])
+        || after.starts_with(b" ")
+            && [&b"and "[..], b"years", b"yrs", b"y/o", b"but ", b"now", b"und ", b"et ", b"y ", b"of ", b"from "]
+                .iter()
+                .any(|word| rest.starts_with(word))
 }
 
 /// In English, French and German the number is the age; in Spanish its unit belongs to it.

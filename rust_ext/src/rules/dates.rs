@@ -4,7 +4,9 @@ use std::sync::LazyLock;
 
 use super::checks::num_value;
 use super::{Hit, Rank, Rule, always, rule};
-use crate::word_lists::{Language, WordSet, Words, alternatives, entries, month_names, months, plain, weekdays_of};
+use crate::word_lists::{
+    Language, WordSet, Words, alternatives, entries, month_names, months, plain, weekdays_of, words,
+};
 
 /// Months and days of the week, from the word lists.
 pub fn listed_parts() -> Vec<(&'static str, String)> {
@@ -20,6 +22,8 @@ pub fn listed_parts() -> Vec<(&'static str, String)> {
         ("%MONTH_FR%", names(French)),
         ("%MONTH_ES%", names(Spanish)),
         ("%MONTH_DE%", names(German)),
+        ("%HOLIDAY%", format!("(?:{})", alternatives(words("holidays")))),
+        ("%TO%", format!("(?: ?[-/] ?| (?i:{}) (?i:the |el |le )?)", alternatives(words("between dates").map(plain)))),
         ("%WEEKDAY%", any_case(alternatives(text))),
         ("%WEEKDAY_FR%", days(French)),
         ("%WEEKDAY_ES%", days(Spanish)),
@@ -82,8 +86,40 @@ pub const RULES: &[Rule] = &[
         "DATE",
         Rank::Form,
         "day and month in numbers behind a preposition: on 3/14, le 14/03, el 14/3, am 14.3.",
-        r"(?i:on|since|until|dated?:?|dob:?|le|du|au|depuis|el dia|el|al|dia|fecha:?|am|vom|seit|bis|ab|zum|(?-i:Mo|Di|Mi|Do|Fr|Sa|So))[ \n](%DAY%/%DAY%|%DAY%\.(?:0?[1-9]|1[0-2])\.)",
+        r"(?i:on|since|until|from|through|thru|seen|labs?|follow-?up|f/u|d/c|discharged?|admitted|admit|visit|appt|cath|cabg|surgery|sortie|entree|biologie|rdv|analitica|alta|ingreso|cita|control|labor|kontrolle|dated?:?|dob:?|le|du|au|depuis|el dia|el|al|dia|fecha:?|am|vom|seit|bis|ab|zum|(?-i:Mo|Di|Mi|Do|Fr|Sa|So))[ \n](%DAY%/%DAY%|%DAY%\.(?:0?[1-9]|1[0-2])\.)",
         is_day_month,
+    ),
+    rule(
+        "date_bare",
+        "DATE",
+        Rank::Form,
+        "day and month that nothing announces, where only one of the two can be the month or one is written with a zero: 6/18, 04/11",
+        r"\d{1,2}/\d{1,2}",
+        is_bare_day_month,
+    ),
+    rule(
+        "date_range",
+        "DATE",
+        Rank::Sure,
+        "two days, months or years and what stands between: March 3 to 9, 2019; 12-19 May 2020; du 3 au 9 mars; 3/4-3/9/2019; 2003-2007",
+        r"%MONTH%\.? %DAY%(?i:st|nd|rd|th)?%TO%%DAY%(?i:st|nd|rd|th)?(?:(?:,|,?\s)\s?%YEAR%)?|%DAY%(?i:st|nd|rd|th|er|o|\.)?%TO%%DAY%(?i:st|nd|rd|th|er|o|\.)?[ \n-](?i:of |de |the )?%MONTH%(?:%OF_YEAR%)?|\d{1,2}/\d{1,2}%TO%\d{1,2}/\d{1,2}(?:/(?:%YEAR%|\d{2}))?|%DAY%\.(?:\d{1,2}\.)?%TO%%DAY%\.\d{1,2}\.(?:%YEAR%|\d{2})?|%YEAR%(?: ?[-/] ?| (?i:to|until|through|till|a|au|bis|al|hasta) )%YEAR%|\d{1,2}[/.]%YEAR%%TO%\d{1,2}[/.]%YEAR%|%MONTH%%TO%%MONTH%(?:\.?,? (?i:de |del )?%YEAR%)",
+        is_range,
+    ),
+    rule(
+        "date_named",
+        "DATE",
+        Rank::Form,
+        "holidays, and quarters of a year: Christmas 2018, New Year's Eve, Weihnachten 2019, Q3 2020",
+        r"%HOLIDAY%(?:,? (?i:de |del )?%YEAR%)?|Q[1-4][ /-]?%YEAR%",
+        always,
+    ),
+    rule(
+        "date_day",
+        "DATE",
+        Rank::Form,
+        "a day of the month at the end of its sentence: discharged the 19th.",
+        r"(?i:on|discharged|admitted|seen|until|till|through|by|since) the (%DAY%(?i:st|nd|rd|th))",
+        |hit| matches!(hit.after(), [] | [b'.' | b';' | b'\n' | b'\r', ..]),
     ),
     Rule {
         behind: begins_line,
@@ -109,7 +145,7 @@ pub const RULES: &[Rule] = &[
         "DATE",
         Rank::Form,
         "day, a month's first letters and year without a space: 12MAR2020, 05-dic19",
-        r"%DAY%-?%MONTH_JOINED%-?(?:%YEAR%|\d{2})",
+        r"%DAY%-?%MONTH_JOINED%-?(?:%YEAR%|\d{2})|%MONTH_JOINED%%YEAR%",
         always,
     ),
     rule(
@@ -117,7 +153,7 @@ pub const RULES: &[Rule] = &[
         "DATE",
         Rank::Form,
         "a month's name and a day or a year",
-        r"%MONTH%(?:\.?,?[\s/-]{1,2}(?i:(?:de |del |of )(?:ano )?(?:de )?)?%YEAR%|\.?[\s-]{1,2}(?i:the )?%DAY%(?i:st|nd|rd|th)?(?:(?:,|,?\s)\s?%YEAR%)?)",
+        r"%MONTH%(?:\.?,?[\s/-]{1,2}(?i:(?:de |del |of )(?:ano )?(?:de )?)?%YEAR%|\.?[\s-]{1,2}(?i:the )?%DAY%(?i:st|nd|rd|th)?(?:(?:[,.]|,?\s)\s?(?:%YEAR%|'\d{2}))?)",
         is_no_amount,
     ),
     rule(
@@ -157,7 +193,7 @@ pub const RULES: &[Rule] = &[
         "DATE",
         Rank::Form,
         "a month alone behind a preposition",
-        r"(?:(?i:in|since|until|last|next|this|during|early|late|mid|through|till)[ -](?:(?i:early|late|mid)[ -])?(%MONTH_EN%)|(?i:en|desde|hasta|mes de|de|durante|pasado|depuis|fin|debut|mi-|courant|jusqu'en) ?(%MONTH_ES%|%MONTH_FR%)|(?i:im|seit|ende|anfang|mitte|bis) (%MONTH_DE%))",
+        r"(?:(?:(?i:in|since|until|last|next|this|during|through|till)[ -]|(?i:im|seit|bis) )(%MONTH_EN%|%MONTH_DE%)|(?i:en|desde|hasta|mes de|de|durante|pasado|depuis|courant|jusqu'en) ?(%MONTH_ES%|%MONTH_FR%)|((?i:early|late|mid|end of|beginning of|mediados de|principios de|finales de|fines de|fin de|fin|debut|mi|ende|anfang|mitte)[ -]%MONTH%))",
         is_capital_or_sure,
     ),
     rule(
@@ -236,6 +272,48 @@ fn is_day_month_of_line(hit: &mut Hit) -> bool {
     let goes_on = matches!(hit.after(), [b':', b' ', ..] | [b' ', b'A'..=b'Z' | b'a'..=b'z' | 0x80.., ..]);
     let bracketed = hit.before().ends_with(b"(") && hit.after().starts_with(b")");
     padded && (begins && goes_on || bracketed) && is_day_month(hit)
+}
+
+/// A day and a month that nothing announces: no scale, no size, no pressure, no page.
+fn is_bare_day_month(hit: &mut Hit) -> bool {
+    static SCALES: Words = LazyLock::new(|| WordSet::of("scales"));
+    const STREETS: [&[u8]; 6] = [b"strasse", b"str", b"gasse", b"weg", b"platz", b"allee"];
+    let (piece, before, after) = (hit.piece(), hit.before(), hit.after());
+    let mut parts = piece.split(|byte| *byte == b'/').map(num_value);
+    let (first, second) = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
+    let padded = piece.starts_with(b"0") || piece[piece.len() - 2] == b'0';
+    let one_way = (1..=12).contains(&first.min(second)) && (13..=31).contains(&first.max(second));
+    let timed = matches!(after, [b' ', b'a', b't', b' ', b'0'..=b'9', ..]);
+    let joined = before.last().is_some_and(|byte| b"/.,-+<>=~$#".contains(byte));
+    let goes_on = matches!(
+        after,
+        [b'%' | b'"' | b'+', ..] | [b',', b' ', b'0'..=b'9', b'0'..=b'9', b'0'..=b'9', b'0'..=b'9', ..]
+    );
+    let line = &before[super::behind_last(before, |byte| matches!(byte, b'\n' | b';'))..];
+    let mut words = line.split(|byte| !byte.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).rev().take(3);
+    let scaled = words.any(|word| {
+        SCALES.has_any_case(word) || STREETS.iter().any(|street| word.to_ascii_lowercase().ends_with(street))
+    });
+    // "Orientation: 12/30": of so many points.
+    let scored = matches!(second, 24 | 27 | 30) && !padded && before.ends_with(b": ");
+    (one_way || padded || timed) && !(joined || goes_on || scaled || scored || has_unit(hit)) && is_day_month(hit)
+}
+
+/// Days from 1 to 31 and years in their order.
+fn is_range(hit: &mut Hit) -> bool {
+    let piece = hit.piece();
+    let numbers: Vec<usize> =
+        piece.split(|byte| !byte.is_ascii_digit()).filter(|number| !number.is_empty()).map(num_value).collect();
+    let years = piece.iter().all(|byte| !matches!(byte, b'/' | b'.')) && numbers.len() == 2 && numbers[0] > 1000;
+    let in_order = !years || numbers[0] < numbers[1] && numbers[1] < 2100;
+    let slashed = piece.contains(&b'/') && numbers.len() >= 4 && numbers[1] < 1000;
+    let days = !slashed
+        || numbers[..4]
+            .chunks(2)
+            .all(|date| date[0].min(date[1]) <= 12 && date[0].max(date[1]) <= 31 && date[0].min(date[1]) > 0)
+            && (numbers.len() > 4 || numbers[..4].iter().any(|number| *number > 12) || piece.contains(&b' '));
+    let joined = matches!(hit.before(), [.., b'0'..=b'9', b'/' | b'-' | b'.']);
+    in_order && days && !joined && !goes_on(hit) && !has_unit(hit)
 }
 
 /// What a fraction is of: a part of the body, a dose.

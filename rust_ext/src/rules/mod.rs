@@ -26,6 +26,7 @@ mod values;
 
 use std::sync::LazyLock;
 
+use crate::detect::common::CommonWords;
 use crate::error::{Error, Result};
 use crate::text::spans::Found;
 use crate::text::texts::Texts;
@@ -51,6 +52,8 @@ pub struct Hit<'a> {
     end: usize,
     /// It is written in letters with spaces between them, as no word of a sentence is.
     spaced: bool,
+    /// How the corpus writes its words, where that is known.
+    common: Option<&'a CommonWords>,
 }
 
 impl<'a> Hit<'a> {
@@ -184,9 +187,15 @@ fn expand(pattern: &str) -> String {
 
 /// Matches of the rules with these labels (every rule for None), by document, then start.
 ///
-/// `rows` are the user's names of fields with their labels; `filtered` false tries every rule at every place: the
+/// `rows` are the user's names of fields with their labels; `common` says which words behind a titled name are none; `filtered` false tries every rule at every place: the
 /// definition, for tests.
-pub fn scan(texts: &Texts, labels: Option<&[String]>, rows: &[(String, String)], filtered: bool) -> Result<Vec<Found>> {
+pub fn scan(
+    texts: &Texts,
+    labels: Option<&[String]>,
+    rows: &[(String, String)],
+    common: Option<&CommonWords>,
+    filtered: bool,
+) -> Result<Vec<Found>> {
     let wanted = |rule: &Rule| labels.is_none_or(|labels| labels.iter().any(|label| label == rule.label));
     for label in labels.into_iter().flatten() {
         if !RULES.iter().any(|rule| rule.label == label) {
@@ -198,7 +207,7 @@ pub fn scan(texts: &Texts, labels: Option<&[String]>, rows: &[(String, String)],
         active |= Mask::from(wanted(rule)) << number;
     }
     if rows.is_empty() {
-        return scan::scan(texts, active, Fields::shipped()?, filtered);
+        return scan::scan(texts, active, Fields::shipped()?, common, filtered);
     }
-    scan::scan(texts, active, &Fields::with(rows)?, filtered)
+    scan::scan(texts, active, &Fields::with(rows)?, common, filtered)
 }

@@ -154,9 +154,9 @@ fn is_no_amount(hit: &mut Hit) -> bool {
         && piece.iter().all(u8::is_ascii_digit)
         && UNITS.begin(after)
         && !matches!(after, [b'/', b'0'..=b'9', ..]);
-    let known = [&b"OMIM"[..], b"MIM", b"PMID"].iter().any(|cue| {
+    let known = [&b"OMIM"[..], b"MIM", b"PMID", b"SNOMED", b"SCTID", b"RxCUI"].iter().any(|cue| {
         let before = hit.before();
-        before[before.len().saturating_sub(cue.len() + 4)..].windows(cue.len()).any(|window| window == *cue)
+        before[before.len().saturating_sub(cue.len() + 10)..].windows(cue.len()).any(|window| window == *cue)
     });
     !amount && !known && !is_counted(hit)
 }
@@ -174,5 +174,22 @@ fn is_no_postcode(hit: &mut Hit) -> bool {
     let piece = hit.piece();
     let country = matches!(piece, [b'A'..=b'Z', b'-', digits @ ..] | [b'A'..=b'Z', b'A'..=b'Z', b'-', digits @ ..]
         if matches!(digits.len(), 4 | 5));
-    !(country && matches!(hit.after(), [b' ', b'A'..=b'Z', ..]))
+    !(country && matches!(hit.after(), [b' ', b'A'..=b'Z', ..])) && !is_icd(hit)
+}
+
+/// A code of the ICD without its point, E1165 or S72001: a letter and four or five digits, behind a word for codes or diagnoses
+/// on its line or in brackets behind a word in small letters.
+fn is_icd(hit: &Hit) -> bool {
+    static CUES: Words = LazyLock::new(|| WordSet::of("codes of diagnoses"));
+    let [b'A'..=b'Z', digits @ ..] = hit.piece() else { return false };
+    if !(4..=5).contains(&digits.len()) || !digits.iter().all(u8::is_ascii_digit) {
+        return false;
+    }
+    let before = hit.before();
+    let line = &before[behind_last(before, |byte| matches!(byte, b'\n'))..];
+    let cued = line.split(|byte| !byte.is_ascii_alphabetic()).any(|word| CUES.has_any_case(word));
+    let bracketed = before.strip_suffix(b"(").map(|before| before.trim_ascii_end());
+    let word = bracketed.map(|before| &before[behind_last(before, |byte| !byte.is_ascii_alphabetic())..]);
+    let described = word.is_some_and(|word| word.len() > 3 && word.iter().all(u8::is_ascii_lowercase));
+    cued || described && hit.after().starts_with(b")")
 }

@@ -3,7 +3,8 @@
 use std::sync::LazyLock;
 
 use super::{Hit, Rank, Rule, behind_last, behind_last_row, rule};
-use crate::word_lists::{Language, WordSet, Words, alternatives, marked, month_names};
+use crate::detect::common::Class;
+use crate::word_lists::{Language, WordSet, Words, alternatives, is_first_name, is_listed_name, marked, month_names};
 
 /// Particles and titles, from the word lists; those of doctors and professors have more forms than a list.
 pub fn listed_parts() -> Vec<(&'static str, String)> {
@@ -22,7 +23,7 @@ pub const PARTS: &[(&str, &str)] = &[
         "%SERIES%",
         r"(?:D?D[Rr](?:[Aa]|es|s)?|(?:[Uu]niv\.? ?-? ?)?[Pp]rof(?:a|essor(?:in|a)?|esseure?)?|PROF|Dipl\.?-?(?:Med|Psych|Ing|Biol)|Mag|Ing|Lic|PD|Priv\.? ?-? ?Doz|Doz|OA|(?:Ober|Chef|Fach|Assistenz)arzt(?:in)?|med|dent|vet|rer|nat|phil|habil|univ|hum|biol|psych|h\. ?c|medic)",
     ),
-    ("%NAME%", r"%NAMEWORD%(?:(?: |-)%PARTICLES%{0,2}%NAMEWORD%){0,4}"),
+    ("%NAME%", r"%NAMEWORD%(?:(?: {1,2}|-)%PARTICLES%{0,2}%NAMEWORD%){0,4}"),
     (
         "%NAMEWORD%",
         r"(?:(?:Th|Ph|Chr?|Fco|Ant|Jos)\. ?[A-Z][a-z\x80-\xff]+|[A-Z\x80-\xff][A-Za-z\x80-\xff'-]*[A-Za-z\x80-\xff]|M\.a|[A-Z]\.(?:-?[A-Z]\.){0,3}(?:-?[A-Z]\b)?|[A-Z]\b)",
@@ -35,7 +36,7 @@ pub const RULES: &[Rule] = &[
         "NAME",
         Rank::Form,
         "names behind titles: Dr., Mrs, Mme, Sr., Frau, Prof. Dr. med. …",
-        r"(?:%DOTTED%\. {0,2}(?:%SERIES%(?:\. ?| ) ?){0,5}|(?:M\.|D\.a?) {1,2}|%SPELLED% {1,2}(?:%SERIES%(?:\. ?| ) ?){0,5})(%NAME%)",
+        r"(?:%DOTTED% ?\.(?: {0,2}|\r?\n)(?:%SERIES%(?:\. ?| ) ?){0,5}|(?:M\.|D\.a?) {1,2}|%SPELLED%(?: {1,2}|\r?\n)(?:%SERIES%(?:\. ?| ) ?){0,5})((?:%PARTICLES%){0,2}%NAME%)",
         is_titled_name,
     ),
     rule(
@@ -160,7 +161,46 @@ fn starts_with_month(piece: &[u8]) -> bool {
 fn is_titled_name(hit: &mut Hit) -> bool {
     let before = hit.before().trim_ascii_end().strip_suffix(b"D.");
     let is_letter = before.is_some_and(|before| !before.last().is_some_and(u8::is_ascii_alphanumeric));
-    is_name(hit) && (!is_letter || is_don(hit))
+    let found = is_name(hit) && (!is_letter || is_don(hit));
+    if found {
+        cut_words(hit);
+    }
+    found && !is_dosed(hit)
+}
+
+/// "Mrs. Tolbert Tylenol given": a word behind the first ends the name where the corpus writes it small, unless it is a name
+/// on a list or a first name stands before it.
+fn cut_words(hit: &mut Hit) {
+    let Some(common) = hit.common else { return };
+    let folded = |word: &[u8]| {
+        let head = word.iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
+        String::from_utf8_lossy(&word[..head]).to_ascii_lowercase()
+    };
+    let piece = hit.piece();
+    let mut words = piece.split(|byte| *byte == b' ');
+    let Some(first) = words.next().filter(|first| !is_first_name(&folded(first))) else { return };
+    let mut end = first.len();
+    for word in words {
+        let (written, small) = (word.first(), folded(word));
+        let is_word = small.len() > 1 && common.class(&small) == Class::Common && !is_listed_name(&small);
+        if is_word && written.is_some_and(u8::is_ascii_uppercase) {
+            break;
+        }
+        end += 1 + word.len();
+    }
+    hit.end = hit.start + piece[..end].trim_ascii_end().len();
+}
+
+/// "MS Contin 15 mg", "14 Fr. Foley": a drug behind what is no title there, a number of its size before it.
+fn is_dosed(hit: &Hit) -> bool {
+    let before = hit.before().trim_ascii_end();
+    let sized = before.strip_suffix(b"Fr.").or(before.strip_suffix(b"Fr"));
+    let dose = hit.after().strip_prefix(b" ").unwrap_or_default();
+    let digits = dose.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let dosed =
+        || [&b"mg"[..], b"mcg", b"ml", b"g "].iter().any(|unit| dose[digits..].trim_ascii_start().starts_with(unit));
+    sized.is_some_and(|before| before.trim_ascii_end().last().is_some_and(u8::is_ascii_digit))
+        || digits > 0 && !hit.piece().contains(&b' ') && before.ends_with(b"MS") && dosed()
 }
 
 /// Whether "D." before a name is the Spanish title: words of a sentence in Spanish stand before or behind it.
@@ -180,7 +220,15 @@ fn is_don(hit: &Hit) -> bool {
 pub fn is_name(hit: &mut Hit) -> bool {
     cut_after_name(hit);
     let piece = hit.piece();
-    let first = &piece[..piece.iter().take_while(|byte| !matches!(byte, b' ' | b',' | b'.')).count()];
+    let word = |piece: &[u8]| piece.iter().take_while(|byte| !matches!(byte, b' ' | b',' | b'.')).count();
+    let mut first = &piece[..word(piece)];
+    // "Mme Le Goffinec", "Dr. de la Torre": the word behind particles says whether it is a name.
+    let mut rest = piece;
+    while LEADING.has_any_case(first) && word(rest) + 1 < rest.len() {
+        rest = &rest[word(rest) + 1..];
+        first = &rest[..word(rest)];
+    }
+    let led = rest.len() < piece.len();
     let several = piece.len() > first.len() + 1;
     let disease = hit.before().ends_with(b"M. ") && EPONYMS.has(first);
     // "1 M. Then": moles, metres, millions.
@@ -191,14 +239,45 @@ pub fn is_name(hit: &mut Hit) -> bool {
     !disease
         && !unit
         && (!NO_NAMES.has(first) || first.len() == 1 && piece.get(1) == Some(&b'.'))
-        && (first.len() > 1 || several)
+        && !(led && NEXT_FIELDS.has(first))
+        && !(first.first().is_some_and(u8::is_ascii_lowercase) && LEADING.has(first))
+        && !is_medical(first)
+        && (first.len() > 1 || several || is_lone_initial(hit))
         && piece.iter().any(u8::is_ascii_alphabetic)
 }
 
 /// Words with which the next field begins on the line of a name.
 static NEXT_FIELDS: Words = LazyLock::new(|| WordSet::of("next fields"));
 
+/// "Frau K. ist stabil": an initial that its sentence goes on behind.
+fn is_lone_initial(hit: &Hit) -> bool {
+    matches!(hit.piece(), [_, b'.']) && matches!(hit.after(), [b' ', b'a'..=b'z', ..])
+}
+
+/// Particles that a name may begin with.
+static LEADING: Words = LazyLock::new(|| WordSet::marked("particles", "name"));
+
+/// What a disease, an operation or a measurement ends with.
+fn is_medical(word: &[u8]) -> bool {
+    static ENDINGS: Words = LazyLock::new(|| WordSet::of("endings of medicine"));
+    let small = word.to_ascii_lowercase();
+    small.len() > 7 && ENDINGS.iter().any(|ending| small.ends_with(ending))
+}
+
+/// The name ends before the "'s" of a genitive: "Mr. Sefton's Lasix".
+fn cut_genitive(hit: &mut Hit) {
+    let piece = hit.piece();
+    let genitive = |at: &usize| {
+        matches!(piece[at + 1..], [b's' | b'S'] | [b's' | b'S', b' ' | b'-', ..]) && *at > 1 && piece[*at] == b'\''
+    };
+    if let Some(at) = (0..piece.len()).find(genitive) {
+        hit.end = hit.start + at;
+    }
+}
+
 fn cut_after_name(hit: &mut Hit) {
+    cut_genitive(hit);
+    cut_abbreviation(hit);
     // "C/" begins a street.
     if hit.piece().ends_with(b" C") && matches!(hit.after().first(), Some(b'/' | b'\\')) {
         hit.end -= 2;
@@ -212,6 +291,18 @@ fn cut_after_name(hit: &mut Hit) {
             return;
         }
         end += word.len() + 1;
+    }
+}
+
+/// "Mr. Tolliver BP": capitals without a vowel behind a name with small letters.
+fn cut_abbreviation(hit: &mut Hit) {
+    let piece = hit.piece();
+    let Some(at) = piece.iter().rposition(|byte| *byte == b' ') else { return };
+    let last = &piece[at + 1..];
+    let vowel = |byte: &u8| matches!(byte, b'A' | b'E' | b'I' | b'O' | b'U' | b'Y');
+    let is_short = (2..=4).contains(&last.len()) && last.iter().all(u8::is_ascii_uppercase) && !last.iter().any(vowel);
+    if is_short && last != b"NG" && piece[..at].iter().any(u8::is_ascii_lowercase) {
+        hit.end = hit.start + at;
     }
 }
 

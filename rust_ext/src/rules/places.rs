@@ -247,7 +247,7 @@ pub fn is_town(hit: &mut Hit) -> bool {
             return false;
         }
         let end = hit.start - signs;
-        let mut zip = Hit { text: hit.text, start: end - digits, end, spaced: false };
+        let mut zip = Hit { start: end - digits, end, spaced: false, ..*hit };
         return if digits == 5 { is_next_to_a_town(&mut zip) } else { digits == 4 && is_behind_a_house(&mut zip) };
     }
     // "EE. UU." or the next sentence?

@@ -15,6 +15,7 @@ use super::fields::{Fields, Value, is_sign, signs as signs_of_fields};
 use super::filter::{Filter, LANES, Mask};
 use super::split::{Answer, Caches, Split, parts as parts_of};
 use super::{Hit, RULES, expand, tables};
+use crate::detect::common::CommonWords;
 use crate::error::{Error, Result};
 use crate::pool::rows;
 use crate::text::byte_features::byte_features;
@@ -131,6 +132,7 @@ struct Scan<'a> {
     caches: &'a mut [Remembered],
     text: &'a [u8],
     source: &'a Source<'a>,
+    common: Option<&'a CommonWords>,
     folded: Option<&'a Folded>,
     /// Whether the text may have signs of fields other than colons.
     others: bool,
@@ -307,7 +309,7 @@ impl Scan<'_> {
     /// Keep a match that its rule accepts.
     fn accept(&mut self, rule: usize, start: usize, end: usize) -> bool {
         let spaced = RULES[rule].of_field && self.source.is_spaced(self.folded, start, end);
-        let mut hit = Hit { text: self.text, start, end, spaced };
+        let mut hit = Hit { text: self.text, start, end, spaced, common: self.common };
         let found = start < end && (RULES[rule].accepts)(&mut hit) && parts(self.text, hit.end);
         if found {
             self.hits.push((hit.start, hit.end, rule as u32));
@@ -346,6 +348,7 @@ impl Scan<'_> {
 fn scan_text(
     compiled: &Compiled,
     fields: &Fields,
+    common: Option<&CommonWords>,
     (document, text): (u32, &str),
     active: Mask,
     filtered: bool,
@@ -367,6 +370,7 @@ fn scan_text(
             caches,
             text: plain,
             source: &source,
+            common,
             folded: folded.as_ref(),
             others,
             resume: vec![0; RULES.len()],
@@ -386,10 +390,16 @@ fn scan_text(
     hits.into_iter().filter_map(original).collect()
 }
 
-pub fn scan(texts: &Texts, active: Mask, fields: &Fields, filtered: bool) -> Result<Vec<Found>> {
+pub fn scan(
+    texts: &Texts,
+    active: Mask,
+    fields: &Fields,
+    common: Option<&CommonWords>,
+    filtered: bool,
+) -> Result<Vec<Found>> {
     let compiled = COMPILED.as_ref().map_err(|error| Error::Policy(error.clone()))?;
     Ok(rows(texts.len())
-        .flat_map_iter(|row| scan_text(compiled, fields, (row as u32, texts.get(row)), active, filtered))
+        .flat_map_iter(|row| scan_text(compiled, fields, common, (row as u32, texts.get(row)), active, filtered))
         .collect())
 }
 

@@ -220,7 +220,7 @@ pub fn parse(text: &str, context: &Context, order: Order) -> Option<Date> {
 
 /// What stands between the two dates of a period.
 static BETWEEN: LazyLock<Vec<String>> = LazyLock::new(|| {
-    let signs = [" - ", " – ", "–"].map(str::to_owned);
+    let signs = [" - ", " – ", "–", " à "].map(str::to_owned);
     signs.into_iter().chain(words("between dates").map(|word| format!(" {word} "))).collect()
 });
 

@@ -15,6 +15,7 @@ pub struct Spans<'a> {
 }
 
 /// A stretch to replace: characters, then the same in bytes.
+#[derive(Clone)]
 pub struct Stretch {
     pub chars: Range<usize>,
     pub bytes: Range<usize>,

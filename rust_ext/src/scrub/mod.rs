@@ -20,6 +20,7 @@ mod merge;
 mod names;
 mod values;
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use rayon::prelude::*;
@@ -39,6 +40,7 @@ use crate::text::texts::Texts;
 use crate::text::words::Scanner;
 use dates::Context;
 use merge::Stretch;
+use names::{Kind, titled_first_name};
 use values::Drawer;
 
 /// Bits of [`Edit::outcome`]: no surrogate for this value, so a tag stands there.
@@ -194,9 +196,11 @@ impl Document<'_> {
         let mut out = String::with_capacity(self.text.len() + 8 * stretches.len());
         let mut edits = Vec::with_capacity(stretches.len());
         let context = self.dates(stretches);
-        let mut drawer = Drawer::new(self.individual, avoid, names);
+        let genders = self.genders(stretches);
+        let mut drawer = Drawer::new(self.individual, avoid, names, &genders);
         let (mut byte, mut char_at, mut new_chars) = (0, 0, 0);
         for stretch in stretches {
+            let stretch = &self.with_initials(stretch, byte);
             out.push_str(&self.text[byte..stretch.bytes.start]);
             new_chars += stretch.chars.start - char_at;
             (byte, char_at) = (stretch.bytes.end, stretch.chars.end);
@@ -210,7 +214,7 @@ impl Document<'_> {
                 if style == Style::Rotate {
                     let (place, draw) = ((stretch.chars.start as u64).to_le_bytes(), self.settings.draw.to_le_bytes());
                     let key = self.individual.derive(&[&draw, self.doc_id.as_bytes(), &place]);
-                    drawer = Drawer::new(key, avoid, names);
+                    drawer = Drawer::new(key, avoid, names, &genders);
                 }
                 let drawn =
                     style.draws().then(|| self.draw(value, self.manner(stretch), &context, &mut drawer, &mut outcome));
@@ -266,6 +270,50 @@ impl Document<'_> {
             Manner::Date => self.date(value, context, drawer, outcome),
             Manner::Tag => None,
         }
+    }
+
+    fn is_name(&self, stretch: &Stretch) -> bool {
+        self.manners[self.spans.categories[stretch.span] as usize] == Manner::Name
+    }
+
+    /// The first names of the document whose titles say whose they are.
+    fn genders(&self, stretches: &[Stretch]) -> HashMap<String, Kind> {
+        const BEFORE: usize = 40;
+        if !self.settings.style.draws() {
+            return HashMap::new();
+        }
+        let titled = |stretch: &Stretch| {
+            let start = (stretch.bytes.start.saturating_sub(BEFORE)..=stretch.bytes.start)
+                .find(|&at| self.text.is_char_boundary(at))?;
+            titled_first_name(&self.text[start..stretch.bytes.start], &self.text[stretch.bytes.clone()])
+        };
+        stretches.iter().filter(|stretch| self.is_name(stretch)).filter_map(titled).collect()
+    }
+
+    /// A name with the initials before it, which a detector may have left: "J. Miller". "M." and "D." alone are titles.
+    fn with_initials(&self, stretch: &Stretch, from: usize) -> Stretch {
+        let mut grown = stretch.clone();
+        if !self.is_name(stretch) || !self.settings.style.draws() {
+            return grown;
+        }
+        let mut num_initials = 0;
+        loop {
+            let before = &self.text[from..grown.bytes.start];
+            let bare = before.strip_suffix(' ').unwrap_or(before);
+            let Some(rest) = bare.strip_suffix('.').filter(|_| !bare.is_empty()) else { break };
+            let Some(initial) = rest.chars().next_back().filter(|c| c.is_uppercase()) else { break };
+            let behind = &rest[..rest.len() - initial.len_utf8()];
+            let is_word = behind.chars().next_back().is_some_and(|c| c.is_alphanumeric() || c == '-' || c == '\'');
+            let title = num_initials == 0 && matches!(initial, 'M' | 'D');
+            if is_word || title || num_initials == 3 {
+                break;
+            }
+            let start = from + behind.len();
+            grown.chars.start -= self.text[start..grown.bytes.start].chars().count();
+            grown.bytes.start = start;
+            num_initials += 1;
+        }
+        grown
     }
 
     /// How a stretch is replaced. A quantity keeps its words (units), which may be any individual's where it took in other spans;

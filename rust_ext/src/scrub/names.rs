@@ -81,6 +81,27 @@ pub fn first_name(folded: &str) -> Option<Kind> {
     KNOWN.get(folded).copied()
 }
 
+/// Whose first name a title says ("Frau Ilse Roth"): the folded name and the kind. None where no surname follows it.
+pub fn titled_first_name(before: &str, name: &str) -> Option<(String, Kind)> {
+    static TITLES: LazyLock<HashMap<&'static str, Option<Kind>>> = LazyLock::new(|| {
+        let women = words("titles of women").map(|title| (title, Some(Kind::Woman)));
+        let men = words("titles of men").map(|title| (title, Some(Kind::Man)));
+        women.chain(men).chain(words("titles of any").map(|title| (title, None))).collect()
+    });
+    let parts = |text: &str| -> Vec<String> {
+        let letters = text.split(|c: char| !c.is_alphabetic() && c != '-');
+        letters.filter(|word| !word.is_empty()).map(|word| folded(word).into_owned()).collect()
+    };
+    let line = before.rsplit(['\n', ',', ';', ':']).next().unwrap_or_default();
+    let mut ahead = parts(line);
+    let own = parts(name);
+    let num_titles = own.iter().take_while(|word| TITLES.contains_key(word.as_str())).count();
+    ahead.extend_from_slice(&own[..num_titles]);
+    let kind = ahead.iter().rev().map_while(|word| TITLES.get(word.as_str())).find_map(|kind| *kind)?;
+    let [first, _, ..] = &own[num_titles..] else { return None };
+    (first.chars().count() > 1).then(|| (first.clone(), kind))
+}
+
 /// Give a name the case pattern of a word: all capitals, all small, or a capital first and the rest as it is.
 pub fn with_case_of(word: &str, name: &str) -> String {
     let mut letters = word.chars().filter(|c| c.is_lowercase() || c.is_uppercase());

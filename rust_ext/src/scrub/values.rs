@@ -44,14 +44,16 @@ pub struct Drawer<'a> {
     pub key: Key,
     avoid: Avoid<'a>,
     names: Option<&'a NamePool>,
+    /// Whose first names, folded, titles of the document say.
+    genders: &'a HashMap<String, Kind>,
     letters: OnceCell<[u8; 26]>,
     /// Set when a realistic name is one of the corpus, and when every attempt gave a real identifier of it.
     pub collided: bool,
 }
 
 impl<'a> Drawer<'a> {
-    pub fn new(key: Key, avoid: Avoid<'a>, names: Option<&'a NamePool>) -> Self {
-        Self { key, avoid, names, letters: OnceCell::new(), collided: false }
+    pub fn new(key: Key, avoid: Avoid<'a>, names: Option<&'a NamePool>, genders: &'a HashMap<String, Kind>) -> Self {
+        Self { key, avoid, names, genders, letters: OnceCell::new(), collided: false }
     }
 
     /// An individual's name, whole or in part: each word by itself, initials in step with the names they stand for.
@@ -124,7 +126,9 @@ impl<'a> Drawer<'a> {
     fn invented(&mut self, word: &str, scope: Scope) -> String {
         let folded = folded(word);
         let kind = match scope {
-            Scope::Person => first_name(&folded).unwrap_or(Kind::Surname),
+            Scope::Person => {
+                self.genders.get(&*folded).copied().or_else(|| first_name(&folded)).unwrap_or(Kind::Surname)
+            }
             _ => Kind::Place,
         };
         let letter = self.letter(folded.chars().next().unwrap_or('x'));

@@ -801,9 +801,8 @@ def test_a_base_model_that_ranks_members_below_others_is_no_sound_control() -> N
             low = {**entry["membership"]["loss"], "auc": estimate(0.3, 0.2, 0.4)}
             entry["membership"] = {"loss": low, "zlib": {**low, "auc": estimate(0.45, 0.35, 0.55)}}
     sure = " ".join(plain_findings(evidence(audit)).sure)
-    assert (
-        "the masked base model, which saw nobody, tells members from held-out people (30 % (20.0 to 40.0, attack "
-        in (sure.replace("\N{NO-BREAK SPACE}", " "))
+    assert "the masked base model tells members from held-out people (30 % (20.0 to 40.0, attack " in (
+        sure.replace("\N{NO-BREAK SPACE}", " ")
     )
     assert "as it should be" not in sure
 
@@ -1063,8 +1062,8 @@ def test_an_invalid_attack_neither_distinguishes_nor_reassures() -> None:
     assert "distinguishable better than by chance" not in said["short"]
     assert "Who took part is distinguishable" not in said["found"]
     assert "nothing can be said of clm and ppclm" in said["found"]
-    assert "words alone, without any model, tell members from held-out people (65 %, 55.0 to 75.0)" in said["sure"]
-    assert "even the causal base model, which saw nobody, tells members from held-out people" in said["sure"]
+    assert "tell members from held-out people without any model (65 %, 55.0 to 75.0; causal tokens)" in said["sure"]
+    assert "even the causal base model tells members from held-out people" in said["sure"]
     assert "Ask again who was in the data of clm and ppclm" in said["next"]
     assert "no attack of this audit succeeded" not in said["next"]
 
@@ -1130,7 +1129,7 @@ def test_members_who_can_be_told_are_named_with_an_earlier_checkpoint() -> None:
 def test_a_base_model_that_tells_members_makes_the_attack_invalid() -> None:
     said = findings(model("base", "clm", 0, auc=0.7), entry("ppclm", excess=0.0, auc=0.8))
     assert "Caution: even the causal base model" in said["sure"]
-    assert "not valid" in said["sure"]
+    assert "even the causal base model tells members" in said["sure"]
     assert (
         "finds nobody distinguishable"
         in findings(model("base", "clm", 0, auc=0.5), entry("ppclm", excess=0.0, auc=0.8))["sure"]

@@ -1,0 +1,73 @@
+"""Documents in languages that the rules do not know: told, warned of, refused, and no alarm on those that they know."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from reticent.engine.languages import OtherLanguages
+
+#: Invented notes of 30 words and more, by language.
+NOTES = {
+    "de": "Der Patient klagt seit drei Tagen über Husten und Fieber. Die Lunge ist auskultatorisch frei, "
+    "das Labor zeigt eine leichte Entzündung. Wir empfehlen eine Kontrolle in einer Woche und die "
+    "Einnahme von Paracetamol bei Bedarf.",
+    "en": "The patient was admitted with chest pain and shortness of breath for three days. No fever was "
+    "noted on arrival. She is on metoprolol and aspirin, and has a history of hypertension with good "
+    "control at home.",
+    "es": "Paciente de mediana edad que acude por dolor torácico de tres días de evolución. No presenta "
+    "fiebre ni tos. Se realiza electrocardiograma sin alteraciones y se pauta tratamiento con control "
+    "en una semana por su médico.",
+    "fr": "Le patient est hospitalisé pour une douleur thoracique depuis trois jours. Il n'a pas de fièvre "
+    "et la radiographie est normale. Un traitement par aspirine est mis en place avec un contrôle "
+    "dans une semaine.",
+    "it": "La paziente lamenta dolore toracico da tre giorni e riferisce febbre con tosse. Il figlio l'ha "
+    "accompagnata al pronto soccorso. Si consiglia terapia antibiotica per sette giorni e controllo "
+    "dal medico di base della zona.",
+    "no": "Pasienten er en mann som ble innlagt på grunn av brystsmerter. Han har tidligere hatt "
+    "hjerteinfarkt og bruker medisin mot høyt blodtrykk. Ved undersøkelse finnes ingen tegn til "
+    "hjertesvikt, og han ble skrevet ut etter dagen.",
+    "sv": "Patienten är en kvinna som har sökt vård för hosta och feber sedan tre dagar. Vid undersökning "
+    "av lungorna hörs inga biljud. Hon får inte antibiotika och ska höra av sig om det inte blir "
+    "bättre till helgen.",
+    "pl": "Pacjentka została przyjęta do szpitala z powodu bólu brzucha. W badaniu stwierdzono tkliwość w "
+    "prawym dole biodrowym. Wykonano badania laboratoryjne oraz USG. Po leczeniu wypisana do domu w "
+    "stanie dobrym z zaleceniem kontroli w poradni za tydzień.",
+    "pt": "A paciente foi internada com dor torácica há três dias e nega febre. O exame não mostrou "
+    "alterações e foi medicada com aspirina. Recebeu alta para o domicílio com consulta marcada em "
+    "uma semana no centro de saúde.",
+    "nl": "De patiënt is een man die met pijn op de borst werd opgenomen. Hij heeft geen koorts en het "
+    "onderzoek van de longen is niet afwijkend. Er wordt een controle bij de huisarts over een week "
+    "afgesproken met een nieuw recept.",
+    "other": "Пациент поступил в клинику с жалобами на боли в груди. В анамнезе артериальная гипертензия. При "
+    "осмотре состояние удовлетворительное, хрипов нет. Выписан домой с улучшением, рекомендовано "
+    "наблюдение у кардиолога по месту жительства и приём препаратов ежедневно утром и вечером.",
+}
+
+
+def asked(*texts: str) -> OtherLanguages:
+    languages = OtherLanguages()
+    languages.add(pa.array(texts, pa.large_string()))
+    return languages
+
+
+@pytest.mark.parametrize("language", NOTES)
+def test_language_of_a_note_is_told(language: str) -> None:
+    found = asked(NOTES[language])
+    assert {name: num for name, num in found.documents.items() if num} == {language: 1}
+    assert found.counts() == {"long_documents": 1, "other_language": int(language not in ("de", "en", "es", "fr"))}
+    assert (found.warning() is None) == (language in ("de", "en", "es", "fr"))
+
+
+def test_short_documents_are_not_asked_and_lists_are_asked_to_their_end() -> None:
+    assert asked("Dati del paziente: tosse.", "", "123").counts() == {"long_documents": 0, "other_language": 0}
+    drugs = ", ".join(f"metoprolol{number} tablet" for number in range(80))
+    assert asked(f"{drugs}. {NOTES['en']}").unknown == {}
+    assert asked("患者は四十五歳の男性で、胸の痛みを訴えて来院した。" * 3).unknown == {"other": 1}
+
+
+def test_sentence_says_how_many_and_in_which_languages() -> None:
+    warning = asked(NOTES["it"], NOTES["it"], NOTES["pl"], NOTES["en"]).warning()
+    assert warning is not None
+    assert warning.startswith("3 of 4 documents of 30 words or more")
+    assert "(it 2, pl 1; they know de, en, es, fr)" in warning
