@@ -397,7 +397,7 @@ class Auditor:
             on_kinds[ORDINARY] |= {GRADIENT: self._of_individuals(GRADIENT, {GRADIENT: own}, controls)}
         attacked = self.membership.measure(entry.objective, scores, base, lowercase, further, controls)
         by_kind, areas = self.kinds.measure(
-            scores.log_probs, base and base.log_probs, entry.never_target, shadows,
+            scores.log_probs, None if base is None else base.log_probs, entry.never_target, shadows,
             on_kinds, attacked.compared,
         )  # fmt: skip
         attacks, best = self.membership.with_areas(attacked, areas)

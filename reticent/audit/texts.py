@@ -228,7 +228,7 @@ class Texts:
         if estimate.value == 1 and not area:  # nor that of a one to more
             low = math.floor(1000 * low + 1e-9) / 1000
         digits = _digits(estimate, area, threshold)
-        return self.range(self._shown(low, area, digits), self._shown(high, area, digits)).replace(" ", NO_BREAK)
+        return self.range(self._shown(low, area, digits), self._shown(high, area, digits))
 
     def _shown(self, value: float, area: bool, digits: int) -> str:
         return self.number(value, digits) if area else self.percent(value, digits - 2)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from reticent.audit.texts import Texts
 from reticent.cli.help import CommandWithOthers, below, example_of
 from reticent.cli.options import AsJson, Quiet, RunFolder, Set, job_of, new_progress, read_job
 
@@ -137,9 +138,10 @@ UNVOUCHED = 4
 
 
 def _print(checked: Checked) -> None:
+    t = Texts(checked.language)
     signs = {"holds": checked.holds, "NOT checked": checked.unchecked, "CHANGED since": checked.changed}
     for sign, lines in (signs | {"FAULT": checked.faults}).items():
         for line in lines:
-            typer.echo(f"{sign}: {line}")
+            typer.echo(t("common.name_what", name=t.evidence(sign), what=t.evidence(line)))
     held = "The dossier holds." if checked.signer else "The dossier holds, and nobody vouches for who made it."
-    typer.echo("The dossier does NOT hold." if checked.faults else held)
+    typer.echo(t.evidence("The dossier does NOT hold." if checked.faults else held))

@@ -72,25 +72,45 @@ def shared_fields(kind: type[BaseModel]) -> Mapping[str, str | None]:
     return found
 
 
+#: Kind of an error of pydantic -> what was expected, in words of a job file.
+_SIMPLE: dict[str, str] = {
+    **dict.fromkeys(("int_parsing", "int_type"), "a whole number"),
+    **dict.fromkeys(("float_parsing", "float_type"), "a number"),
+    **dict.fromkeys(("bool_parsing", "bool_type"), "true or false"),
+    "string_type": "text, in quotes",
+}
+
+
 def explain(error: ValidationError, table: str = "", kind: type[BaseModel] | None = None) -> str:
     """Return every field that is wrong, and why; of the values only numbers are quoted: others may be text. ``kind`` is
     the class that refused them: an unknown field is told which known one is like it.
     """
-    lines = []
+    lines, told = [], set[str]()
     errors = error.errors(include_url=False)
     for wrong in errors[:MOST_FAULTS]:
         if wrong["type"] == "too_short" and any(
             each["loc"][: len(wrong["loc"])] == wrong["loc"] for each in errors if each is not wrong
         ):
             continue  # of a list whose wrong members do not count
+        where = ".".join(filter(None, (table, *map(str, wrong["loc"]))))
         said = wrong["msg"].removeprefix("Value error, ").replace("Input should be ", "expected ")
         if wrong["type"] == "extra_forbidden":
-            said = "unknown field" + _meant(wrong["loc"], kind)
+            meant = _meant(wrong["loc"], kind)
+            said = "unknown field" + ("" if meant in told else meant)
+            told.add(meant)
+        elif wrong["type"] == "missing":
+            said = "is missing, and must be given"
+        elif wrong["type"] in ("tuple_type", "list_type"):
+            table_of = f"a table of [[{where}]] each: write [[{where}]], not [{where}]"
+            said = f"expected {table_of}" if isinstance(wrong["input"], Mapping) else "expected a list, in brackets"
+        elif wrong["type"] in ("model_type", "model_attributes_type", "dict_type"):
+            said = f"expected a table, [{where}]" if where else "expected a table"
+        elif wrong["type"] in _SIMPLE:
+            said = f"expected {_SIMPLE[wrong['type']]}"
         elif wrong["type"].startswith("byte_size"):
             said = 'expected a size in bytes, such as "8GB" or "500MB"'
         elif isinstance(wrong["input"], int | float) and wrong["type"] != "value_error":
             said += f", got {wrong['input']}"
-        where = ".".join(filter(None, (table, *map(str, wrong["loc"]))))
         lines.append(": ".join(filter(None, (where, said))))
     if len(errors) > MOST_FAULTS:
         lines.append(f"and {len(errors) - MOST_FAULTS:,} faults more")
@@ -98,7 +118,9 @@ def explain(error: ValidationError, table: str = "", kind: type[BaseModel] | Non
 
 
 def _meant(place: tuple[int | str, ...], kind: type[BaseModel] | None) -> str:
-    """The known fields that are like an unknown one: of its own section; else sections that have one of its name."""
+    """The known fields that are like an unknown one: of its own section; else sections that have one of its name; else
+    all that its own section has.
+    """
     if kind is None:
         return ""
     name, holder = str(place[-1]), kind
@@ -120,7 +142,8 @@ def _meant(place: tuple[int | str, ...], kind: type[BaseModel] | None) -> str:
             for section in _sections_in(field.annotation)
             if name in section.model_fields and name not in shared_fields(section)
         ][:2]
-    return f" (did you mean {' or '.join(near)}?)" if near else ""
+    known = ", ".join(field for field in holder.model_fields if field not in shared_fields(holder))
+    return f" (did you mean {' or '.join(near)}?)" if near else f" (known: {known})" if known else ""
 
 
 def _sections_in(annotation: Any) -> list[type[BaseModel]]:

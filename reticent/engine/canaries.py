@@ -392,9 +392,11 @@ def without_canaries(store: TokenStore, planted: Planted, corpus: Corpus, tokeni
                 )
     if kept.all():
         return store
-    columns = (column[kept] for column in (store.input_ids, store.word_ids, store.flags, store.ngram_starts))
+    ids, words_of, flags, starts_of = (
+        column[kept] for column in (store.input_ids, store.word_ids, store.flags, store.ngram_starts)
+    )
     offsets = np.concatenate([[0], np.cumsum(kept)])[store.doc_offsets]
-    return TokenStore(*columns, offsets, store.individual, store.doc_ids, store.path)
+    return TokenStore(ids, words_of, flags, starts_of, offsets, store.individual, store.doc_ids, store.path)
 
 
 def open_planted(folder: Path | str) -> Corpus:

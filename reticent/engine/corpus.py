@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TypeAlias, cast
 
@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from reticent import _rust
 from reticent.core.errors import CorpusError, PolicyError
-from reticent.engine.identity import FOLDED, Ids, check_choice, check_distinct, one_id_each
+from reticent.engine.identity import FOLDED, Ids, check_choice, check_distinct, check_real, one_id_each
 from reticent.engine.schema import DOCUMENTS, owned_batch
 from reticent.engine.sources.batches import as_scanned, kept_rows, memory_from, merged, reading_pool, stretches
 from reticent.engine.sources.columns import REQUIRED, SOURCE_COLUMN, Reader
@@ -30,9 +30,11 @@ from reticent.engine.sources.config import Columns, CsvDialect, Markup, OnNull
 from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.sources.csv import CsvSource
 from reticent.engine.sources.files import Files, find_format, format_options
+from reticent.engine.sources.formats import format_of, read_batches
 from reticent.engine.sources.frames import Frame, is_frame, open_frame
-from reticent.engine.sources.protocol import LocalSource
-from reticent.engine.sources.reading import Reading
+from reticent.engine.sources.plain import individual_of, owners_of
+from reticent.engine.sources.protocol import LocalSource, Request
+from reticent.engine.sources.reading import Reading, oddities
 from reticent.engine.threads import in_threads
 
 __all__ = ["SOURCE_COLUMN", "Columns", "Corpus", "CorpusConfig", "Documents"]
@@ -51,6 +53,8 @@ class Corpus:
     #: Treatment of documents whose text is null.
     on_null: OnNull = "stop"
     ids: Ids = "stop"
+    #: Ids that look like a word for no id (`check_real`) and are real.
+    real_ids: Sequence[str] = ()
     #: Files passed over, the dialect of CSV, and documents left out; whole once the corpus was scanned.
     reading: Reading = field(default_factory=Reading)
     #: In which times with a zone are read, in columns of the source.
@@ -205,14 +209,26 @@ class Corpus:
             place = partial(self._place, num_rows=num_rows)
             check_distinct(table.column("doc_id"), self.columns.doc_id, place)
             for name in [name for name in FOLDED if name in table.column_names]:
+                check_real(table.column(name), str(as_spelt.column_of(name)), self.real_ids, place)
                 table, num_joined = one_id_each(table, name, str(as_spelt.column_of(name)), self.ids, place)
                 if num_joined:
                     repaired[f"spellings of {name} joined with others"] = num_joined
             table = self._without_nulls(table, np.concatenate(kept)) if skips else table
             self._check_individuals(table)
             self._ids, self._num_rows, self.repaired = table, num_rows, repaired
+            self.reading.oddities = self._oddities()
             self.reading.scanned()
         return self._ids
+
+    def _oddities(self) -> list[str]:
+        """What the first texts and the ids look like, where it is not as expected."""
+        texts: list[str] = []
+        with suppress(CorpusError):  # reading says where
+            for fragment in self.source.fragments[: 256 if self.source.has_small_batches else 1]:
+                first = next(self._reader.read(fragment, ("text",), 1024), None)
+                texts += [] if first is None else filter(None, first.column(0).to_pylist())
+        columns = self.columns
+        return oddities(texts, self.num_documents, self.num_individuals, columns.text, columns.individual_id)
 
     def _without_nulls(self, ids: pa.Table, kept: np.ndarray) -> pa.Table:
         if kept.all():
@@ -315,6 +331,7 @@ def open_corpus(
     csv: CsvDialect | None = None,
     on_null: OnNull = "stop",
     ids: Ids = "stop",
+    real_ids: Sequence[str] = (),
     time_zone: str | None = None,
 ) -> Corpus:
     """Open documents: files, or a frame in memory.
@@ -344,6 +361,9 @@ def open_corpus(
         What becomes of ids of individuals, or households, that differ only in how they are spelt
         (:func:`reticent.engine.identity.fold_ids`): they stop :meth:`Corpus.scan`; every id is read in its folded form,
         so that they are one; or they are different ids.
+    real_ids : sequence of str
+        Ids of individuals or households that look like a word for no id (``NULL``, ``nan``, ``-``) and are real; any
+        other such word is an error of :meth:`Corpus.scan`.
     time_zone : str, optional
         In which times with a zone are read, in columns beside those of documents: birth dates of records.
 
@@ -367,7 +387,7 @@ def open_corpus(
         if format != "auto":
             raise PolicyError(f"format: means nothing for documents in memory, got {format!r}")
         csv.check_dialect("memory")
-        return Corpus(open_frame(source), columns, on_null, ids, time_zone=time_zone)
+        return Corpus(open_frame(source), columns, on_null, ids, real_ids, time_zone=time_zone)
     paths = [source] if isinstance(source, str | Path) else cast("Sequence[str | Path]", source)
     found, chosen = find_format(paths, format)
     csv.check_dialect(chosen.name)
@@ -376,7 +396,22 @@ def open_corpus(
     reading = Reading(found)
     mapped = tuple(column for column in columns.model_dump().values() if column is not None)
     about_csv = CsvSource(dialect=csv, columns=mapped, ids=(columns.doc_id, columns.individual_id), reading=reading)
-    return Corpus(Files(found.files, chosen, about_csv, markup), columns, on_null, ids, reading, time_zone)
+    files = Files(found.files, chosen, about_csv, markup)
+    if chosen.is_plain:
+        owners = partial(_owners, markup.individuals, columns) if markup.individuals is not None else None
+        individual = individual_of(markup.individual, cache(owners) if owners is not None else None)
+        files = replace(files, roots=found.roots, individual=individual)
+        columns = columns.replace(doc_id="doc_id", individual_id="individual_id", text="text")
+    return Corpus(files, columns, on_null, ids, real_ids, reading, time_zone)
+
+
+def _owners(table: str, columns: Columns) -> dict[str, str]:
+    """The individuals of text files, from a table with these columns."""
+    form, names = format_of(Path(table)), (columns.doc_id, columns.individual_id)
+    if form is None:
+        raise PolicyError("corpus.individuals: expected a file of Parquet, Arrow, CSV or JSONL")
+    batches = read_batches(Path(table), form.name, Request(columns=names, batch_rows=1 << 16))
+    return owners_of(batches, *names, where=table)
 
 
 def as_corpus(documents: Corpus | Documents) -> Corpus:
@@ -395,6 +430,7 @@ def open_configured(settings: CorpusConfig) -> Corpus:
         csv=settings.only(CsvDialect),
         on_null=settings.on_null,
         ids=settings.ids,
+        real_ids=settings.real_ids,
         time_zone=settings.time_zone,
     )
 

@@ -105,7 +105,12 @@ def find_copies(
     }
     copy_of = _to_leave_out(copies, exact_copy, near_copy, config)
     left_out = np.flatnonzero(copy_of != NOT_A_COPY)
-    counts["left_out"] = {"documents": len(left_out), "words_share": _share(words[left_out], words)}
+    stay = np.delete(owners, left_out)
+    counts["left_out"] = {
+        "documents": len(left_out),
+        "individuals": counts["individuals"] - len(np.unique(stay)),
+        "words_share": _share(words[left_out], words),
+    }
     return Deduplication(counts, _left_out_table(corpus, left_out, copy_of[left_out]))
 
 

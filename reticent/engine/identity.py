@@ -6,26 +6,30 @@ not depend on other documents, files or threads. No message quotes an id; it say
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from reticent import _rust
 from reticent.core.errors import CorpusError, PolicyError
 
 __all__ = [
     "FOLDED",
+    "SAYS_MISSING",
     "Ids",
     "Spellings",
     "as_read",
     "check_choice",
     "check_distinct",
+    "check_real",
     "find_spellings",
     "fold_ids",
     "one_id_each",
+    "say_missing",
 ]
 
 #: Choices for ids that fold to one another: stop, read each in its folded form, or take them for different ones.
@@ -34,6 +38,27 @@ Ids = Literal["stop", "fold", "exact"]
 FOLDED: Final = ("individual_id", "household_id")
 #: Groups whose places a message names.
 _SHOWN: Final = 3
+
+
+#: Words that exports write where an individual is not known, folded and without signs around them (`_AROUND`).
+# fmt: off
+_MISSING: Final = [
+    "na", "nan", "nat", "nil", "none", "null", "undef", "undefined", "unk", "unknown", "missing", "blank", "empty",
+    "n/a", "n.a", "n/d", "n/an/a", "\\n", "-nan", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan", "div/0",
+    "na_character_", "na_integer_", "objectobject", "__hive_default_partition__", "notavailable", "notapplicable",
+    "notknown", "notrecorded", "noid", "nopatient", "inconnu", "inconnue", "nonrenseigné", "nonrenseigne",
+    "unbekannt", "keineangabe", "desconocido", "desconocida", "sindatos", "nodisponible",
+]
+# fmt: on
+#: The same where they are such words only between signs: errors of a spreadsheet.
+_MARKED: Final = ["#value!", "#ref!", "#name?", "#num!"]
+_AROUND: Final = "\"'`()[]{}<>#!?;:,.%"
+SAYS_MISSING: Final = (
+    "a word for no id, such as NULL, nan or -: all rows that have it would be one individual. Give each its id, or "
+    "leave them out; corpus.real_ids lists such words that are ids here"
+)
+#: Signs alone (folded), and a UUID of zeros, whose last digits are folded as a number.
+_SIGNS: Final = r"^([-._?*/#~+=:;,!|<>(){}\[\]\\\\]+|0{8}(-0{4}){3}-0)$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +125,30 @@ def fold_ids(ids: pa.Array | pa.ChunkedArray) -> pa.Array:
 
     ids = ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else ids
     return pa.record_batch(_rust.fold_ids(ids)).column(0)
+
+
+def say_missing(ids: pa.Array | pa.ChunkedArray, real: Sequence[str] = ()) -> pa.Array:
+    """Return the distinct ids that say that there is none (``NULL``, ``nan``, ``-``), without those of ``real``."""
+    names = pc.drop_null(ids.unique())
+    folded = fold_ids(names)
+    bare = pc.utf8_trim(folded, characters=_AROUND)
+    missing = pc.or_(pc.is_in(bare, pa.array(_MISSING)), pc.match_substring_regex(folded, _SIGNS))
+    missing = pc.or_(missing, pc.is_in(folded, pa.array(_MARKED)))
+    missing = pc.and_not(missing, pc.is_in(folded, fold_ids(pa.array(list(real), pa.string()))))
+    return names.filter(missing)
+
+
+def check_real(ids: pa.ChunkedArray, column: str, real: Sequence[str], place: Callable[[int], str]) -> None:
+    """Raise `CorpusError` where an id says that there is none; ``place`` names the place of a row.
+
+    Everybody under such an id would be one individual: what two of them share would count as one person's, and what one
+    of them alone has as shared with whoever else has it.
+    """
+    rows = np.flatnonzero(pc.is_in(ids, say_missing(ids, real)).to_numpy())
+    if len(rows):
+        raise CorpusError(
+            f"{place(int(rows[0]))} column {column}: {SAYS_MISSING} ({len(rows):,} of {len(ids):,} rows have one)"
+        )
 
 
 def find_spellings(ids: pa.Array | pa.ChunkedArray) -> Spellings:

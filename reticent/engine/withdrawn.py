@@ -167,6 +167,7 @@ class LeftOut:
 
     key: bytes
     table: pa.Table
+    _kept: dict[str, list[tuple[bytes, set[bytes]]]] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def read(cls, folder: Path) -> LeftOut:
@@ -197,12 +198,13 @@ class LeftOut:
 
     def has(self, name: str, values: pa.Array) -> np.ndarray:
         """Return which of these values (ids, or SHA-256 of texts; nulls are none) are in a column."""
+        if name not in self._kept:
+            keys, digests = self.table.column("key"), self.table.column(name)
+            each = [(key, digests.filter(pc.equal(keys, key)).to_pylist()) for key in keys.unique().to_pylist()]
+            self._kept[name] = [(key, set(own) - {None}) for key, own in each]
         found = np.zeros(len(values), dtype=bool)
-        for key in self.table.column("key").unique().to_pylist():
-            rows = self.table.filter(pc.equal(self.table.column("key"), key)).column(name)
-            kept = set(rows.to_pylist()) - {None}
-            if kept:
-                found |= np.fromiter((each in kept for each in _digests(key, name, values)), bool, len(values))
+        for key, own in self._kept[name]:
+            found |= np.fromiter((each in own for each in _digests(key, name, values)), bool, len(values))
         return found
 
     def people(self, ids: pa.Array, choice: Ids) -> np.ndarray:
@@ -277,7 +279,7 @@ class Withdrawals:
     _source: Registering | None = None
 
     def begin(self, source: Any) -> None:
-        """Tell a source that can, before a text of it is read, whom to leave out; raises as `refuse_return` does."""
+        """Tell a source that can, before a text of it is read, whom to leave out; raises as `end` does."""
         settings = self.settings
         tables = [name for name in settings.readmitted if self._is_table(name)]
         if settings.opt_out is None and not tables and not self.record:
@@ -301,49 +303,69 @@ class Withdrawals:
             gone = matched(ids, known, settings.ids, where)
             self.counts["opt_out"] = {"ids": len(ids), "individuals": len(gone)}
             self.said.append(told(where, len(ids), len(gone), settings))
-        documents = pa.table({"individual_id": known})
-        self._refuse(documents, gone)
+        refuse_people(self.record, known, settings.ids, self._settled(known, gone)[0])
         if len(gone):
             origin.leave_out(gone)
 
-    def end(self, documents: Iterable[pa.RecordBatch]) -> None:
+    def end(self, individuals: pa.Array, documents: Iterable[pa.RecordBatch]) -> None:
         """Check the documents that were read (doc_id, individual_id, text), and bring the record up to date.
 
         Raises
         ------
         PolicyError
-            As `refuse_return`.
+            Someone whom an earlier reading left out would come back, or a document of theirs under another id.
         """
-        if not self.record and self._source is None:
-            return
-        self.compare(documents, pa.array([], pa.string()), self._source.left_out() if self._source else ())
+        if self.record or self._source is not None:
+            left_out = self._source.left_out() if self._source else ()
+            self.compare(individuals, documents, pa.array([], pa.string()), left_out)
 
     def compare(
-        self, documents: Iterable[pa.RecordBatch], gone: pa.Array, left_out: Iterable[pa.RecordBatch | pa.Table] = ()
+        self,
+        individuals: pa.ChunkedArray | pa.Array,
+        documents: Iterable[pa.RecordBatch],
+        gone: pa.Array,
+        left_out: Iterable[pa.RecordBatch | pa.Table] = (),
     ) -> None:
-        """As `end`, of documents among which those of individuals in ``gone`` are left out by a list."""
-        columns = pa.schema([("doc_id", pa.string()), ("individual_id", pa.string()), ("sha256", pa.binary())])
-        read = [columns.empty_table()]
+        """As `end`, of documents among which those of individuals in ``gone`` are left out by a list.
+
+        Cost: eight bytes a document are held, and what is said of those who are left out.
+        """
+        settled, readmitted = self._settled(individuals, gone)
+        refuse_people(self.record, individuals, self.settings.ids, settled)
+        left = list(left_out)
+        stays: list[np.ndarray] = []
+        moved, asked = [], [_DOCUMENTS.empty_table()]
         for batch in documents:
             ids = [batch.column(number).cast(pa.string()) for number in range(2)]
-            read.append(pa.table([*ids, sha256(batch.column(2))], schema=columns))
-        table = pa.concat_tables(read)
-        readmitted = self._refuse(table, gone)
-        owners = table.column("individual_id")
-        is_gone = pc.is_in(owners, value_set=gone)
-        stays = table.filter(pc.invert(is_gone))
-        asked = table.filter(pc.is_in(owners, value_set=readmitted))
+            table = pa.table([*ids, sha256(batch.column(2))], schema=_DOCUMENTS)
+            is_gone = pc.is_in(table.column("individual_id"), value_set=gone)
+            left.append(table.filter(is_gone))
+            table = table.filter(pc.invert(is_gone))
+            stays.append(_prefixes(table.column("sha256")))
+            if self.record:
+                table = table.filter(pa.array(_marked(self.record, table)))
+                is_settled = pc.is_in(table.column("individual_id"), value_set=settled)
+                moved.append(table.filter(pc.invert(is_settled)))
+                asked.append(table.filter(pc.is_in(table.column("individual_id"), value_set=readmitted)))
+        refuse_moved(moved)
+        taken = pa.concat_tables(asked)
         record = self.record.without(
             **({"exact": readmitted} if self.settings.ids == "exact" else {"folded": fold_ids(readmitted)}),
-            document=asked.column("doc_id"),
-            text=asked.column("sha256"),
+            document=taken.column("doc_id"),
+            text=taken.column("sha256"),
         )
-        texts = set(stays.column("sha256").to_pylist())
-        self.record = record.adding([*left_out, table.filter(is_gone)], texts)
+        marks = pa.chunked_array([_DOCUMENTS.empty_table().column("sha256").combine_chunks()])
+        marks = pa.chunked_array([*marks.chunks, *(chunk for each in left for chunk in _chunks(each.column(2)))])
+        shared = np.isin(_prefixes(marks), np.concatenate([np.empty(0, np.uint64), *stays]))
+        texts = set(marks.drop_null().filter(pa.array(shared)).to_pylist())
+        self.record = record.adding(left, texts)
 
     def require(self, documents: pa.Table, gone: pa.Array) -> None:
-        """Raise as `refuse_return`; ``documents`` have doc_id and individual_id."""
-        self._refuse(documents, gone)
+        """Raise as `end` does; ``documents`` have doc_id and individual_id."""
+        settled, _ = self._settled(documents.column("individual_id"), gone)
+        refuse_people(self.record, documents.column("individual_id"), self.settings.ids, settled)
+        rest = documents.filter(pc.invert(pc.is_in(documents.column("individual_id"), value_set=settled)))
+        refuse_moved([rest.filter(pa.array(_marked(self.record, rest)))])
 
     def readmitted(self, known: pa.ChunkedArray | pa.Array) -> pa.Array:
         """Return the individuals who opted in again."""
@@ -355,46 +377,51 @@ class Withdrawals:
     def _is_table(self, name: str) -> bool:
         return self.settings.is_database and not Path(name).is_file()
 
-    def _refuse(self, documents: pa.Table, gone: pa.Array) -> pa.Array:
-        known = documents.column("individual_id")
+    def _settled(self, known: pa.ChunkedArray | pa.Array, gone: pa.Array) -> tuple[pa.Array, pa.Array]:
+        """Individuals who are left out now or opted in again; and the latter."""
         if not self.record:
-            return pa.array([], pa.string())
+            return gone, pa.array([], pa.string())
         listed = [read_ids(file, known, self.settings.ids)[0] for file in self.settings.withdrawn]
         readmitted = self.readmitted(known)
-        refuse_return(self.record, documents, self.settings.ids, pa.concat_arrays([gone, *listed]), readmitted)
-        return readmitted
+        return pa.concat_arrays([gone, *listed, readmitted]), readmitted
 
 
-def refuse_return(record: LeftOut, documents: pa.Table, choice: Ids, gone: pa.Array, readmitted: pa.Array) -> None:
-    """Refuse documents with which someone whom an earlier reading left out would come back.
+_DOCUMENTS: Final = pa.schema([("doc_id", pa.string()), ("individual_id", pa.string()), ("sha256", pa.binary())])
 
-    Parameters
-    ----------
-    documents : individual_id, and where they are known doc_id and sha256 (of the texts)
-    gone, readmitted : individuals who are left out now, and who opted in again
 
-    Raises
-    ------
-    PolicyError
-        An individual of the record is neither left out nor opted in, or a document of theirs has another individual.
-        It says how many.
-    """
-    owners = documents.column("individual_id")
-    settled = pa.concat_arrays([gone, readmitted])
-    names = owners.unique()
+def _chunks(column: pa.ChunkedArray | pa.Array) -> list[pa.Array]:
+    return column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+
+
+def _prefixes(digests: pa.ChunkedArray) -> np.ndarray:
+    """The first eight bytes of each digest that is there, uint64."""
+    return np.frombuffer(b"".join(each[:8] for each in digests.drop_null().to_pylist()), dtype=np.uint64)
+
+
+def _marked(record: LeftOut, documents: pa.Table) -> np.ndarray:
+    """Which documents have the id or the text of one that was left out."""
+    marked = np.zeros(documents.num_rows, dtype=bool)
+    for column, name in (("doc_id", "document"), ("sha256", "text")):
+        if column in documents.column_names:
+            marked |= record.has(name, documents.column(column))
+    return marked
+
+
+def refuse_people(record: LeftOut, individuals: pa.ChunkedArray | pa.Array, choice: Ids, settled: pa.Array) -> None:
+    """Raise `PolicyError`, with their number, for individuals of the record who are neither left out nor opted in."""
+    names = individuals.unique()
     names = names.filter(pc.invert(pc.is_in(names, value_set=settled)))
-    if back := int(record.people(names, choice).sum()):
+    if record and (back := int(record.people(names, choice).sum())):
         raise PolicyError(
             f"{back:,} individual(s) whom an earlier reading left out as withdrawn would come back. Name them again "
             f"(corpus.withdrawn, corpus.opt_out, `reticent update --remove`); {_OPTED_IN}"
         )
-    rest = documents.filter(pc.invert(pc.is_in(owners, value_set=settled)))
-    moved = np.zeros(rest.num_rows, dtype=bool)
-    for column, name in (("doc_id", "document"), ("sha256", "text")):
-        if column in rest.column_names:
-            moved |= record.has(name, rest.column(column))
-    if count := int(moved.sum()):
-        people = len(rest.filter(pa.array(moved)).column("individual_id").unique())
+
+
+def refuse_moved(moved: Sequence[pa.Table]) -> None:
+    """Raise `PolicyError`, with their number, for documents of who withdrew that have another individual now."""
+    if count := sum(table.num_rows for table in moved):
+        people = len({owner for table in moved for owner in table.column("individual_id").to_pylist()})
         raise PolicyError(
             f"{count:,} document(s) of individuals who withdrew now have the id of another individual ({people:,} of "
             "them), as when patients are merged; none is taken in without being asked. Add these ids to who withdrew "

@@ -64,7 +64,9 @@ def _read(folder: Path) -> list[KeptOutcome]:
 
 def with_earlier(run: Run, evidence: AuditEvidence) -> AuditEvidence:
     """Return the evidence with the outcomes that audits of this run found before, and what the job says of them."""
-    why = {(each.model, each.recipe, each.risk, each.created): each.why for each in run.job.audit.explained}
+    why: dict[tuple[str, str, str, str], str] = {}
+    for each in run.job.audit.explained:
+        why[each.model, each.recipe, each.risk, each.created] = each.why
     rows = [
         replace(row, explained=why.get((row.model or "", row.recipe, row.risk, row.created)))
         for row in _read(run.folder)

@@ -168,7 +168,7 @@ class Run:
         gone = [read_ids(file, owners, self.job.corpus.ids)[0] for file in lists]
         columns = ["doc_id", "individual_id", "text"]
         batches = (batch.select(columns) for batch in self.given_corpus.batches(columns=columns))
-        reading.compare(batches, pa.concat_arrays([pa.array([], pa.string()), *gone]))
+        reading.compare(owners, batches, pa.concat_arrays([pa.array([], pa.string()), *gone]))
         return reading.record
 
     def _tell_reading(self, corpus: Corpus) -> None:

@@ -74,6 +74,7 @@ def _staged(job: Job) -> CorpusConfig:
     return CorpusConfig(
         source=tuple(map(str, staged_files(folder))),
         ids=settings.ids,
+        real_ids=settings.real_ids,
         withdrawn=settings.withdrawn,
         readmitted=tuple(name for name in settings.readmitted if Path(name).is_file()),  # a table was read with them
         on_unmatched=settings.on_unmatched,

@@ -52,6 +52,10 @@ if TYPE_CHECKING:
 __all__ = ["AffectedArtifacts", "Reuse", "affected_artifacts", "update_run"]
 
 
+#: Settings of what is read, which the documents of the run before do not obey.
+READ_ANEW = ("version", "opt_out", "row_security", "time_zone")
+
+
 class Reuse:
     """An update of a run, seen from the new run ``run``."""
 
@@ -191,6 +195,9 @@ def update_run(
             f"--refresh: corpus.version holds version {corpus.version}, which would be read again; give --set "
             "corpus.version=… with a newer one"
         )
+    read_anew = [name for name in READ_ANEW if getattr(corpus, name) != getattr(job.corpus, name)]
+    if read_anew and not refresh and job.corpus.remote is not None:
+        raise PolicyError(f"corpus.{read_anew[0]}: takes effect when the documents are read again; give --refresh too")
     if added and job.corpus.remote is not None:
         raise PolicyError("--add: the documents of the run are no local files; add them there, and give --refresh")
     if before.folder.resolve() in (place := out.resolve(), *place.parents):

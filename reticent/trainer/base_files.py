@@ -91,7 +91,7 @@ def check_base(folder: Path | str, *, tokenizer: str | None = None, window_lengt
 #: The largest number of a config: positions, or bytes of a table. The deepest models published have a thousand layers.
 MOST, MOST_PARTS = 1 << 27, 2_000
 #: Names of numbers that count modules, each of which is made one by one.
-PARTS = re.compile(r"layers?$|experts|groups|blocks|stacks|num_labels")
+COUNTED = re.compile(r"layers?$|experts|groups|blocks|stacks|num_labels")
 
 
 def num_weights(folder: Path) -> int:
@@ -105,7 +105,7 @@ def _check_numbers(value: Any, where: str) -> None:
         for name, inner in value.items():
             # An id may be of a token that the model does not have; the vocabulary has a check of its own.
             if isinstance(inner, int) and not re.search(r"(^|_)(id|ids|seed|vocab_size)$", name):
-                most = MOST_PARTS if PARTS.search(name) else MOST
+                most = MOST_PARTS if COUNTED.search(name) else MOST
                 if inner > most:
                     raise ArtifactError(f"{where}: {name}: expected at most {most:,}, got {inner}")
             _check_numbers(inner, f"{where}: {name}")

@@ -141,6 +141,8 @@ def _meaning(recipe: Recipe, guarantee: Guarantee | None) -> str:
         sentences.append(
             MEANINGS["private"].format(guarantee=guarantee or "its epsilon stands in the record of its run")
         )
+        if guarantee is not None and guarantee.protects_nobody:
+            sentences.append(guarantee.protects_nobody)
     return "\n".join(sentences or [MEANINGS["plain"]])
 
 

@@ -66,6 +66,7 @@ def add_adapter(model: PreTrainedModel, settings: LoraSettings, *, seed: int) ->
         raise PolicyError("train.lora: needs peft; pip install reticent[dp]") from None
     from transformers.pytorch_utils import Conv1D
 
+    chosen = list(settings.target_modules) if settings.target_modules else None
     trained = [name for name, weight in model.named_parameters() if weight.requires_grad]
     with torch.random.fork_rng(devices=[model.device] if model.device.type == "cuda" else []):
         torch.manual_seed(seed)
@@ -76,7 +77,7 @@ def add_adapter(model: PreTrainedModel, settings: LoraSettings, *, seed: int) ->
                     r=settings.r,
                     lora_alpha=settings.lora_alpha,  # type: ignore[arg-type]
                     lora_dropout=settings.lora_dropout,
-                    target_modules=list(settings.target_modules) if settings.target_modules else None,
+                    target_modules="all-linear" if chosen == ["all-linear"] else chosen,  # a word of peft, no name
                     fan_in_fan_out=any(isinstance(module, Conv1D) for module in model.modules()),
                 ),
             )

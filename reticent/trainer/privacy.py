@@ -3,9 +3,10 @@
 The mechanism: each step samples every unit of privacy with probability q (Poisson) and clips its gradient to C. The sum
 gets Gaussian noise of standard deviation sigma * C and is divided by the *expected* number of units. Neighbouring
 corpora differ by the presence of one unit. Epsilon is the upper bound of Opacus' PRV accountant over the planned number
-of steps, and covers all checkpoints of the run together. It does not cover files that are private anyway (loss curves,
-counts, the ledger), nor models that were trained on the same documents without noise. The number of units is treated as
-public: the sample rate, the number of steps and the default delta are functions of it.
+of steps, or that of RDP where noise is little, and covers all checkpoints of the run together. It does not cover files
+that are private anyway (loss curves, counts, the ledger), nor models that were trained on the same documents without
+noise. The number of units is treated as public: the sample rate, the number of steps and the default delta are
+functions of it.
 
 Epsilon is withheld if another step read every individual's documents before the training (protection, deduplication,
 pseudonyms, canaries). Such a step is not accounted, and the noise does not hide it.
@@ -31,6 +32,7 @@ __all__ = [
     "Guarantee",
     "Plan",
     "PrivacyConfig",
+    "cost_of",
     "default_delta",
     "epsilon_of",
     "plan_privacy",
@@ -46,6 +48,12 @@ __all__ = [
 BUDGET_FILE = "privacy-budget.json"
 #: More steps than any training takes. A sample rate that needs more is a mistake and would run for days.
 MAX_STEPS = 1_000_000
+
+
+#: An epsilon above which PRV's grid is too large to be worth its digits.
+LOOSE = 50.0
+#: An epsilon above which the guarantee means nothing: whoever sees the model may be e^20 times surer than before.
+MEANINGLESS = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +73,13 @@ class Guarantee:
     unit: Literal["individual", "record"]
     max_documents: int | None = None
     unaccounted: tuple[str, ...] = ()
+
+    @property
+    def protects_nobody(self) -> str:
+        """A sentence about an epsilon that is above `MEANINGLESS`; empty below."""
+        if self.epsilon is None or self.epsilon <= MEANINGLESS:
+            return ""
+        return f"An epsilon above {MEANINGLESS:.0f} protects nobody: more noise (a larger noise_multiplier) is needed."
 
     def __str__(self) -> str:
         cap = f" (at most {self.max_documents} documents each)" if self.max_documents is not None else ""
@@ -126,8 +141,8 @@ def plan_privacy(
     Raises
     ------
     PolicyError
-        ``target_delta`` is not below 1/units, there would be over a million steps, ``target_epsilon`` cannot be
-        reached, or it is set although no epsilon can be given.
+        ``target_delta`` is not below 1/units, there would be over a million steps, or ``target_epsilon`` is set
+        although no epsilon can be given.
     """
     if find_spec("opacus") is None:
         raise PolicyError("train.dp: DP-SGD needs Opacus; pip install reticent[dp]")
@@ -153,7 +168,9 @@ def plan_privacy(
     if sigma is None:
         assert config.target_epsilon is not None
         sigma = _noise_for(config.target_epsilon, delta, rate, num_steps, config.accountant)
-    epsilon = None if unaccounted else epsilon_of(rate, sigma, num_steps, delta, config.accountant)
+    epsilon, accountant = None, config.accountant
+    if not unaccounted:
+        epsilon, accountant = cost_of(rate, sigma, num_steps, delta, config.accountant)
     cap = config.max_documents if config.unit == "individual" else None
     return Plan(
         guarantee=Guarantee(epsilon=epsilon, delta=delta, unit=config.unit, max_documents=cap, unaccounted=unaccounted),
@@ -162,7 +179,7 @@ def plan_privacy(
         noise_multiplier=sigma,
         steps_per_epoch=steps_per_epoch,
         num_steps=num_steps,
-        accountant=config.accountant,
+        accountant=accountant,
     )
 
 
@@ -205,33 +222,66 @@ def unaccounted_steps(recipe: Recipe) -> tuple[str, ...]:
     return tuple(found)
 
 
-@lru_cache(maxsize=256)
 def epsilon_of(
     sample_rate: float, noise_multiplier: float, num_steps: int, delta: float, accountant: str = "prv"
 ) -> float:
-    """Return an upper bound on epsilon of ``num_steps`` Poisson-sampled Gaussian steps (Gopi et al. 2021).
+    """Return an upper bound on epsilon of ``num_steps`` Poisson-sampled Gaussian steps (Gopi et al. 2021); see
+    :func:`cost_of`."""
+    return cost_of(sample_rate, noise_multiplier, num_steps, delta, accountant)[0]
 
-    It is infinite without noise. Cost: under a second; several seconds if epsilon is in the hundreds.
+
+@lru_cache(maxsize=256)
+def cost_of(
+    sample_rate: float, noise_multiplier: float, num_steps: int, delta: float, accountant: str = "prv"
+) -> tuple[float, str]:
+    """Return an upper bound on epsilon of ``num_steps`` Poisson-sampled Gaussian steps, and the accountant it is by.
+
+    Where RDP's bound is over `LOOSE`, it is returned in place of PRV's, whose grid would take minutes and gigabytes.
+    Epsilon is infinite without noise only. Cost: under a second for "prv", milliseconds for "rdp".
     """
     if num_steps == 0:
-        return 0.0
+        return 0.0, accountant
     if noise_multiplier == 0:
-        return math.inf
+        return math.inf, accountant
     from opacus.accountants import create_accountant
 
+    rdp = _rdp_epsilon(sample_rate, noise_multiplier, num_steps, delta)
+    if accountant == "rdp" or rdp > LOOSE:
+        return rdp, "rdp"
     counter = create_accountant(accountant)
     counter.history = [(noise_multiplier, sample_rate, num_steps)]
-    with _quiet(accountant):
-        return max(float(counter.get_epsilon(delta)), 0.0)  # the bound of a run that costs next to nothing falls below
+    with _quiet():
+        try:
+            prv = max(float(counter.get_epsilon(delta)), 0.0)  # of next to nothing the bound falls below
+        except (ValueError, RuntimeError, OverflowError):  # its grid does not reach so small a delta
+            return rdp, "rdp"
+    return (prv, accountant) if prv <= rdp else (rdp, "rdp")  # PRV's error is 0.01, which hides a smaller epsilon
+
+
+def _rdp_epsilon(sample_rate: float, noise_multiplier: float, num_steps: int, delta: float) -> float:
+    """The smaller of two bounds by Renyi divergences: Opacus' over its orders (Mironov et al. 2019), and that of as
+    many steps without sampling over all orders (Bun and Steinke 2016), which there is for every noise.
+    """
+    from opacus.accountants import RDPAccountant
+
+    rho = num_steps / 2 / noise_multiplier / noise_multiplier
+    unsampled = rho + 2 * math.sqrt(rho * math.log(1 / delta))
+    counter = RDPAccountant()
+    counter.history = [(noise_multiplier, sample_rate, num_steps)]
+    with _quiet():
+        try:
+            sampled = float(counter.get_epsilon(delta))
+        except (ValueError, OverflowError, FloatingPointError):
+            sampled = math.inf
+    return min(unsampled, sampled) if math.isfinite(sampled) and sampled > 0 else unsampled
 
 
 @contextmanager
-def _quiet(accountant: str) -> Iterator[None]:
-    """Silence two warnings: PRV's log of 0, whose infinity is intended, and RDP's largest order, which is a bracket."""
+def _quiet() -> Iterator[None]:
+    """Silence the accountants' warnings: logarithms of 0, whose infinity is intended, and orders that are a bracket."""
     with warnings.catch_warnings():
-        if accountant == "prv":
-            warnings.filterwarnings("ignore", message="divide by zero encountered in log", category=RuntimeWarning)
-            warnings.filterwarnings("ignore", message="Optimal order is the largest alpha")
+        warnings.filterwarnings("ignore", category=RuntimeWarning)
+        warnings.filterwarnings("ignore", message="Optimal order is the")
         yield
 
 
@@ -245,21 +295,27 @@ def _noise_for(epsilon: float, delta: float, sample_rate: float, num_steps: int,
     from opacus.accountants.utils import get_noise_multiplier
 
     tolerance = min(0.01, epsilon / 100)
-    try:
-        with _quiet(accountant):
-            return get_noise_multiplier(
-                target_epsilon=epsilon,
-                target_delta=delta,
-                sample_rate=sample_rate,
-                steps=num_steps,
-                accountant=accountant,
-                epsilon_tolerance=tolerance,
-            )
-    except ValueError:
-        raise PolicyError(
-            f"train.dp.target_epsilon: {epsilon} cannot be had at delta {show_delta(delta)} in {num_steps} steps with "
-            "any noise"
-        ) from None
+    if accountant == "prv" and epsilon <= LOOSE:
+        try:
+            with _quiet():
+                return get_noise_multiplier(
+                    target_epsilon=epsilon,
+                    target_delta=delta,
+                    sample_rate=sample_rate,
+                    steps=num_steps,
+                    accountant=accountant,
+                    epsilon_tolerance=tolerance,
+                )
+        except (ValueError, RuntimeError, OverflowError):
+            pass  # PRV's grid does not reach it; Renyi divergences do
+    low, high = 0.0, 1.0
+    while _rdp_epsilon(sample_rate, high, num_steps, delta) > epsilon:
+        low, high = high, 2 * high
+    while epsilon - _rdp_epsilon(sample_rate, high, num_steps, delta) > tolerance and high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        enough = _rdp_epsilon(sample_rate, middle, num_steps, delta) <= epsilon
+        low, high = (low, middle) if enough else (middle, high)
+    return high
 
 
 def show_epsilon(epsilon: float) -> str:

@@ -5,12 +5,13 @@ outcome), and all of them say one thing of each risk of each model.
 from __future__ import annotations
 
 import copy
+import random
 import re
 import tempfile
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from fixtures.dossiers import dossier_evidence
 
 from reticent.audit.evidence.audit import AuditEvidence
 from reticent.audit.judgement.rows import BEYOND, NOT_SHOWN, WITHIN
+from reticent.audit.judgement.verdict import judge_risks, risk_lines
 from reticent.audit.near_copies import near_copies_lines
 from reticent.audit.report.page import write_report
 from reticent.audit.report.summary import guarantee_lines, ledger_line
@@ -77,6 +79,50 @@ def private() -> dict[str, Any]:
     return audit
 
 
+def drawn(seed: int) -> dict[str, Any]:
+    """An audit whose models leak anything from nothing to all, each by another test, told surely or hardly."""
+    dice = random.Random(seed)
+    audit = (tiny_audit, two_berts)[seed % 2]()
+    leaks: tuple[float, ...] = ()
+    widths = 4
+
+    def number(nothing: float) -> dict[str, Any]:
+        value = nothing + dice.choice(leaks) * (1 if leaks == (0.3,) else dice.choice((1, 1, -0.3)))
+        half = dice.choice((0.002, 0.01, 0.03, 0.2)[:widths])
+        return estimate(value, value - half, min(value + half, 1.0), n=dice.choice((12, 40, 70)))
+
+    def parts() -> dict[str, Any]:
+        return {part: {**sides(0, 0, 0), "excess": number(0.0)} for part in ("both", "direct", "indirect")}
+
+    def area() -> dict[str, Any]:
+        return {"auc": number(0.5), "num_members": 40, "num_nonmembers": 30}
+
+    for entry in audit["models"]:
+        plain = entry["recipe"] == entry["objective"] and dice.random() < 0.6  # a control that finds much
+        leaks = (0.3,) if plain else dice.choice(((0.0, 0.004), (0.004, 0.02), (0.0, 0.004, 0.02, 0.04, 0.12, 0.3)))
+        widths = dice.choice((1, 2, 4))
+        entry["excess"] = parts()
+        for name in entry["membership"]:
+            verdict = dice.choice((None, None, "invalid", "no power"))
+            copies = {"auc_without_copies": number(0.5)} if dice.random() < 0.3 else {}
+            entry["membership"][name] |= {"auc": number(0.5), "verdict": verdict, **copies}
+        if entry["recipe"] != "base":
+            kinds = {
+                kind: {"share": 0.3, "attacks": {"loss": area()}} for kind in ("all", "ordinary", "rare", "direct")
+            }
+            told = {"k": 2, "num_words": 40, "at_threshold": area(), "above": area()}
+            top = {"top1": {**sides(0, 0, 0), "excess": number(0.0)}, "bits": sides(0, 0, 0)}
+            read = {"all": top, "ordinary": top, "num_targets": {"members": 40}}
+            more = {"over_base": parts(), "by_kind": kinds, "threshold": told, "inversion": {"direct": read}}
+            entry |= {name: value for name, value in more.items() if dice.random() < 0.6}
+            entry["ledger"]["violations"] = dice.choice((0, 0, 0, 0, 7))
+        if dice.random() < 0.3:
+            entry["utility"]["heldout"] = {name: estimate(0.04) for name in entry["utility"]["heldout"]}
+    relevant = dice.sample(("emission", "context", "words", "individual", "passages"), 3)
+    audit["settings"]["verdict"] = {"risks": relevant, "emission": dice.choice((0.01, 0.05, 0.1))}
+    return audit
+
+
 #: Evidence by name. A run of each kind of sentence is among them.
 AUDITS = {
     "tiny": tiny_audit,
@@ -89,14 +135,7 @@ AUDITS = {
     "protected leaks some": lambda: leaking("ppclm", (0.03, 0.01, 0.045)),
     "members are told": lambda: leaking("ppclm", (0.0, -0.01, 0.01), auc=0.9),
     "leaks in a wide interval": lambda: leaking("ppclm", (0.04, 0.01, 0.2)),
-}
-#: Audits of which report, dossier and terminal still say opposite things, with the reason.
-CONTRADICT = {
-    "near-copies": "findings read the attacks over all people, the sentence by the verdict those without near-copies",
-    "told by words": "the short findings say that who was in the data is distinguishable, by any risk of membership; "
-    "the findings below say that it is not, by the whole text alone",
-    "leaks in a wide interval": "the next step says not to share what the verdict calls not shown, as the scale has no "
-    "word for found, under the threshold",
+    **{f"drawn {seed}": partial(drawn, seed) for seed in range(12)},
 }
 
 
@@ -149,6 +188,7 @@ def _everything(audit: dict[str, Any], folder: str) -> Iterator[Said]:
         yield Said("card", card.text, marks_of(card.text))
     shown: AuditEvidence = told.audit
     lines = [ledger_line(shown.models) or "", *guarantee_lines(shown.models), *near_copies_lines(shown, Texts("en"))]
+    lines += risk_lines(judge_risks(evidence(copy.deepcopy(audit))))
     yield from (Said("terminal", line, marks_of(line)) for line in lines)
 
 
@@ -211,14 +251,27 @@ def contradictions(found: list[Said]) -> list[str]:
     return left
 
 
-def known(name: str) -> Any:
-    reason = CONTRADICT.get(name)
-    return pytest.param(name, marks=pytest.mark.xfail(strict=True, reason=reason)) if reason else name
-
-
-@pytest.mark.parametrize("name", [known(name) for name in AUDITS])
+@pytest.mark.parametrize("name", AUDITS)
 def test_one_outcome_is_said_of_each_risk_of_each_model(name: str) -> None:
     assert contradictions(everything_said(name)) == []
+
+
+def test_the_drawn_audits_have_every_outcome_found_and_not() -> None:
+    told = set()
+    for name in (name for name in AUDITS if name.startswith("drawn")):
+        marks = [mark for said in everything_said(name) for mark in said.marks]
+        judged = {(mark.model, mark.risk): mark.outcome for mark in marks if mark.outcome in JUDGED}
+        told |= {(judged.get(mark[:2]), mark.outcome) for mark in marks if mark.outcome in (FOUND, NOT_FOUND)}
+    assert told >= {(WITHIN, FOUND), (NOT_SHOWN, FOUND), (BEYOND, FOUND), (WITHIN, NOT_FOUND), (NOT_SHOWN, NOT_FOUND)}
+
+
+@pytest.mark.parametrize("name", AUDITS)
+def test_no_unprotected_model_is_left_without_a_word_against_sharing_it(name: str) -> None:
+    audit, against = AUDITS[name](), re.compile(r"Do not (share|use)|not to be shared")
+    said = [said for said in everything_said(name) if against.search(said.text)]
+    for where in ("report en", "dossier en"):
+        named = {mark.model.split(" / ")[0] for one in said if one.where == where for mark in one.marks}
+        assert {m["recipe"] for m in audit["models"]} & {"mlm", "clm"} <= named, where
 
 
 def test_a_contradiction_would_be_found() -> None:

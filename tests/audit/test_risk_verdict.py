@@ -430,7 +430,7 @@ def test_what_an_earlier_audit_of_the_same_files_found_is_not_dropped(
     found = judged(*models, passages=known, earlier=[row])[0]
     result = next(result for result in found.results if result.risk == "individual")
     assert (found.outcome, result.outcome) == (outcome, outcome)
-    said = [note for note in result.notes or [] if "an earlier audit" in note]
+    said = [note for note in found.notes or [] if "an earlier audit" in note]
     assert [note.partition("; ")[2] for note in said] == ([answer] if answer else [])
     for note in said:
         french = Texts("fr").evidence(note)

@@ -228,7 +228,7 @@ def test_exposure_is_controlled_by_the_arm_that_nothing_protects(missed_low: flo
 def test_the_page_says_the_bits_of_a_secret_that_is_not_there_among_so_many(num_references: int, bits: str) -> None:
     own = {"num_references": num_references, "most_exposure": 1.0, "arms": {}}
     found = filled(Extraction, {"models": [{"recipe": "ppclm", "canaries": own}], "has_canaries": True})
-    assert f"1.0 is the most, {bits} what a secret has that is not there" in extraction_html(found, None, 5)
+    assert f"1.0 is the most, and a secret that is not there has {bits}" in extraction_html(found, None, 5)
 
 
 def test_one_row_says_everything_of_a_gate_and_the_table_cannot_be_changed() -> None:

@@ -123,6 +123,14 @@ def test_help_is_quick() -> None:
     assert processor_seconds(lambda: reticent_command("--help"), clock=_of_children) < 4 * library
 
 
+def test_completion_is_there_as_the_help_says(tmp_path: Path) -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "reticent", "--show-completion", "bash"],
+        env=os.environ | {"HOME": str(tmp_path)}, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    assert "_RETICENT_COMPLETE=complete_bash" in shown or "COMPLETE" in shown
+
+
 def _python(code: str) -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -625,7 +633,7 @@ def test_a_shell_completes_commands(typed: str, shown: str) -> None:
             r"num_shadow: .* \(did you mean num_shadows\?\)",
         ),
         ({"model": [{"name": "a", "objective": "mlm", "recipies": []}]}, r"recipies: .* \(did you mean recipes\?\)"),
-        ({"dossier": {"qqqq": 1}}, r"dossier\.qqqq: unknown field$"),
+        ({"dossier": {"qqqq": 1}}, r"dossier\.qqqq: unknown field \(known: .*key"),
     ],
 )
 def test_an_unknown_field_of_a_job_is_told_which_known_one_is_like_it(values: dict[str, Any], said: str) -> None:

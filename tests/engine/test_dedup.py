@@ -263,7 +263,7 @@ def test_copies_within_and_across_individuals_are_counted_apart(tmp_path: Path) 
     assert counts["passages"]["across"] == {"documents": 5, "words_share": (60 * 4 + 52) / total}
     # p0 and p1 share 60 words by copies; 52 of them p2 has by a passage of another document.
     assert counts["support"]["lifted_words"] == 8
-    assert counts["left_out"] == {"documents": 0, "words_share": 0.0}
+    assert counts["left_out"] == {"documents": 0, "individuals": 0, "words_share": 0.0}
 
 
 def test_words_that_a_household_shares_are_not_lifted_by_its_copies(tmp_path: Path) -> None:
@@ -296,6 +296,8 @@ def test_left_out_documents_follow_mode_and_scope(
         {"row": row, "doc_id": f"d{row}", "kept_row": kept, "kept_doc_id": f"d{kept}"} for row, kept in expected
     ]
     assert found.counts["left_out"]["documents"] == len(expected)
+    gone = {ROWS[row][0] for row, _ in expected} - {row[0] for at, row in enumerate(ROWS) if at not in dict(expected)}
+    assert found.counts["left_out"]["individuals"] == len(gone)
     write_left_out(found.left_out, tmp_path)
     assert read_left_out(tmp_path).tolist() == [row for row, _ in expected]
 

@@ -25,7 +25,7 @@ def test_every_name_is_its_rows_and_suffixes_of_guessed_formats_tell_them_apart(
     assert format_names() == ("auto", *FORMATS)
     assert all(name == row.name for name, row in FORMATS.items())
     assert len({row.title for row in FORMATS.values()}) == len(FORMATS) > 8
-    guessed = [(suffix, row) for row in FORMATS.values() if not row.is_marked for suffix in row.suffixes]
+    guessed = [(suffix, row) for row in FORMATS.values() if not row.must_be_named for suffix in row.suffixes]
     assert len({suffix for suffix, _ in guessed}) == len(guessed) > 6
     assert all(format_of(Path(f"notes{suffix.upper()}")) is row for suffix, row in guessed)
     assert all(
@@ -34,7 +34,7 @@ def test_every_name_is_its_rows_and_suffixes_of_guessed_formats_tell_them_apart(
     marked = [row for row in FORMATS.values() if row.is_marked]
     assert marked
     assert all(row.options <= set(Markup.model_fields) and "individual" in row.options for row in marked)
-    assert all(not row.options for row in FORMATS.values() if not row.is_marked)
+    assert all(not row.options for row in FORMATS.values() if not row.must_be_named)
 
 
 def test_the_table_cannot_be_changed() -> None:

@@ -551,6 +551,31 @@ def test_skipped_documents_stand_in_every_report(tmp_path: Path, capfd: pytest.C
     assert np.array_equal(pq.read_table(tmp_path / "scrubbed" / "documents").num_rows, 8)
 
 
+# ------------------------------------------------------------------------------------------------------------ oddities
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda i: {}, None),
+        (lambda i: {"text": f"kind {i % 4}"}, r"column text has 4 different texts in the first 570 documents"),
+        (lambda i: {"individual_id": f"ward {i % 4}"}, r"column individual_id names 4 individuals in 570 documents"),
+        (lambda i: {"text": rf"{{\rtf1\ansi note {i}"} if i < 7 else {}, "7 of the first 570 texts look like RTF"),
+        (lambda i: {"text": f"<!DOCTYPE html><p>{i}"}, "570 of the first 570 texts look like HTML"),
+        (lambda i: {"text": rf"MSH|^~\&|{i}"}, "look like HL7"),
+        (lambda i: {"text": f"<5 mg, MSH high, {i}"}, None),
+    ],
+)
+def test_what_looks_like_another_column_or_kind_of_text_is_said(
+    tmp_path: Path, change: Callable[[int], Row], said: str | None
+) -> None:
+    rows = [{"doc_id": f"d{i}", "individual_id": f"p{i % 200}", "text": f"note {i}"} | change(i) for i in range(570)]
+    corpus = open_corpus(write(tmp_path / "a.csv", as_csv(rows)))
+    corpus.scan()
+    notices = corpus.reading.notices_of_scan()
+    assert [bool(re.search(said, notice)) for notice in notices] == [True] if said else not notices
+
+
 # ------------------------------------------------------------------------------------------------ what would never end
 
 

@@ -121,3 +121,13 @@ def test_command_counts_and_keeps_what_it_would_leave_out(tmp_path: Path, capsys
     assert read_left_out(out).tolist() == [10, 12]
     assert command("dedup", source, "--set", "dedup.mode=most") == 2
     assert command("dedup", tmp_path / "nothing") == 1
+
+
+def test_individuals_without_a_document_left_are_counted_and_told(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rows = [*ROWS, ("only", LETTER), ("alone", LETTER + " end")]
+    source = write(tmp_path / "all", rows, list(range(len(rows))))
+    run(source, tmp_path / "run", mode="near", scope="corpus")
+    assert read_manifest(tmp_path / "run" / "dedup").counts["left_out"]["individuals"] == 2
+    assert "2 of 10 individuals have no document left (dedup.scope" in capfd.readouterr().err

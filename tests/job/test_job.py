@@ -87,7 +87,8 @@ def test_every_section_refuses_an_unknown_field() -> None:
             target = target.setdefault(name, {})
         target["colour"] = "red"
         with pytest.raises(
-            PolicyError, match=rf"^job: {'.'.join((*where, 'colour'))}: unknown field$".replace(".", r"\.")
+            PolicyError,
+            match=rf"^job: {'.'.join((*where, 'colour'))}: unknown field \(known: [a-z_0-9, ]+\)$".replace(".", r"\."),
         ):
             parse_job(values)
 
@@ -96,7 +97,7 @@ def test_an_unknown_field_of_a_model_is_refused_with_its_place() -> None:
     model = {"name": "a", "base": "b", "objective": "mlm", "recipes": ["mlm"]}
     foundation = {**model, "name": "c", "base": None, "foundation": {"kind": "bert", "text": "x", "size": 3}}
     with pytest.raises(
-        PolicyError, match=r"model\.0\.colour: unknown field; model\.1\.foundation\.size: unknown field$"
+        PolicyError, match=r"model\.0\.colour: unknown field .*; model\.1\.foundation\.size: unknown field"
     ):
         parse_job({**VALID, "model": [{**model, "colour": "red"}, foundation]})
 
@@ -117,9 +118,9 @@ def test_every_wrong_field_is_listed_at_once() -> None:
         parse_job(values, "hospital.toml")
     assert str(caught.value).startswith("hospital.toml: ")
     for field in (
-        "out: Field required",
+        "out: is missing",
         "seed: ",
-        "corpus.source: Field required",
+        "corpus.source: is missing",
         "corpus.format: ",
         "split: heldout and reference must leave a share for members",
         "detect.detectors.1: ",
@@ -283,14 +284,45 @@ def test_a_job_file_is_toml_or_the_json_of_a_run_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"model": {"name": "a"}},
+            r"model: expected a table of \[\[model\]\] each: write \[\[model\]\], not \[model\]",
+        ),
+        ({"gate": {}}, r"gate: expected a table of \[\[gate\]\] each"),
+        ({"detect": {"detectors": "rules"}}, r"detect\.detectors: expected a list, in brackets"),
+        ({"split": 3}, r"split: expected a table, \[split\]"),
+        ({"split": {"heldout": "a lot"}}, r"split\.heldout: expected a number"),
+        ({"index": {"max_n": 1.5}}, r"index\.max_n: expected .*integer.*"),
+        ({"index": {"max_n": "two"}}, r"index\.max_n: expected a whole number"),
+        ({"out": 7}, "out: expected text, in quotes"),
+        (
+            {"gate": [{"measure": "membership_auc", "at_most": 60}]},
+            "gate.0: a membership AUC is at most 1, so 60 would pass",
+        ),
+    ],
+)
+def test_what_is_expected_is_said_in_words_of_a_job_file(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(PolicyError, match=said):
+        parse_job({**VALID, **change})
+
+
+@pytest.mark.parametrize(
     ("name", "data", "message"),
     [
         ("a.toml", b"out = \n", r"a\.toml: not valid TOML: .*line 1"),
         ("a.toml", b'out = "\xff"\n', r"a\.toml: not valid TOML: not UTF-8 \(byte 7\)"),
         ("a.json", b"{", r"a\.json: not valid JSON"),
-        ("a.json", b"[1]", r"a\.json: expected a valid dictionary"),
+        ("a.json", b"[1]", r"a\.json: expected a table$"),
         ("a.toml", None, r"a\.toml: cannot be read \(No such file or directory\)"),
-        ("a.toml", b'out = "x"\n', r"a\.toml: corpus: Field required"),
+        ("a.toml", b'out = "x"\n', r"a\.toml: corpus: is missing, and must be given$"),
+        (
+            "notes.parquet",
+            b"PAR1",
+            r"notes\.parquet: documents, and no job; `reticent index .*notes\.parquet --out RUN`",
+        ),
+        ("notes.csv.gz", b"PAR1", r"notes\.csv\.gz: documents, and no job"),
     ],
 )
 def test_a_file_that_is_no_job_is_refused_by_name(tmp_path: Path, name: str, data: bytes | None, message: str) -> None:

@@ -39,8 +39,14 @@ PATCHES = "rewritten text was kept as patches of its original, a format that is 
 TOKENS = (
     "its manifest names the tokens of the rewritten text, which are other files; weights and ledger are the same bytes"
 )
+MEASURED = "its rates were not yet given over what one side alone uses, and it did not count the members who are told"
+#: Models that were measured, and asked for passages: both base models, and the last checkpoint of each training.
+MEASURES = ("bert/base/epoch-0000", "gpt2/base/epoch-0000", *(f"{name}/epoch-0002" for name in (
+    "bert/ppmlm", "bert/wider", "gpt2/clm", "gpt2/clma", "gpt2/ppclm-surrogate", "gpt2/tagged",
+)))  # fmt: skip
 #: Results of the old run that today's code makes again, and why.
 MADE_AGAIN = {
+    **{f"{kind}/{name}": MEASURED for kind in ("measures", "extraction") for name in MEASURES},
     "tokens/gpt2/train-pseudonymised": PATCHES,
     "tokens/gpt2/train-tag": PATCHES,
     "tuesday/tokens/gpt2/train-pseudonymised": PATCHES,
@@ -191,7 +197,8 @@ def test_every_target_is_drawn_again_as_the_ledger_says(copy: Path, name: str) -
 
 def test_the_signed_dossier_holds(old: Path) -> None:
     checked = check_dossier(old / "monday/dossier", signers=old / "keys/signers")
-    assert (checked.faults, checked.unchecked) == ([], [])
+    pages = "dossier.fr.html, dossier.html: of another version, so not compared with evidence.json"
+    assert (checked.faults, checked.unchecked) == ([], [pages])
     assert checked.signer == "institution"
     assert sum("as tested" in line for line in checked.holds) == len(TRAININGS)
     assert any("are those of the run" in line for line in checked.holds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from reticent.core.errors import PolicyError
 from reticent.trainer.privacy import (
     Guarantee,
     PrivacyConfig,
+    cost_of,
     default_delta,
     epsilon_of,
     plan_privacy,
@@ -69,6 +71,33 @@ def test_renyi_divergences_equal_the_golden_file(data: Path) -> None:
     # Of order 1.5 the file has an upper bound (interpolated), the others are exact.
     assert found[1:] == pytest.approx(expected[1:], rel=case["rtol"])
     assert 0.95 * expected[0] <= found[0] <= expected[0]
+
+
+@pytest.mark.parametrize("sigma", [0.15, 0.1, 0.05, 0.02, 1e-3, 1e-6, 1e-12])
+def test_little_noise_has_an_epsilon_of_rdp_at_once(sigma: float) -> None:
+    cost_of(0.08, 0.13, 24, 1e-3)  # imports
+    cost_of.cache_clear()
+    started = time.process_time()
+    epsilon, accountant = cost_of(0.08, sigma, 24, 1e-3)
+    assert time.process_time() - started < 1.0
+    assert accountant == "rdp"
+    rho = 24 / 2 / sigma**2
+    assert 50 < epsilon <= (rho + 2 * math.sqrt(rho * math.log(1e3))) * (1 + 1e-12) < math.inf
+    plan = plan_privacy(PrivacyConfig(noise_multiplier=sigma, sample_rate=0.08, target_delta=1e-3), 50, 2, 4)
+    assert (plan.accountant, plan.guarantee.epsilon) == ("rdp", epsilon_of(0.08, sigma, plan.num_steps, 1e-3))
+    assert "protects nobody" in plan.guarantee.protects_nobody
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.001, 1e-3), (1.0, 1e-15), (500.0, 1e-3), (5000.0, 1e-3)])
+def test_noise_for_targets_that_prv_does_not_reach_is_found_by_rdp(epsilon: float, delta: float) -> None:
+    plan = plan_privacy(PrivacyConfig(target_epsilon=epsilon, target_delta=delta), 50, 2, 4)
+    assert plan.guarantee.epsilon is not None
+    assert 0.98 * epsilon - 0.01 <= plan.guarantee.epsilon <= epsilon
+
+
+def test_an_epsilon_of_use_is_said_without_a_warning() -> None:
+    assert not Guarantee(epsilon=20.0, delta=1e-5, unit="record").protects_nobody
+    assert not Guarantee(epsilon=None, delta=1e-5, unit="record").protects_nobody
 
 
 def test_no_step_costs_nothing_and_no_noise_everything() -> None:

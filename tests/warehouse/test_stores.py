@@ -152,6 +152,17 @@ def test_an_object_that_is_replaced_or_deleted_while_it_is_read_is_an_error(
             list(batches)
 
 
+@pytest.mark.parametrize("mark", ["_delta_log/00000000000000000000.json", "metadata/v1.metadata.json"])
+@pytest.mark.parametrize("part", ["notes", "notes/day=1", "notes/day=1/a.parquet"])
+def test_the_objects_of_a_table_are_refused(bucket: Any, endpoint: str, tmp_path: Path, mark: str, part: str) -> None:
+    put(bucket, tmp_path, "notes/day=1/a.parquet")
+    bucket.put_object(Key=f"notes/{mark}", Body=b"{}")
+    with pytest.raises(
+        CorpusError, match=f"s3://hospital/{part}: an? (Delta|Iceberg) table, whose files hold rows that"
+    ):
+        staged(tmp_path / "staged", source=address(endpoint, part))
+
+
 def test_what_goes_wrong_with_a_store_is_said_by_its_code(bucket: Any, endpoint: str, tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="s3://hospital/notes: "):
         staged(tmp_path, source=address(endpoint))

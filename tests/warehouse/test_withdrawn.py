@@ -279,6 +279,8 @@ def test_who_was_deleted_after_the_withdrawal_stays_in_the_list_and_the_line_may
     assert command(*index_of(database), "--out", one, "-q") == 0
     assert command("update", one, "--remove", old, "--out", two, "-q") == 0
     database.execute("DELETE FROM note WHERE person_id = 3")
+    assert command("update", two, "--remove", old, "--out", three, "--set", "corpus.opt_out=gone") == 2
+    assert "corpus.opt_out: takes effect when the documents are read again" in capfd.readouterr().err
     assert command("update", two, "--refresh", "--out", three) == 0
     assert "w.txt: 2 ids of who withdrew, of which 1 are individuals here" in capfd.readouterr().err
     old.write_text("7\n")

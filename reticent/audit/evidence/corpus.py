@@ -189,6 +189,13 @@ class ClustersSide(CopiesSide):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut(CopiesSide):
+    """The same, with the number of individuals who have no other document."""
+
+    individuals: Annotated[int | None, COUNT] = optional()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CopiesKind:
     """Copies of one kind within individuals and across them."""
 
@@ -228,7 +235,7 @@ class Copies:
     near: Annotated[CopiesKind | None, PARTS] = optional()
     passages: Annotated[RepeatedPassages, PARTS]
     support: Annotated[LiftedWords, PARTS]
-    left_out: Annotated[CopiesSide, PARTS]
+    left_out: Annotated[LeftOut, PARTS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

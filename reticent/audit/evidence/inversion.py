@@ -47,8 +47,8 @@ class InvertedKind:
     own: Annotated[RankedCandidates | None, PARTS] = optional()
 
     def closed(self, raw: InvertedKind, cell: int) -> InvertedKind:
-        ways = {name: _told(getattr(self, name), raw.num_targets, cell) for name in ("all", "ordinary", "own")}
-        return replace(self, **ways)
+        every, ordinary, own = (_told(found, raw.num_targets, cell) for found in (self.all, self.ordinary, self.own))
+        return replace(self, all=every, ordinary=ordinary, own=own)
 
 
 def _told(found: RankedCandidates | None, num_targets: Sides, cell: int) -> RankedCandidates | None:

@@ -14,9 +14,12 @@ __all__ = ["KeptOutcome", "ModelRisks", "RiskResult", "RiskTable"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiskResult:
-    """One risk of one model. ``what`` names the deciding number; ``estimate`` is its value, if it may leave.
+    """One risk of one model. ``what`` names the deciding number, ``found`` that which was found most surely, whatever
+    decides; the estimates are their values, if they may leave.
 
-    ``number_at_most`` is the threshold of that number, if it has one of its own beside ``at_most`` of the risk."""
+    ``number_at_most`` is the threshold of the deciding number, and ``found_at_most`` that of the other, if it has one
+    of its own beside ``at_most`` of the risk.
+    """
 
     risk: Annotated[str, SETTING]
     relevant: Annotated[bool, SETTING]
@@ -25,6 +28,10 @@ class RiskResult:
     what: Annotated[str | None, NAME] = optional()
     reason: Annotated[str, NAME]
     estimate: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
+    #: The number that lies most surely over what there would be if nothing was learned; none where none does.
+    found: Annotated[str | None, NAME] = optional()
+    found_estimate: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
+    found_at_most: Annotated[float | None, SETTING] = optional()
     number_at_most: Annotated[float | None, SETTING] = optional()
     #: What a reader must know of the outcome, in sentences without a full stop.
     notes: Annotated[list[str] | None, NAME] = optional()

@@ -102,8 +102,8 @@ class Number(NamedTuple):
     number leaves out. ``doubt`` is why it cannot show that a model is within, if so. ``num_shadows`` are the shadow
     models of its attack. ``beside_base``: it is a difference to the base model, which hides what that one knows
     already; ``of_known_base``: it counts only where the base may know the members, in place of such a difference.
-    ``at_most`` is a threshold of its own, beside that of the risk. ``may_be_within``: so many were asked that the
-    number may be within its threshold. ``is_shown``: an exact test shows that it is beyond.
+    ``at_most`` is a threshold of its own, beside that of the risk. ``is_shown``: an exact test shows that it is beyond;
+    ``by_test_alone``: over so few that nothing else decides.
     """
 
     what: str
@@ -120,8 +120,8 @@ class Number(NamedTuple):
     beside_base: bool = False
     of_known_base: bool = False
     at_most: float | None = None
-    may_be_within: bool = True
     is_shown: bool = False
+    by_test_alone: bool = False
 
     @property
     def of(self) -> tuple[str, About]:
@@ -246,7 +246,7 @@ def _emission(subject: Subject) -> Iterator[Number]:
 def _people(shares: Mapping[str, Excess], at_most: float) -> Iterator[Number]:
     """Yield shares of individuals with a threshold of their own; their ends hold at once."""
     for words, sides in shares.items():
-        for number in _rates(words, sides):
+        for number in _rates(words, sides, beside_base=words == PEOPLE_OF.format("predicted")):
             estimate = number.estimate and simultaneous(number.estimate, len(shares))
             yield number._replace(estimate=estimate, at_most=at_most)
 
@@ -305,9 +305,8 @@ def _areas(
 
 def _words(subject: Subject) -> Iterator[Number]:
     for kind in ("rare", "direct"):
-        found = (subject.model.by_kind or {}).get(kind)
-        for name, attack in found.attacks.items() if found else ():
-            yield from _areas(f"membership by {kind} words alone", name, attack, None, *_unsure(subject, found, name))
+        if found := (subject.model.by_kind or {}).get(kind):
+            yield from _of_kind(subject, found, f"membership by {kind} words alone")
     threshold = subject.model.threshold
     if threshold:
         found_at = {
@@ -318,7 +317,7 @@ def _words(subject: Subject) -> Iterator[Number]:
         for name, at in found_at.items():
             if at:
                 yield Number(name, simultaneous(at.auc, NUM_FAMILIES), CHANCE)
-    yield from _told(subject.model, ("rare", "direct"))
+    yield from _told(subject, ("rare", "direct"))
 
 
 #: Words for the members that an attack tells, and the most of them.
@@ -327,30 +326,50 @@ ABOVE = "members above every other person"
 TOLD_AT_MOST = 0.05
 
 
-def _told(model: ModelEvidence, kinds: Sequence[str], whole: bool = False) -> Iterator[Number]:
+class _Asked(NamedTuple):
+    """The members that an attack tells, why it says nothing, and why it cannot show that a model is within."""
+
+    way: str
+    attack: str
+    told: Told | None
+    invalid: str | None
+    doubt: str | None
+
+
+def _asked(subject: Subject, kinds: Sequence[str], whole: bool) -> Iterator[_Asked]:
+    model, of_kinds = subject.model, subject.model.by_kind or {}
+    # Of a recipe that may predict every token, an attack on the whole text is also the twin's number of `TAUGHT`.
+    ways = (WHOLE_TEXT, TAUGHT) if of_kinds and "targets" not in of_kinds else (WHOLE_TEXT,)
+    for name, attack in model.membership.items() if whole else ():
+        for way in ways:
+            yield _Asked(way, name, attack.told, _invalid(attack), model.fault)
+    for kind in kinds:
+        found, way = of_kinds.get(kind), KIND_WAYS.get(kind, f"membership by {kind} words alone")
+        if found is None:
+            continue
+        for name, one in found.attacks.items():
+            if kind != "all" or name == "lira":  # others by all words are attacks on the whole text
+                yield _Asked(way, name, one.told, None if name in KIND_SHADOWS else found.why, subject.model.fault)
+
+
+def _told(subject: Subject, kinds: Sequence[str], whole: bool = False) -> Iterator[Number]:
     """Yield the share of members that each attack by these kinds of words tells, and by the whole text.
 
     Over few individuals no share is within. It is beyond if so many members above every other are no chance, whichever
     of the attacks it is.
     """
-    known: list[tuple[str, str, Told, str | None]] = [
-        (WHOLE_TEXT, name, attack.told, _invalid(attack))
-        for name, attack in (model.membership.items() if whole else ())
-        if attack.told
-    ]
-    for kind in kinds:
-        found, way = (model.by_kind or {}).get(kind), KIND_WAYS.get(kind, f"membership by {kind} words alone")
-        known += [(way, name, one.told, None) for name, one in (found.attacks.items() if found else ()) if one.told]
-    for way, name, told, invalid in known:
+    known = [(one, one.told) for one in _asked(subject, kinds, whole) if one.told]
+    for one, told in known:
         few = told.fpr is None
         yield Number(
-            f"{way}, {ABOVE if few else TOLD}, attack {name}",
+            f"{one.way}, {ABOVE if few else TOLD}, attack {one.attack}",
             told.rate,
-            1.0 if told.fpr is None else told.fpr,  # that members are above every other, its interval does not show
-            invalid,
-            About(attack=name, part=ABOVE if few else TOLD),
+            told.fpr or 0.0,
+            one.invalid,
+            About(attack=one.attack, part=ABOVE if few else TOLD),
+            doubt=one.doubt,
             at_most=TOLD_AT_MOST,
-            may_be_within=not few,
+            by_test_alone=few,
             is_shown=few and told.p_value is not None and told.p_value < (1 - LEVEL) / len(known),
         )
 
@@ -376,18 +395,19 @@ def _individual(subject: Subject) -> Iterator[Number]:
         if kinds and "targets" not in kinds:  # a recipe that may predict every token: the twin's number of `TAUGHT`
             yield from _areas(TAUGHT, name, attack, auc, why, model.fault, attack.num_shadows)
     for kind, way in KIND_WAYS.items():
-        found = kinds.get(kind)
-        for name, attack in found.attacks.items() if found else ():
-            if kind != "all" or name == "lira":  # others by all words are attacks on the whole text
-                yield from _areas(way, name, attack, None, *_unsure(subject, found, name))
-    yield from _told(model, ("all", "ordinary", "targets"), whole=True)
+        if found := kinds.get(kind):  # all words but for LiRA are the whole text
+            yield from _of_kind(subject, found, way, ("lira",) if kind == "all" else None)
+    yield from _told(subject, tuple(KIND_WAYS), whole=True)
 
 
-def _unsure(subject: Subject, kind: KindMembership, attack: str) -> tuple[str | None, str | None, int | None]:
-    """Why an attack by one kind of word says nothing, which those with shadow models always do; why no such attack can
-    show that a model is within; and the shadow models of it."""
-    shadows = kind.num_shadows if attack in KIND_SHADOWS else None
-    return None if attack in KIND_SHADOWS else kind.why, subject.model.fault, shadows
+def _of_kind(subject: Subject, kind: KindMembership, way: str, names: Sequence[str] | None = None) -> Iterator[Number]:
+    """Yield the areas of the attacks by one kind of word. Where the sides of a given split differ those without shadow
+    models say nothing."""
+    for name, attack in kind.attacks.items():
+        if names is None or name in names:
+            by_shadows = name in KIND_SHADOWS
+            why, shadows = (None, kind.num_shadows) if by_shadows else (kind.why, None)
+            yield from _areas(way, name, attack, None, why, subject.model.fault, shadows)
 
 
 def _passages(subject: Subject) -> Iterator[Number]:
@@ -407,7 +427,7 @@ def _with_a_passage(people: Exposed, asks_every_member: bool) -> Number:
     threshold says. None of all members is a count, none of a sample has an upper end.
     """
     members, others = people.members, people.heldout
-    number = Number(PASSAGE_OF, members, at_most=PASSAGE_AT_MOST)
+    number = Number(PASSAGE_OF, members, at_most=PASSAGE_AT_MOST, beside_base=True)
     if not members.value:
         end = 0.0 if asks_every_member else clopper_pearson(0, max(members.num_resampled, 1))[1]
         return number._replace(estimate=replace(members, high=members.value if members.value is None else end))
@@ -734,6 +754,10 @@ class GateConfig(Section):
 
     @model_validator(mode="after")
     def _looks_at_all_that_it_is_given(self) -> Self:
+        if self.measure not in ("exposure", "epsilon") and self.at_most > 1:
+            raise ValueError(
+                f"a {GATES[self.measure].title} is at most 1, so {self.at_most:g} would pass whatever leaks"
+            )
         for name in ("attack", "arm", "part"):
             if name != GATES[self.measure].chosen_by and getattr(self, name) != type(self).model_fields[name].default:
                 raise ValueError(f"a gate of {self.measure} has no {name}")

@@ -65,6 +65,7 @@ from reticent.audit.membership.names import DIFFERENCES
 from reticent.audit.membership.validity import CHANCE, NO_POWER
 from reticent.audit.recipes import is_unprotected, recipe_of
 from reticent.audit.stats.estimate import Estimate
+from reticent.audit.texts import NOT_MEASURED, Mark, Marked, model_name
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence
@@ -360,8 +361,11 @@ def _outcome(risk: Risk, model: ModelEvidence, audit: AuditEvidence, config: Ver
 
 def _with_earlier(
     result: RiskResult, models: Sequence[ModelEvidence], audit: AuditEvidence, config: VerdictConfig
-) -> RiskResult:
-    """The result beside worse ones of earlier audits of these files; while one of them stands, it is not within."""
+) -> tuple[RiskResult, list[str]]:
+    """The result, and worse ones of earlier audits of these files in words; while one of them stands, it is not
+    within.
+    """
+    notes = []
     now = {model.digest: model for model in models}
     all_digests = {model.digest for model in audit.models}
     for row in audit.earlier or ():
@@ -382,10 +386,10 @@ def _with_earlier(
             answer = SUPERSEDED if superseded else f"{EXPLAINED}{row.explained}" if row.explained else STANDS
         whose = "of these files" if own else "of a training that this one leaves out"
         found = f"an earlier audit {whose} ({row.created}, Reticent {row.version}) found {RISKS[row.risk].title}:"
-        result = replace(result, notes=[*(result.notes or ()), f"{found} {row.outcome}; {answer}"])
+        notes.append(f"{found} {row.outcome}; {answer}")
         if answer == STANDS and result.outcome == WITHIN:
             result = replace(result, outcome=NOT_SHOWN, reason=EARLIER)
-    return result
+    return result, notes
 
 
 def _config_of(audit: AuditEvidence) -> VerdictConfig:
@@ -407,13 +411,16 @@ def _models(audit: AuditEvidence) -> dict[tuple[str | None, str, str], list[int]
 
 
 def _judged_model(numbers: Sequence[int], audit: AuditEvidence, config: VerdictConfig, cell: int) -> ModelRisks:
-    first = audit.models[numbers[0]]
-    results = []
+    first, results = audit.models[numbers[0]], []
+    notes = [KNOWN_BASE] if _may_know(first, audit) else []
     for risk in RISKS.values():
         found = [_judged_risk(risk, audit.models[number], audit, config, cell) for number in numbers]
         worst = max(found, key=lambda result: ORDER.index(result.outcome))
-        results.append(_with_earlier(worst, [audit.models[number] for number in numbers], audit, config))
-    notes = [KNOWN_BASE] if _may_know(first, audit) else []
+        if not worst.found and (first_found := next((r for r in found if r.found), None)):
+            worst = replace(worst, found=first_found.found, found_at_most=first_found.found_at_most)
+        result, earlier = _with_earlier(worst, [audit.models[number] for number in numbers], audit, config)
+        results.append(result)
+        notes += earlier
     unset = [
         r.title
         for r in RISKS.values()
@@ -483,6 +490,8 @@ def _judged_risk(
             reason=chosen.reason,
             number_at_most=chosen.number.at_most,
         )
+    if surest := _surest(rows):
+        result = replace(result, found=surest.what, found_at_most=surest.at_most)
     return _with_gates(result, risk, model, audit)
 
 
@@ -506,6 +515,17 @@ def _deciding(rows: Sequence[Row]) -> Row | None:
     within = [row for row in rows if row.outcome == WITHIN]
     group = next(filter(None, (beyond, unsure, within, rows)), ())
     return max(group, key=lambda row: (row.estimate and row.estimate.value) or 0.0, default=None)
+
+
+def _surest(rows: Sequence[Row]) -> Number | None:
+    """The number that lies most surely over what there would be if nothing was learned, whatever the threshold."""
+    over = [row for row in rows if not row.number.invalid and is_over(row.estimate, row.number.null)]
+    surest = max(over, key=lambda row: _low(row) - row.number.null, default=None)
+    return surest and surest.number
+
+
+def _low(row: Row) -> float:
+    return (row.estimate and row.estimate.low) or 0.0
 
 
 FEW = "too few people to say"
@@ -588,7 +608,9 @@ def _judged_row(row: Row, has_twin: bool, known: bool, cell: int) -> Row:
         return judged(NOT_SHOWN, f"{SIDES_DIFFER}: {number.invalid}")
     if number.is_shown:
         return judged(BEYOND, "beyond the threshold")
-    if raw is None or raw.value is None or raw.low is None or raw.high is None or raw.num_resampled < cell:
+    if number.by_test_alone or raw is None or raw.value is None or raw.num_resampled < cell:
+        return judged(NOT_SHOWN, FEW)
+    if raw.low is None or raw.high is None:
         return judged(NOT_SHOWN, FEW)
     assert estimate is not None
     assert estimate.value is not None
@@ -598,7 +620,7 @@ def _judged_row(row: Row, has_twin: bool, known: bool, cell: int) -> Row:
     if estimate.value > row.at_most:  # of few people, certain only where the whole interval is
         is_beyond = estimate.low > (row.at_most if few else number.null)
         return judged(BEYOND, "beyond the threshold") if is_beyond else judged(NOT_SHOWN, FEW if few else UNSURE)
-    if few or not number.may_be_within:
+    if few:
         return judged(NOT_SHOWN, FEW)
     if known and number.beside_base:
         return judged(NOT_SHOWN, BESIDE_KNOWN)
@@ -669,7 +691,7 @@ def _sentences(
             "this model’s own"
         )
     if WITHOUT_POWER in reasons:
-        change.append("train the twin until an attack finds something in it, or on more people")
+        change.append("ask about more people: no attack finds enough in the twin")
     if WITHOUT_SHADOWS in reasons:
         change.append(f"attack it and its twin with at least {MIN_SHADOWS} shadow models ([audit.shadow])")
     if any(reason in reasons for reason in (WIDE, UNSURE, FEW)):
@@ -693,7 +715,9 @@ def with_published_numbers(table: RiskTable, before: AuditEvidence, published: A
         for result in row.results:
             deciding = [number for number in numbers if _decides(before.models[number], result, before, config)]
             shown = [_subject(published.models[number], published) for number in deciding]
-            results.append(replace(result, estimate=_number_of(result, shown)))
+            every = [_subject(published.models[number], published) for number in numbers]
+            found = _number_of(replace(result, what=result.found), every) if result.found else None
+            results.append(replace(result, estimate=_number_of(result, shown), found_estimate=found))
         rows.append(replace(row, results=results))
     return replace(table, rows=rows)
 
@@ -735,10 +759,15 @@ def numbers_beside(models: Sequence[ModelEvidence]) -> tuple[list[Beside], list[
     return rows, found
 
 
-def risk_lines(table: RiskTable) -> list[str]:
+def risk_lines(table: RiskTable) -> list[Marked]:
     """Say the verdict on each model in a line."""
-    return [
-        f"{row.recipe}{f' of {row.model}' if row.model else ''}: {'; '.join((row.reason, *(row.notes or ())))}; "
-        f"{'for how long' if row.outcome == WITHIN else 'what would change it'}: {row.change}"
-        for row in table.rows
-    ]
+    lines = []
+    for row in table.rows:
+        why = "; ".join((row.reason, *(row.notes or ())))
+        text = f"{row.recipe}{f' of {row.model}' if row.model else ''}: {why}; "
+        text += f"{'for how long' if row.outcome == WITHIN else 'what would change it'}: {row.change}"
+        name = model_name(row.recipe, row.model)
+        deciding = [Mark(name, r.risk, r.what or NOT_MEASURED, r.outcome) for r in row.results
+                    if r.relevant and r.outcome == row.outcome]  # fmt: skip
+        lines.append(Marked(text, *deciding, Mark(name, "all", "verdict", row.outcome)))
+    return lines

@@ -231,8 +231,10 @@ class KindAudit:
             numbers, is_in = shadows.documents[number], shadows.documents_in
             for name, textbook in (("lira", False), ("lira_textbook", True)):
 
-                def total(values: np.ndarray, *fitted: np.ndarray, textbook: bool = textbook) -> np.ndarray:
-                    return self.of_individuals(_lira(values, *fitted, textbook), is_total=True)
+                def total(
+                    values: np.ndarray, known: np.ndarray, is_in: np.ndarray, textbook: bool = textbook
+                ) -> np.ndarray:
+                    return self.of_individuals(_lira(values, known, is_in, textbook), is_total=True)
 
                 found[name] = Compared(
                     total(own, numbers, is_in),

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -43,14 +44,14 @@ def chance_of_the_top(num_above: int, num_members: int, num_others: int) -> floa
 
 
 def told_members(
-    scores: Mapping[str, np.ndarray],
+    scores: Mapping[Any, np.ndarray],
     codes: np.ndarray,
     is_member: np.ndarray,
     *,
     num_bootstrap: int = 1000,
     seed: int = 0,
     units: np.ndarray | None = None,
-) -> dict[str, Told]:
+) -> dict[Any, Told]:
     """Return for each attack the share of members that it tells, and how many stand above every other.
 
     Parameters
@@ -117,8 +118,8 @@ def _are_enough(scores: np.ndarray, members: _Side, others: _Side) -> bool:
 
 
 def _rates(
-    scores: Mapping[str, np.ndarray], members: _Side, others: _Side, *, num_bootstrap: int, seed: int
-) -> dict[str, Estimate]:
+    scores: Mapping[Any, np.ndarray], members: _Side, others: _Side, *, num_bootstrap: int, seed: int
+) -> dict[Any, Estimate]:
     """The share of members above all but `FPR` of the others, by each attack, with ends that hold at once."""
     if not scores:
         return {}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -136,7 +137,7 @@ def judged(models: Sequence[ModelEvidence]) -> list[ModelEvidence]:
             found, why = _verdict(name, model, base, twin)
             attacks[name] = replace(measured, verdict=found, why=why)
         kinds = {
-            kind: replace(found, why=differs(model, base, lambda b, kind=kind: _areas_of(b, kind)))
+            kind: replace(found, why=differs(model, base, partial(_areas_of, kind)))
             for kind, found in (model.by_kind or {}).items()
         }
         fault = fault_of(base) if base is not None and base is not model else None
@@ -170,7 +171,7 @@ def differs(
     return None
 
 
-def _areas_of(base: ModelEvidence, kind: str) -> list[Estimate]:
+def _areas_of(kind: str, base: ModelEvidence) -> list[Estimate]:
     found = (base.by_kind or {}).get(kind)
     return [attack.auc for attack in found.attacks.values()] if found else []
 
@@ -180,7 +181,7 @@ def _verdict(
 ) -> tuple[str, str]:
     measured = model.membership[name]
     shadows = measured.num_shadows is not None
-    if (why := None if shadows else differs(model, base, lambda b: _controls(name, measured, b))) is not None:
+    if (why := None if shadows else differs(model, base, partial(_controls, name, measured))) is not None:
         return INVALID, why
     auc = measured.auc
     if auc.value is None or auc.low is None:

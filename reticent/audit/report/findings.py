@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from reticent.audit.judgement.rows import BEYOND, FAIL, PASS, WITHIN
+from reticent.audit.judgement.rows import BEYOND, FAIL, NOT_SHOWN, PASS, RISKS, WITHIN
 from reticent.audit.judgement.verdict import judge_risks
 from reticent.audit.membership.validity import NO_POWER, holds_chance, is_over_chance
 from reticent.audit.recipes import is_unprotected, recipe_of
 from reticent.audit.report.figure import has_value
 from reticent.audit.report.format_estimate import at_most, interval_of, percent, points
-from reticent.audit.report.risk_text import risk_mark
+from reticent.audit.report.risk_text import AREAS, found_mark, is_found, number_in_words, risk_mark
 from reticent.audit.report.selectors import (
     LITTLE,
     PARTS,
@@ -47,20 +47,19 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.corpus import CorpusEvidence
     from reticent.audit.evidence.extraction import Verdict
     from reticent.audit.evidence.leakage import Ledger
-    from reticent.audit.evidence.risks import RiskTable
+    from reticent.audit.evidence.risks import ModelRisks, RiskResult, RiskTable
     from reticent.audit.stats.estimate import Estimate
 
 __all__ = ["Findings", "better_audit", "plain_findings"]
 
-#: Risks that are about who took part: by the whole text, and by identifying words (the threshold attack among them).
-MEMBERSHIP = ("words", "individual")
+#: Risks that are about who took part: of the person, and by identifying words (the threshold attack among them).
+MEMBERSHIP = ("individual", "words")
 #: Non-members that one false positive in a hundred needs (definitions.md#intervals).
 WANTED_NONMEMBERS = 1000
 #: Under this share of words left as targets a run warns (definitions.md#identifiers).
 LOW_RETENTION = 0.4
 #: What a sentence is about, and by which number: for its marks.
 RULE = ("training", "protected targets")
-EMISSION = ("emission", "excess leakage")
 UTILITY = ("utility", "ordinary words")
 GUARANTEE = ("training", "epsilon")
 #: Recipe -> its checkpoints by epoch.
@@ -68,6 +67,37 @@ Checkpoints = dict[str, list["ModelEvidence"]]
 #: A model with the name that a sentence gives it.
 Named = tuple[str, "ModelEvidence"]
 Ledgers = list[tuple[str, "ModelEvidence", "Ledger"]]
+
+
+class Outcomes:
+    """The judged risks by model: the one source of what a sentence says of a risk."""
+
+    def __init__(self, risks: RiskTable):
+        self._rows = {(row.model, row.objective, row.recipe): row for row in risks.rows}
+
+    def row(self, model: ModelEvidence) -> ModelRisks | None:
+        return self._rows.get((model.model, model.objective, model.recipe))
+
+    def results(self, model: ModelEvidence) -> dict[str, RiskResult]:
+        row = self.row(model)
+        return {result.risk: result for result in row.results} if row else {}
+
+    def is_found(self, model: ModelEvidence, risk: str) -> bool:
+        """Return whether anything was found, over the threshold or under it."""
+        result = self.results(model).get(risk)
+        return result is not None and is_found(result)
+
+    def outcome(self, model: ModelEvidence, risk: str) -> str:
+        result = self.results(model).get(risk)
+        return result.outcome if result else NOT_SHOWN
+
+    def found_marks(self, rows: Iterable[Named], risk: str) -> list[Mark]:
+        """Marks of a sentence that says whether something was found."""
+        return [found_mark(row, self.results(m)[risk]) for _, m in rows if (row := self.row(m))]
+
+    def marks(self, rows: Iterable[Named], risk: str) -> list[Mark]:
+        """Marks of a sentence that says the outcome against the threshold."""
+        return [risk_mark(row, self.results(m)[risk]) for _, m in rows if (row := self.row(m))]
 
 
 class Findings(NamedTuple):
@@ -85,15 +115,15 @@ def plain_findings(audit: AuditEvidence, t: Texts = ENGLISH) -> Findings:
     checkpoints = {group: by_recipe(models, group) for group in groups_of(models)}
     sides = {g: {r: entries[-1] for r, entries in recipes.items()} for g, recipes in checkpoints.items()}
     found = [(t("findings.the_documents"), [_corpus_sentence(audit.corpus, t)])]
-    found += [(g.models_title(t), list(_found(g, last, t))) for g, last in sides.items()]
-    sure = [_individuals_sentence(audit, t), *_seeds_sentence(models, t)]
+    outcomes = Outcomes(audit.risks or judge_risks(audit))
+    found += [(g.models_title(t), list(_found(g, last, outcomes, t))) for g, last in sides.items()]
+    sure = [_individuals_sentence(audit, t), *_seeds_sentence(models, outcomes, t)]
     for group, last in sides.items():
-        sure += _controls(group, last, audit, t)
+        sure += _controls(group, last, outcomes, audit, t)
     ledgers = _ledgers(checkpoints, t)
     sure += [*_checked(ledgers, t), *_guaranteed(sides, t)]
-    risks = audit.risks or judge_risks(audit)
-    then = [*broken(ledgers, t), *decisions(sides, checkpoints, risks, audit, t), *better_audit(audit, t)]
-    short = [*_gates(audit.verdict, t), *_canaries(audit, t), *_short(sides, _beyond(risks), shown_emission(risks), t)]
+    then = [*broken(ledgers, t), *decisions(sides, checkpoints, outcomes, audit, t), *better_audit(audit, t)]
+    short = [*_gates(audit.verdict, t), *_canaries(audit, t), *_short(sides, outcomes, t)]
     return Findings(short, found, sure, then)
 
 
@@ -114,23 +144,8 @@ def _canaries(audit: AuditEvidence, t: Texts) -> Iterable[str]:
         yield t("findings.these_models_were_trained_on_made_up_secrets")
 
 
-def _beyond(risks: RiskTable) -> set[tuple[str, str | None, str, str]]:
-    """Risks that are beyond their threshold: (risk, model, objective, recipe)."""
-    return {
-        (result.risk, row.model, row.objective, row.recipe)
-        for row in risks.rows
-        for result in row.results
-        if result.outcome == BEYOND
-    }
-
-
-def _short(
-    sides: dict[Group, dict[str, ModelEvidence]],
-    beyond: set[tuple[str, str | None, str, str]],
-    within: set[tuple[str | None, str, str]],
-    t: Texts,
-) -> Iterable[str]:
-    """The answer in short; it says nothing less than the verdict by risk does."""
+def _short(sides: dict[Group, dict[str, ModelEvidence]], outcomes: Outcomes, t: Texts) -> Iterable[str]:
+    """The answer in short, by the risks as they are judged."""
     trained = [(g.called(r, t), m) for g, last in sides.items() for r, m in last.items() if r != "base"]
     broken = [(r, m) for r, m in trained if broken_rule(m)]
     if broken:
@@ -138,49 +153,53 @@ def _short(
             t("findings.training_broke_its_own_rule_for_names", names=_names(broken, t)),
             *_marks(broken, *RULE, "broken"),
         )
-    leaky = [(r, m) for r, m in trained if leaks_more(m) or ("emission", m.model, m.objective, m.recipe) in beyond]
-    silent = [g.kind(t) for g, last in sides.items() if not _loud(g, last)]
+    leaky = [(r, m) for r, m in trained if outcomes.is_found(m, "emission")]
+    silent = [g.kind(t) for g, last in sides.items() if not _loud(g, last, outcomes)]
     if leaky:
-        some = [(r, m) for r, m in leaky if (m.model, m.objective, m.recipe) in within]
-        names, marks = _names(leaky, t), _marks(leaky, *EMISSION, FOUND)
+        some = [(r, m) for r, m in leaky if outcomes.outcome(m, "emission") == WITHIN]
+        names, marks = _names(leaky, t), outcomes.found_marks(leaky, "emission")
         if some:
             text = t("findings.leaky_some", count=len(leaky), names=names, some=_names(some, t))
-            yield Marked(text, *marks, *_marks(some, *EMISSION, WITHIN))
+            yield Marked(text, *marks, *outcomes.marks(some, "emission"))
         else:
             yield Marked(t("findings.leaky", count=len(leaky), names=names), *marks)
+        unsure = [(r, m) for r, m in leaky if outcomes.outcome(m, "emission") == NOT_SHOWN]
+        if unsure:
+            text = t("findings.leaky_open", count=len(unsure), names=_names(unsure, t))
+            yield Marked(text, *outcomes.marks(unsure, "emission"))
     if len(leaky) < len(trained):
-        quiet = _marks([row for row in trained if row not in leaky], *EMISSION, NOT_FOUND)
+        quiet = outcomes.found_marks([row for row in trained if row not in leaky], "emission")
         if silent:
             key = "findings.no_others_leaky_but" if leaky else "findings.none_leaky_but"
             yield Marked(t(key, kinds=t.listed(silent)), *quiet)
         else:
             yield Marked(t("findings.no_others_leaky" if leaky else "findings.none_leaky"), *quiet)
-    told = [
-        (r, m)
-        for r, m in trained
-        if is_distinguishable(m) or any((risk, m.model, m.objective, m.recipe) in beyond for risk in MEMBERSHIP)
-    ]
-    if told:  # it does not say by which words, so it is about the person
-        marks = _marks(told, "individual", "any attack", FOUND)
-        yield Marked(t("findings.who_was_in_the_data_is_distinguishable", names=_names(told, t)), *marks)
-    elif attacked := [(r, m) for r, m in trained if strongest_attack(m)]:
+    for risk in MEMBERSHIP:
+        known = {"risk": t.evidence(RISKS[risk].title)}
+        told = [(r, m) for r, m in trained if outcomes.is_found(m, risk)]
+        if told:
+            text = t("findings.who_was_in_the_data_is_distinguishable", names=_names(told, t), **known)
+            yield Marked(text, *outcomes.found_marks(told, risk))
+    attacked = [(r, m) for r, m in trained if strongest_attack(m)]
+    if attacked and not any(outcomes.is_found(m, risk) for risk in MEMBERSHIP for _, m in trained):
+        known = {"risk": t.evidence(RISKS["individual"].title)}
         weak = [r for r, m in trained if without_power(m)]
         key = "findings.nobody_distinguishable_but" if weak else "findings.nobody_distinguishable"
-        quiet = [mark for row in attacked for mark in _marks([row], "individual", _attack(row[1]), NOT_FOUND)]
-        yield Marked(t(key, names=t.listed(weak)) if weak else t(key), *quiet)
-    unsaid = [(r, m) for r, m in trained if only_invalid(m)]
+        text = t(key, names=t.listed(weak), **known) if weak else t(key, **known)
+        yield Marked(text, *outcomes.found_marks(attacked, "individual"))
+    unsaid = [(r, m) for r, m in trained if _is_unsaid(m, outcomes)]
     if unsaid:
         text = "findings.who_was_in_the_data_of_names_was"
         yield Marked(t(text, names=_names(unsaid, t)), *_marks(unsaid, "individual", "every attack", NOT_MEASURED))
 
 
+def _is_unsaid(model: ModelEvidence, outcomes: Outcomes) -> bool:
+    """Whether nothing can be said of who took part, as the two sides differ without the model."""
+    return only_invalid(model) and not outcomes.is_found(model, "individual")
+
+
 def _names(rows: Iterable[tuple[str, ModelEvidence]], t: Texts) -> str:
     return t.listed([name for name, _ in rows])
-
-
-def _attack(model: ModelEvidence) -> str:
-    attack = strongest_attack(model)
-    return f"attack {attack[0]}" if attack else "every attack"
 
 
 def _corpus_sentence(corpus: CorpusEvidence, t: Texts) -> str:
@@ -193,7 +212,7 @@ def _corpus_sentence(corpus: CorpusEvidence, t: Texts) -> str:
     )
 
 
-def _found(group: Group, last: dict[str, ModelEvidence], t: Texts) -> Iterable[str]:
+def _found(group: Group, last: dict[str, ModelEvidence], outcomes: Outcomes, t: Texts) -> Iterable[str]:
     plain = last.get(group.objective)
     trained = {r: m for r, m in last.items() if r != "base"}
     for recipe, model in trained.items():
@@ -206,27 +225,52 @@ def _found(group: Group, last: dict[str, ModelEvidence], t: Texts) -> Iterable[s
             if about
             else t("findings.recipe_epochs_epochs_predicts", **known, predicts=predicts)
         )
-        sentences = [text, *_against_heldout(model, t), *_useful(model, twin, t)]
-        yield Marked(" ".join(sentences), *_marks([("", model)], *EMISSION, FOUND if leaks_more(model) else NOT_FOUND))
-    for over, verdict in ((True, "findings.who_took_part_is_distinguishable_better_than"),
-                          (False, "findings.who_took_part_is_not_measurably")):  # fmt: skip
+        sentences = [text, *_against_heldout(model, t), *_otherwise(model, outcomes, t), *_useful(model, twin, t)]
+        yield Marked(" ".join(sentences), *outcomes.found_marks([("", model)], "emission"))
+    for risk in MEMBERSHIP:
+        known = {"risk": t.evidence(RISKS[risk].title)}
+        told = [(r, m) for r, m in trained.items() if outcomes.is_found(m, risk)]
+        if told:
+            said = [_told(r, m, outcomes, risk, t) for r, m in told]
+            text = t("findings.who_took_part_is_distinguishable_better_than", models=t.apart(said), **known)
+            yield Marked(text, *outcomes.found_marks(told, risk))
         rows = [
             (m, t("findings.recipe_area_without_power", recipe=r, area=_area(a, t))
-             if not over and without_power(m) else f"{r} {_area(a, t)}")
+             if without_power(m) else f"{r} {_area(a, t)}")
             for r, m in trained.items()
-            if (a := strongest_attack(m)) and is_distinguishable(m) is over
+            if risk == "individual" and not outcomes.is_found(m, risk) and (a := strongest_attack(m))
         ]  # fmt: skip
         if rows:
-            marks = [
-                mark
-                for m, _ in rows
-                for mark in _marks([("", m)], "individual", _attack(m), FOUND if over else NOT_FOUND)
-            ]
-            yield Marked(t(verdict, models=t.apart(said for _, said in rows)), *marks)
-    unsaid = [(r, m) for r, m in trained.items() if only_invalid(m)]
+            text = t("findings.who_took_part_is_not_measurably", models=t.apart(said for _, said in rows), **known)
+            yield Marked(text, *outcomes.found_marks([("", m) for m, _ in rows], risk))
+    unsaid = [(r, m) for r, m in trained.items() if _is_unsaid(m, outcomes)]
     if unsaid:
         text = "findings.who_took_part_nothing_can_be_said_of"
         yield Marked(t(text, names=_names(unsaid, t)), *_marks(unsaid, "individual", "every attack", NOT_MEASURED))
+
+
+def _told(recipe: str, model: ModelEvidence, outcomes: Outcomes, risk: str, t: Texts) -> str:
+    """A model with the number by which its members are told: the best attack on whole texts, else the surest number."""
+    best = strongest_attack(model)
+    if risk == "individual" and best and is_over_chance(best[1]):
+        return f"{recipe} {_area(best, t)}"
+    return _by_number(recipe, outcomes.results(model)[risk], t)
+
+
+def _by_number(recipe: str, result: RiskResult, t: Texts) -> str:
+    found = (result.found, result.found_estimate, result.found_at_most)
+    what, estimate, own = found if result.found else (result.what, result.estimate, result.number_at_most)
+    if what is None:
+        return recipe
+    value = t.value(estimate, area=result.risk in AREAS and own is None)
+    return t("findings.told_by_number", recipe=recipe, number=number_in_words(what, t), value=value)
+
+
+def _otherwise(model: ModelEvidence, outcomes: Outcomes, t: Texts) -> Iterable[str]:
+    """What another test of emission found, where the one in words above found nothing."""
+    result = outcomes.results(model).get("emission")
+    if result and result.found and not leaks_more(model):
+        yield t("findings.found_otherwise", number=number_in_words(result.found, t))
 
 
 def _area(attack: tuple[str, Estimate], t: Texts) -> str:
@@ -324,7 +368,7 @@ def _individuals_sentence(audit: AuditEvidence, t: Texts) -> str:
     )
 
 
-def _seeds_sentence(models: Sequence[ModelEvidence], t: Texts) -> Iterable[str]:
+def _seeds_sentence(models: Sequence[ModelEvidence], outcomes: Outcomes, t: Texts) -> Iterable[str]:
     """The differences between trainings of one recipe, at the last checkpoints: their largest range of Privacy."""
     seeds = num_seeds(models)
     if seeds == 1:
@@ -343,15 +387,17 @@ def _seeds_sentence(models: Sequence[ModelEvidence], t: Texts) -> Iterable[str]:
             interval=t.range(t.number(widest.low, 3), t.number(widest.high, 3)),
             sd=t.number(widest.sd, 3),
         )
-        yield Marked(text, *_marks([("", model)], "emission", "Privacy", FOUND if leaks_more(model) else NOT_FOUND))
+        yield Marked(text, *outcomes.found_marks([("", model)], "emission"))
 
 
-def _loud(group: Group, last: dict[str, ModelEvidence]) -> bool:
+def _loud(group: Group, last: dict[str, ModelEvidence], outcomes: Outcomes) -> bool:
     """The positive control: whether the audit finds learned identifiers in an unprotected model."""
-    return group.objective in last and leaks_more(last[group.objective])
+    return group.objective in last and outcomes.is_found(last[group.objective], "emission")
 
 
-def _controls(group: Group, last: dict[str, ModelEvidence], audit: AuditEvidence, t: Texts) -> Iterable[str]:
+def _controls(
+    group: Group, last: dict[str, ModelEvidence], outcomes: Outcomes, audit: AuditEvidence, t: Texts
+) -> Iterable[str]:
     """The positive control (the unprotected twin) and the negative one (the base model)."""
     kind, objective = group.kind(t), group.objective
     if objective not in last and not all(protects(m, audit) for m in last.values()):
@@ -366,11 +412,11 @@ def _controls(group: Group, last: dict[str, ModelEvidence], audit: AuditEvidence
             kind=kind,
         )
     else:
-        loud = _loud(group, last)
+        loud = _loud(group, last, outcomes)
         text = "findings.for_kind_models_the_audit_can_find_learned" if loud else (
             "findings.even_in_the_unprotected_kind_model_recipe_no"
         )  # fmt: skip
-        marks = _marks([("", last[objective])], *EMISSION, FOUND if loud else NOT_FOUND)
+        marks = outcomes.found_marks([("", last[objective])], "emission")
         yield Marked(t(text, kind=kind, recipe=objective), *marks)
     if learned_little(last):
         text = t("findings.no_kind_model_gets_share_of_ordinary_words", kind=kind,
@@ -453,38 +499,19 @@ def broken(ledgers: Ledgers, t: Texts) -> Iterable[str]:
             yield Marked(text, *_marks([(name, model)], *RULE, "broken"))
 
 
-def shown_emission(risks: RiskTable) -> set[tuple[str | None, str, str]]:
-    """Return the models of which it is shown that they emit no more identifiers than the threshold allows: (model,
-    objective, recipe).
-    """
-    return {
-        (row.model, row.objective, row.recipe)
-        for row in risks.rows
-        for result in row.results
-        if result.risk == "emission" and result.outcome == WITHIN
-    }
-
-
 def protects(model: ModelEvidence, audit: AuditEvidence) -> bool:
     """Return whether anything in a model's training protects anyone."""
     return not is_unprotected(recipe_of(model.recipe, audit), model)
 
 
-def _beaten(risks: RiskTable) -> set[tuple[str | None, str, str]]:
-    """Return the models that are beyond the threshold of a risk, whether or not it counts."""
-    beyond = ((row, any(result.outcome == BEYOND for result in row.results)) for row in risks.rows)
-    return {(row.model, row.objective, row.recipe) for row, is_beyond in beyond if is_beyond}
-
-
 def decisions(
     sides: dict[Group, dict[str, ModelEvidence]],
     checkpoints: dict[Group, Checkpoints],
-    risks: RiskTable,
+    outcomes: Outcomes,
     audit: AuditEvidence,
     t: Texts,
 ) -> Iterable[str]:
     """Say what not to share and why, what to change, and what to ask again."""
-    shown = shown_emission(risks)
     little = [group for group, last in sides.items() if learned_little(last)]
     trained = [
         (g.called(r, t), m, checkpoints[g][r])
@@ -492,46 +519,40 @@ def decisions(
         for r, m in last.items()
         if r != "base" and not broken_rule(m)
     ]
-    leaky = [(r, m) for r, m, _ in trained if leaks_more(m) and (m.model, m.objective, m.recipe) not in shown]
-    if leaky:
-        text = t("findings.do_not_share", count=len(leaky), names=_names(leaky, t))
-        yield Marked(text, *_marks(leaky, *EMISSION, BEYOND))
-    named = {(m.model, m.objective, m.recipe): (r, m) for r, m, _ in trained if (r, m) not in leaky}
-    for row in risks.rows:
-        if row.outcome == BEYOND and (found := named.get((row.model, row.objective, row.recipe))):
-            beyond = [result for result in row.results if result.relevant and result.outcome == BEYOND]
-            yield Marked(
-                t("findings.do_not_share_name_reason", name=found[0], reason=t.evidence(row.reason)),
-                *(risk_mark(row, result) for result in beyond),
-            )
-    some = [(r, m) for r, m, _ in trained if leaks_more(m) and (m.model, m.objective, m.recipe) in shown]
+    yield from _not_to_share([(r, m) for r, m, _ in trained], outcomes, audit, t)
+    some = [(r, m) for r, m, _ in trained if _has(m, outcomes, WITHIN)]
     if some:
         text = "findings.weigh_what_names_learned_of_people_s"
-        yield Marked(t(text, names=_names(some, t)), *_marks(some, *EMISSION, WITHIN))
-    told = [(r, m, earlier) for r, m, earlier in trained if not leaks_more(m) and is_distinguishable(m)]
-    if told:
-        better = [s for r, _, own in told if protects(own[-1], audit) and (s := _earlier(r, own, t))]
-        text = t(
-            "findings.who_is_in_the_data_of_names_can",
-            names=t.listed([r for r, *_ in told]),
-        )
-        marks = [mark for _, m, _ in told for mark in _marks([("", m)], "individual", _attack(m), FOUND)]
-        yield Marked(" ".join([text, *better]), *marks)
+        yield Marked(t(text, names=_names(some, t)), *outcomes.marks(some, "emission"))
+    told = [row for row in trained if not outcomes.is_found(row[1], "emission")
+            and outcomes.is_found(row[1], "individual")]  # fmt: skip
+    unlearned = [(r, m) for r, m, _ in told if any(group.holds(m) for group in little)]
+    for key, rows in (
+        ("findings.who_is_in_the_data_of_names_can", [row for row in told if row[:2] not in unlearned]),
+        ("findings.who_is_in_the_data_of_little", [row for row in told if row[:2] in unlearned]),
+    ):
+        if rows:
+            better = [s for r, _, own in rows if protects(own[-1], audit) and (s := _earlier(r, own, t))]
+            text = t(key, names=t.listed([r for r, *_ in rows]))
+            marks = outcomes.found_marks([(r, m) for r, m, _ in rows], "individual")
+            yield Marked(" ".join([text, *better]), *marks)
     for group in little:
-        text = t("findings.train_the_kind_models_further_or_on_more", kind=group.kind(t))
-        yield Marked(text, *_marks([("", m) for m in sides[group].values()], *UTILITY, NOT_FOUND))
-    judged = [(r, m) for r, m, _ in trained if not any(group.holds(m) for group in little)]
-    unsaid = [(r, m) for r, m, _ in trained if only_invalid(m)]
+        own = [("", m) for r, m in sides[group].items() if r != "base"]
+        gives_away = [risk for risk in RISKS if any(outcomes.is_found(m, risk) for _, m in own)]
+        key = "findings.train_on_more_documents" if gives_away else "findings.train_the_kind_models_further_or_on_more"
+        marks = _marks([("", m) for m in sides[group].values()], *UTILITY, NOT_FOUND)
+        marks += [mark for risk in gives_away for mark in outcomes.found_marks(own, risk)]
+        yield Marked(t(key, kind=group.kind(t)), *marks)
+    unsaid = [(r, m) for r, m, _ in trained if _is_unsaid(m, outcomes)]
     if unsaid:
         text = t(
             "findings.ask_again_who_was_in_the_data_of",
             names=_names(unsaid, t),
         )
         yield Marked(text, *_marks(unsaid, "individual", "every attack", NOT_MEASURED))
-    unbeaten = shown - _beaten(risks)
-    heard = [(r, m) for r, m in judged if (m.model, m.objective, m.recipe) in unbeaten and protects(m, audit)]
-    silent = [(r, m) for r, m in heard if not leaks_more(m) and not is_distinguishable(m) and not only_invalid(m)]
-    found_some = [(r, m) for r, m in silent if is_anything_found(m, audit)]
+    silent = [(r, m) for r, m, _ in trained if not any(group.holds(m) for group in little)
+              and not only_invalid(m) and protects(m, audit) and _is_quiet(m, outcomes)]  # fmt: skip
+    found_some = [(r, m) for r, m in silent if is_anything_found(m, audit) or _found_risks(m, outcomes)]
     if found_some:
         text = "findings.some_attacks_found_something_in_names_weigh"
         yield Marked(t(text, names=_names(found_some, t)), *_marks(found_some, "any", "every attack", FOUND))
@@ -542,6 +563,50 @@ def decisions(
             names=_names(quiet, t),
         )
         yield Marked(text, *_marks(quiet, "any", "every attack", NOT_FOUND))
+
+
+def _not_to_share(trained: list[Named], outcomes: Outcomes, audit: AuditEvidence, t: Texts) -> Iterable[str]:
+    """Models that must not be shared, each for one reason: the first of those that it has."""
+    said = [(r, m) for r, m in trained if outcomes.outcome(m, "emission") == BEYOND]
+    if said:
+        text = t("findings.do_not_share", count=len(said), names=_names(said, t))
+        yield Marked(text, *outcomes.marks(said, "emission"))
+    for name, model in trained:
+        row = outcomes.row(model)
+        if row and row.outcome == BEYOND and (name, model) not in said:
+            said.append((name, model))
+            beyond = [result for result in row.results if result.relevant and result.outcome == BEYOND]
+            yield Marked(
+                t("findings.do_not_share_name_reason", name=name, reason=t.evidence(row.reason)),
+                *(risk_mark(row, result) for result in beyond),
+            )
+    plain = [(r, m) for r, m in trained if (r, m) not in said and not protects(m, audit)]
+    if plain:
+        text = t("findings.do_not_share_unprotected", count=len(plain), names=_names(plain, t))
+        verdicts = [(m, row.outcome if (row := outcomes.row(m)) else NOT_SHOWN) for _, m in plain]
+        yield Marked(text, *(mark for m, outcome in verdicts for mark in _marks([("", m)], "all", "verdict", outcome)))
+    unsure = [(r, m) for r, m in trained if (r, m) not in said + plain and _has(m, outcomes, NOT_SHOWN)]
+    if unsure:
+        text = t("findings.do_not_share_yet", count=len(unsure), names=_names(unsure, t))
+        yield Marked(text, *outcomes.marks(unsure, "emission"))
+
+
+def _has(model: ModelEvidence, outcomes: Outcomes, outcome: str) -> bool:
+    """Whether learned identifiers were found in a model, with this outcome against the threshold."""
+    return outcomes.is_found(model, "emission") and outcomes.outcome(model, "emission") == outcome
+
+
+def _found_risks(model: ModelEvidence, outcomes: Outcomes) -> list[str]:
+    return [risk for risk in outcomes.results(model) if outcomes.is_found(model, risk)]
+
+
+def _is_quiet(model: ModelEvidence, outcomes: Outcomes) -> bool:
+    """Whether it is shown that a model emits no more than the threshold allows, and no more was found of who took part
+    or over any threshold.
+    """
+    beyond = any(result.outcome == BEYOND for result in outcomes.results(model).values())
+    heard = any(outcomes.is_found(model, risk) for risk in ("emission", "individual"))
+    return outcomes.outcome(model, "emission") == WITHIN and not beyond and not heard
 
 
 def _earlier(recipe: str, entries: Sequence[ModelEvidence], t: Texts) -> str:

@@ -29,7 +29,14 @@ from reticent.audit.report.environment import mark_attributes, template_environm
 from reticent.audit.report.findings import plain_findings
 from reticent.audit.report.format_estimate import leaks, spread_of_trainings, whole
 from reticent.audit.report.probe_plots import MAX_DENSITIES, probe_panels
-from reticent.audit.report.risk_text import deciding_marks, risk_mark, shown_models, verdicts_on
+from reticent.audit.report.risk_text import (
+    deciding_marks,
+    found_in_words,
+    outcome_in_words,
+    risk_mark,
+    shown_models,
+    verdicts_on,
+)
 from reticent.audit.report.selectors import (
     PARTS,
     about_recipe,
@@ -189,6 +196,8 @@ def _render(audit: AuditEvidence, t: Texts, judged_audit: AuditEvidence) -> str:
         count=lambda n: t.count(n, cell),
         capital=lambda text: f"{text[:1].upper()}{text[1:]}",
         mark=lambda row, result: mark_attributes(risk_mark(row, result)),
+        outcome=lambda result: outcome_in_words(result, t)[1],
+        found=lambda row, result: found_in_words(row, result, t),
         verdict_marks=lambda row: mark_attributes(*deciding_marks(row)),
         trainings=lambda estimate: spread_of_trainings(estimate, t=t),
         digits_beside=lambda estimate, threshold: digits_beside(threshold, estimate),

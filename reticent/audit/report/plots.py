@@ -122,6 +122,8 @@ def tradeoff_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list
     for group in groups_of(models):
         figure, axis = new_panel(group.panel_title(t), _tradeoff_note(models, group, t), height=3.5)
         said = _draw_tradeoff(axis, models, group, t)
+        if not said:
+            continue
         axis.set(**limits)
         title = t("plots.utility_against_privacy_group", group=group.title(t))
         panels.append(to_svg(figure, f"fig-tradeoff-{group.slug}", alt_text(t, title, said), t))

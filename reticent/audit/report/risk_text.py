@@ -26,7 +26,7 @@ from reticent.audit.judgement.verdict import (
 from reticent.audit.membership.validity import OVER_BASE, WITHOUT_COPIES
 from reticent.audit.recipes import is_unprotected, own_recipes, recipe_of
 from reticent.audit.stats.seeds import over_seeds, passages_over_seeds
-from reticent.audit.texts import NOT_MEASURED, STATED, Mark, Marked, Texts, marks_of, model_name
+from reticent.audit.texts import FOUND, NOT_FOUND, NOT_MEASURED, STATED, Mark, Marked, Texts, marks_of, model_name
 from reticent.engine.schema import DIRECT, INDIRECT
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from reticent.trainer.recipes import Recipe
 
 __all__ = [
+    "AREAS",
     "OUTCOMES",
     "Cell",
     "ShownModel",
@@ -43,7 +44,11 @@ __all__ = [
     "change_of",
     "deciding_marks",
     "explained",
+    "found_in_words",
+    "found_mark",
+    "is_found",
     "number_in_words",
+    "outcome_in_words",
     "reason_of",
     "risk_mark",
     "shown_models",
@@ -130,13 +135,16 @@ def shown_models(audit: AuditEvidence, words: Texts) -> list[ShownModel]:
     return found
 
 
-def explained(recipe: Recipe, k: int, words: Texts) -> str:
-    """Return a sentence on the targets that a model of this recipe was and was not trained to predict."""
+def explained(recipe: Recipe, k: int, words: Texts, *, n: int = 1) -> str:
+    """Return a sentence on the targets that a model of this recipe was and was not trained to predict: words, and
+    sequences of up to ``n``, of fewer than ``k`` individuals.
+    """
     parts = []
     if recipe.text == "pseudonymised":
         parts.append(words("verdict.names_and_numbers_that_were_found_were"))
     if recipe.never_target in NEVER_TARGET:
-        parts.append(words(NEVER_TARGET[recipe.never_target], k=k))
+        rare = words("verdict.a_word") if n == 1 else words("verdict.a_word_or_a_sequence", n=n)
+        parts.append(words(NEVER_TARGET[recipe.never_target], k=k, rare=rare))
     if recipe.context in CONTEXTS:
         parts.append(words(CONTEXTS[recipe.context]))
     if recipe.context_indirect in CONTEXTS_INDIRECT:
@@ -156,8 +164,12 @@ def _about(recipe: Recipe | None, model: ModelEvidence, audit: AuditEvidence, wo
     if recipe is None:
         return words("verdict.objective_its_recipe_is_the_institution_s", objective=words(OBJECTIVES[model.objective]))
     own = own_recipes(audit).get(model.recipe)
-    k = own.get("k") if isinstance(own, Mapping) else None
-    return explained(recipe, k if isinstance(k, int) else audit.corpus.k, words)
+    of_corpus = {"k": audit.corpus.k, "n": audit.corpus.n}
+    given = (
+        {name: own[name] for name in of_corpus if isinstance(own.get(name), int)} if isinstance(own, Mapping) else {}
+    )
+    about = of_corpus | given
+    return explained(recipe, about["k"], words, n=about["n"])
 
 
 def _extracted(model: ModelEvidence, audit: AuditEvidence) -> ExtractedModel | None:
@@ -199,6 +211,8 @@ REASONS = {
     CANNOT: "verdict.a_condition_that_had_to_be_judged_cannot",
     "a masked model writes no text": "verdict.a_model_that_fills_in_masked_words_writes",
 }
+#: Risks whose numbers are areas under a curve.
+AREAS = ("words", "individual")
 PASSAGES = re.compile(r"passages that come back, given (\d+) tokens(?: and ([\d,]+) draws)?")
 
 
@@ -216,11 +230,45 @@ class Cell(NamedTuple):
     threshold: str
     reason: str
     mark: Mark
+    #: What was found most surely, where something was and another number decides; with its mark.
+    found: str = ""
 
 
 def risk_mark(row: ModelRisks, result: RiskResult) -> Mark:
     """Return the mark of what is said of one risk of a model."""
     return Mark(model_name(row.recipe, row.model), result.risk, result.what or NOT_MEASURED, result.outcome)
+
+
+def is_found(result: RiskResult) -> bool:
+    """Return whether an attack measurably found something, over the threshold or under it."""
+    return result.found is not None or result.outcome == BEYOND
+
+
+def found_mark(row: ModelRisks, result: RiskResult) -> Mark:
+    """Return the mark of whether something was found: the same wherever that is said of this risk of the model."""
+    number = result.found or result.what or NOT_MEASURED
+    return Mark(model_name(row.recipe, row.model), result.risk, number, FOUND if is_found(result) else NOT_FOUND)
+
+
+def outcome_in_words(result: RiskResult, words: Texts) -> tuple[str, str]:
+    """Return the sign and the words of an outcome; what was found under a threshold is never told as nothing."""
+    sign, outcome = OUTCOMES[result.outcome]
+    if result.outcome != BEYOND and is_found(result):
+        outcome = "verdict.found_within" if result.outcome == WITHIN else "verdict.found_not_shown"
+    return sign, words(outcome)
+
+
+def found_in_words(row: ModelRisks, result: RiskResult, words: Texts) -> str:
+    """Return a sentence on what was found most surely; empty where nothing was, or where it is what decides."""
+    if result.found is None or result.found == result.what or result.outcome == BEYOND:
+        return ""
+    area = result.risk in AREAS and result.found_at_most is None
+    value = words.value(result.found_estimate, area=area) if result.found_estimate else ""
+    interval = words.interval(result.found_estimate, area=area)
+    number = number_in_words(result.found, words)
+    shown = f"{value} ({interval})" if interval else value
+    text = words("verdict.found_number", number=number, value=shown) if value else words("verdict.found", number=number)
+    return Marked(text, found_mark(row, result))
 
 
 def deciding_marks(row: ModelRisks) -> list[Mark]:
@@ -257,14 +305,14 @@ def cells_of(model: ShownModel, words: Texts) -> Iterator[Cell]:
     if model.risks is None:
         return
     for result in model.risks.results:
-        sign, outcome = OUTCOMES[result.outcome]
-        area = result.risk in ("words", "individual") and result.number_at_most is None
+        sign, outcome = outcome_in_words(result, words)
+        area = result.risk in AREAS and result.number_at_most is None
         at_most = result.at_most if result.number_at_most is None else result.number_at_most
         threshold = words.threshold(at_most, area=area)
         yield Cell(
             title=words.evidence(RISKS[result.risk].title),
             sign=sign,
-            outcome=words(outcome),
+            outcome=outcome,
             relevant=result.relevant,
             what=number_in_words(result.what, words) if result.what else "",
             value=words.value(result.estimate, area=area, threshold=at_most) if result.estimate else "",
@@ -272,6 +320,7 @@ def cells_of(model: ShownModel, words: Texts) -> Iterator[Cell]:
             threshold=words("common.at_most", value=threshold),
             reason=words.apart(filter(None, (_reason(result, words), *map(words.evidence, result.notes or ())))),
             mark=risk_mark(model.risks, result),
+            found=found_in_words(model.risks, result, words),
         )
 
 
@@ -399,8 +448,4 @@ def number_in_words(what: str, words: Texts) -> str:
             )
         return words("common.passages_that_come_back_word_for_word_given", tokens=found[1])
     named = NUMBER.fullmatch(what)
-    return (
-        words.evidence(named[1])
-        if named and words.knows(named[1])
-        else words("verdict.a_number_that_the_report_explains")
-    )
+    return words.evidence(named[1] if named else what)

@@ -163,5 +163,6 @@ def copies_line(counts: Copies, t: Texts = ENGLISH) -> str:
         lifted_share=t.plain(f"{support.lifted_share:.2%}"),
         k=support.k,
         left_out=t.count(left_out.documents),
+        gone=t.count(left_out.individuals or 0),
         left_out_share=t.plain(f"{left_out.words_share:.2%}"),
     )

@@ -91,7 +91,8 @@ def generate(
 ) -> np.ndarray:
     """Return generated ids, int64 (prompts, num_samples, num_tokens), -1 after the end of a text.
 
-    Prompts of like length go together, padded on the left; the prefix token of the model goes before each, as it did
+    Prompts of like length go together, padded on the left, or of the same length where padding moves what a model
+    writes; the prefix token of the model goes before each, as it did
     in training. Keys and values are kept between steps.
 
     Parameters
@@ -119,8 +120,11 @@ def generate(
     config = _generation_config(decoding, num_tokens, num_samples, special, net)
     done = 0
     with _seeded(seed, device_), without_own_settings(net), torch.inference_mode():
-        for start in range(0, len(order), batch_size):
-            rows = order[start : start + batch_size]
+        starts = np.arange(0, len(order), batch_size)
+        if len(np.unique(lengths)) > 1 and _moved_by_padding(net, special, device_):
+            changes = np.flatnonzero(np.diff(lengths[order])) + 1
+            starts = np.union1d(starts, changes)
+        for rows in np.split(order, starts[1:]):
             ids, attention = _left_padded([prompts[row] for row in rows], special)
             with autocast(bf16, device_):
                 output = net.generate(
@@ -222,6 +226,20 @@ def _generation_config(decoding: Decoding, num_tokens: int, num_samples: int, sp
         eos_token_id=net.generation_config.eos_token_id,
         **sampling,
     )
+
+
+def _moved_by_padding(net: Any, special: SpecialIds, device: torch.device) -> bool:
+    """Whether padding before a prompt moves what a model writes, as RWKV; rows of a batch are alike then."""
+    config = _generation_config(GREEDY, 1, 1, special, net)
+    logits = []
+    for num_padded in (0, 3):
+        ids = torch.tensor([[special.pad] * num_padded + [1, 2, 3]], device=device)
+        attention = torch.tensor([[0] * num_padded + [1] * 3], device=device)
+        written = net.generate(
+            ids, attention_mask=attention, generation_config=config, output_logits=True, return_dict_in_generate=True
+        )
+        logits.append(written.logits[0].float())
+    return not float((logits[0] - logits[1]).abs().max()) <= 1e-2 * float(logits[0].abs().max())
 
 
 def _ended(new: np.ndarray, eos: int | list[int] | None) -> np.ndarray:

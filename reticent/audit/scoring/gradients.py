@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -86,8 +86,9 @@ def gradient_norms(
         A norm is not a number.
     """
     where = pick_device(device)
-    net = model.to(device=where).eval()  # type: ignore[arg-type]
+    net: Any = model.to(device=where).eval()  # type: ignore
     weights = [weight for weight in net.parameters() if weight.requires_grad]
+    mask_id = -1 if special.mask is None else special.mask
     windows, head = cut_windows(store, window_length, special), lm_head(net)
     chosen = mask & (word_folds(store, folds, seed)[0] == 0) if objective == "mlm" else mask
     bounds = np.searchsorted(windows.documents, np.arange(store.num_documents + 1))
@@ -102,7 +103,7 @@ def gradient_norms(
             asked = (positions >= 0) & chosen[np.maximum(positions, 0)]
             input_ids, attention = batch.input_ids, None
             if objective == "mlm":
-                input_ids, attention = np.where(asked, special.mask, input_ids), batch.attention
+                input_ids, attention = np.where(asked, mask_id, input_ids), batch.attention
             else:  # position t predicts the token at t + 1
                 positions = np.concatenate([positions[:, 1:], np.full((len(numbers), 1), -1)], axis=1)
                 asked = np.concatenate([asked[:, 1:], np.zeros((len(numbers), 1), dtype=bool)], axis=1)

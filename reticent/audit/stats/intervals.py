@@ -649,7 +649,10 @@ def auc_estimate(
             wins += running[:, up_to]
             draws.append(np.einsum("bm,bm->b", weights_m, wins) / (2 * weights_m.sum(axis=1) * running[:, -1]))
         low, high = np.quantile(np.concatenate(draws), [(1 - level) / 2, (1 + level) / 2])
-        sizes = (float(m), float(n)) if clusters[0] is None else tuple(map(_effective_size, clusters))  # type: ignore[arg-type]
+        of_members, of_others = clusters
+        sizes = float(m), float(n)
+        if of_members is not None and of_others is not None:
+            sizes = _effective_size(of_members), _effective_size(of_others)
         if is_narrow(value, sizes):
             scores, reach = np.concatenate([members, nonmembers]), float(stats.norm.ppf((1 + level) / 2))
             low, high = wider((low, high), score_auc_bounds(value, *sizes, scores, reach))
@@ -657,7 +660,7 @@ def auc_estimate(
     return found if clusters[0] is None else found.over_households(m + n)
 
 
-def is_narrow(value: float, sizes: tuple[float, ...]) -> bool:
+def is_narrow(value: float, sizes: tuple[float, float]) -> bool:
     """Return whether a bootstrap of an area is too narrow: over few of a side, or so near 0 or 1 that few are wrong."""
     return min(sizes) < FEW_ON_A_SIDE or min(value, 1 - value) * min(sizes) < FEW_WRONG
 
@@ -883,14 +886,16 @@ def joint_areas(
         found = joint_areas(scores, clusters, is_member, base=base, level=level, **draws)
         n = {name: int(np.count_nonzero(~np.isnan(scores[name]))) for name in found}
         return {
-            name: JointArea(*(one and one.over_households(n[name]) for one in areas)) for name, areas in found.items()
+            name: JointArea(auc.over_households(n[name]), over and over.over_households(n[name]))
+            for name, (auc, over) in found.items()
         }  # fmt: skip
 
     def area(values: np.ndarray) -> _Drawn:
         own, drawn = clustered_auc(values, individuals, is_member, num_bootstrap=num_bootstrap, seed=seed)
-        sides = [individuals[~np.isnan(values) & side] for side in (is_member, ~is_member)]
-        sizes = tuple(len(np.unique(side)) for side in sides)
-        return _Drawn(own, drawn, sizes, tuple(map(_effective_size, sides)), values[~np.isnan(values)])
+        members, others = (individuals[~np.isnan(values) & side] for side in (is_member, ~is_member))
+        sizes = len(np.unique(members)), len(np.unique(others))
+        effective = _effective_size(members), _effective_size(others)
+        return _Drawn(own, drawn, sizes, effective, values[~np.isnan(values)])
 
     measured = {name: area(own) for name, own in scores.items()}
     measured = {name: found for name, found in measured.items() if found.auc.value is not None}
@@ -925,8 +930,8 @@ class _Drawn(NamedTuple):
 
     auc: Estimate
     draws: np.ndarray
-    sizes: tuple[int, ...]
-    effective: tuple[float, ...]
+    sizes: tuple[int, int]
+    effective: tuple[float, float]
     scores: np.ndarray
 
     @property

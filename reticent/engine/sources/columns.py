@@ -105,8 +105,7 @@ def sorted_codes(values: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, np.ndarr
 
 def _cast(array: pa.Array, name: str, column: str, file: Path | str, first_row: int) -> pa.Array:
     target = DOCUMENTS.field(name).type
-    if isinstance(array, pa.DictionaryArray):
-        array = array.dictionary_decode()
+    array = _stored(array)
     if name in ("spans", "mentions"):
         try:
             return array.cast(target)
@@ -123,6 +122,8 @@ def _cast(array: pa.Array, name: str, column: str, file: Path | str, first_row: 
     if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type) or _is_view(array.type)):
         expected = "text" if name == "text" else "text or integers"
         more = "; cast it in the source, where every digit is known" if pa.types.is_floating(array.type) else ""
+        if pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type):
+            more = ": bytes without the mark of UTF-8; cast them to text, or write the file again"
         raise CorpusError(f"{file} column {column}: expected {expected}, got {type_name(array.type)}{more}")
     bad = _rust.check_utf8(array)
     if bad is not None:
@@ -130,6 +131,16 @@ def _cast(array: pa.Array, name: str, column: str, file: Path | str, first_row: 
     if name in ("doc_id", "individual_id", "household_id"):
         _refuse(_rust.blank_rows(array), "is blank", file, column, first_row)
     return array if array.type == target else array.cast(target)
+
+
+def _stored(array: pa.Array) -> pa.Array:
+    """Return the values of a column of categories, and the text of one that is marked as JSON."""
+    if isinstance(array, pa.DictionaryArray):
+        if _is_view(array.type.value_type):  # by whose number Arrow does not look up
+            array = pa.DictionaryArray.from_arrays(array.indices, array.dictionary.cast(pa.large_string()))
+        array = array.dictionary_decode()
+    is_json = isinstance(array, pa.ExtensionArray) and array.type.extension_name == "arrow.json"
+    return array.storage if is_json else array
 
 
 def plain_ids(array: pa.Array) -> pa.Array:
@@ -152,7 +163,7 @@ def as_text(array: pa.Array, column: str, file: Path | str, time_zone: str | Non
     A time with a zone is written as the clock of ``time_zone`` shows it; without one, every time of the column must be
     midnight in UTC, as of a date. A time without a zone keeps its day. So no result depends on who reads, and where.
     """
-    array = array.dictionary_decode() if isinstance(array, pa.DictionaryArray) else array
+    array = _stored(array)
     if pa.types.is_timestamp(array.type) and array.type.tz is not None:
         array = _without_zone(array, column, file, time_zone)
     try:

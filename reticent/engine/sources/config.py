@@ -48,13 +48,14 @@ class CsvDialect(Section):
     )
     encoding: Annotated[str, PUBLISHED] = Field(
         default="auto",
-        description="CSV only: an encoding of Python; auto: that of the byte order mark, or else UTF-8 or cp1252",
+        description="CSV and text files: an encoding of Python; auto: that of the byte order mark, or else UTF-8 or "
+        "cp1252",
     )
 
     def check_dialect(self, format: str) -> None:
         """Refuse a setting that is wrong, or that has no meaning for this format."""
         for name in CsvDialect.model_fields:
-            if format != "csv" and getattr(self, name) != "auto":
+            if format != "csv" and getattr(self, name) != "auto" and (format, name) != ("txt", "encoding"):
                 raise PolicyError(f"corpus.{name}: means nothing for format {format}, only for csv")
         for name, words in (("delimiter", "auto, tab"), ("quote", "auto, none")):
             value = self.given(name)
@@ -95,7 +96,13 @@ class Markup(Section):
         default="characters", description="unit of the offsets of a marked-up format"
     )
     individual: str | None = Field(
-        default=None, description="regular expression of the whole id of a marked-up document, its group the individual"
+        default=None,
+        description="regular expression of the whole id of a marked-up document or a text file, its group the "
+        "individual",
+    )
+    individuals: str | None = Field(
+        default=None,
+        description="text files: a table (Parquet or CSV) of the ids or names of files and their individuals",
     )
     annotator: str | None = Field(default=None, description="the annotator of TAB whose marks are read; default: all")
     identifiers: tuple[Literal["DIRECT", "QUASI", "NO_MASK"], ...] = Field(
@@ -108,6 +115,8 @@ class Markup(Section):
         given = {name for name in Markup.model_fields if getattr(self, name) != getattr(default, name)}
         for name in sorted(given - options):
             raise PolicyError(f"corpus.{name}: means nothing for format {format}")
+        if self.individual is not None and self.individuals is not None:
+            raise PolicyError("corpus.individual and corpus.individuals exclude each other")
         if not self.identifiers:
             raise PolicyError("corpus.identifiers: expected some of DIRECT, QUASI, NO_MASK")
         if self.individual is not None:

@@ -126,6 +126,11 @@ class CorpusConfig(Columns, CsvDialect, Markup, Warehouse):
         description="ids of individuals or households that differ only in case, blanks, invisible characters, Unicode "
         "form, zero padding or a trailing .0: they stop the run, are joined, or stay different",
     )
+    real_ids: tuple[str, ...] = Field(
+        default=(),
+        description="ids of individuals or households that look like a word for no id (NULL, nan, N/A, -, unknown) and "
+        "are real; any other such word stops the run",
+    )
     withdrawn: tuple[str, ...] = Field(
         default=(), description="files of individual ids, one a line, whose documents are left out everywhere"
     )
@@ -154,7 +159,7 @@ class CorpusConfig(Columns, CsvDialect, Markup, Warehouse):
         if self.remote is not None:
             named = {"format", *CsvDialect.model_fields, *Markup.model_fields}
             given = [name for name in sorted(named) if getattr(self, name) != type(self).model_fields[name].default]
-            if given and (row_of(self.remote).kind != "store" or self.marked):
+            if given and (row_of(self.remote).kind != "store" or self.marked or self.format == "txt"):
                 raise ValueError(f"corpus.{given[0]}: means nothing for this source")
         return self
 

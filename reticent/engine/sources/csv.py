@@ -11,6 +11,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
 from reticent._rust import CsvCheck
@@ -28,7 +30,7 @@ from reticent.engine.sources.compressed import Bytes, open_bytes
 from reticent.engine.sources.config import CsvDialect
 from reticent.engine.sources.protocol import CsvSource, Request
 
-__all__ = ["CsvForm", "find_form", "read_csv"]
+__all__ = ["CsvForm", "find_form", "guess_encoding", "read_csv"]
 
 
 DELIMITERS: Final = (",", ";", "\t", "|")
@@ -57,6 +59,8 @@ class CsvForm:
     header: tuple[str, ...]
     #: How it is read, where that was found out and is not as commas, double quotes and UTF-8.
     said: str | None
+    #: Excel's line before the header, which names the delimiter.
+    first_line: str = ""
 
 
 def find_form(file: Path, dialect: CsvDialect, columns: Sequence[str]) -> CsvForm:
@@ -65,7 +69,7 @@ def find_form(file: Path, dialect: CsvDialect, columns: Sequence[str]) -> CsvFor
     Raises
     ------
     CorpusError
-        The file is empty, or its header names the columns under several delimiters.
+        The file is empty, its header names the columns under several delimiters, or its encoding is not known.
     OSError
         The file cannot be read.
     """
@@ -73,10 +77,13 @@ def find_form(file: Path, dialect: CsvDialect, columns: Sequence[str]) -> CsvFor
         head = source.read(NUM_BYTES_OF_HEAD + 1)
     if not head:
         raise CorpusError(f"{file}: cannot be read as csv (an empty file)")
-    encoding = _encoding(head) if dialect.encoding == "auto" else codecs.lookup(dialect.encoding).name
+    encoding = guess_encoding(head, file) if dialect.encoding == "auto" else codecs.lookup(dialect.encoding).name
     text = _head_text(head, encoding)
+    named = _SEP.match(text)
+    first_line = named[0] if named else ""
+    text = text[len(first_line) :]
     quotes = QUOTES if dialect.quote == "auto" else (dialect.given("quote"),)
-    given = dialect.given("delimiter")
+    given = dialect.given("delimiter") or (named[1] if named else None)
     delimiters = DELIMITERS if given is None else (given,)
     wanted = set(columns)
     for quote in quotes:
@@ -89,7 +96,7 @@ def find_form(file: Path, dialect: CsvDialect, columns: Sequence[str]) -> CsvFor
             said = [f"with {_NAMES.get(fits[0], fits[0])} as delimiter"] if given is None and fits[0] != "," else []
             said += [f"with {quote} as quote"] if dialect.quote == "auto" and quote != '"' else []
             said += [f"as {encoding}"] if dialect.encoding == "auto" and encoding != "utf-8" else []
-            return CsvForm(fits[0], quote, encoding, tuple(headers[fits[0]]), ", ".join(said) or None)
+            return CsvForm(fits[0], quote, encoding, tuple(headers[fits[0]]), ", ".join(said) or None, first_line)
     # No delimiter gives all names. The error for the one that gives most names helps most.
     quote = quotes[0]
     folded = {name.strip().casefold() for name in wanted}
@@ -97,13 +104,32 @@ def find_form(file: Path, dialect: CsvDialect, columns: Sequence[str]) -> CsvFor
     best = max(
         headers, key=lambda name: (len(folded & {c.strip().casefold() for c in headers[name]}), len(headers[name]))
     )
-    return CsvForm(best, quote, encoding, tuple(headers[best]), None)
+    return CsvForm(best, quote, encoding, tuple(headers[best]), None, first_line)
 
 
-def _encoding(head: bytes) -> str:
+#: Excel's line of the delimiter.
+_SEP: Final = re.compile(r'"?sep=([^\w\s"]|\t)"?\r?\n', re.IGNORECASE)
+#: Encodings without a mark, by where NULs stand in text of ASCII, of four bytes.
+_WIDE: Final = {(1, 2, 3): "utf-32-le", (0, 1, 2): "utf-32-be", (1, 3): "utf-16-le", (0, 2): "utf-16-be"}
+#: Signs that stand within no word of a language of Windows-1252, but are letters in other encodings; what only stands
+#: before a word of them; a capital behind a small letter; and more letters with marks than follow each other there.
+_STRANGE: Final = re.compile(
+    "[^\\W\\d_][‚ƒ„†‡ˆ‰‹›•˜¡¢£¤¥¦§¨©¬\xad¯±²³¶¸¹¼½¾¿×÷“”][^\\W\\d_]|[‚ƒ†‡ˆ‰˜¢£¤¥¦¨©¬\xad¯±²³¶¸¹¼½¾×÷][^\\W\\d_]|"
+    "[a-zß-öø-ÿšœž][À-ÖØ-ÞŠŒŽŸ]|[À-ÖØ-öø-ÿŠŒŽŸšœžƒ]{3}|"
+    "[^\\x00-\\x7f][†‡ˆ‰˜¤¦¨¬¯¸\xad]|[†‡ˆ‰˜¤¦¨¬¯¸\xad][^\\x00-\\x7f]"
+)
+_MARKED: Final = re.compile("[^\x00-\x7f]")
+
+
+def guess_encoding(head: bytes, file: Path) -> str:
+    """Return the encoding of a file that begins so: that of its mark, UTF-8, or Windows-1252 if its words allow it."""
     for mark, encoding in _BOMS:
         if head.startswith(mark):
             return encoding
+    most = len(head[:4096]) // 4 * 3 // 4
+    nul = tuple(place for place in range(4) if head[place:4096:4].count(0) > most)
+    if nul in _WIDE:
+        raise CorpusError(f"{file}: looks like {_WIDE[nul]} without a mark; set corpus.encoding to it")
     whole = len(head) <= NUM_BYTES_OF_HEAD
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head, whole)
@@ -115,7 +141,15 @@ def _encoding(head: bytes) -> str:
             head.decode("cp1252")
         except UnicodeDecodeError:
             return "utf-8"  # which names the row
-        return "cp1252" if num_strange > 2 * num_marked else "utf-8"
+        if num_strange <= 2 * num_marked:
+            return "utf-8"
+        words = [word for word in head.decode("cp1252").split() if _MARKED.search(word)]
+        if 5 * sum(_STRANGE.search(word) is not None for word in words) > len(words):
+            raise CorpusError(
+                f"{file}: not UTF-8, and not the Windows-1252 of Western Europe either, in which its words would hold "
+                "signs; set corpus.encoding to what it is written in, such as cp850, cp1250, cp1251, gbk or shift_jis"
+            ) from None
+        return "cp1252"
     return "utf-8"
 
 
@@ -175,12 +209,16 @@ def read_csv(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
     with open_bytes(file) as data:
         stream = _CheckedStream(data, form, check, file)
         try:
-            yield from pa.csv.open_csv(stream, read_options=read, parse_options=parse, convert_options=convert)
+            row = 0
+            for batch in pa.csv.open_csv(stream, read_options=read, parse_options=parse, convert_options=convert):
+                _refuse_header(batch, file, row)
+                yield batch
+                row += batch.num_rows
         except pa.ArrowInvalid as error:
             if wrong:  # the header is row 1 of the parser
-                row = f" row {wrong[0].number - 1}" if wrong[0].number else ""
+                where = f" row {wrong[0].number - 1}" if wrong[0].number else ""
                 raise CorpusError(
-                    f"{file}{row}: expected {wrong[0].expected_columns} columns, got {wrong[0].actual_columns}"
+                    f"{file}{where}: expected {wrong[0].expected_columns} columns, got {wrong[0].actual_columns}"
                 ) from None
             if "straddl" in str(error):
                 raise CorpusError(f"{file}: a row is longer than {compressed.NUM_BYTES_PER_BLOCK >> 20} MiB") from None
@@ -191,6 +229,17 @@ def read_csv(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
             source.reading.suspects[file] = (num_suspects, first)
         if form.said:
             source.reading.dialects[file] = form.said
+
+
+def _refuse_header(batch: pa.RecordBatch, file: Path, row: int) -> None:
+    """Raise where a row is the header again, as where files were joined; one column alone may say so in earnest."""
+    if batch.num_columns < 2:
+        return
+    same = pa.array([True] * batch.num_rows)
+    for name, values in zip(batch.schema.names, batch.columns, strict=True):
+        same = pc.and_(same, pc.is_in(values, pa.array([name, f"\ufeff{name}"], pa.large_string())))
+    if (at := pc.index(same, True).as_py()) >= 0:
+        raise CorpusError(f"{file} row {row + at + 1}: the header again, where files were joined; take this row out")
 
 
 def _check(form: CsvForm, source: CsvSource) -> CsvCheck:
@@ -209,6 +258,7 @@ class _CheckedStream:
 
     def __init__(self, data: Bytes, form: CsvForm, check: CsvCheck, file: Path):
         self._data, self._check, self._file, self._encoding = data, check, file, form.encoding
+        self._first_line = form.first_line.encode()
         self._decoder = None if form.encoding == "utf-8" else codecs.getincrementaldecoder(form.encoding)()
         self._left, self._is_first, self._is_done, self._num_read = b"", True, False, 0
 
@@ -237,6 +287,7 @@ class _CheckedStream:
         checked = block if self._decoder is None else self._decoded(block)
         if self._is_first:
             checked, self._is_first = checked.removeprefix(codecs.BOM_UTF8), not checked and bool(block)
+            checked = checked.removeprefix(self._first_line)
         try:
             self._check.feed(checked)
             if self._is_done:

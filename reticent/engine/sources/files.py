@@ -14,11 +14,11 @@ import itertools
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -29,23 +29,59 @@ from reticent.engine.sources.config import CsvDialect, Markup
 from reticent.engine.sources.csv import CsvSource
 from reticent.engine.sources.formats import FORMATS, format_names, format_of, read_batches
 from reticent.engine.sources.protocol import Format, Request, batches_of_part
-from reticent.engine.sources.reading import FOLDERS, HIDDEN, LINKS, NOTHING, OTHERS, RESULTS, SPECIAL, Found
+from reticent.engine.sources.reading import (
+    FOLDERS,
+    HIDDEN,
+    LINKS,
+    NOTHING,
+    OTHERS,
+    RESULTS,
+    SPECIAL,
+    UNDERSCORES,
+    Found,
+)
 from reticent.engine.threads import mapped
 
-__all__ = ["Files", "find_files", "find_format", "format_options"]
+__all__ = ["TABLES", "Files", "find_files", "find_format", "format_options", "table_error"]
+
+#: File that the folder of a table of a lake has -> what it is, and how it is read. Which of its files count, and which
+#: of their rows, is said there alone: those of people who were deleted lie beside the others.
+TABLES: Final = {
+    "_delta_log/*": ("a Delta table", "read {}"),
+    "metadata/*.metadata.json*": ("an Iceberg table", "read iceberg://CATALOGUE/NAMESPACE.TABLE"),
+    ".hoodie/*": ("a Hudi table", "write its rows into files of their own"),
+    "_spark_metadata/*": ("the output of a stream of Spark", "write its rows into files of their own"),
+}
+
+
+def table_error(folder: Path | str, mark: str) -> CorpusError:
+    """Return the error for files in a folder of a table, which has this mark (of `TABLES`)."""
+    what, instead = TABLES[mark]
+    address = f"delta+{folder}" if "://" in str(folder) else f"delta://{folder}"
+    return CorpusError(f"{folder}: {what}, whose files hold rows that were deleted too; {instead.format(address)}")
+
+
+def _refuse_tables(files: Iterable[Path]) -> None:
+    """Raise `CorpusError` where one of the folders above a file, or above what it links to, is one of a table."""
+    direct = {Path(of(file)).parent for file in files for of in (os.path.abspath, os.path.realpath)}
+    for folder in sorted({above for parent in direct for above in (parent, *parent.parents)}):
+        for mark in TABLES:
+            if next(folder.glob(mark), None) is not None:
+                raise table_error(folder, mark)
 
 
 def find_files(sources: Sequence[str | Path], is_document: Callable[[Path], bool]) -> Found:
     """Find the files of documents among files, folders and globs; a file that is named, or that a glob matches, is one.
 
-    In folders, hidden entries, linked folders, run folders and artefacts, and what ``is_document`` does not hold for
-    are passed over; where a glob looks, run folders and artefacts are.
+    In folders, hidden entries, names that begin with ``_``, linked folders, run folders and artefacts, and what
+    ``is_document`` does not hold for are passed over; where a glob looks, such names that it does not write itself, run
+    folders and artefacts are.
 
     Raises
     ------
     CorpusError
         A folder cannot be listed, a file cannot be looked at, a link to a document leads nowhere, a source is neither
-        file nor folder, is empty or holds results of ours only.
+        file nor folder, is empty or holds results of ours only; or a file belongs to a table of a lake.
     """
     if "" in sources:  # what a shell makes of a variable that is not set
         raise CorpusError("a source is empty; name a file, a folder (. is the current one) or a glob")
@@ -53,8 +89,12 @@ def find_files(sources: Sequence[str | Path], is_document: Callable[[Path], bool
     for source in map(Path, sources):
         for path in _named(source, found, is_document, seen):
             files.add(path)
+            found.roots.setdefault(
+                path, source if source.is_dir() else Path(*_named_parts(source)[: len(path.parts) - 1])
+            )
     # The order of the documents depends neither on the spelling of the sources nor on the working folder.
     found.files = tuple(sorted(files, key=os.path.abspath))
+    _refuse_tables(found.files)
     if seen:
         found.passed_over[RESULTS] = len(seen)
     return found
@@ -85,6 +125,8 @@ def _in_folder(source: Path, found: Found, is_document: Callable[[Path], bool], 
             path = folder / entry.name
             if entry.name.startswith("."):
                 found.passed_over[HIDDEN] += 1
+            elif entry.name.startswith("_"):
+                found.passed_over[UNDERSCORES] += 1
             elif entry.is_dir(follow_symlinks=False):
                 if holds_results(path):
                     results.add(path)
@@ -106,20 +148,29 @@ def _in_folder(source: Path, found: Found, is_document: Callable[[Path], bool], 
                     found.other_suffixes.add(path.suffix.lower())
 
 
+def _named_parts(source: Path) -> list[str]:
+    """The parts of a path before the first that is a glob."""
+    return list(itertools.takewhile(lambda part: not re.search(r"[*?[]", part), source.parts))
+
+
 def _of_glob(source: Path, found: Found, results: set[Path]) -> Iterator[Path]:
     parts = source.parts
-    named = list(itertools.takewhile(lambda part: not re.search(r"[*?[]", part), parts))
+    named = _named_parts(source)
     if "**" in parts or len(parts) - len(named) > 3:
         _require_part_of_machine(Path(*named), source)
     for length in range(max(len(named), 1), len(parts)):  # `glob` reports no error for a folder that it cannot list
         for folder in glob.glob(os.path.join(*parts[:length], ""), recursive=True):
             _entries(Path(folder))
     holds = functools.cache(holds_results)
+    writes_them = any(part.startswith("_") for part in parts[len(named) :])
     for path in map(Path, glob.glob(str(source), recursive=True)):
         within = {folder for folder in path.parents if len(folder.parts) > len(named) and holds(folder)}
         results |= within
         mode = _mode(path)
         if within:
+            continue
+        if not writes_them and any(part.startswith("_") for part in path.parts[len(named) :]):
+            found.passed_over[UNDERSCORES] += 1
             continue
         if mode is None:
             raise CorpusError(f"{path}: a link to nothing; repair the link or take it away")
@@ -171,7 +222,8 @@ class File:
         return self.path
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
-        request = replace(request, csv=self.source.csv, markup=self.source.markup)
+        document = self.source.ids_of(self.path) if self.source.format.is_plain else None
+        request = replace(request, csv=self.source.csv, markup=self.source.markup, document=document)
         return read_batches(self.path, self.source.format.name, request)
 
     def row_groups(self) -> list[int] | None:
@@ -193,6 +245,8 @@ class Files:
     paths : at least one
     csv : the known dialects of files of CSV
     markup : how a marked-up format is read
+    roots : file -> the folder below which its path is the id of its document, of files that are one each
+    individual : of such files, returns the individual, by the path and by that below its folder
     sha256 : returns the digest of a file; a run knows those of files that have not changed since it read them
     """
 
@@ -200,7 +254,14 @@ class Files:
     format: Format
     csv: CsvSource
     markup: Markup
+    roots: Mapping[Path, Path] = field(default_factory=dict, compare=False)
+    individual: Callable[[Path, Path], str] = field(default=lambda file, below: "", compare=False)
     sha256: Callable[[Path], bytes] = field(default=_sha256, compare=False)
+
+    def ids_of(self, file: Path) -> tuple[str, str]:
+        """Return the ids of document and individual of a file that is one document."""
+        below = file.relative_to(self.roots[file])
+        return below.with_suffix("").as_posix(), self.individual(file, below)
 
     @cached_property
     def fragments(self) -> tuple[File, ...]:
@@ -217,10 +278,11 @@ class Files:
 
     @property
     def has_small_batches(self) -> bool:
-        return self.format.is_marked
+        return self.format.must_be_named
 
     def settings(self) -> list[Any]:
-        settings: list[Any] = [self.markup.model_dump()] if self.format.is_marked else []
+        settings: list[Any] = [self.markup.model_dump(exclude={"individuals"})] if self.format.is_marked else []
+        settings += [list(map(self.ids_of, self.paths))] if self.format.is_plain else []
         return settings + ([self.csv.dialect.model_dump()] if self.csv.dialect != CsvDialect() else [])
 
     def version(self) -> bytes:
@@ -294,7 +356,7 @@ def find_format(sources: Sequence[str | Path], format: str) -> tuple[Found, Form
     chosen = FORMATS.get(format)
 
     def is_document(file: Path) -> bool:
-        if chosen is not None and chosen.is_marked:
+        if chosen is not None and chosen.must_be_named:
             return file.suffix.lower() in chosen.suffixes
         return format_of(file) is not None
 
@@ -303,7 +365,7 @@ def find_format(sources: Sequence[str | Path], format: str) -> tuple[Found, Form
     if not found.files:
         num_results = found.passed_over[RESULTS]
         but = f", but {num_results} run folder(s) or artefact(s), which hold no documents" if num_results else ""
-        raise CorpusError(f"{where}: no file found ({_kinds(chosen)}){but or _other_format(sources)}")
+        raise CorpusError(f"{where}: no file found ({_kinds(chosen)}){but or _other_format(found.other_suffixes)}")
     if chosen is not None:
         return found, chosen
     formats = {format_of(file) for file in found.files}
@@ -318,20 +380,16 @@ def find_format(sources: Sequence[str | Path], format: str) -> tuple[Found, Form
 
 def _kinds(chosen: Format | None) -> str:
     """The files that are looked for, in words."""
-    if chosen is not None and chosen.is_marked:
+    if chosen is not None and chosen.must_be_named:
         return " or ".join(chosen.suffixes)
-    titles = [row.title for row in FORMATS.values() if not row.is_marked]
+    titles = [row.title for row in FORMATS.values() if not row.must_be_named]
     return f"{', '.join(titles[:-1])} or {titles[-1]}"
 
 
-def _other_format(sources: Sequence[str | Path]) -> str:
-    """Advice on files of a format that must be named, where there are some."""
-    for source in map(Path, sources):
-        found = {file.suffix.lower() for file in ([source] if source.is_file() else source.glob("*"))}
-        names = [row.name for row in FORMATS.values() if row.is_marked and found.intersection(row.suffixes)]
-        if names:
-            return f"; if its files are of {', '.join(names)}, name the format (corpus.format)"
-    return ""
+def _other_format(suffixes: Set[str]) -> str:
+    """Advice on files of a format that must be named, where there are some with these suffixes."""
+    names = [row.name for row in FORMATS.values() if row.must_be_named and suffixes.intersection(row.suffixes)]
+    return f"; if its files are of {', '.join(names)}, name the format (corpus.format)" if names else ""
 
 
 def _state(file: Path) -> tuple[int, int, int] | None:

@@ -23,6 +23,7 @@ from reticent.engine.sources.compressed import COMPRESSIONS, open_bytes
 from reticent.engine.sources.csv import read_csv
 from reticent.engine.sources.markup import marked_reader, read_brat, read_i2b2_2006, read_i2b2_2014, read_tab
 from reticent.engine.sources.parquet import read_parquet, row_groups
+from reticent.engine.sources.plain import read_txt
 from reticent.engine.sources.protocol import Format, Request
 
 __all__ = [
@@ -126,6 +127,8 @@ def _parse_jsonl(data: bytes, columns: list[str], file: Path, first_row: int) ->
     _check_depth(data, columns, file, first_row)
     read = pa.json.ReadOptions(block_size=max(len(data), 1 << 16), use_threads=True)
     table = _read_keys(data, columns) if _has_many_keys(data) else _read_json(data, read)
+    if table is None:  # perhaps only because another column holds values of several types
+        table = _read_keys(data, columns)
     if table is None:
         _blame_line(data, columns, file, first_row)
     require_columns(table.column_names, columns, file)
@@ -179,9 +182,11 @@ def _read_keys(data: bytes, columns: list[str]) -> pa.Table | None:
     """Read these keys of whole lines, and nothing of others; None where the lines cannot be read."""
     try:
         rows = [json.loads(line, object_pairs_hook=_once) for line in filter(bytes.strip, data.split(b"\n"))]
+        if not all(isinstance(row, dict) for row in rows):
+            return None
         there = [name for name in columns if any(name in row for row in rows)]
         return pa.table({name: pa.array([row.get(name) for row in rows]) for name in there})
-    except (ValueError, TypeError, AttributeError, RecursionError, pa.ArrowException):
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError, pa.ArrowException):
         return None
 
 
@@ -210,7 +215,7 @@ def _blame_line(data: bytes, columns: list[str], file: Path, first_row: int) -> 
             if names.count(name) > 1:
                 raise CorpusError(f"{where} {shown}: stands twice in this object")
             kind = "object" if isinstance(value, _Pairs) else type(value).__name__
-            if value is not None and kinds.setdefault(name, kind) != kind:
+            if name in columns and value is not None and kinds.setdefault(name, kind) != kind:
                 raise CorpusError(f"{where} {shown}: expected {kinds[name]} as in the rows before, got {kind}")
     raise CorpusError(f"{file}: cannot be read as jsonl (not valid jsonl)")
 
@@ -232,6 +237,14 @@ _ROWS: Final = (
     Format(name="arrow", title="Arrow", suffixes=(".arrow", ".ipc", ".feather"), read=read_arrow),
     Format(name="csv", title="CSV", suffixes=(".csv",), read=read_csv, is_compressible=True),
     Format(name="jsonl", title="JSONL", suffixes=(".jsonl", ".ndjson"), read=read_jsonl, is_compressible=True),
+    Format(
+        name="txt",
+        title="text files",
+        suffixes=(".txt",),
+        read=read_txt,
+        is_plain=True,
+        options=frozenset({"individual", "individuals"}),
+    ),
     Format(
         name="i2b2-2006",
         title="i2b2 2006",
@@ -279,7 +292,7 @@ _ROWS: Final = (
 #: Name -> format, in the order in which messages list them.
 FORMATS: Final[Mapping[str, Format]] = MappingProxyType({row.name: row for row in _ROWS})
 #: Suffix -> format, of those that need not be named.
-_BY_SUFFIX: Final = MappingProxyType({suffix: row for row in _ROWS if not row.is_marked for suffix in row.suffixes})
+_BY_SUFFIX: Final = MappingProxyType({suffix: row for row in _ROWS if not row.must_be_named for suffix in row.suffixes})
 
 
 def format_names() -> tuple[str, ...]:

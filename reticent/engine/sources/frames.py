@@ -62,8 +62,11 @@ def open_frame(frame: Frame) -> FrameSource | LazySource:
     kind = type(frame)
     name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
     if isinstance(frame, Mapping):
-        table = pa.table({str(key): _column(values, f"{name} column {key}") for key, values in frame.items()})
-        return FrameSource(name, table)
+        columns = {str(key): _column(values, f"{name} column {key}") for key, values in frame.items()}
+        if len(set(map(len, columns.values()))) > 1:
+            shown = ", ".join(f"{key} {len(values):,}" for key, values in columns.items())
+            raise CorpusError(f"{name}: columns of unequal length: {shown}")
+        return FrameSource(name, pa.table(columns))
     if hasattr(kind, "sink_parquet") and not hasattr(kind, "__arrow_c_stream__"):
         return _streamed(frame, name)
     try:

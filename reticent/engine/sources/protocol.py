@@ -46,6 +46,8 @@ class Request:
     large : sequence of str
         Columns that are wanted as large strings, where that spares a copy.
     csv, markup : how files of CSV, and files of a marked-up format, are read
+    document : tuple of str, optional
+        Ids of document and individual, of a file that is one document and does not hold them.
     repaired : Counter
         Counts the repairs in marked-up files, by kind.
     """
@@ -56,6 +58,7 @@ class Request:
     large: Sequence[str] = ()
     csv: CsvSource | None = None
     markup: Markup | None = None
+    document: tuple[str, str] | None = None
     repaired: Counter[str] = field(default_factory=Counter)
 
 
@@ -161,8 +164,9 @@ class Format:
     row_groups : callable, optional
         The rows of each stretch of a file that can be read by itself (``request.row_groups``).
     is_marked : bool
-        Its documents bring spans that humans marked, under the names of `DOCUMENTS`. Its suffixes are too common to
-        tell it: it must be named.
+        Its documents bring spans that humans marked, under the names of `DOCUMENTS`.
+    is_plain : bool
+        A file is the text of one document, and nothing else.
     is_compressible : bool
         Its files may be compressed (.gz, .zst, .bz2): it reads through ``compressed.open_bytes``.
     names_individuals : bool
@@ -177,6 +181,12 @@ class Format:
     read: Callable[[Path, Request], Iterator[pa.RecordBatch]]
     row_groups: Callable[[Path], list[int]] | None = None
     is_marked: bool = False
+    is_plain: bool = False
     is_compressible: bool = False
     names_individuals: bool = True
     options: frozenset[str] = frozenset()
+
+    @property
+    def must_be_named(self) -> bool:
+        """Whether its suffixes are too common to tell it."""
+        return self.is_marked or self.is_plain

@@ -6,6 +6,7 @@ not be are counted once one was found, so that all can be repaired at once.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,10 +18,11 @@ import pyarrow as pa
 
 from reticent.core.errors import CorpusError
 
-__all__ = ["Found", "Reading", "count_nulls"]
+__all__ = ["Found", "Reading", "count_nulls", "oddities"]
 
 
 HIDDEN: Final = "hidden"
+UNDERSCORES: Final = "names that begin with _"
 RESULTS: Final = "run folders and artefacts"
 LINKS: Final = "linked folders"
 OTHERS: Final = "files of another format"
@@ -39,12 +41,14 @@ class Found:
     passed_over: Counter[str] = field(default_factory=Counter)
     #: Suffixes of files of another format that are short enough to be one.
     other_suffixes: set[str] = field(default_factory=set)
+    #: File -> the folder that was named, or in which the first glob begins.
+    roots: dict[Path, Path] = field(default_factory=dict)
 
     def notice(self) -> str | None:
         """The files read and those passed over, as a sentence; None where there are none."""
         if not self.passed_over:
             return None
-        shown = {LINKS: "name them to read them"}
+        shown = {LINKS: "name them to read them", UNDERSCORES: "such as what Spark has not finished"}
         if self.other_suffixes:
             shown[OTHERS] = ", ".join(sorted(self.other_suffixes)[:8])
         parts = [
@@ -75,6 +79,8 @@ class Reading:
     dialects: dict[Path, str] = field(default_factory=dict)
     suspects: dict[Path, tuple[int, int]] = field(default_factory=dict)
     num_skipped: int = 0
+    #: What the first texts and the ids look like that is not as expected.
+    oddities: list[str] = field(default_factory=list)
     #: Who is told of the scan's notices when it ends.
     tell: Callable[[str], None] | None = None
 
@@ -97,6 +103,7 @@ class Reading:
                 f"{rows:,} quoted values of CSV hold a line that looks like a row of its own (the first: {file} row "
                 f"{first_row}): where a quote is missing, a document stands in another's; look at these rows"
             )
+        said += self.oddities
         if self.num_skipped:
             said.append(f"{self.num_skipped:,} documents are left out: their text is null (corpus.on_null = skip)")
         return said
@@ -120,6 +127,45 @@ class Reading:
             "suspect_rows": sum(rows for rows, _ in self.suspects.values()),
             "skipped": self.num_skipped,
         }
+
+
+#: What a text begins with that is no plain text.
+_KINDS: Final = {
+    "RTF": re.compile(r"\s*\{\\rtf"),
+    "HTML": re.compile(r"\s*<(?:!doctype html|html|head|body|div|p|br|span|table)\b[^<>]*>", re.IGNORECASE),
+    "HL7": re.compile(r"\s*(?:MSH|FHS|BHS)[|^]"),
+    "XML": re.compile(r"\s*<\?xml\b"),
+}
+#: Documents from which on few values in a column are odd, and documents to each value.
+MANY: Final = 100
+NUM_EACH: Final = 20
+
+
+def oddities(texts: Sequence[str], num_documents: int, num_individuals: int, text: str, individual: str) -> list[str]:
+    """Return sentences about the first texts and the ids where another column, or a conversion, may have been meant.
+
+    Parameters
+    ----------
+    texts : of the first documents
+    text, individual : names of the columns
+    """
+    said = []
+    for kind, begins in _KINDS.items():
+        if count := sum(begins.match(each) is not None for each in texts):
+            said.append(
+                f"{count:,} of the first {len(texts):,} texts look like {kind}: they are read as they stand, markup "
+                "and all; convert them to plain text where that is not meant"
+            )
+    if len(texts) >= MANY and (distinct := len(set(texts))) * NUM_EACH <= len(texts):
+        said.append(
+            f"column {text} has {distinct:,} different texts in the first {len(texts):,} documents; is it the text?"
+        )
+    if num_documents >= MANY and num_individuals * NUM_EACH * 2 <= num_documents and num_individuals < NUM_EACH:
+        said.append(
+            f"column {individual} names {num_individuals:,} individuals in {num_documents:,} documents, too few for a "
+            "split and for intervals; is it the individual?"
+        )
+    return said
 
 
 #: Rows that are named of each column.

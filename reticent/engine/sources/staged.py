@@ -128,7 +128,7 @@ def stage(
     columns = [settings.doc_id, settings.individual_id, settings.text]
     request = Request(columns=list(dict.fromkeys(columns)), batch_rows=1024)
     read = (batch for file in staged_files(folder) for batch in read_parquet(file, request))
-    withdrawals.end(batch.select(columns) for batch in read)
+    withdrawals.end(_individuals(settings, folder), (batch.select(columns) for batch in read))
     counts = {name: count for name, count in stage.counts.items() if count or name != "null_texts"}
     counts |= withdrawals.counts
     if (hidden := getattr(getattr(source, "origin", source), "row_security", None)) is not None:
@@ -241,6 +241,14 @@ class _Staging:
             self.counts["null_texts"] += texts.null_count
             if self.progress is not None:
                 self.progress(self.counts["documents"])
+
+
+def _individuals(settings: CorpusConfig, folder: Path) -> pa.Array:
+    request = Request(columns=[settings.individual_id], batch_rows=1 << 16)
+    found = [pa.array([], pa.string())]
+    for file in staged_files(folder):
+        found += [batch.column(0).cast(pa.string()).unique() for batch in read_parquet(file, request)]
+    return pa.concat_arrays(found).unique()
 
 
 def _refuse_doubles(source: Source, settings: CorpusConfig, folder: Path) -> None:

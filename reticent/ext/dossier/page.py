@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from reticent.audit.evidence.rules import FORBIDDEN
 from reticent.audit.membership.validity import INVALID
 from reticent.audit.near_copies import near_copies_lines
+from reticent.audit.report import plots
 from reticent.audit.report.environment import template_environment
+from reticent.audit.report.figure import key
 from reticent.audit.report.risk_text import ShownModel, shown_models, verdicts_on
 from reticent.audit.report.selectors import ordinary_utility, strongest_attack
 from reticent.audit.texts import Language, Texts
@@ -55,22 +58,26 @@ __all__ = [
 CLAIMS = (*FORBIDDEN, "gdpr-ready", "gdpr ready", "conforme au rgpd", "is compliant", "est conforme", "anonymisé")
 
 
-class Line(NamedTuple):
-    """One line of a table of figures, as it is printed."""
+#: Models side by side in a table; more stand in another one below.
+WIDTH = 6
 
-    label: str
-    whose: str
+
+class Line(NamedTuple):
+    """One figure, as it is printed."""
+
     value: str
     interval: str
     n: str
 
 
 class Answer(NamedTuple):
-    """A question with its answer: lines of figures, and sentences."""
+    """A question with its answer: a row a measure with a column a model, and sentences."""
 
     title: str
     text: str
-    lines: list[Line]
+    #: Letters of the models that have a figure here; an empty one stands for the documents.
+    columns: list[str]
+    measures: list[tuple[str, dict[str, Line]]]
     sentences: list[str]
 
 
@@ -90,7 +97,9 @@ def pages_digest() -> str:
             "judgement/verdict.py",
             "near_copies.py",
             "recipes.py",
+            "report/figure.py",
             "report/format_estimate.py",
+            "report/plots.py",
             "report/risk_text.py",
             "report/selectors.py",
             "stats/estimate.py",
@@ -116,6 +125,12 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
     audit = evidence.audit
     models = shown_models(audit, words)
     context = Context(evidence, models, words)
+    printed: dict[str, str] = {}
+    criteria = [_answer(question, context, printed) for question in CRITERIA]
+    likelihoods = [_answer(question, context, printed) for question in LIKELIHOODS]
+    examined = [
+        (words(group), [_answer(question, context, printed) for question in questions]) for group, questions in EXAMINED
+    ]
     page = template_environment(words, "reticent.ext.dossier").get_template("dossier.html.j2").render(
         lang=language, others=[
             (other, page_name(other, languages, "html"), Texts(other)("dossier.in_this_language"))
@@ -128,11 +143,9 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
         flow=[sentence for fact in ("documents", "split", "copies", "detection", "protection", "recipes")
               for sentence in FACTS[fact](context)],
         adversaries=[(who, [(test, test.where(context)) for test in who.tests]) for who in ADVERSARIES],
-        criteria=[_answer(question, context) for question in CRITERIA],
-        likelihoods=[_answer(question, context) for question in LIKELIHOODS],
-        examined=[
-            (words(group), [_answer(question, context) for question in questions]) for group, questions in EXAMINED
-        ],
+        criteria=criteria, likelihoods=likelihoods, examined=examined, width=WIDTH,
+        key=lambda recipe: _inked(key(recipe)),
+        picture=list(map(_inked, plots.tradeoff_panels([model.evidence for model in models], words))),
         not_made=list(tests_not_made(context)), not_made_on=list(not_made_on(context)),
         near_copies=list(near_copies_lines(audit, words)),
         facts=lambda name: list(FACTS[name](context)),
@@ -149,36 +162,37 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
     return page
 
 
-def _answer(question: Question, context: Context) -> Answer:
-    t = context.words
-    lines = [_line(row, context) for name in question.figures for row in rows_of(name, context.audit, context.models)]
+def _answer(question: Question, context: Context, printed: dict[str, str]) -> Answer:
+    """Return an answer; a figure that an earlier one has is named with its place, and not printed again.
+
+    ``printed``: name of a figure -> title of the question that has it; what this one prints is added.
+    """
+    t, key = context.words, f"questions.{question.name}"
+    title = t(f"{key}.title")
+    measures: dict[str, dict[str, Line]] = {}
+    for name in question.figures:
+        rows = list(rows_of(name, context.audit, context.models))
+        if rows and printed.setdefault(name, title) == title:
+            for row in rows:
+                label, line = _line(row, context)
+                measures.setdefault(label, {})["" if row.model is None else row.model.letter] = line
     sentences = [sentence for name in question.facts for sentence in FACTS[name](context)]
-    key = f"questions.{question.name}"
-    return Answer(t(f"{key}.title"), t(f"{key}.text"), _once(lines), sentences)
+    before = dict.fromkeys(printed[name] for name in question.figures if printed.get(name, title) != title)
+    if before:
+        sentences.append(t("dossier.see_the_figures_of", titles=t.listed([f"« {each} »" if t.language == "fr" else
+                           f"“{each}”" for each in before])))  # fmt: skip
+    used = {letter for lines in measures.values() for letter in lines}
+    columns = [letter for letter in [*(model.letter for model in context.models), ""] if letter in used]
+    return Answer(title, t(f"{key}.text"), columns, list(measures.items()), sentences)
 
 
-def _line(row: Row, context: Context) -> Line:
+def _line(row: Row, context: Context) -> tuple[str, Line]:
     t = context.words
     values: dict[str, object] = {
         name: t.count(value) if isinstance(value, int) else value for name, value in row.values.items()
     }
-    return Line(
-        label=t(row.label, **values),
-        whose="" if row.model is None else row.model.letter,
-        value=t.value(row.estimate, area=row.area),
-        interval=t.interval(row.estimate, area=row.area),
-        n=t.count(row.estimate.n, context.audit.cell),
-    )
-
-
-def _once(lines: list[Line]) -> list[Line]:
-    """Return lines grouped by label, with each label printed once."""
-    labels = list(dict.fromkeys(line.label for line in lines))
-    ordered = [line for label in labels for line in lines if line.label == label]
-    return [
-        line._replace(label="") if number and ordered[number - 1].label == line.label else line
-        for number, line in enumerate(ordered)
-    ]
+    value, interval = t.value(row.estimate, area=row.area), t.interval(row.estimate, area=row.area)
+    return t(row.label, **values), Line(value, interval, t.count(row.estimate.n, context.audit.cell))
 
 
 def _utility(model: ShownModel, words: Texts) -> str:
@@ -186,6 +200,11 @@ def _utility(model: ShownModel, words: Texts) -> str:
     if measured is None or measured.value is None:
         return "–"
     return f"{words.value(measured)} ({words.interval(measured)})"
+
+
+def _inked(svg: str) -> str:
+    """Return a figure in the colours of paper, which a page to print has alone."""
+    return re.sub(r"var\(--[\w-]+,(#\w+)\)", r"\1", svg)
 
 
 def _outcomes(models: Sequence[ShownModel]) -> Iterator[str]:
@@ -283,14 +302,14 @@ class Figure:
 
     name: str
     of_model: Callable[[ShownModel], Found] | None = None
-    of_audit: Callable[[AuditEvidence], Found] | None = None
+    of_audit: Callable[[AuditEvidence, Sequence[ShownModel]], Found] | None = None
 
 
 def rows_of(name: str, audit: AuditEvidence, models: list[ShownModel]) -> Iterator[Row]:
     """Yield the numbers of a figure that have a value."""
     figure = FIGURES[name]
     found = [row for model in models for row in (figure.of_model(model) if figure.of_model else ())]
-    found += figure.of_audit(audit) if figure.of_audit else ()
+    found += figure.of_audit(audit, models) if figure.of_audit else ()
     yield from (row for row in found if row.estimate.value is not None)
 
 
@@ -423,7 +442,7 @@ def _moved(model: ShownModel) -> Found:
         yield Row(label, model, shift.input, area=True)
 
 
-def _unicity(audit: AuditEvidence) -> Found:
+def _unicity(audit: AuditEvidence, _: Sequence[ShownModel]) -> Found:
     rows = [row for row in audit.corpus.unicity or () if row.share.value is not None]
     wanted = [row for row in rows if row.m in (2, 4, 10)] or rows[-1:]
     for row in wanted:
@@ -432,19 +451,21 @@ def _unicity(audit: AuditEvidence) -> Found:
         yield Row(label, None, row.share, values)
 
 
-def _probes(audit: AuditEvidence) -> Found:
-    for model in audit.probe.models if audit.probe else ():
-        for result in model.results:
-            values = {"model": model.name, "target": result.target}
+def _probes(audit: AuditEvidence, models: Sequence[ShownModel]) -> Found:
+    """Probes of the models of the verdict; what was asked of another one, such as the base, is in the report."""
+    asked = {probed.name: probed for probed in (audit.probe.models if audit.probe else ())}
+    for model in models:
+        names = (f"{model.evidence.recipe} of {model.evidence.model}", model.evidence.recipe)
+        probed = next((asked[name] for name in names if name in asked), None)
+        for result in probed.results if probed else ():
+            values = {"target": result.target}
             if result.exact_match:
-                label = "figures.model_model_asked_for_a_named_person_s"
-                yield Row(label, None, result.exact_match, values)
+                yield Row("figures.asked_for_a_named_person_s", model, result.exact_match, values)
             if result.likelihood:
-                label = "figures.model_model_the_true_target_is_likelier_than"
-                yield Row(label, None, result.likelihood.above_null, values)
+                yield Row("figures.the_true_target_is_likelier_than", model, result.likelihood.above_null, values)
 
 
-def _missed(audit: AuditEvidence) -> Found:
+def _missed(audit: AuditEvidence, _: Sequence[ShownModel]) -> Found:
     found = audit.sampled_recall
     if found:
         yield Row("figures.names_and_numbers_that_detection_finds_by", None, found.overall.recall)

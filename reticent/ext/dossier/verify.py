@@ -9,7 +9,7 @@ from pathlib import Path
 
 from reticent.audit.evidence.dossier import EVIDENCE_FORMAT, DossierEvidence, ModelUnderTest
 from reticent.audit.evidence.json_form import from_json
-from reticent.audit.texts import LANGUAGES
+from reticent.audit.texts import LANGUAGES, Language
 from reticent.core.artifact import MANIFEST, hash_file
 from reticent.core.errors import ArtifactError, ReticentError
 from reticent.core.json_toml import read_json
@@ -33,6 +33,8 @@ class Checked:
     #: Outcomes of a dossier that an older version made, which today's rules judge otherwise.
     changed: list[str] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
+    #: Language of the first page; what is printed follows it, and the sentences here are English.
+    language: Language = "en"
     #: Fingerprint of the key of the signature; None without a valid signature.
     key: str | None = None
     #: Name of the signer in the list of allowed signers; None where this was not checked.
@@ -67,7 +69,7 @@ def verify_dossier(folder: Path, models: Sequence[Path] = (), signers: Path | No
     ArtifactError
         There is no list of digests: this is no dossier.
     """
-    checked = Checked()
+    checked = Checked(language=_language(folder))
     _check_files(folder, checked)
     evidence = None
     try:
@@ -90,6 +92,13 @@ def verify_dossier(folder: Path, models: Sequence[Path] = (), signers: Path | No
     if evidence and not models:
         checked.unchecked.append("model files: name their folders with --model")
     return checked
+
+
+def _language(folder: Path) -> Language:
+    """Return the language of the first page; English where that is no page."""
+    page = folder / "dossier.html"
+    head = page.read_bytes()[:200] if page.is_file() else b""
+    return next((language for language in LANGUAGES if f'<html lang="{language}"'.encode() in head), "en")
 
 
 def model_digests(folder: Path) -> dict[str, str]:

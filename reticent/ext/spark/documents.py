@@ -7,6 +7,7 @@ documents and individuals as one machine does.
 
 from __future__ import annotations
 
+import itertools
 import operator
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -22,10 +23,11 @@ import pyarrow as pa
 from reticent import _rust
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.config import SplitConfig
-from reticent.engine.identity import Ids, check_choice, fold_ids
+from reticent.engine.identity import SAYS_MISSING, Ids, check_choice, fold_ids, say_missing
 from reticent.engine.schema import INDIVIDUALS, SPLITS
 from reticent.engine.sources.columns import SOURCE_COLUMN, as_text, sorted_codes
 from reticent.engine.sources.config import Columns, OnNull
+from reticent.engine.sources.files import TABLES, table_error
 from reticent.engine.split import Individuals
 from reticent.engine.withdrawn import read_ids, read_lines
 from reticent.ext.spark.session import ROWS_PER_BATCH, check_session, session_of
@@ -127,6 +129,7 @@ def open_documents(
     more: Sequence[str] = (),
     split: SplitConfig | None = None,
     ids: Ids = "stop",
+    real_ids: Sequence[str] = (),
     on_null: OnNull = "stop",
     time_zone: str | None = None,
     withdrawn: Sequence[str | Path] = (),
@@ -141,7 +144,7 @@ def open_documents(
     ----------
     documents : DataFrame, or a path or paths of Parquet files
         A data frame has the order of its document ids, in bytes; Parquet files that of their names and rows.
-    columns, ids, on_null, time_zone
+    columns, ids, real_ids, on_null, time_zone
         As of `open_corpus`.
     withdrawn : files of ids of individuals, one a line, whose documents are left out
     more : columns beside these that a detector reads: ``detect.records.columns``
@@ -175,13 +178,16 @@ def open_documents(
             "to false before the frame is made, or give the paths of the files"
         )
     frame, files = (documents, None) if is_frame else _of_files(spark, documents)
+    if not is_frame:
+        _refuse_tables(spark, frame)
     num_hidden = 0 if is_frame else _num_hidden(spark, documents)
     if num_hidden:
         warn(f"{num_hidden:,} file(s) are not read: a name begins with _ or .")
     with errors_of_tasks():
         frame = _selected(frame, columns, files is not None, more)
         num_parts = num_parts or max(2 * spark.sparkContext.defaultParallelism, frame.rdd.getNumPartitions())
-        cut = _Cut(split, "household_id" in frame.columns and split.by != "individual", files, ids, time_zone)
+        by_household = "household_id" in frame.columns and split.by != "individual"
+        cut = _Cut(split, by_household, files, ids, tuple(real_ids), time_zone)
         num_skipped = 0
         if on_null == "skip":
             num_skipped = frame.filter(frame["text"].isNull()).count()
@@ -244,6 +250,21 @@ def _of_files(spark: SparkSession, documents: Any) -> tuple[DataFrame, dict[str,
     finally:
         spark.conf.set(inferring, before)
     return frame, {unquote(urlparse(name).path): number for number, name in enumerate(names)}
+
+
+def _refuse_tables(spark: SparkSession, frame: DataFrame) -> None:
+    """Raise `CorpusError` where the files are those of a table of a lake, or of a part of one."""
+    path, above = spark.sparkContext._jvm.org.apache.hadoop.fs.Path, set[str]()
+    with errors_of_tasks():
+        for folder in {name.rpartition("/")[0] for name in frame.inputFiles()}:
+            parent = path(folder)
+            while parent is not None:
+                above.add(parent.toString())
+                parent = parent.getParent()
+        for folder, mark in itertools.product(sorted(above), TABLES):
+            marks = path(f"{folder.rstrip('/')}/{mark}")
+            if len(marks.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).globStatus(marks) or ()):
+                raise table_error(folder.removeprefix("file:"), mark)
 
 
 def _refuse_other_types(spark: SparkSession, files: Sequence[str], columns: Columns) -> None:
@@ -385,6 +406,7 @@ class _Cut:
     by_household: bool
     files: dict[str, int] | None
     ids: Ids
+    real_ids: tuple[str, ...]
     time_zone: str | None = None
 
     @property
@@ -400,6 +422,8 @@ class _Cut:
             may_be_null = name == "household_id" and not self.by_household
             if (ids.null_count and not may_be_null) or len(_rust.blank_rows(ids)):
                 raise CorpusError(f"column {name}: a document has none (null or blank)")
+            if name != "doc_id" and len(say_missing(ids, self.real_ids)):
+                raise CorpusError(f"column {name}: {SAYS_MISSING}")
             columns[name] = ids.fill_null("")
         for name in [name for name in columns if name.startswith(SOURCE_COLUMN)]:
             column = name.removeprefix(SOURCE_COLUMN)

@@ -162,6 +162,7 @@ def _documents(
             more=more,
             split=job.split,
             ids=job.corpus.ids,
+            real_ids=job.corpus.real_ids,
             on_null=job.corpus.on_null,
             time_zone=job.corpus.time_zone,
             withdrawn=job.corpus.withdrawn,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["DeltaSource", "IcebergSource"]
 
 
+_NO_VECTORS: Final[dict[str, list[Any]]] = {"filepath": [], "selection_vector": []}
 #: Parameter of an address -> option of the library.
 OPTIONS: Final = {"region": "AWS_REGION", "endpoint_override": "AWS_ENDPOINT_URL"}
 
@@ -107,7 +108,8 @@ class DeltaSource(_Lake):
             features = [name for name in protocol.reader_features or () if name != "deletionVectors"]
             table.protocol = lambda: protocol._replace(reader_features=features)  # they are applied below
             dataset = table.to_pyarrow_dataset()
-            vectors = pa.table(table.deletion_vectors()).to_pydict()
+            has_vectors = "deletionVectors" in (protocol.reader_features or ())
+            vectors = pa.table(table.deletion_vectors()).to_pydict() if has_vectors else _NO_VECTORS
         except Exception as error:
             raise self._failure(error, "cannot be read; it may use a feature of Delta that the library lacks") from None
         finally:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
@@ -22,7 +23,7 @@ from reticent.engine.sources.columns import REQUIRED
 from reticent.engine.sources.config import Columns, CsvDialect
 from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.sources.csv import CsvSource
-from reticent.engine.sources.files import Files
+from reticent.engine.sources.files import TABLES, Files, table_error
 from reticent.engine.sources.formats import FORMATS, format_of
 from reticent.engine.sources.reading import Reading
 from reticent.engine.sources.staged import PLACE
@@ -76,6 +77,7 @@ class Objects:
             raise failure(self.name, error) from None
         files = [info for info in found if info.type == FileType.File]
         chosen = FORMATS.get(self._settings.format)
+        self._refuse_tables(store, path, found)
         documents = [info for info in files if not _is_hidden(info.path[len(path) :])]
         documents = [info for info in documents if chosen is not None or format_of(Path(info.path)) is not None]
         self.passed_over = len(files) - len(documents)
@@ -84,6 +86,19 @@ class Objects:
         if chosen is None and len({format_of(Path(info.path)) for info in documents}) > 1:
             raise CorpusError(f"{self.name}: objects of one format expected, found several; set corpus.format")
         return sorted(documents, key=lambda info: info.path)
+
+    def _refuse_tables(self, store: FileSystem, path: str, found: Sequence[FileInfo]) -> None:
+        """Raise where the objects are those of a table of a lake, or of a part of one."""
+        names = [info.path for info in found]
+        for folder, mark in (
+            (folder, mark) for folder in PurePosixPath(path).parents if folder.name for mark in TABLES
+        ):
+            selector = FileSelector(f"{folder}/{PurePosixPath(mark).parent}", allow_not_found=True)
+            with suppress(OSError, pa.ArrowException):  # a folder above may be closed to us
+                names += [info.path for info in store.get_file_info(selector)]
+        for mark in TABLES:
+            if any(PurePosixPath(name).match(mark) for name in names):
+                raise table_error(self.name, mark)
 
     def version(self) -> bytes:
         """Return a digest of the versions of all objects, of when it is called first."""

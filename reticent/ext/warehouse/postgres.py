@@ -304,7 +304,8 @@ def _is_text(kind: pa.DataType) -> bool:
 
 def _kind(field: pa.Field) -> str:
     """The type of a column, as the server calls it."""
-    return str((field.metadata or {}).get(b"POSTGRESQL:type", str(field.type).encode()).decode())
+    known = getattr(field.type, "type_name", None) or str(field.type)  # of a driver that names no other
+    return (field.metadata or {}).get(b"POSTGRESQL:type", known.encode()).decode()
 
 
 def _num_decimals(field: pa.Field) -> int:

@@ -26,6 +26,7 @@ from reticent.core.names import require_distinct, require_name
 from reticent.core.section import Section, explain, shared_fields
 from reticent.engine.detect.choose import DETECTORS
 from reticent.engine.protect import Policy
+from reticent.engine.sources.formats import format_of
 from reticent.trainer.config import ClassifyConfig, ModelSection, TrainConfig
 from reticent.trainer.recipes import RECIPES, Recipe, get_recipe
 
@@ -240,6 +241,11 @@ def load_job(path: str | Path) -> Job:
 
     Relative paths in the file start at the current directory, as on the command line.
     """
+    if format_of(Path(path)) is not None:
+        raise PolicyError(
+            f"{path}: documents, and no job; `reticent index {path} --out RUN` counts their words without one, and a "
+            "job is a file of TOML that names them (corpus.source): `reticent new-job` writes one"
+        )
     read = read_json if Path(path).suffix == ".json" else read_toml
     return parse_job(read(path, PolicyError), str(path))
 
@@ -274,7 +280,14 @@ def _usable(text: str) -> bool:
 
 #: Fields that are always paths, and fields that may also be a name, such as one of the hub.
 PATHS = (
-    *("corpus.source", "corpus.withdrawn", "model.foundation.vocabulary", "probe.subjects", "probe.templates"),
+    *(
+        "corpus.source",
+        "corpus.withdrawn",
+        "corpus.individuals",
+        "model.foundation.vocabulary",
+        "probe.subjects",
+        "probe.templates",
+    ),
     *("train.dp.budget_file", "model.train.dp.budget_file", "dossier.key"),
 )
 PERHAPS_PATHS = ("corpus.readmitted", "model.base", "model.foundation.text", "surrogates.pool", "surrogates.names")

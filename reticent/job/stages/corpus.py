@@ -32,13 +32,13 @@ def corpus_steps(run: Run) -> Iterator[Step]:
     if run.job.corpus.remote is None:
         return
     yield Step.of(corpus_artefact(run.job), partial(_build, run))
-    run.invalidate("whole_corpus", "deduplicated", "parted", "documents", "corpus")
+    run.invalidate("given_corpus", "whole_corpus", "deduplicated", "parted", "documents", "corpus")
 
 
 def refreshed_steps(refresh: Refresh, run: Run) -> Iterator[Step]:
     """Yield the step that reads the documents again, in a new snapshot; texts that are known need not travel."""
     yield Step.of(corpus_artefact(run.job), partial(_build, run, refresh=refresh))
-    run.invalidate("whole_corpus", "deduplicated", "parted", "documents", "corpus")
+    run.invalidate("given_corpus", "whole_corpus", "deduplicated", "parted", "documents", "corpus")
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ def copied_steps(before: Run, run: Run) -> Iterator[Step]:
     if run.job.corpus.remote is None:
         return
     yield Step.of(corpus_artefact(run.job), partial(_copy, before), prepare=partial(_delete_other, before, run))
-    run.invalidate("whole_corpus", "deduplicated", "parted", "documents", "corpus")
+    run.invalidate("given_corpus", "whole_corpus", "deduplicated", "parted", "documents", "corpus")
 
 
 def _copy(before: Run, folder: Path, counts: dict[str, Any]) -> None:

@@ -32,3 +32,8 @@ def _build(run: Run, folder: Path, counts: dict[str, Any]) -> None:
         found = find_copies(run.whole_corpus, run.job.dedup, progress=advance)
     write_left_out(found.left_out, folder)
     counts.update(found.counts)
+    if gone := found.counts["left_out"]["individuals"]:
+        run.progress.warn(
+            f"{gone:,} of {found.counts['individuals']:,} individuals have no document left (dedup.scope = "
+            f'"{run.job.dedup.scope}"): they are neither members nor held out, and no number is about them'
+        )

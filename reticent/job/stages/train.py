@@ -103,3 +103,5 @@ def _build(run: Run, training: Training, seed: int, folder: Path, counts: dict[s
     counts.update(steps=result.num_steps, **result.ledger.to_dict())
     if result.guarantee is not None:
         counts["privacy"] = str(result.guarantee)
+        if result.guarantee.protects_nobody:
+            run.progress.warn(f"{training.name}: {result.guarantee}. {result.guarantee.protects_nobody}")

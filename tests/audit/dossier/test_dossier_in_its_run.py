@@ -12,15 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fixtures.command import command
 
+from reticent.audit.config import DossierConfig
 from reticent.audit.evidence.audit import AuditEvidence
 from reticent.audit.evidence.json_form import from_json
 from reticent.audit.judgement.verdict import ARITHMETIC, STANDS
+from reticent.cli.dossier import UNVOUCHED
 from reticent.core.artifact import MANIFEST
 from reticent.core.errors import ArtifactError, GateError
 from reticent.ext.dossier.export import export_with_card
 from reticent.ext.dossier.job import check_dossier
+from reticent.ext.dossier.page import page_name, render
 from reticent.ext.dossier.seal import EVIDENCE, SIGNATURE, seal
+from reticent.ext.dossier.verify import read_evidence
 from reticent.job.config import load_kept_job, parse_job
 from reticent.job.outcomes import OUTCOMES
 from reticent.job.pipeline import execute
@@ -54,12 +59,16 @@ def run(made: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 
 def change(run: Path, edit: Callable[[dict[str, Any]], object]) -> None:
-    """Change the evidence of a dossier and seal it again, without a signature."""
+    """Change the evidence of a dossier, write its pages from that and seal it again, without a signature."""
     file = run / "dossier" / EVIDENCE
     content = json.loads(file.read_text())
     edit(content)
     content["signed_by"] = None
     file.write_text(json.dumps(content))
+    evidence = read_evidence(run / "dossier")
+    for language in DossierConfig().languages:
+        name = page_name(language, DossierConfig().languages, "html")
+        (run / "dossier" / name).write_text(render(evidence, language, DossierConfig().languages))
     (run / "dossier" / SIGNATURE).unlink(missing_ok=True)
     seal(run / "dossier", None)
 
@@ -99,6 +108,21 @@ def test_an_edited_verdict_is_found_and_no_model_leaves_by_it(run: Path, tmp_pat
     assert not (tmp_path / "out").exists()
 
 
+def test_an_outcome_that_the_rules_of_today_change_is_named(
+    made: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = Path(shutil.copytree(made / "old", tmp_path / "old"))
+    change(run, let_it_pass)
+    report = json.loads((run / "report" / "report.json").read_text())
+    let_it_pass({"audit": report})
+    (run / "report" / "report.json").write_text(json.dumps(report))
+    assert command("dossier", "verify", run / "dossier") == UNVOUCHED, "it says what the report of its version said"
+    said = "CHANGED since: ppmlm of bert, membership of the person: 'within' here, 'not shown' by the audit of the run"
+    assert said in capfd.readouterr().out
+    with pytest.raises(ArtifactError, match="make it again with `reticent dossier`"):
+        export_with_card(job_of(run), "bert", "ppmlm", tmp_path / "out")
+
+
 def test_a_verdict_cannot_be_lent_and_a_number_cannot_be_edited(made: Path, tmp_path: Path) -> None:
     for name, edit, fault in (
         ("lent", lend, "clm of gpt2, epoch 2: other files were measured"),
@@ -115,7 +139,7 @@ def test_counts_of_a_training_that_were_edited_in_its_manifest_are_found(made: P
     file = run / "models" / "bert" / "ppmlm" / MANIFEST
     content = json.loads(file.read_text())
     content["counts"]["protected"] += 1
-    del content["sha256"]  # as an earlier version would have written it
+    content.pop("sha256", None)  # as an earlier version would have written it
     file.write_text(json.dumps(content))
     faults = check_dossier(run / "dossier").faults
     assert [line for line in faults if line.startswith("models, tokens: counts in the manifests")], faults
@@ -130,12 +154,12 @@ def test_a_model_that_is_not_shown_leaves_with_a_reason_alone(made: Path, tmp_pa
     assert "The reason that was given:** the board agreed" in (tmp_path / "out" / "README.md").read_text()
 
 
-def risks_of(run: Path, recipe: str) -> dict[str, tuple[str, list[str]]]:
-    """Outcome and notes on earlier audits of each risk, as the report has them."""
+def notes_of(run: Path, recipe: str) -> list[str]:
+    """What the report says of earlier audits of a model."""
     audit = from_json(AuditEvidence, json.loads((run / "report" / "report.json").read_text()))
     assert audit.risks
     row = next(row for row in audit.risks.rows if row.recipe == recipe)
-    return {r.risk: (r.outcome, [n for n in r.notes or [] if "earlier audit" in n]) for r in row.results}
+    return [note for note in row.notes or [] if "earlier audit" in note]
 
 
 def test_attacks_that_are_left_out_after_their_results_stay_in_the_report(made: Path, tmp_path: Path) -> None:
@@ -154,7 +178,7 @@ def test_attacks_that_are_left_out_after_their_results_stay_in_the_report(made: 
         (less, STANDS),
     ):
         execute(job_of(run, **{"explained": [], **changes}))
-        _, (note,) = risks_of(run, "ppmlm")["individual"]
+        (note,) = notes_of(run, "ppmlm")
         assert f"({mine['created']}, Reticent {mine['version']}) found membership of the person: beyond" in note
         assert note.endswith(answer)
-        assert "an earlier audit of these files" in (run / "dossier" / "dossier.html").read_text()
+        assert "An earlier audit of these files" in (run / "dossier" / "dossier.html").read_text()

@@ -25,7 +25,7 @@ from reticent.audit.membership.names import DEFAULT_ATTACKS, DEFAULT_SHADOW_ATTA
 from reticent.audit.membership.validity import INVALID, QUIET
 from reticent.audit.near_copies import near_copies_lines
 from reticent.audit.report.environment import template_environment
-from reticent.audit.report.risk_text import REASONS, explained, number_in_words, shown_models, verdicts_on
+from reticent.audit.report.risk_text import OUTCOMES, REASONS, explained, number_in_words, shown_models, verdicts_on
 from reticent.audit.stats.estimate import Estimate
 from reticent.audit.texts import ENGLISH, LANGUAGES, NO_BREAK, Language, Texts, catalogue
 from reticent.core.errors import ArtifactError
@@ -83,7 +83,7 @@ def test_both_languages_have_the_same_parts_and_the_same_numbers(pages: dict[Lan
     assert [e.get("id") for e in one.iter("section")] == [e.get("id") for e in other.iter("section")]
     numbers = [[numbers_in(text_of(cell), page) for cell in page.iter("td")] for page in (one, other)]
     assert numbers[0] == numbers[1]
-    assert sum(map(bool, numbers[0])) > 100
+    assert sum(map(bool, numbers[0])) > 50
     assert (one.get("lang"), other.get("lang")) == ("en", "fr")
 
 
@@ -101,12 +101,14 @@ def test_the_first_screen_of_a_report_says_the_verdict_of_the_dossier(
     rows = list(section.iter("tr"))[1:]
     articles = list(verdict.iter("article"))
     assert len(rows) == len(articles) == len(list(section.iter("li"))) >= 2
-    for row, article in zip(rows, articles, strict=True):
-        cells = [list(line) for line in list(article.iter("tr"))[1:]]
-        for cell, (_, outcome, measured, threshold) in zip(list(row)[2:], cells, strict=True):
-            assert numbers_in(text_of(cell), dossier) == numbers_in(f"{text_of(outcome)} {text_of(measured)}", dossier)
-            assert text_of(outcome).split()[0] == text_of(cell).split()[0]  # the sign of the outcome
-            assert text_of(threshold) in shown
+    table = next(t for t in verdict.iter("table") if t.get("class") == "risks")
+    lines = [list(line) for line in table.iter("tr")][2:]  # behind the heads and the verdicts
+    for number, row in enumerate(rows, start=1):
+        for cell, line in zip(list(row)[2:], lines, strict=True):
+            assert numbers_in(text_of(cell), dossier) == numbers_in(text_of(line[number]), dossier)
+            assert text_of(line[number]).split()[0] == text_of(cell).split()[0]  # the sign of the outcome
+            title = next(iter(line[0].itertext()))
+            assert text_of(line[0]).removeprefix(title) in shown  # the threshold
     for sentence in (part for article in articles for part in article.iter("p") if part.find("span") is None):
         assert text_of(sentence) in shown
     explained_there = text_of(list(verdict)[-1])[:200]
@@ -120,7 +122,7 @@ def test_a_number_beside_its_threshold_is_on_the_side_of_its_verdict() -> None:
     area = Estimate(value=0.604, low=0.55, high=0.66, n=70)
     assert words.threshold(0.6, area=True) == "0.60"
     assert words.value(area, area=True, threshold=0.6) == "0.604"
-    assert words.interval(area, area=True, threshold=0.6) == f"0.550{NO_BREAK}to{NO_BREAK}0.660"
+    assert words.interval(area, area=True, threshold=0.6) == "0.550 to 0.660"
     below = Estimate(value=0.396, low=0.3, high=0.45, n=70)  # as telling as 0.604
     assert words.value(below, area=True, threshold=0.6) == "0.396"
     rate = Estimate(value=0.0103, low=0.002, high=0.03, n=70)
@@ -279,7 +281,7 @@ def test_no_page_makes_a_claim_and_one_that_would_is_refused(pages: dict[Languag
 
 def test_a_page_fetches_nothing_and_runs_nothing(pages: dict[Language, str]) -> None:
     for page in pages.values():
-        assert not re.search(r"<script|https?://|@import|url\(", page)
+        assert not re.search(r"<script|https?://|@import|url\((?!#)", page)
         assert "default-src 'none'" in page
 
 
@@ -311,8 +313,8 @@ def test_recipes_are_explained_where_they_are_named(pages: dict[Language, str]) 
     protected = next(a for a in articles if "ppclm" in a)
     assert "nor a word that fewer than 2 people use" in protected
     twin = next(a for a in articles if " clm / gpt2" in a)
-    assert "not meant to leave" in twin
-    assert "not meant to leave" not in protected
+    assert "not to be shared" in twin
+    assert "not to be shared" not in protected
 
 
 def answer(page: Page, title: str) -> str:
@@ -338,7 +340,18 @@ def test_a_question_without_a_figure_says_so_and_others_have_one() -> None:
     audit = tiny_audit()
     rate = {side: estimate(0.3, n=40) for side in ("members", "heldout", "excess")}
     audit["models"][-1]["inversion"] = {"association": {"rate": rate}}
-    assert "another nameD30.0" in answer(parsed(rendered(audit)), "Attribute inference")
+    page = parsed(rendered(audit))
+    assert re.search(r"another name.*30\.0", answer(page, "Inference"))
+    assert answer(page, "Attribute inference").endswith("The figures of “Inference”, above, answer this too.")
+
+
+def test_a_figure_is_printed_once_in_a_row_with_a_column_a_model(pages: dict[Language, str]) -> None:
+    tables = [t for t in parsed(pages["en"]).iter("table") if t.get("class") == "figures"]
+    heads = [text_of(row[0]) for table in tables for row in table.iter("tr") if row[0].get("scope") == "row"]
+    assert len(heads) > 5
+    assert len(set(heads)) == len(heads)
+    membership = next(t for t in tables if "by a whole text" in text_of(t))
+    assert [text_of(cell) for cell in next(membership.iter("tr"))[1:]] == [f"Model {letter}" for letter in "ABCD"]
 
 
 def test_what_was_not_tested_is_listed_and_what_was_is_not() -> None:
@@ -372,6 +385,19 @@ def test_what_was_not_tested_has_a_row_for_each_model() -> None:
     assert f"LiRA, RMIAon Model {letters['clm']}" in text_of(who)
 
 
+def test_recipes_that_differ_by_k_or_n_alone_are_told_apart() -> None:
+    audit = tiny_audit()
+    audit["settings"]["recipes"] = {"wide": {"base": "ppclm", "n": 3}, "safe": {"base": "ppclm", "k": 5}}
+    audit["models"] += [audit["models"][-1] | {"recipe": name, "name": name} for name in ("wide", "safe")]
+    page = text_of(parsed(rendered(audit)))
+    for said in (
+        "a word that fewer than 2 people",
+        "up to 3 words that fewer than 2 people",
+        "a word that fewer than 5",
+    ):
+        assert f"found, nor {said}" in page or f"a word or a sequence of {said}" in page
+
+
 def test_severity_and_likelihood_are_left_to_the_person(pages: dict[Language, str]) -> None:
     (section,) = [s for s in parsed(pages["en"]).iter("section") if s.get("id") == "impact"]
     levels = [text_of(p) for p in section.iter("p") if p.get("class") == "levels"]
@@ -396,16 +422,17 @@ def test_a_model_that_broke_its_rule_is_beyond_whatever_else_was_found() -> None
     assert "Training broke its own rule: protected words were among its targets." in page
 
 
-def test_the_first_table_has_a_column_for_each_risk_and_its_threshold(pages: dict[Language, str]) -> None:
+def test_the_first_table_has_a_row_for_each_risk_and_its_threshold(pages: dict[Language, str]) -> None:
     table = next(t for t in parsed(pages["en"]).iter("table") if t.get("class") == "risks")
-    heads, *rows = ([text_of(cell) for cell in row] for row in table.iter("tr"))
-    assert len(heads) == 2 + len(RISKS)
-    for head, risk in zip(heads[2:], RISKS.values(), strict=True):
-        assert head.startswith(risk.title)
-        assert "at most" in head
-    assert len(rows) == 4
-    outcomes = {"✓ within the threshold", "✗ beyond the threshold", "? not shown"}
-    assert {cell.removesuffix("(does not count)") for row in rows for cell in row[1:]} <= outcomes
+    heads, _, *rows = (list(row) for row in table.iter("tr"))
+    assert [text_of(head)[:7] for head in heads] == ["risk", *[f"Model {letter}" for letter in "ABCD"]]
+    for row, risk in zip(rows, RISKS.values(), strict=True):
+        assert text_of(row[0]).startswith(risk.title)
+        assert "at most" in text_of(row[0])
+        signs = {next(cell.itertext()).strip() for cell in row[1:]}
+        assert signs <= {f"{sign} {Texts()(words)}" for sign, words in OUTCOMES.values()} | {
+            "✓ found, under the threshold", "? found, not shown to be under the threshold"
+        }  # fmt: skip
 
 
 def test_a_number_below_chance_is_said_to_count_as_its_mirror_image(pages: dict[Language, str]) -> None:
@@ -436,7 +463,7 @@ def test_an_unprotected_model_is_not_within_whatever_was_found() -> None:
     audit["settings"] |= {"verdict": {"risks": ["emission"]}, "recipes": {"ours": {"base": "clm"}}}
     page = parsed(rendered(audit))
     article = next(text for a in page.iter("article") if " ours / gpt2" in (text := text_of(a)))
-    assert "identifiers emitted✓ within the threshold" in article
+    assert re.search(r"identifiers emitted.*✓ found, under the threshold", text_of(page))
     assert "Not shown: nothing in its training protects anyone, whatever the tests found." in article
     assert "What would change it: a recipe that protects direct and indirect identifiers" in article
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from fixtures.places import ROOT
 from reticent.audit.config import DossierConfig
 from reticent.audit.evidence.dossier import EVIDENCE_FORMAT, DossierEvidence
 from reticent.audit.evidence.json_form import schema_of, to_json
+from reticent.audit.texts import Texts
 from reticent.core.artifact import JOB, MANIFEST
 from reticent.core.errors import ArtifactError, GateError
 from reticent.ext.dossier.export import export_with_card
@@ -26,7 +28,7 @@ from reticent.ext.dossier.job import check_dossier
 from reticent.ext.dossier.provenance import code_digest
 from reticent.ext.dossier.seal import EVIDENCE, NAMESPACE, SIGNATURE, SUMS, dossier_digest, fingerprint_of_key, seal
 from reticent.ext.dossier.stage import DOSSIER, _keep_replaced
-from reticent.ext.dossier.verify import model_digests, read_evidence, verify_dossier, verify_model
+from reticent.ext.dossier.verify import Checked, model_digests, read_evidence, verify_dossier, verify_model
 from reticent.ext.dossier.write import write_dossier
 
 CONFIG = DossierConfig(pdf="off")
@@ -69,17 +71,42 @@ def copy(places: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(places / "signed", tmp_path / "dossier"))
 
 
+def english_in(checked: Checked) -> list[str]:
+    """Sentences of a check that have no French."""
+    said = [*checked.holds, *checked.faults, *checked.unchecked, *checked.changed]
+    return [line for line in said if Texts("fr").evidence(line) == line]
+
+
+def test_what_a_check_says_follows_the_language_of_the_first_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for languages in (("fr", "en"), ("en", "fr")):
+        folder = tmp_path / languages[0]
+        folder.mkdir()
+        evidence = replace(dossier_evidence(), code=code_digest())
+        write_dossier(folder, evidence, DossierConfig(pdf="off", languages=languages))
+        assert verify_dossier(folder).language == languages[0]
+    capsys.readouterr()
+    assert command("dossier", "verify", tmp_path / "fr") == 4
+    said = capsys.readouterr().out
+    assert "Le dossier est intact, et personne ne répond de qui l’a fait." in said
+    assert "sont conformes à SHA256SUMS" in said
+    assert not re.search(r"\b(holds|checked|the|is)\b", said)
+
+
 def test_an_untouched_dossier_holds_and_says_what_it_did_not_check(places: Path) -> None:
     plain = verify_dossier(places / "plain")
     assert plain.faults == []
     assert (plain.key, plain.signer) == (None, None)
     assert any("signature: there is none" in line for line in plain.unchecked)
     assert any("--model" in line for line in plain.unchecked)
+    assert english_in(plain) == []
     signed = verify_dossier(places / "signed", [places / "model"], places / "signers")
     assert (signed.faults, signed.unchecked) == ([], [])
     assert signed.signer == "dpo@hospital"
     assert signed.key == fingerprint_of_key(str(places / "dpo"))
     assert any("clm of gpt2, epoch 16" in line for line in signed.holds)
+    assert english_in(signed) == []
 
 
 def test_tools_that_are_not_ours_check_it_too(places: Path) -> None:
@@ -145,8 +172,10 @@ def change_page(folder: Path) -> None:
 )
 def test_tampering_is_found_and_named(copy: Path, tamper: Callable[[Path], object], fault: str) -> None:
     tamper(copy)
-    faults = verify_dossier(copy).faults
+    checked = verify_dossier(copy)
+    faults = checked.faults
     assert any(line.startswith(fault) for line in faults), faults
+    assert english_in(checked) == []
 
 
 DIGEST = "0" * 64

@@ -43,10 +43,10 @@ def test_passages_of_several_trainings_are_their_means_and_the_verdict_shows_the
     audit["extraction"] = {"has_canaries": False, "models": rows}
     page = parsed(rendered(audit))
     label = "passages that come back word for word, given the 50 tokens before them"
-    table = next(t for t in page.iter("table") if t.get("class") == "figures grouped" and label in text_of(t))
+    table = next(t for t in page.iter("table") if t.get("class") == "figures" and label in text_of(t))
     assert "40.0 % 38.0 % to 42.0 % 40" in " ".join(map(text_of, table.iter("td")))
-    article = next(text for a in page.iter("article") if " ppclm / gpt2" in (text := text_of(a)))
-    assert f"beyond the threshold50.0 % (48.0 % to 52.0 %){label}" in article
+    risks = next(t for t in page.iter("table") if t.get("class") == "risks")
+    assert f"beyond the threshold 50.0 % (48.0 % to 52.0 %) {label}" in text_of(risks)
 
 
 @pytest.mark.parametrize(

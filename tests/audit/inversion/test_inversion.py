@@ -329,6 +329,10 @@ def test_a_model_that_memorised_pairs_is_found_out_on_members_only() -> None:
     # The condition is an indirect identifier itself: the ordinary words say nothing.
     assert found.ordinary.top1.members.value == pytest.approx(1 / 8)
     assert found.num_targets == Sides(members=PEOPLE, heldout=PEOPLE)
+    # A base that knows the pairs hides them from the difference, and not from the model's own likelihood.
+    hidden = measured(memoriser, memoriser)
+    assert hidden.all.top1.members.value == pytest.approx(1 / 8)
+    assert hidden.own.top1 == measured(memoriser, None).all.top1 == top1
     bits = (np.log2(8) + np.log2(8 / 4.5)) / 2
     assert found.all.bits.members.value == pytest.approx(bits)
 

@@ -19,6 +19,7 @@ from reticent.audit.judgement.rows import ABOVE, BEYOND, NOT_SHOWN, TOLD, WITHIN
 from reticent.audit.judgement.verdict import judge_risks
 from reticent.audit.membership.kinds import Compared, KindAudit
 from reticent.audit.membership.most_exposed import FPR, chance_of_the_top, told_members
+from reticent.audit.membership.validity import INVALID
 from reticent.audit.stats.estimate import LEVEL
 from reticent.audit.stats.intervals import auc_estimate, tpr_at_fpr
 
@@ -71,8 +72,9 @@ def test_of_few_those_above_every_other_are_counted_and_of_households_one() -> N
 AREA = {"value": 0.54, "low": 0.5, "high": 0.58, "n": 600}
 
 
-def outcome(told: dict[str, Told], risk: str = "individual", attacks: int | None = None) -> tuple[str, str]:
-    """The outcome of a risk by areas that are within, beside the members who are told; the twin is loud."""
+def outcome(told: dict[str, Told], risk: str = "individual", faulty: str = "") -> tuple[str, str]:
+    """The outcome of a risk by areas that are within, beside the members who are told; the twin is loud. ``faulty``:
+    the sides differ ("split"), or a fault of the run stands ("run")."""
     loud = Told(rate=auc_estimate(np.ones(400), np.zeros(400), **OPTIONS), fpr=FPR, num_above=400, p_value=0.0)
     counts = {"num_members": 300, "num_nonmembers": 300, "auc": AREA}
     models = []
@@ -80,12 +82,17 @@ def outcome(told: dict[str, Told], risk: str = "individual", attacks: int | None
         area = AREA if recipe == "ppclm" else {**AREA, "value": 0.9, "low": 0.8, "high": 0.95}
         shadows: dict[str, Any] = {"num_shadows": 8}
         own = counts | (shadows if risk == "individual" else {})
+        if faulty == "split" and risk == "individual":
+            own |= {"verdict": INVALID, "why": "a reason"}
         attacked = {
             name.replace("attack 0", "lira"): {**own, "auc": area, "told": to_json(one)} for name, one in of.items()
         }
         one: dict[str, Any] = {"model": "m", "recipe": recipe, "objective": "clm", "epoch": 8}
         key = "membership" if risk == "individual" else "by_kind"
         one[key] = attacked if risk == "individual" else {"rare": {"share": 0.1, "attacks": attacked, **shadows}}
+        if faulty == "split" and risk == "words":
+            one[key]["rare"]["why"] = "a reason"
+        one |= {"fault": "a reason"} if faulty == "run" else {}
         models.append(filled(ModelEvidence, one))
     audit = filled(AuditEvidence, {"corpus": {}})
     results = judge_risks(
@@ -104,6 +111,7 @@ def outcome(told: dict[str, Told], risk: str = "individual", attacks: int | None
         (300, 300, 2, 13, NOT_SHOWN, ""),
         (300, 300, 0, 5, NOT_SHOWN, ""),
         (60, 60, 4, 5, NOT_SHOWN, ""),
+        (6, 6, 3, 2, NOT_SHOWN, ""),
         (1000, 1000, 100, 5, BEYOND, TOLD),
         (1000, 1000, 0, 5, WITHIN, ""),
         (300, 1000, 60, 5, BEYOND, TOLD),
@@ -117,6 +125,20 @@ def test_a_tenth_who_are_certain_are_not_within(
     found, by = outcome(told, risk)
     assert found == expected
     assert what in by
+
+
+@pytest.mark.parametrize("risk", ["individual", "words"])
+@pytest.mark.parametrize(
+    ("faulty", "certain", "num", "expected"),
+    [("split", 100, 1000, NOT_SHOWN), ("split", 30, 300, NOT_SHOWN), ("run", 0, 1000, NOT_SHOWN),
+     ("run", 100, 1000, BEYOND)],
+)  # fmt: skip
+def test_what_says_nothing_by_its_area_tells_no_members_either(
+    risk: str, faulty: str, certain: int, num: int, expected: str
+) -> None:
+    told = told_members(*scored(num, num, certain, 3), **OPTIONS)
+    told = {name.replace("attack 0", "loss"): one for name, one in told.items()}
+    assert outcome(told, risk, faulty)[0] == expected
 
 
 def test_by_chance_nobody_is_told() -> None:

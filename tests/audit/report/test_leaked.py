@@ -73,9 +73,11 @@ def test_the_first_screen_is_the_verdict_by_risk(tmp_path: Path) -> None:
     assert "membership of the person at most 0.6" in found
     assert "Thresholds are the defaults of Reticent" in found
     # Of 200 identifiers mlm predicts .45, members .40 more than others: beyond, and so is its verdict.
-    assert "mlm 16 epochs beyond beyond 0.400 (0.360 to 0.440)" in found
+    assert "mlm 16 epochs beyond beyond the threshold 0.400 (0.360 to 0.440)" in found
     assert "ppmlm 16 epochs not shown" in found
-    assert "(not shown)" in found or "(within)" in found or "(beyond)" in found  # the person's does not count
+    assert (
+        "(not shown)" in found or "(within the threshold)" in found or "(beyond the threshold)" in found
+    )  # the person's does not count
     for advice in ("Share mlm", "Share clm", "Share pp", "may be shared"):
         assert advice not in found
 
@@ -130,7 +132,7 @@ def test_a_headline_on_membership_does_not_contradict_the_verdict(tmp_path: Path
         if entry["recipe"] == "ppclm":
             entry["by_kind"] = {"all": {"share": 1.0, "attacks": {"lira": attack}}}
     found = text_of(tmp_path, audit)
-    assert "Who was in the data is distinguishable better than by chance in ppclm." in found
+    assert "Who was in the data is distinguishable better than by chance in ppclm (membership of the person)." in found
     assert "was not distinguishable better than by chance" not in found.partition("What was found")[0]
 
 
@@ -145,7 +147,8 @@ def test_a_headline_on_membership_counts_attacks_by_identifying_words(tmp_path: 
         elif entry["recipe"] == "ppclm":
             entry["threshold"] = {"k": 2, "num_words": 90, "at_threshold": attack, "above": attack}
     found = text_of(tmp_path, audit)
-    assert "Who was in the data is distinguishable better than by chance in ppclm." in found
+    said = "Who was in the data is distinguishable better than by chance in ppclm"
+    assert f"{said} (membership through identifying words)." in found
     assert "was not distinguishable better than by chance" not in found.partition("What was found")[0]
 
 

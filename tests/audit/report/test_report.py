@@ -801,9 +801,8 @@ def test_a_base_model_that_ranks_members_below_others_is_no_sound_control() -> N
             low = {**entry["membership"]["loss"], "auc": estimate(0.3, 0.2, 0.4)}
             entry["membership"] = {"loss": low, "zlib": {**low, "auc": estimate(0.45, 0.35, 0.55)}}
     sure = " ".join(plain_findings(evidence(audit)).sure)
-    assert (
-        "the masked base model, which saw nobody, tells members from held-out people (30 % (20.0 to 40.0, attack "
-        in (sure.replace("\N{NO-BREAK SPACE}", " "))
+    assert "the masked base model tells members from held-out people (30 % (20.0 to 40.0, attack " in (
+        sure.replace("\N{NO-BREAK SPACE}", " ")
     )
     assert "as it should be" not in sure
 
@@ -819,7 +818,7 @@ def test_a_number_beside_its_threshold_is_on_the_side_of_its_verdict(tmp_path: P
     found = page_text(tmp_path, audit)
     assert "excess leakage both – 0.05 0.0501 70 fail" in found
     assert "excess leakage both – 0.05 0.050 70 pass" in found
-    assert "beyond 0.05004 (0.01000 to 0.08000)" in found
+    assert "beyond the threshold 0.05004 (0.01000 to 0.08000)" in found
 
 
 def test_a_gate_judged_over_too_few_people_gives_no_number_away() -> None:
@@ -1063,8 +1062,8 @@ def test_an_invalid_attack_neither_distinguishes_nor_reassures() -> None:
     assert "distinguishable better than by chance" not in said["short"]
     assert "Who took part is distinguishable" not in said["found"]
     assert "nothing can be said of clm and ppclm" in said["found"]
-    assert "words alone, without any model, tell members from held-out people (65 %, 55.0 to 75.0)" in said["sure"]
-    assert "even the causal base model, which saw nobody, tells members from held-out people" in said["sure"]
+    assert "tell members from held-out people without any model (65 %, 55.0 to 75.0; causal tokens)" in said["sure"]
+    assert "even the causal base model tells members from held-out people" in said["sure"]
     assert "Ask again who was in the data of clm and ppclm" in said["next"]
     assert "no attack of this audit succeeded" not in said["next"]
 
@@ -1077,7 +1076,7 @@ def test_an_attack_that_finds_nobody_anywhere_does_not_reassure(plain: float, ve
     weak = verdict == "no power"
     assert ("of clm and ppclm this says little, as no attack has shown" in said["short"]) == weak
     assert ("ppclm 50 % (40.0 to 60.0, attack loss), without power" in said["found"]) == weak
-    assert "is not measurably distinguishable: " in said["found"]
+    assert "is not measurably distinguishable (membership of the person): " in said["found"]
 
 
 def test_an_attack_that_is_invalid_leaves_the_word_to_the_others() -> None:
@@ -1119,7 +1118,7 @@ def test_gates_and_canaries_stand_first() -> None:
 def test_members_who_can_be_told_are_named_with_an_earlier_checkpoint() -> None:
     said = findings(entry("ppclm", excess=0.0, auc=0.55, epoch=4), entry("ppclm", excess=0.0, auc=0.8))
     assert (
-        "Who took part is distinguishable, better than by chance (50 %): ppclm 80 % (70.0 to 90.0, attack loss)."
+        "(membership of the person), better than by chance (50 %): ppclm 80 % (70.0 to 90.0, attack loss)."
         in said["found"]
     )
     assert "Who is in the data of ppclm can be told, and masking does not close that." in said["next"]
@@ -1130,7 +1129,7 @@ def test_members_who_can_be_told_are_named_with_an_earlier_checkpoint() -> None:
 def test_a_base_model_that_tells_members_makes_the_attack_invalid() -> None:
     said = findings(model("base", "clm", 0, auc=0.7), entry("ppclm", excess=0.0, auc=0.8))
     assert "Caution: even the causal base model" in said["sure"]
-    assert "not valid" in said["sure"]
+    assert "even the causal base model tells members" in said["sure"]
     assert (
         "finds nobody distinguishable"
         in findings(model("base", "clm", 0, auc=0.5), entry("ppclm", excess=0.0, auc=0.8))["sure"]

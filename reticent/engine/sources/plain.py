@@ -1,0 +1,86 @@
+"""Folders of text files: one file a note. Whose it is says its folder, its name or a table.
+
+The id of a document is the path of its file below the folder that the job names, without the suffix: ``anna/visit-1``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+
+from reticent.core.errors import CorpusError
+from reticent.engine.schema import DOCUMENTS
+from reticent.engine.sources.columns import REQUIRED, require_columns
+from reticent.engine.sources.csv import guess_encoding
+from reticent.engine.sources.protocol import CsvSource, Request
+
+__all__ = ["individual_of", "owners_of", "read_txt"]
+
+
+def read_txt(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
+    """Yield these columns of a file, which is one document; ``request.document`` has its ids.
+
+    Raises
+    ------
+    CorpusError
+        Another column is asked for, or the file is in no encoding that can be told.
+    """
+    require_columns(REQUIRED, request.columns, file)
+    assert request.document is not None
+    source = request.csv or CsvSource()
+    is_told = source.dialect.encoding == "auto"
+    data = file.read_bytes()
+    encoding = guess_encoding(data, file) if is_told else source.dialect.encoding
+    try:
+        text = data.decode(encoding).removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise CorpusError(f"{file} line {line}: not valid {encoding}; set corpus.encoding") from None
+    if is_told and encoding != "utf-8" and source.reading is not None:
+        source.reading.dialects[file] = f"as {encoding}"
+    values = dict(zip(REQUIRED, (*request.document, text), strict=True))
+    fields = [DOCUMENTS.field(name) for name in request.columns]
+    yield pa.record_batch([pa.array([values[field.name]], field.type) for field in fields], pa.schema(fields))
+
+
+def owners_of(batches: Iterator[pa.RecordBatch], doc_id: str, individual_id: str, where: str) -> dict[str, str]:
+    """Return document -> individual, of a table; `CorpusError` where a document has two."""
+    owners: dict[str, str] = {}
+    for batch in batches:
+        pairs = [batch.column(batch.schema.get_field_index(name)).cast(pa.string()) for name in (doc_id, individual_id)]
+        for document, individual in zip(*(column.to_pylist() for column in pairs), strict=True):
+            if document is None or individual is None:
+                raise CorpusError(f"{where}: a document or an individual is null")
+            if owners.setdefault(document, individual) != individual:
+                raise CorpusError(f"{where}: a document stands there with two individuals")
+    return owners
+
+
+def individual_of(pattern: str | None, owners: Callable[[], Mapping[str, str]] | None) -> Callable[[Path, Path], str]:
+    """Return whose a file is, by its path and by that below the named folder: as a table says (the document's id, or
+    the file's name), as the group of a pattern of the id, or as its first folder does.
+    """
+
+    def of(file: Path, below: Path) -> str:
+        doc_id = below.with_suffix("").as_posix()
+        if owners is not None:
+            names = (doc_id, below.as_posix(), file.name, file.stem)
+            found = next(filter(None, map(owners().get, names)), None)
+            missing = "corpus.individuals has no row of it"
+        elif pattern is not None:
+            match = re.fullmatch(pattern, doc_id)
+            found, missing = match and match[1], "corpus.individual does not fit its id, the path without the suffix"
+        else:
+            found = below.parts[0] if len(below.parts) > 1 else None
+            missing = (
+                "it stands in no folder of an individual; set corpus.individual to a regular expression of its name "
+                'whose group is the individual, such as "(.*?)_.*", or corpus.individuals to a table of documents'
+            )
+        if not found:
+            raise CorpusError(f"{file}: {missing}")
+        return found
+
+    return of
