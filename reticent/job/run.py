@@ -366,8 +366,6 @@ class Run:
         if not (self.folder / RECORD).exists():  # a run of an earlier version has none
             require_withdrawals(self.job)
         job_file = self.folder / JOB
-        if not job_file.exists() and self.job.corpus.remote is None:
-            _ = self.given_corpus  # no folder is begun for documents that are not there
         with self._writable():
             make_private_folder(self.folder)
             if not job_file.exists():

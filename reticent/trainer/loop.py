@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 from reticent.core.errors import PolicyError, TrainingError
+from reticent.core.progress import log
 from reticent.core.resolve import resolve
 from reticent.engine.store import TokenStore
 from reticent.trainer.config import TrainConfig
@@ -271,9 +272,8 @@ def train(
     ArtifactError
         ``out`` holds the state of another training, or another process trains there now.
     PolicyError
-        ``warmup_steps`` are no fewer than the steps, a setting does not go with DP-SGD, the privacy budget does not
-        allow this run, a recipe replaces indirect identifiers and there are no public words, or it draws surrogates and
-        there is no ``epoch_store``.
+        A setting does not go with DP-SGD, the privacy budget does not allow this run, a recipe replaces indirect
+        identifiers and there are no public words, or it draws surrogates and there is no ``epoch_store``.
     """
     context = context_of(recipe, context)
     if recipe.context == "surrogate" and epoch_store is None:
@@ -400,11 +400,12 @@ def _take_steps(
     """Take the remaining steps of the epoch."""
     state, step, optimizer, reader, config = run.state, run.step, run.optimizer, run.reader, run.config
     plan = step.plan_epoch(windows, make, copy.deepcopy(run.ledger), state)
-    if not state.step and config.warmup_steps >= plan.num_steps > 0:
-        raise PolicyError(
-            f"train.warmup_steps: {config.warmup_steps} of the {plan.num_steps} steps of this training, whose rate "
-            "would never reach learning_rate; give fewer"
+    if not state.step and run.world.is_main and config.warmup_steps >= plan.num_steps > 0:
+        message = (
+            f"train.warmup_steps: {config.warmup_steps} of the {plan.num_steps} steps of a training, whose rate never "
+            "reaches learning_rate; give fewer"
         )
+        log(message, level="warning", text=f"warning: {message}")
     schedule = make_schedule(optimizer, config, state.step, plan.num_steps)
     with closing(prefetched(plan.data)) as feed:
         for data in run.clock.watch(feed):
