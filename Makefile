@@ -38,11 +38,15 @@ IGNORED := --ignore=tests/browser --ignore=tests/warehouse
 # Tests start programs; where this is set, each of them would compile the libraries anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test nightly test-fast test-slow test-detectors test-warehouse test-browser test-rust lint format bench docs lock wheel manylinux clean setup
+.PHONY: demo decide test nightly test-fast test-slow test-detectors test-warehouse test-browser test-rust lint format bench docs lock wheel manylinux clean setup
 .DELETE_ON_ERROR:
 
 demo: setup
 	$(BIN)/reticent demo --out $(RUN)
+
+# The picture and the example of docs/how-to/decide.md, from a demo.
+decide: demo
+	$(BIN)/python -m tools.decide $(RUN)
 
 test: setup
 	$(BIN)/pytest -m 'not slow' $(IGNORED) $(WORKERS) $(PYTEST_ARGS)

@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -54,7 +54,7 @@ class Corpus:
     on_null: OnNull = "stop"
     ids: Ids = "stop"
     #: Ids that look like a word for no id (`check_real`) and are real.
-    real_ids: Sequence[str] = ()
+    real_ids: Collection[str] = frozenset()
     #: Files passed over, the dialect of CSV, and documents left out; whole once the corpus was scanned.
     reading: Reading = field(default_factory=Reading)
     #: In which times with a zone are read, in columns of the source.

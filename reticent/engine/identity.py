@@ -6,7 +6,7 @@ not depend on other documents, files or threads. No message quotes an id; it say
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
@@ -127,7 +127,7 @@ def fold_ids(ids: pa.Array | pa.ChunkedArray) -> pa.Array:
     return pa.record_batch(_rust.fold_ids(ids)).column(0)
 
 
-def say_missing(ids: pa.Array | pa.ChunkedArray, real: Sequence[str] = ()) -> pa.Array:
+def say_missing(ids: pa.Array | pa.ChunkedArray, real: Collection[str] = ()) -> pa.Array:
     """Return the distinct ids that say that there is none (``NULL``, ``nan``, ``-``), without those of ``real``."""
     names = pc.drop_null(ids.unique())
     folded = fold_ids(names)
@@ -138,7 +138,7 @@ def say_missing(ids: pa.Array | pa.ChunkedArray, real: Sequence[str] = ()) -> pa
     return names.filter(missing)
 
 
-def check_real(ids: pa.ChunkedArray, column: str, real: Sequence[str], place: Callable[[int], str]) -> None:
+def check_real(ids: pa.ChunkedArray, column: str, real: Collection[str], place: Callable[[int], str]) -> None:
     """Raise `CorpusError` where an id says that there is none; ``place`` names the place of a row.
 
     Everybody under such an id would be one individual: what two of them share would count as one person's, and what one

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reticent.core.artifact import delete_unfinished
+from reticent.core.artifact import JOB, delete_unfinished
 from reticent.core.errors import PolicyError, ReticentError
 from reticent.core.eta import Plan
 from reticent.core.resolve import resolve
@@ -123,6 +123,8 @@ def execute(run: Run, until: str = "report", *, alone: bool = False) -> Path:
         audits=reaches["audit"],
         reports=reaches["report"],
     )
+    if run.job.corpus.remote is None and not (run.folder / JOB).exists():
+        _ = run.given_corpus  # no folder is begun for documents that are not there
     run.prepare_folder()
     alone = alone and run.job.canaries is None
     chosen = stages_until(until)

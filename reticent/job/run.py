@@ -89,6 +89,8 @@ class Run:
         self._opened: dict[str, Any] = {}
         self.fingerprints = Fingerprints(self.folder)
         self._job_kept = False
+        #: Whether each base model of the job was loaded once, before the first training.
+        self.bases_are_loaded = False
         self._recovered = False
         self._told_peak = 0.0
         self.timings = Timings(self.folder)
@@ -364,8 +366,6 @@ class Run:
         if not (self.folder / RECORD).exists():  # a run of an earlier version has none
             require_withdrawals(self.job)
         job_file = self.folder / JOB
-        if not job_file.exists() and self.job.corpus.remote is None:
-            _ = self.given_corpus  # no folder is begun for documents that are not there
         with self._writable():
             make_private_folder(self.folder)
             if not job_file.exists():

@@ -269,6 +269,7 @@ def test_the_drawn_audits_have_every_outcome_found_and_not() -> None:
 def test_no_unprotected_model_is_left_without_a_word_against_sharing_it(name: str) -> None:
     audit, against = AUDITS[name](), re.compile(r"Do not (share|use)|not to be shared")
     said = [said for said in everything_said(name) if against.search(said.text)]
+    assert any(one.where == "card" and "clm / " in one.marks[0].model for one in said)
     for where in ("report en", "dossier en"):
         named = {mark.model.split(" / ")[0] for one in said if one.where == where for mark in one.marks}
         assert {m["recipe"] for m in audit["models"]} & {"mlm", "clm"} <= named, where

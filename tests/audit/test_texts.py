@@ -155,7 +155,7 @@ def test_every_text_that_evidence_can_hold_has_its_french() -> None:
     said += [text for risk in RISKS.values() for text in (risk.lowered_by, risk.lowered_further) if text]
     said += [text for attack in EVERY_ATTACK.values() for text in (attack.title, attack.about)]
     reasons = re.findall(r"(?:NO_POWER|FAIL|PASS), \"([^\"{]+)\"|reason = \"([^\"]+)\"", inspect.getsource(verdict))
-    said += [one or other for one, other in reasons] + [verdict.LOWER_BOUND, verdict.TOO_FEW_GUESSES]
+    said += [one or other for one, other in reasons] + [verdict.LOWER_BOUND, verdict.TOO_FEW_GUESSES, verdict.NO_NUMBER]
     said += re.findall(r"\"((?:fewest|most|middle|short|long)[a-z ]*)\"", Path(inspect.getfile(subgroups)).read_text())
     said += ["beyond", "within", "not shown", "pass", "fail", "no power", OTHER_WAY, "fewer than 5 subjects"]
     said += ["epsilon 3.21 at delta 1e-05 per individual (at most 4 documents each)", "majority class"]

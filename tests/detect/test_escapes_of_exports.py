@@ -29,7 +29,15 @@ SPELLINGS = {
     "URL, Latin-1": "M%FCller",
     "RTF": "M\\'fcller",
     "RTF, Unicode": "M\\u252?ller",
+    "RTF, Unicode and a byte": "M\\u252\\'fcller",
     "JSON": "M\\u00fcller",
+    "JSON within JSON": "M\\\\u00fcller",
+    "HL7": "M\\XFC\\ller",
+    "HL7, UTF-8": "M\\XC3BC\\ller",
+    "UTF-8 read as Windows-1252": "MÃ¼ller",
+    "the same, capitals": "MÃœLLER",
+    "the same, Latin-1": "M\u00c3\u009cLLER",
+    "the same, twice": "MÃƒÂ¼ller",
     "set apart": "M U L L E R",
     "set apart, with accents": "M Ü L L E R",
     "set apart by two spaces": "M  Ü  L  L  E  R",
@@ -76,6 +84,8 @@ def test_every_detector_reads_every_spelling(spelling: str, tmp_path: Path) -> N
         "ratio 5 /\n10, Na 140\n80 K",
         "M Ü L   L E R",
         "short line=\nnext",
+        "PÅ» NÃO, IRMÃ. «MÄ» SÍ» ÍÓ ESPAÑA",
+        "C:\\Xray\\ \\.bashrc \\X1\\ \\X41\\ l’été…»",
     ],
 )
 def test_what_is_no_escape_stays(text: str) -> None:
@@ -98,6 +108,44 @@ WRAPPED = f"{'word ' * 14}mrn 1234\n5678 of that day, and {'then ' * 8}the end o
 )
 def test_layouts_are_undone(text: str, plain: str) -> None:
     assert _rust.unescape(text)[0] == plain == unescape(text)[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("Ã‰lodie, NoÃ«l, GarcÃ\u00adaÂ\u00a0", "Élodie, Noël, García\u00a0"),
+        ("Oâ€™Brien â€“ Nguyá»…n", "O’Brien – Nguyễn"),
+        ("a\\.br\\b\\X0D0A\\c", "a\nb\nc"),
+    ],
+)
+def test_utf_8_that_was_read_otherwise_and_breaks_of_hl7_are_undone(text: str, plain: str) -> None:
+    assert _rust.unescape(text)[0] == plain == unescape(text)[0]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    ["Müllner\nová", "Müllner-\nová", "Müllner=\r\nová", "Müllner\\.br\\ová", "MÜLL\n  NEROVÁ", "M\nüllnerová"],
+)
+@pytest.mark.parametrize("first", ["", "Žofie "])
+def test_a_name_of_a_record_is_found_over_the_end_of_a_line(broken: str, first: str, tmp_path: Path) -> None:
+    text = f"seen today with {first}{broken} and no fever"
+    assert records_in(text, tmp_path) == [f"{first}{broken}"]
+
+
+@pytest.mark.parametrize("apart", ["Müll nerová", "Müll, nerová", "Müll.\nnerová", "müll\nund"])
+def test_parts_of_a_name_on_one_line_or_in_two_sentences_are_none(apart: str, tmp_path: Path) -> None:
+    assert records_in(f"seen today with {apart} and no fever", tmp_path) == []
+
+
+def records_in(text: str, folder: Path) -> list[str]:
+    """What the record of Žofie Müllnerová finds in a text."""
+    table = pa.table({"doc_id": ["d", "e"], "individual_id": ["p", "q"], "text": [text, "seen today"]})
+    pq.write_table(table, folder / "documents.parquet")
+    record = pa.table({"individual_id": ["p"], "first_name": ["Žofie"], "last_name": ["Müllnerová"]})
+    pq.write_table(record, folder / "records.parquet")
+    detector = make_detectors(["records"], {"records": {"table": str(folder / "records.parquet")}})
+    detect_spans(open_corpus(folder / "documents.parquet"), detector, folder)
+    return [text[s["start"] : s["end"]] for s in pq.read_table(folder / "spans.parquet").to_pylist()]
 
 
 @pytest.mark.parametrize(
@@ -172,6 +220,23 @@ PIECES = [
         f"{'x' * 60}M=\r\n=FC",
         "\\u233?",
         "\\ud83d",
+        *(
+            "\\XFC\\",
+            "\\X",
+            "\\.br\\",
+            "\\\\u00fc",
+            "Ã",
+            "¼",
+            "Å",
+            "»",
+            "â€™",
+            "á»…",
+            "Â",
+            "\u00ad",
+            "ƒ",
+            "€",
+            "\u0083",
+        ),
         "\\ude00",
     ],
     *(

@@ -46,7 +46,7 @@ JDBC = [
 SLIPS = [
     "postgresql:etl:{}@db.hospital/omop", "postgresql:/etl:{}@db/omop", "postgresql//etl:{}@db/omop", "postgresl://etl:{}@db/omop",
     "etl:{}@db.hospital/omop", "postgresql;//etl:{}@db", "postgresql: //etl:{}@db", "postgresql://etl:{}.db/omop", "//etl:{}@db/omop",
-    "'postgresql://etl:{}@db/omop'", " postgresql://etl:{}@db/omop", "postgresql:\\\\etl:{}@db",
+    "'postgresql://etl:{}@db/omop'", " postgresql://etl:{}@db/omop", "postgresql:\\\\etl:{}@db", "etl：{}＠db.hospital", "etl:{}@tcp(db:3306)/omop", "://etl:{}@db", "etl%3A{}%40db",
 ]  # fmt: skip
 SPELLINGS = [each.format(password) for each, password in itertools.product([*URLS, *PAIRS, *JDBC, *SLIPS], PASSWORDS)]
 #: Arguments of commands, {} in the place of each that may be anything.

@@ -425,7 +425,7 @@ def test_statistics_say_what_the_tokens_were_protected_with(finished: Path, hosp
     found = to_json(corpus_section(Run(parse_job(values_of(hospital, finished)))))
     assert found["unit"] == "household"
     assert (found["num_documents"], found["num_words"]) == (counts["documents"], counts["words"])
-    assert found["retention"] == {"cover": counts["retention"]}
+    assert found["retention"] == {"cover": 1 - counts["protected"] / counts["words"]}
     for part, key in (("direct", "direct"), ("indirect", "indirect"), ("both", "protected")):
         assert found["protected"][part] == counts[key] / counts["words"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from fixtures.distributed import torchrun
 from fixtures.jobs import Recorder, Stopping, Values, changed, content, control_c, make_hospital, values_of
 from fixtures.models import toy_model, toy_tokenizer
 
-from reticent.core.errors import TrainingError
+from reticent.core.errors import ArtifactError, TrainingError
 from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
@@ -166,3 +167,14 @@ def test_a_job_read_back_from_its_run_folder_trains_each_model_as_it_was_told() 
     for model, same in zip(job.model, again.model, strict=True):
         assert again.training(same) == job.training(model)
         assert again.training(same).num_epochs == 3
+
+
+def test_a_base_that_cannot_be_loaded_is_found_before_the_first_training(mine: Values, tmp_path: Path) -> None:
+    base = tmp_path / "broken"
+    shutil.copytree(mine["model"][0]["base"], base)
+    config = json.loads((base / "config.json").read_text())
+    (base / "config.json").write_text(json.dumps(config | {"intermediate_size": config["intermediate_size"] + 8}))
+    mine["model"].append({**mine["model"][0], "name": "second", "base": str(base)})
+    with pytest.raises(ArtifactError, match="broken: "):
+        train(mine)
+    assert not (Path(mine["out"]) / MODEL).exists()

@@ -128,8 +128,78 @@ def escape(text: str, at: int) -> Read:
         case "%":
             return pairs(text, at)
         case "\\":
-            return backslash(text, at)
+            return hl7(text, at) or backslash(text, at)
+        case char if "Â" <= char <= "é":
+            return garbled(text, at)
     return None
+
+
+def hl7(text: str, at: int) -> Read:
+    if found := re.compile(r"\\\.(?:br|sp)\\", re.IGNORECASE).match(text, at):
+        return "\n", found.end()
+    found = re.compile(r"\\X((?:[0-9A-Fa-f]{2}){1,4})\\").match(text, at)
+    if not found:
+        return None
+    data = bytes.fromhex(found[1])
+    if data in (b"\r", b"\n", b"\r\n"):
+        return "\n", found.end()
+    if len(data) == 1:
+        char = windows(data[0]) if data[0] >= 0x80 else None
+    else:
+        char = data.decode("utf-8", "ignore")
+        char = char if len(char) == 1 and char.encode() == data else None
+    return (char, found.end()) if char else None
+
+
+#: Signs that stand right behind a word.
+BEHIND = "«»’‘“”„‚…–—•›‹™®°²³¹ºª\xa0\xad´·"
+
+
+def byte_of(char: str) -> int | None:
+    if 0x80 <= ord(char) <= 0xFF:
+        return ord(char)
+    try:
+        return char.encode("cp1252")[0] if ord(char) > 0xFF else None
+    except UnicodeEncodeError:
+        return None
+
+
+def garbled(text: str, at: int) -> Read:
+    once = garbled_once(text, at)
+    if once and (again := garbled_once(text, once[1])):
+        two = [byte_of(once[0]), byte_of(again[0])]
+        if None not in two and two[0] >= 0xC2:
+            try:
+                char = bytes(two).decode()
+            except UnicodeDecodeError:
+                char = ""
+            if len(char) == 1:
+                return char, again[1]
+    return once if once and once[0] >= "\xa0" else None
+
+
+def garbled_once(text: str, at: int) -> Read:
+    lead = byte_of(text[at]) if at < len(text) else None
+    if lead is None:
+        return None
+    two = 0xC2 <= lead <= 0xC5 or 0xCE <= lead <= 0xD1 or lead in (0xD8, 0xD9)
+    width = 2 if two else 3 if 0xE1 <= lead <= 0xE9 else 0
+    rest = text[at + 1 : at + width]
+    read = [lead, *map(byte_of, rest)]
+    if not width or len(read) < width or None in read:
+        return None
+    try:
+        char = bytes(read).decode()
+    except UnicodeDecodeError:
+        return None
+    after = text[at + width : at + width + 1]
+    within = (two and text[at - 1 : at].islower()) if at else False
+    within = within or (rest[-1] != "\xa0" and is_small(after))
+    return (char, at + width) if within or any(sign not in BEHIND for sign in rest) else None
+
+
+def is_small(char: str) -> bool:
+    return char.islower()
 
 
 def entity(text: str, at: int) -> Read:
@@ -197,7 +267,9 @@ def backslash(text: str, at: int) -> Read:
     if found := re.compile(r"\\'([0-9a-fA-F]{2})").match(text, at):
         char = windows(int(found[1], 16)) if int(found[1], 16) >= 0x80 else None
         return (char, found.end()) if char else None
-    if found := re.compile(r"\\u([1-9][0-9]{1,4})\?").match(text, at):
+    if text.startswith(r"\\u", at):  # JSON within JSON
+        return backslash(text, at + 1)
+    if found := re.compile(r"\\u([1-9][0-9]{1,4})(?:\?|\\'[0-9a-fA-F]{2})").match(text, at):
         char = windows(int(found[1]))
         return (char, found.end()) if char and char >= "\xa0" else None
     if found := re.compile(r"\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE).match(text, at):

@@ -96,6 +96,7 @@ LONGER = 4
 #: Raised with every mend of what is measured or judged: an outcome of a lower one is shown as superseded.
 ARITHMETIC = 2
 #: For a lower bound on epsilon: the reasons why it passes, and why it could not.
+NO_NUMBER = "too few to give the number at all"
 LOWER_BOUND = "more was not shown, though the guesses could have shown it; from above nothing is bounded"
 TOO_FEW_GUESSES = "so few guesses could not have shown more"
 #: For a gate without a number.
@@ -155,7 +156,7 @@ def judge(estimate: Estimate | None, at_most: float, control: bool | None, *, sm
     ('no power', 'the interval is too wide: its upper end is beyond the threshold')
     """
     if estimate is None or estimate.value is None:
-        return NO_POWER, "too few to give the number at all"
+        return NO_POWER, NO_NUMBER
     if estimate.num_resampled < small_cell:
         return NO_POWER, f"fewer than {small_cell}"
     if estimate.value > at_most:
@@ -217,7 +218,7 @@ def _own_gate(corpus: CorpusEvidence | None) -> Iterator[GateConfig]:
 def _judged_languages(corpus: CorpusEvidence | None, gate: GateConfig) -> GateResult:
     found = corpus.other_languages if corpus else None
     if found is None or not found.num_documents:
-        return GateResult(outcome=NO_POWER, reason="too few to give the number at all", n=0)
+        return GateResult(outcome=NO_POWER, reason=NO_NUMBER, n=0)
     share = (found.num_unknown or 0) / found.num_documents
     if share > gate.at_most:
         outcome, reason = FAIL, "the estimate is beyond the threshold"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -167,6 +168,7 @@ def refuse_secrets(argument: str, name: str = "an argument") -> None:
     """
     if "\0" not in argument and (os.path.exists(argument) or (glob.has_magic(argument) and glob.glob(argument))):
         return
+    argument = unicodedata.normalize("NFKC", argument)  # ： and ＠ are slips of the pen
     found = _FIELD.match(argument)
     value = (argument[found.end() :] if found else argument).strip().strip("\"'[]").strip()
     if re.match(r"(?:select|with)\s", value, re.IGNORECASE) and found:  # a query has colons and signs of its own

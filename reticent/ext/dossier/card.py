@@ -114,6 +114,8 @@ def _lines(
             t("card.verdict", outcome=outcome, reason=" ".join(filter(None, (*verdict.reason, verdict.change)))),
             *(mark for sentence in verdict.reason for mark in marks_of(sentence)),
         )
+        if shown.is_unprotected:
+            yield Marked(t("card.unprotected"), shown.verdict_mark)
     yield t("card.evidence")
     yield t("card.base_heading")
     none = t("card.none_given")

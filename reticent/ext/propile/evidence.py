@@ -53,9 +53,10 @@ def mean_estimate(values: np.ndarray, config: ProbeConfig, households: np.ndarra
     values = values[known]
     if len(values) == 1:
         return Estimate(value=float(values[0]), n=1, method="one individual: no interval")
-    by_household = _by_household(known, households)
+    units = None if households is None else households[known]
+    n = len(values)
     return ratio_estimate(
-        values, np.ones(len(values)), **by_household, limit=None, num_bootstrap=config.num_bootstrap, seed=config.seed
+        values, np.ones(n), np.arange(n), units=units, limit=None, num_bootstrap=config.num_bootstrap, seed=config.seed
     )
 
 
@@ -66,21 +67,13 @@ def share_estimate(hits: np.ndarray, config: ProbeConfig, households: np.ndarray
     hits = np.asarray(hits, dtype=np.float64)
     n, count, cell = len(hits), int(hits.sum()), config.small_cell
     found = ratio_estimate(
-        hits, np.ones(n), **_by_household(np.ones(n, dtype=bool), households), num_bootstrap=config.num_bootstrap,
-        seed=config.seed,
-    )  # fmt: skip
+        hits, np.ones(n), np.arange(n), units=households, num_bootstrap=config.num_bootstrap, seed=config.seed
+    )
     if 0 < count < cell:
         return found.bounded(min(cell / n, 1.0), "below", n)
     if 0 < n - count < cell:
         return found.bounded(max(1 - cell / n, 0.0), "above", n)
     return found
-
-
-def _by_household(known: np.ndarray, households: np.ndarray | None) -> dict[str, np.ndarray]:
-    """What `ratio_estimate` needs to sum by household, of the subjects who have a value."""
-    if households is None:
-        return {}
-    return {"individuals": np.arange(np.count_nonzero(known)), "units": households[known]}
 
 
 def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:

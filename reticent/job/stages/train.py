@@ -82,6 +82,11 @@ def _build(run: Run, training: Training, seed: int, folder: Path, counts: dict[s
     config = run.job.training(model).replace(seed=seed)
     if (folder / STATE).exists():
         run.progress.say(f"{training.name}: goes on from the state that was saved when it was interrupted")
+    if not run.bases_are_loaded:  # the first training of this run: a base that cannot be loaded is no news hours later
+        for other in run.job.model:
+            if other.name != model.name:
+                load_model(run.base_of(other), other.objective)
+        run.bases_are_loaded = True
     base = load_model(run.base_of(model), model.objective)
     with (
         training_tokens(run, model, recipe, folder, config.num_epochs) as (store, epoch_store),

@@ -49,7 +49,7 @@ impl Blacklist {
     pub fn add(&mut self, texts: &Texts, words: &Words, mask: &[u8], units: &[u32], everywhere: bool) -> Result<()> {
         words.check(texts.len())?;
         check_mask(words, mask)?;
-        for row in 0..texts.len() {
+        for (row, &unit) in units.iter().enumerate().take(texts.len()) {
             let text = texts.get(row);
             let (from, to) = words.of(row);
             let first = words.first(row);
@@ -65,7 +65,7 @@ impl Blacklist {
                 if everywhere && !self.is_widespread(&surface) {
                     self.everywhere.insert(id);
                 } else {
-                    self.of_unit.insert((units[row], id));
+                    self.of_unit.insert((unit, id));
                 }
             }
         }

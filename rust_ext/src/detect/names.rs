@@ -50,6 +50,8 @@ pub struct Names {
 /// A piece that is a part of a name.
 struct Hit {
     piece: usize,
+    /// The piece that a part goes on with behind the end of a line, or the same.
+    last: usize,
     part: usize,
     edited: bool,
     /// Counts without a neighbour's help.
@@ -126,9 +128,21 @@ impl Names {
 
     /// Give first piece, last piece, source and whether letters differ, for each name of a text, from left to right.
     pub fn find(&self, view: &View, setting: Setting, mut emit: impl FnMut(usize, usize, u32, bool)) {
-        let mut hits = Vec::new();
+        let mut hits: Vec<Hit> = Vec::new();
         for (piece, &(start, end)) in view.pieces().iter().enumerate() {
             let length = (end - start).min(63);
+            if hits.last().is_some_and(|hit| hit.last == piece) {
+                continue; // the rest of a part
+            }
+            if self.starts[view.text().as_bytes()[start as usize] as usize / 64]
+                >> (view.text().as_bytes()[start as usize] % 64)
+                & 1
+                == 1
+                && let Some(part) = self.part_over_lines(view, piece)
+            {
+                hits.push(Hit { last: piece + 1, ..self.judged(view, piece, part, false, setting) });
+                continue;
+            }
             if (self.lengths | self.lengths_alike) >> length & 1 == 0 {
                 continue;
             }
@@ -161,6 +175,20 @@ impl Names {
         if setting.initials {
             self.find_initials(view, emit);
         }
+    }
+
+    /// The part that a piece begins and the next piece ends, with the end of a line between them.
+    fn part_over_lines(&self, view: &View, piece: usize) -> Option<usize> {
+        let text = view.piece(piece);
+        let rest = |part: &Part| {
+            part.text
+                .strip_prefix(text)
+                .is_some_and(|rest| !rest.is_empty() && piece + 1 < view.len() && rest == view.piece(piece + 1))
+        };
+        self.parts
+            .iter()
+            .position(|part| !part.weak && part.text.len() >= 5 && rest(part))
+            .filter(|_| is_broken(view, piece))
     }
 
     /// The first part that a piece is like.
@@ -197,12 +225,12 @@ impl Names {
         } else {
             !weak && !language
         };
-        Hit { piece, part, edited, sure }
+        Hit { piece, last: piece, part, edited, sure }
     }
 
     /// The neighbours that a hit grows over: first and last piece, and the first hit after them.
     fn run(&self, view: &View, hits: &[Hit], from: usize, free: usize, setting: Setting) -> (usize, usize, usize) {
-        let (mut first, mut last, mut after) = (hits[from].piece, hits[from].piece, from + 1);
+        let (mut first, mut last, mut after) = (hits[from].piece, hits[from].last, from + 1);
         let initial = |piece: usize| {
             is_initial(view, piece)
                 || !setting.cased && view.piece(piece).len() == 1 && view.gap(piece).starts_with('.')
@@ -222,7 +250,7 @@ impl Names {
             }
             let is_other = |hit: &Hit| hit.piece == to && hits[from..after].iter().all(|own| own.part != hit.part);
             if to < view.len() && joins_names(view, to - 1) && hits.get(after).is_some_and(is_other) {
-                last = to;
+                last = hits[after].last;
                 after += 1;
                 continue;
             }
@@ -266,6 +294,14 @@ impl Names {
             }
         }
     }
+}
+
+/// Whether nothing but the end of a line, a hyphen or a soft break stands between a piece and the next.
+fn is_broken(view: &View, piece: usize) -> bool {
+    let joins = matches!(view.gap(piece).trim(), "" | "-" | "=" | "¬" | "-=");
+    let end = view.origin_of(piece, piece).map(|(_, end)| end);
+    let between = end.zip(view.origin_start(piece + 1)).and_then(|(end, start)| view.original.get(end..start));
+    joins && between.is_some_and(|gap| gap.contains(['\n', '\r']) || gap.contains("\\."))
 }
 
 /// Edits are looked for where case makes a name likely: behind a capital, or a digit that OCR put.

@@ -174,7 +174,8 @@ fn is_no_postcode(hit: &mut Hit) -> bool {
     let piece = hit.piece();
     let country = matches!(piece, [b'A'..=b'Z', b'-', digits @ ..] | [b'A'..=b'Z', b'A'..=b'Z', b'-', digits @ ..]
         if matches!(digits.len(), 4 | 5));
-    !(country && matches!(hit.after(), [b' ', b'A'..=b'Z', ..])) && !is_icd(hit)
+    let postcode = country && matches!(hit.after(), [b' ', b'A'..=b'Z', ..]);
+    !(postcode || is_icd(hit))
 }
 
 /// A code of the ICD without its point, E1165 or S72001: a letter and four or five digits, behind a word for codes or diagnoses

@@ -1,6 +1,7 @@
-//! Decoding of the escapes of exported texts: HTML entities, quoted-printable, URL, RTF and JSON escapes, and what `layout` undoes.
+//! Decoding of the escapes of exported texts: HTML entities, quoted-printable, URL, RTF, JSON and HL7 escapes, UTF-8 that was read
+//! as Windows-1252, and what `layout` undoes.
 //!
-//! `M&uuml;ller`, `M=FCller`, `M%C3%BCller`, `M\'fcller`, `M\u00fcller` and `M Ü L L E R` are read as the name that they are. The
+//! `M&uuml;ller`, `M=FCller`, `M%C3%BCller`, `M\'fcller`, `M\u00fcller`, `M\XFC\ller`, `MÃ¼ller` and `M Ü L L E R` are read as the name that they are. The
 //! result is a text with a map back (`Folded`), on which rules, records and gazetteers work as on any other; spans lie on the text as
 //! it is. A sequence is decoded only if it has no other meaning: `K=40` and `50%20` are values, `C:\users` is a path.
 //!
@@ -25,7 +26,8 @@ pub fn unescape(text: &str) -> Option<Folded> {
 /// The same, where it is known what the text has.
 pub fn unescape_with(text: &str, features: ByteFeatures) -> Option<Folded> {
     let edits = edits(text, features);
-    let mut next = if features.sign || features.equals { next_escape(text, 0, features) } else { None };
+    let wide = !text.is_ascii();
+    let mut next = if features.sign || features.equals || wide { next_escape(text, 0, features, wide) } else { None };
     if edits.is_empty() && next.is_none() {
         return None;
     }
@@ -46,7 +48,7 @@ pub fn unescape_with(text: &str, features: ByteFeatures) -> Option<Folded> {
         at = end;
         while edits.next_if(|edit| edit.start < at).is_some() {}
         if next.as_ref().is_some_and(|escape| escape.start < at) {
-            next = next_escape(text, at, features);
+            next = next_escape(text, at, features, wide);
         }
     }
     plain.copy(&text[at..]);
@@ -61,14 +63,16 @@ pub struct Escape {
 }
 
 /// The first escape from a byte on.
-fn next_escape(text: &str, from: usize, features: ByteFeatures) -> Option<Escape> {
+fn next_escape(text: &str, from: usize, features: ByteFeatures, wide: bool) -> Option<Escape> {
     let bytes = text.as_bytes();
     let (mut at, rest) = (from, &bytes[from..]);
     let mut equals = if features.equals { memchr(b'=', rest).map(|found| from + found) } else { None };
     let mut others = if features.sign { memchr3(b'&', b'%', b'\\', rest).map(|found| from + found) } else { None };
+    let mut leads = if wide { next_lead(bytes, from) } else { None };
     loop {
-        let start = [equals, others].into_iter().flatten().min()?;
+        let start = [equals, others, leads].into_iter().flatten().min()?;
         let found = match bytes[start] {
+            LEAD => garbled(text, start).map(|(end, char)| (end, Some(char))),
             b'&' => entity(text, start),
             b'=' => soft_break(bytes, start).or_else(|| pairs(bytes, start)),
             b'%' => pairs(bytes, start),
@@ -78,7 +82,9 @@ fn next_escape(text: &str, from: usize, features: ByteFeatures) -> Option<Escape
             return Some(Escape { start, end, char });
         }
         at = at.max(start) + 1;
-        if equals == Some(start) {
+        if leads == Some(start) {
+            leads = next_lead(bytes, at);
+        } else if equals == Some(start) {
             equals = memchr(b'=', &bytes[at..]).map(|found| at + found);
         } else {
             others = memchr3(b'&', b'%', b'\\', &bytes[at..]).map(|found| at + found);
@@ -166,10 +172,11 @@ fn named(name: &str) -> Option<char> {
     char::from_u32(0xa0 + place as u32)
 }
 
+/// 0x80 to 0x9f of Windows-1252; a space where nothing is.
+const HIGH: &str = "€ ‚ƒ„…†‡ˆ‰Š‹Œ Ž  ‘’“”•–—˜™š›œ žŸ";
+
 /// A number as HTML and Windows mean it; control characters but tab and line end are none.
 fn windows(number: u32) -> Option<char> {
-    /// 0x80 to 0x9f of Windows-1252; a space where nothing is.
-    const HIGH: &str = "€ ‚ƒ„…†‡ˆ‰Š‹Œ Ž  ‘’“”•–—˜™š›œ žŸ";
     match number {
         9 | 10 | 13 | 0x20..=0x7e => char::from_u32(number),
         0x80..=0x9f => HIGH.chars().nth(number as usize - 0x80).filter(|&char| char != ' '),
@@ -267,12 +274,127 @@ fn is_in_address(before: &[u8]) -> bool {
         || token.get(..4).is_some_and(|start| start.eq_ignore_ascii_case(b"www."))
 }
 
-/// `\'fc`, `\u252?`, `\u00fc`.
+/// First byte of what begins UTF-8 that was read as Windows-1252: `Ã` and its neighbours.
+const LEAD: u8 = 0xc3;
+
+/// Where a letter from `Â` to `é` stands before a character that Windows-1252 has beyond ASCII.
+fn next_lead(bytes: &[u8], from: usize) -> Option<usize> {
+    let mut at = from;
+    loop {
+        at += memchr(LEAD, &bytes[at..])?;
+        if let [_, 0x82..=0xa9, 0xc2 | 0xc5 | 0xc6 | 0xcb | 0xe2, ..] = bytes[at..] {
+            return Some(at);
+        }
+        at += 1;
+    }
+}
+
+/// `Ã¼`, and `ÃƒÂ¼` where it happened twice.
+fn garbled(text: &str, start: usize) -> Option<(usize, char)> {
+    let (end, first) = garbled_once(text, start)?;
+    let twice = byte_of(first).filter(|byte| *byte >= 0xc2).and_then(|lead| {
+        let (end, second) = garbled_once(text, end)?;
+        let two = [lead, byte_of(second)?];
+        std::str::from_utf8(&two).ok()?.chars().next().map(|char| (end, char))
+    });
+    twice.or(Some((end, first)).filter(|(_, char)| *char >= '\u{a0}'))
+}
+
+/// The character whose bytes in UTF-8 stand here as characters of Windows-1252 or Latin-1.
+fn garbled_once(text: &str, start: usize) -> Option<(usize, char)> {
+    let mut chars = text[start..].char_indices();
+    let lead = byte_of(chars.next()?.1)?;
+    let width = match lead {
+        0xc2..=0xc5 | 0xce..=0xd1 | 0xd8..=0xd9 => 2,
+        0xe1..=0xe9 => 3,
+        _ => return None,
+    };
+    let (mut bytes, mut weak) = (vec![lead], true);
+    for (_, char) in chars.by_ref().take(width - 1) {
+        bytes.push(byte_of(char)?);
+        weak &= follows_words(char);
+    }
+    let char = std::str::from_utf8(&bytes).ok()?.chars().next()?;
+    let next = chars.next();
+    let small = |char: Option<char>| char.is_some_and(char::is_lowercase);
+    // Signs that may follow a word in capitals ("PÅ»") say it only within one: no capital stands behind a small letter.
+    let within = width == 2 && small(text[..start].chars().next_back())
+        || !text[..start + next.map_or(text.len() - start, |(at, _)| at)].ends_with('\u{a0}')
+            && small(next.map(|(_, char)| char));
+    (bytes.len() == width && (!weak || within)).then(|| (start + next.map_or(text.len() - start, |(at, _)| at), char))
+}
+
+/// The byte of a character beyond ASCII in Windows-1252, or else in Latin-1.
+fn byte_of(char: char) -> Option<u8> {
+    match char {
+        '\u{80}'..='\u{ff}' => Some(char as u8),
+        _ => HIGH.chars().position(|other| other == char).filter(|_| char != ' ').map(|at| 0x80 + at as u8),
+    }
+}
+
+/// Signs that stand right behind a word.
+fn follows_words(char: char) -> bool {
+    matches!(
+        char,
+        '«' | '»'
+            | '’'
+            | '‘'
+            | '“'
+            | '”'
+            | '„'
+            | '‚'
+            | '…'
+            | '–'
+            | '—'
+            | '•'
+            | '›'
+            | '‹'
+            | '™'
+            | '®'
+            | '°'
+            | '²'
+            | '³'
+            | '¹'
+            | 'º'
+            | 'ª'
+            | '\u{a0}'
+            | '\u{ad}'
+            | '´'
+            | '·'
+    )
+}
+
+/// `\XFC\`, `\XC3BC\`, `\.br\`: HL7.
+fn hl7(bytes: &[u8], start: usize) -> Found {
+    let rest = &bytes[start + 1..];
+    if rest.get(..4).is_some_and(|tag| tag.eq_ignore_ascii_case(b".br\\") || tag.eq_ignore_ascii_case(b".sp\\")) {
+        return Some((start + 5, Some('\n')));
+    }
+    let length = rest.iter().take(10).position(|&byte| byte == b'\\')?;
+    let digits = rest.get(1..length).filter(|digits| !digits.is_empty() && digits.len().is_multiple_of(2))?;
+    let read =
+        digits.chunks(2).map(|pair| Some((hex(pair[0])? << 4 | hex(pair[1])?) as u8)).collect::<Option<Vec<u8>>>()?;
+    let char = match &read[..] {
+        [13] | [10] | [13, 10] => '\n',
+        [one] if *one < 0x80 => return None,
+        [one] => windows(u32::from(*one))?,
+        several => {
+            let mut chars = std::str::from_utf8(several).ok()?.chars();
+            chars.next().filter(|_| chars.as_str().is_empty())?
+        }
+    };
+    Some((start + length + 2, Some(char)))
+}
+
+/// `\'fc`, `\u252?`, `\u252\'fc`, `\u00fc`, `\\u00fc`; and HL7's.
 fn backslash(bytes: &[u8], start: usize) -> Found {
     let number = |digits: &[u8], radix: u32| {
         digits.iter().try_fold(0, |number, &byte| char::from(byte).to_digit(radix).map(|digit| number * radix + digit))
     };
     match *bytes.get(start + 1)? {
+        b'X' | b'.' => hl7(bytes, start),
+        // JSON within JSON.
+        b'\\' if bytes.get(start + 2) == Some(&b'u') => backslash(bytes, start + 1),
         b'\'' => {
             let byte = number(bytes.get(start + 2..start + 4)?, 16)?;
             (byte >= 0x80).then(|| windows(byte)).flatten().map(|char| (start + 4, Some(char)))
@@ -281,9 +403,14 @@ fn backslash(bytes: &[u8], start: usize) -> Found {
             let digits = &bytes[start + 2..];
             let decimal = digits.iter().take(6).take_while(|byte| byte.is_ascii_digit()).count();
             // RTF: a decimal number and what older readers show.
-            if (2..=5).contains(&decimal) && digits[0] != b'0' && digits.get(decimal) == Some(&b'?') {
+            let shown = match digits.get(decimal..) {
+                Some([b'?', ..]) => 1,
+                Some([b'\\', b'\'', high, low, ..]) if hex(*high).and(hex(*low)).is_some() => 4,
+                _ => 0,
+            };
+            if (2..=5).contains(&decimal) && digits[0] != b'0' && shown > 0 {
                 return Some((
-                    start + 3 + decimal,
+                    start + 2 + decimal + shown,
                     Some(windows(number(&digits[..decimal], 10)?).filter(|&char| char >= '\u{a0}')?),
                 ));
             }
