@@ -90,10 +90,11 @@ def load_model(name_or_path: str | Path, objective: str) -> PreTrainedModel:
         with torch.random.fork_rng(devices=[]), _quiet():
             torch.manual_seed(0)
             try:
-                model, about = auto.from_pretrained(str(name_or_path), attn_implementation="sdpa", **options)
+                loaded: Any = auto.from_pretrained(str(name_or_path), attn_implementation="sdpa", **options)
             except ValueError:  # not every class has it; packing alone needs it, and asks for it again
                 torch.manual_seed(0)
-                model, about = auto.from_pretrained(str(name_or_path), **options)
+                loaded = auto.from_pretrained(str(name_or_path), **options)
+        model, about = loaded
     except (MemoryError, ArtifactError):
         raise
     except Exception as error:  # a wrong config can fail anywhere in the library
@@ -257,10 +258,8 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
         with without_panic(text):
             tokenizer = AutoTokenizer.from_pretrained(text, trust_remote_code=False, use_fast=True, **options)
             if isinstance(tokenizer, PreTrainedTokenizerFast):
-                content = _own_json(folder_of_model(text))  # again: a hub name may have come only now
-                return _wrapped(
-                    tokenizer.backend_tokenizer if content is None else Tokenizer.from_str(content), tokenizer
-                )
+                own = _own_json(folder_of_model(text))  # again: a hub name may have come only now
+                return _wrapped(tokenizer.backend_tokenizer if own is None else Tokenizer.from_str(own), tokenizer)
     except (ArtifactError, MemoryError):
         raise
     except Exception as error:  # the library raises nothing narrower
