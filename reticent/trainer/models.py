@@ -171,9 +171,10 @@ def require_sound(model: PreTrainedModel, objective: str, name: str = "") -> Non
     kind, training = model.config.model_type, model.training
     where, pad = f"{name}: {kind}" if name else kind, getattr(model.config, "pad_token_id", None)
     try:
-        rows, short, long = num_rows(model), 5, 12
+        rows, long = num_rows(model), min(12, max_positions(model))
     except AttributeError:
         raise ArtifactError(f"{where} has no embeddings of tokens") from None
+    short = (long + 1) // 2
     free = [number for number in range(max(rows - 2 * long, 0), rows) if number != pad]
     ids = torch.tensor(free, device=model.device).repeat(2 * long)[: 2 * long].reshape(2, long)
     masks: dict[str, Any] = {}
@@ -193,6 +194,8 @@ def require_sound(model: PreTrainedModel, objective: str, name: str = "") -> Non
         raise ArtifactError(f"{where} cannot be run on rows of tokens alone ({type(error).__name__})") from None
     finally:
         model.train(training)
+    if not bool(torch.isfinite(alone).all()):  # weights are broken, which a loss or a score says
+        return
     same = alone.shape[1:] == beside.shape[1:] and alone.shape[-1] >= 2
     most = _MOST_CHANGE.get(alone.dtype, 5e-2) * float(alone.abs().max())
     if not same or not float((alone - beside).abs().max()) <= most:
