@@ -174,7 +174,7 @@ def require_sound(model: PreTrainedModel, objective: str, name: str = "") -> Non
         rows, long = num_rows(model), min(12, max_positions(model))
     except AttributeError:
         raise ArtifactError(f"{where} has no embeddings of tokens") from None
-    short = (long + 1) // 2
+    short = min(5, (long + 1) // 2)
     free = [number for number in range(max(rows - 2 * long, 0), rows) if number != pad]
     ids = torch.tensor(free, device=model.device).repeat(2 * long)[: 2 * long].reshape(2, long)
     masks: dict[str, Any] = {}
