@@ -17,8 +17,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer
-
 from reticent.core.errors import ArtifactError, TrainingError
 from reticent.core.json_toml import parse_json, read_json
 from reticent.core.model_folder import check_weight_files
@@ -254,6 +252,8 @@ def differing_parts(one: str, other: str) -> list[str]:
 @lru_cache(maxsize=4)
 def _parts(text: str) -> dict[str, Any]:
     """The parts as the library reads them: it fills up what an older version left out."""
+    from tokenizers import Tokenizer
+
     try:
         with without_panic("tokenizer.json"):
             content = parse_json(Tokenizer.from_str(text).to_str())

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer
-
 from reticent.core.json_toml import parse_json
 from reticent.trainer.base_files import differing_parts, read_tokenizer_json
 
@@ -62,6 +60,8 @@ def _unreachable(text: str) -> tuple[float, list[str]]:
     content = parse_json(text)
     if not content.get("normalizer"):
         return 0.0, []
+    from tokenizers import Tokenizer
+
     normalizer: Any = Tokenizer.from_str(text).normalizer
     lost = {"capitals": normalizer.normalize_str("A") != "A", "accents": normalizer.normalize_str("é") not in "é\u0301"}
     vocabulary = content["model"].get("vocab") or {}
