@@ -142,6 +142,14 @@ def test_sides_that_differ_show_nothing_and_a_fault_of_the_run_hides_no_leak(kin
         assert result.reason.startswith("a fault of the run" if why == "fault" else "the two sides differ")
 
 
+def test_shadow_models_on_what_a_model_was_taught_have_those_on_all_words_of_the_twin_as_control() -> None:
+    models = [entry(recipe, **(figures | {"shadows": 0})) for recipe, figures in (("ppclm", QUIET), ("clm", LOUD))]
+    for one, kind, area in zip(models, ("targets", "all"), ((0.5, 0.05), (0.9, 0.05)), strict=True):
+        lira = {"auc": around(*area), "num_members": 150, "num_nonmembers": 150}
+        one["by_kind"][kind] = {"share": 0.5, "num_shadows": 8, "attacks": {"lira": lira}}
+    assert {r.risk: r.outcome for r in judged(*models)[0].results}["individual"] == WITHIN
+
+
 def judged(*models: dict[str, Any], **figures: Any) -> list[ModelRisks]:
     """The rows of the table for models."""
     return judge_risks(audit_of(*models, **figures), figures.get("config")).rows

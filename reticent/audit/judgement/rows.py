@@ -401,6 +401,8 @@ def _individual(subject: Subject) -> Iterator[Number]:
     for kind, way in KIND_WAYS.items():
         if found := kinds.get(kind):  # all words but for LiRA are the whole text
             yield from _of_kind(subject, found, way, ("lira",) if kind == "all" else None)
+    if "all" in kinds and "targets" not in kinds:
+        yield from _of_kind(subject, kinds["all"], TAUGHT, ("lira",))
     yield from _told(subject, tuple(KIND_WAYS), whole=True)
 
 
