@@ -349,7 +349,7 @@ def _asked(subject: Subject, kinds: Sequence[str], whole: bool) -> Iterator[_Ask
             yield _Asked(way, name, attack.told, _invalid(attack), model.fault)
     for kind in kinds:
         found, way = of_kinds.get(kind), KIND_WAYS.get(kind, f"membership by {kind} words alone")
-        if found is None:
+        if found is None or (kind == "targets" and found == of_kinds.get("ordinary")):  # the same words: no other test
             continue
         for name, one in found.attacks.items():
             if kind != "all" or name == "lira":  # others by all words are attacks on the whole text

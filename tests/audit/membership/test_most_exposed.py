@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -139,6 +140,24 @@ def test_what_says_nothing_by_its_area_tells_no_members_either(
     told = told_members(*scored(num, num, certain, 3), **OPTIONS)
     told = {name.replace("attack 0", "loss"): one for name, one in told.items()}
     assert outcome(told, risk, faulty)[0] == expected
+
+
+@pytest.mark.parametrize(("taught", "expected"), [("ordinary", BEYOND), ("more", NOT_SHOWN)])
+def test_attacks_on_the_same_words_are_one_test(taught: str, expected: str) -> None:
+    """A recipe that protects all identifying words is taught the ordinary ones: 8 of 300 are told by 8 attacks."""
+    told = told_members(*scored(300, 300, num=8), **OPTIONS)
+    told = {
+        name: replace(one, p_value=chance_of_the_top(8 * (name == "attack 0"), 300, 300)) for name, one in told.items()
+    }
+    counts = {"num_members": 300, "num_nonmembers": 300}
+    ordinary = {name: {**counts, "auc": AREA, "told": to_json(one)} for name, one in told.items()}
+    targets = {name: {**one, "auc": AREA if taught == "ordinary" else {**AREA, "value": 0.55}}
+               for name, one in ordinary.items()}  # fmt: skip
+    kinds = {kind: {"share": 0.5, "attacks": of} for kind, of in (("ordinary", ordinary), ("targets", targets))}
+    one = {"model": "m", "recipe": "ppclm", "objective": "clm", "epoch": 8, "by_kind": kinds}
+    audit = replace(filled(AuditEvidence, {"corpus": {}}), models=[filled(ModelEvidence, one)])
+    results = {result.risk: result.outcome for result in judge_risks(audit, VerdictConfig()).rows[0].results}
+    assert results["individual"] == expected
 
 
 def test_by_chance_nobody_is_told() -> None:
