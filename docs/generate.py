@@ -204,7 +204,8 @@ def command_page() -> str:
     root: Any = typer.main.get_command(reticent.cli.app)
     parts = [
         "# The command line\n\nExit status: 0 done, 1 failed, 2 a wrong setting or option, 3 a gate failed or the "
-        "guard found something, 4 nobody vouches for a dossier, 130 interrupted, 143 and 129 stopped by SIGTERM and SIGHUP.\n"
+        "guard found something, 4 nobody vouches for a dossier, 130 "
+        "interrupted, 143 and 129 stopped by SIGTERM and SIGHUP.\n"
     ]
     panels: dict[str, list[tuple[str, Any]]] = {}
     for name, command in root.commands.items():

@@ -864,12 +864,14 @@ def scan_rules(
     labels: Sequence[str] | None = None,
     *,
     fields: Sequence[tuple[str, str]] | None = None,
+    common: CommonWords | None = None,
     num_threads: int = 0,
     filtered: bool = True,
 ) -> ArrowBatch:
     """Return columns document, start, end, label, rule of the identifiers that have a form; every rule for None.
 
-    ``fields`` are names of fields of a form with the labels of their values, beside the names that are known.
+    ``fields`` are names of fields of a form with the labels of their values, beside the names that are known. What is
+    one of the ``common`` words ends a name behind its title.
     ``filtered`` False is for tests: every rule is tried at every place, which is the definition of what is found.
     """
 

@@ -85,7 +85,8 @@ def explain(error: ValidationError, table: str = "", kind: type[BaseModel] | Non
     """Return every field that is wrong, and why; of the values only numbers are quoted: others may be text. ``kind`` is
     the class that refused them: an unknown field is told which known one is like it.
     """
-    lines, told = [], set[str]()
+    lines: list[str] = []
+    told: set[str] = set()
     errors = error.errors(include_url=False)
     for wrong in errors[:MOST_FAULTS]:
         if wrong["type"] == "too_short" and any(

@@ -226,7 +226,8 @@ class Corpus:
         with suppress(CorpusError):  # reading says where
             for fragment in self.source.fragments[: 256 if self.source.has_small_batches else 1]:
                 first = next(self._reader.read(fragment, ("text",), 1024), None)
-                texts += [] if first is None else filter(None, first.column(0).to_pylist())
+                if first is not None:
+                    texts += [text for text in first.column(0).to_pylist() if text]
         columns = self.columns
         return oddities(texts, self.num_documents, self.num_individuals, columns.text, columns.individual_id)
 

@@ -90,10 +90,11 @@ def load_model(name_or_path: str | Path, objective: str) -> PreTrainedModel:
         with torch.random.fork_rng(devices=[]), _quiet():
             torch.manual_seed(0)
             try:
-                model, about = auto.from_pretrained(str(name_or_path), attn_implementation="sdpa", **options)
+                loaded: Any = auto.from_pretrained(str(name_or_path), attn_implementation="sdpa", **options)
             except ValueError:  # not every class has it; packing alone needs it, and asks for it again
                 torch.manual_seed(0)
-                model, about = auto.from_pretrained(str(name_or_path), **options)
+                loaded = auto.from_pretrained(str(name_or_path), **options)
+        model, about = loaded
     except (MemoryError, ArtifactError):
         raise
     except Exception as error:  # a wrong config can fail anywhere in the library
@@ -170,9 +171,10 @@ def require_sound(model: PreTrainedModel, objective: str, name: str = "") -> Non
     kind, training = model.config.model_type, model.training
     where, pad = f"{name}: {kind}" if name else kind, getattr(model.config, "pad_token_id", None)
     try:
-        rows, short, long = num_rows(model), 5, 12
+        rows, long = num_rows(model), min(12, max_positions(model))
     except AttributeError:
         raise ArtifactError(f"{where} has no embeddings of tokens") from None
+    short = min(5, (long + 1) // 2)
     free = [number for number in range(max(rows - 2 * long, 0), rows) if number != pad]
     ids = torch.tensor(free, device=model.device).repeat(2 * long)[: 2 * long].reshape(2, long)
     masks: dict[str, Any] = {}
@@ -192,6 +194,8 @@ def require_sound(model: PreTrainedModel, objective: str, name: str = "") -> Non
         raise ArtifactError(f"{where} cannot be run on rows of tokens alone ({type(error).__name__})") from None
     finally:
         model.train(training)
+    if not bool(torch.isfinite(alone).all()):  # weights are broken, which a loss or a score says
+        return
     same = alone.shape[1:] == beside.shape[1:] and alone.shape[-1] >= 2
     most = _MOST_CHANGE.get(alone.dtype, 5e-2) * float(alone.abs().max())
     if not same or not float((alone - beside).abs().max()) <= most:
@@ -257,10 +261,8 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
         with without_panic(text):
             tokenizer = AutoTokenizer.from_pretrained(text, trust_remote_code=False, use_fast=True, **options)
             if isinstance(tokenizer, PreTrainedTokenizerFast):
-                content = _own_json(folder_of_model(text))  # again: a hub name may have come only now
-                return _wrapped(
-                    tokenizer.backend_tokenizer if content is None else Tokenizer.from_str(content), tokenizer
-                )
+                own = _own_json(folder_of_model(text))  # again: a hub name may have come only now
+                return _wrapped(tokenizer.backend_tokenizer if own is None else Tokenizer.from_str(own), tokenizer)
     except (ArtifactError, MemoryError):
         raise
     except Exception as error:  # the library raises nothing narrower

@@ -168,7 +168,8 @@ def plan_privacy(
     if sigma is None:
         assert config.target_epsilon is not None
         sigma = _noise_for(config.target_epsilon, delta, rate, num_steps, config.accountant)
-    epsilon, accountant = None, config.accountant
+    epsilon: float | None = None
+    accountant: str = config.accountant
     if not unaccounted:
         epsilon, accountant = cost_of(rate, sigma, num_steps, delta, config.accountant)
     cap = config.max_documents if config.unit == "individual" else None

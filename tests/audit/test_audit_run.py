@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -264,16 +263,12 @@ def test_every_measure_is_there_for_every_model(evidence: dict[str, Any]) -> Non
         if model["recipe"] != "base":  # what the sides show without the model is taken away
             expected |= {f"/membership/{name}/over_base" for name in set(model["membership"]) - DIFFERENCES}
             expected |= {f"/by_kind/{kind}/attacks/{name}/over_base" for kind, name in made if name not in DIFFERENCES}
-        expected |= {f"/membership/{name}/told/rate" for name in model["membership"]}  # of the most exposed
-        expected |= {f"/by_kind/{kind}/attacks/{name}/told/rate" for kind, name in made}
         expected |= {f"/threshold/{name}/auc" for name in ("at_threshold", "above")}
         if model["threshold"].get("by_likelihood"):  # enough words are targets, and enough are none
             expected |= {"/threshold/by_likelihood/auc"}
         expected |= {f"/low_cost/training_graph/{name}" for name in ("precision", "recall", "f1")}
         expected |= {f"/beside/loss_gap/{name}" for name in ("members", "heldout", "gap")}
-        of_one_side = {path for path in paths if re.search("/(unshared|exposed|shared_over_base)(/|$)", path)}
-        assert of_one_side
-        assert paths - of_one_side == expected | {"/privacy_by_n/1"}
+        assert paths == expected | {"/privacy_by_n/1"}
 
 
 def test_every_number_has_its_interval_its_n_and_how_it_was_made(evidence: dict[str, Any]) -> None:

@@ -108,7 +108,12 @@ def test_parts_in_folders_of_their_own_are_joined_by_copying_their_artefacts(
     found, wanted = results(changed(first, out=str(joined))), results(whole)
     assert {name: data for name, data in wanted.items() if name in found} == found
     missing = {name.split("/")[0] for name in wanted if name not in found}
-    assert missing == {"audit", "measures", "extraction"}  # those of base models, and of the attacked checkpoint
+    assert missing == {
+        "audit",
+        "measures",
+        "extraction",
+        "outcomes.json",
+    }  # those of base models, and of the attacked checkpoint
     look = [look for look in look_at_all(Run(parse_job(changed(first, out=str(joined)))).for_a_look()) if look.is_done]
     assert {look.stage.name for look in look} >= {"train", "shadows", "index", "protect"}
 

@@ -452,3 +452,11 @@ def test_who_withdrew_is_left_out_and_no_plan_names_them(
     (tmp_path / "gone.txt").write_text("P 03\n")
     with pytest.raises(CorpusError, match="spelt otherwise than in the documents: line 1"):
         on_spark.open_documents(str(tmp_path / "notes"), withdrawn=[tmp_path / "gone.txt"], spark=session)
+
+
+def test_a_file_whose_ids_are_of_another_type_is_named(session: Any, tmp_path: Path) -> None:
+    of(tmp_path / "notes", individual_id=pa.array([i // 2 for i in range(40)]))
+    of(tmp_path / "notes", "b.parquet")
+    said = r"\.parquet column individual_id: is (string|bigint) there, and (bigint|string) in .*\.parquet"
+    with pytest.raises(CorpusError, match=said):
+        on_spark.open_documents(str(tmp_path / "notes"), spark=session)

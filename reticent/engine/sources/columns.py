@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -286,7 +286,7 @@ class Reader:
         )
         for batch in fragment.read(request):
             try:
-                how = {"fold": self.fold, "null_texts": self.null_texts, "time_zone": self.time_zone}
+                how: dict[str, Any] = {"fold": self.fold, "null_texts": self.null_texts, "time_zone": self.time_zone}
                 checked = canonical(batch, wanted, fragment.place, row, **how)
             except NullError as error:
                 raise CorpusError(f"{error}{self._all_nulls}") from None

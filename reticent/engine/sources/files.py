@@ -388,7 +388,7 @@ def _kinds(chosen: Format | None) -> str:
 
 def _other_format(suffixes: Set[str]) -> str:
     """Advice on files of a format that must be named, where there are some with these suffixes."""
-    names = [row.name for row in FORMATS.values() if row.must_be_named and suffixes.intersection(row.suffixes)]
+    names = [row.name for row in FORMATS.values() if row.must_be_named and not suffixes.isdisjoint(row.suffixes)]
     return f"; if its files are of {', '.join(names)}, name the format (corpus.format)" if names else ""
 
 

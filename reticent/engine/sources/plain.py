@@ -65,6 +65,7 @@ def individual_of(pattern: str | None, owners: Callable[[], Mapping[str, str]] |
     """
 
     def of(file: Path, below: Path) -> str:
+        found: str | None
         doc_id = below.with_suffix("").as_posix()
         if owners is not None:
             names = (doc_id, below.as_posix(), file.name, file.stem)
@@ -72,7 +73,10 @@ def individual_of(pattern: str | None, owners: Callable[[], Mapping[str, str]] |
             missing = "corpus.individuals has no row of it"
         elif pattern is not None:
             match = re.fullmatch(pattern, doc_id)
-            found, missing = match and match[1], "corpus.individual does not fit its id, the path without the suffix"
+            found, missing = (
+                match[1] if match else None,
+                "corpus.individual does not fit its id, the path without the suffix",
+            )
         else:
             found = below.parts[0] if len(below.parts) > 1 else None
             missing = (

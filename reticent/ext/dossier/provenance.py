@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reticent.audit.evidence.dossier import KeyedDigests, ModelUnderTest
-from reticent.core.artifact import artifacts_in, canonical, read_manifest, write_private
+from reticent.core.artifact import MANIFEST, artifacts_in, canonical, read_manifest, read_object, write_private
 from reticent.core.errors import ArtifactError
 from reticent.job.artefact import measurements_of
 from reticent.job.outcomes import NOT_OF_THE_MODEL
@@ -88,7 +88,7 @@ def keyed_digests(run: Run) -> KeyedDigests:
 def digest_of_counts(folder: Path) -> str:
     """Return the digest of the counts of every training and of all protected tokens of a run: targets, violations."""
     found = [path for name in ("models", "tokens") for path in artifacts_in(folder / name)]
-    counts = {path.relative_to(folder).as_posix(): read_manifest(path).counts for path in found}
+    counts = {path.relative_to(folder).as_posix(): read_object(path / MANIFEST).get("counts") for path in found}
     return hashlib.sha256(canonical(counts)).hexdigest()
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import itertools
 import operator
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -183,7 +184,7 @@ def open_documents(
     num_hidden = 0 if is_frame else _num_hidden(spark, documents)
     if num_hidden:
         warn(f"{num_hidden:,} file(s) are not read: a name begins with _ or .")
-    with errors_of_tasks():
+    with _naming_types(spark, files, columns), errors_of_tasks():
         frame = _selected(frame, columns, files is not None, more)
         num_parts = num_parts or max(2 * spark.sparkContext.defaultParallelism, frame.rdd.getNumPartitions())
         by_household = "household_id" in frame.columns and split.by != "individual"
@@ -197,13 +198,9 @@ def open_documents(
         frame, lists = _without_withdrawn(frame, ids, withdrawn)
         parts = _cut(spark, frame, cut, num_parts)
     tokens = tokens_of(spark, num_parts)
-    try:
+    with _naming_types(spark, files, columns):
         rows = rows_of_parts(spark, parts, tokens, partial(_ids, cut), _IDS).persist()
         people, num = _people(rows, columns)
-    except SparkError:
-        if files is not None:
-            _refuse_other_types(spark, list(files), columns)
-        raise
     made = SparkDocuments(
         spark,
         _numbered(rows, people, parts, cut),
@@ -265,6 +262,17 @@ def _refuse_tables(spark: SparkSession, frame: DataFrame) -> None:
             marks = path(f"{folder.rstrip('/')}/{mark}")
             if len(marks.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).globStatus(marks) or ()):
                 raise table_error(folder.removeprefix("file:"), mark)
+
+
+@contextmanager
+def _naming_types(spark: SparkSession, files: dict[str, int] | None, columns: Columns) -> Iterator[None]:
+    """Say of a failure over files whether one of them has columns of other types."""
+    try:
+        yield
+    except SparkError:
+        if files is not None:
+            _refuse_other_types(spark, list(files), columns)
+        raise
 
 
 def _refuse_other_types(spark: SparkSession, files: Sequence[str], columns: Columns) -> None:

@@ -556,6 +556,6 @@ def test_every_number_that_decides_a_risk_has_its_words() -> None:
     assert {what for what in named if number_in_words(what, Texts("en")) == fallback} == set()
     passages = "passages that come back, given 50 tokens and 10,000 draws"
     assert number_in_words(passages, Texts("fr")).startswith("passages qui reviennent en 10\u202f000 tirages")
-    given = re.findall(r'(?:reason=|BEYOND, |WITHIN, )"([a-z ,]+)"', inspect.getsource(judgement))
+    given = re.findall(r'(?:(?<!NO_POWER, )reason=|BEYOND, |WITHIN, )"([a-z ,]+)"', inspect.getsource(judgement))
     assert len(given) > 4
     assert {CANNOT, FEW, UNSURE, WIDE, WITHOUT_TWIN, WITHOUT_POWER, *given} <= set(REASONS)
