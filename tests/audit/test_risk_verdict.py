@@ -30,6 +30,7 @@ from reticent.audit.judgement.verdict import (
     with_published_numbers,
 )
 from reticent.audit.membership.validity import INVALID, WITHOUT_COPIES
+from reticent.audit.report.risk_text import change_of, shown_models
 from reticent.audit.report.summary import last_checkpoints
 from reticent.audit.stats.estimate import Estimate
 from reticent.audit.stats.intervals import excess_of
@@ -641,6 +642,11 @@ def test_the_most_exposed_beside_a_base_that_may_know_them_are_not_within(known:
     audit = replace(audit_of(*models), extraction=filled(Extraction, {"models": rows}))
     found = {result.risk: result.outcome for result in judge_risks(audit).rows[0].results}
     assert (found["emission"], found["passages"]) == ((N, N) if known else (W, W))
+    if known:
+        table = judge_risks(audit)
+        shown = shown_models(replace(audit, risks=table), Texts("en"))[0]
+        assert "did not see these people" in table.rows[0].change
+        assert "did not see these people" in change_of(shown, Texts("en"))
 
 
 def test_where_every_held_out_person_holds_near_copies_nothing_is_within() -> None:

@@ -700,6 +700,10 @@ def _sentences(
         change.append(f"attack it and its twin with at least {MIN_SHADOWS} shadow models ([audit.shadow])")
     if any(reason in reasons for reason in (WIDE, UNSURE, FEW)):
         change.append("ask about more people")
+    if BESIDE_KNOWN in reasons:
+        change.append("train from a base model that did not see these people")
+    if EARLIER in reasons:
+        change.append("say in [[audit.explained]] why what the earlier audit found does not hold")
     if CANNOT in reasons:
         change.append("leave masked models out of the gates on passages")
     change += [f"{RISKS[r.risk].title}: {r.reason}" for r in deciding if r.reason.startswith("not measured")]
