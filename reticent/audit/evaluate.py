@@ -188,7 +188,7 @@ class Auditor:
             audit, self.words, self.true, words_of(train), members[self.words.documents], config,
             self.bootstrap, units=units, categories=self.categories, kept=_by_code(self.membership),
         )  # fmt: skip
-        self.kinds = KindAudit(audit, members, self.bootstrap, self.membership.kept)
+        self.kinds = KindAudit(audit, members, self.bootstrap, self.membership.kept, self.membership.uncopied)
         spelt = SurfaceTable(self.tokenizer, spelling_of(config.surface))
         owned = None if categories is None else categories.owned(audit, self.words)
         in_span = None if self.categories is None else self.categories[0] > 0

@@ -47,6 +47,7 @@ def told_members(
     scores: Mapping[Any, np.ndarray],
     codes: np.ndarray,
     is_member: np.ndarray,
+    uncopied: np.ndarray | None = None,
     *,
     num_bootstrap: int = 1000,
     seed: int = 0,
@@ -59,6 +60,8 @@ def told_members(
     scores : attack -> float array, shape (individuals,), higher for members; NaN for an individual without a score
     codes : integer array, shape (individuals,), their codes
     is_member : bool array, shape (individuals,)
+    uncopied : bool array, shape (individuals,), who counts: not the held-out individuals who hold near-copies of
+        members' documents, since a single one scores like the members who are told and hides them. None: everybody
     units : as for `clusters_of`
 
     Returns
@@ -66,6 +69,8 @@ def told_members(
     dict
         An attack without a score on a side is left out.
     """
+    if uncopied is not None:
+        scores = {name: np.where(uncopied, own, np.nan) for name, own in scores.items()}
     clusters = clusters_of(codes, units)
     sides = [_Side(np.flatnonzero(side), clusters) for side in (is_member, ~is_member)]
     known = {name: own for name, own in scores.items() if all((~np.isnan(own[side.rows])).any() for side in sides)}

@@ -172,6 +172,23 @@ def test_by_chance_nobody_is_told() -> None:
         assert beyond <= 0.05 * draws + 2 * (0.05 * 0.95 * draws) ** 0.5
 
 
+@pytest.mark.parametrize(("size", "copies"), [(1200, 24), (300, 1)])
+def test_near_copies_hide_nobody_who_is_told(size: int, copies: int) -> None:
+    """A tenth of the members stand over every other person, and beside them who holds copies of their documents."""
+    scores, codes, is_member = scored(size, size, size // 10)
+    copied = (codes >= size) & (codes < size + copies)
+    log_probs = np.where(copied, 20.0, scores["attack 0"]) - 30.0
+    store = make_store(*[[(5, 0, 0)]] * (2 * size))
+    shares = []
+    for uncopied in (None, ~copied):
+        found, _ = KindAudit(store, is_member, OPTIONS, uncopied=uncopied).measure(log_probs.astype(np.float32), None)
+        told = found["ordinary"].attacks["loss"].told
+        assert told
+        assert told.rate
+        shares.append(told.rate.value)
+    assert shares[0] < 0.02 < 0.1 <= shares[1] < 0.12
+
+
 @pytest.mark.parametrize("size", [20, 60])
 def test_ends_of_all_kinds_and_attacks_hold_at_once(size: int) -> None:
     """Nothing leaks: an area of .5 is outside of one of 10 intervals in one of twenty draws at most, and without
