@@ -24,7 +24,7 @@ from scipy import stats
 
 from reticent.audit.evidence.membership import Told
 from reticent.audit.stats.estimate import LEVEL, Estimate, clopper_pearson
-from reticent.audit.stats.intervals import cluster_tops, clusters_of, iter_resamples, num_clusters
+from reticent.audit.stats.intervals import cluster_tops, clusters_of, iter_resamples
 
 __all__ = ["FEWEST_MEMBERS", "FEWEST_OTHERS", "FPR", "chance_of_the_top", "told_members"]
 
@@ -148,10 +148,10 @@ def _rates(
     if varies.any():
         steps = (np.abs(draws - values)[:, varies] / spread[varies]).max(axis=1)
         reach = max(reach, float(np.quantile(steps, LEVEL)))
-    level, clusters = math.erf(reach / math.sqrt(2)), members.own_clusters()
+    level = math.erf(reach / math.sqrt(2))
     result = {}
     for name, value, error in zip(scores, values.tolist(), spread.tolist(), strict=True):
-        num = len(members.rows) if clusters is None else num_clusters(clusters)
+        num = len(members.tops(scores[name]))
         low, high = clopper_pearson(round(value * num), num, level=level)
         low, high = (value - reach * error, max(high, value + reach * error)) if value <= 0.5 else (
             min(low, value - reach * error), value + reach * error

@@ -70,6 +70,18 @@ def test_of_few_those_above_every_other_are_counted_and_of_households_one() -> N
     assert publish(families, 5).p_value is None
 
 
+@pytest.mark.parametrize("size", [1, 2], ids=["individuals", "households"])
+def test_an_attack_that_asks_a_part_of_the_members_counts_these(size: int) -> None:
+    scores, codes, is_member = scored(1300, 1300 * size)
+    scores["attack 0"] = np.where(is_member, -5.0, scores["attack 0"])
+    scores["attack 0"][320 * size : 1300] = np.nan
+    units = None if size == 1 else codes // size
+    found = told_members(scores, codes, is_member, **OPTIONS, units=units)["attack 0"]
+    assert (found.fpr, found.rate.n, found.rate.value) == (FPR, 320 * size, 0.0)
+    assert found.rate.num_resampled == 320
+    assert found.rate.high >= 3 / 320
+
+
 AREA = {"value": 0.54, "low": 0.5, "high": 0.58, "n": 600}
 
 
