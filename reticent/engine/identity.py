@@ -6,13 +6,13 @@ not depend on other documents, files or threads. No message quotes an id; it say
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from reticent import _rust
 from reticent.core.errors import CorpusError, PolicyError
@@ -127,15 +127,17 @@ def fold_ids(ids: pa.Array | pa.ChunkedArray) -> pa.Array:
     return pa.record_batch(_rust.fold_ids(ids)).column(0)
 
 
-def say_missing(ids: pa.Array | pa.ChunkedArray, real: Collection[str] = ()) -> pa.Array:
-    """Return the distinct ids that say that there is none (``NULL``, ``nan``, ``-``), without those of ``real``."""
-    names = pc.drop_null(ids.unique())
-    folded = fold_ids(names)
-    bare = pc.utf8_trim(folded, characters=_AROUND)
-    missing = pc.or_(pc.is_in(bare, pa.array(_MISSING)), pc.match_substring_regex(folded, _SIGNS))
-    missing = pc.or_(missing, pc.is_in(folded, pa.array(_MARKED)))
-    missing = pc.and_not(missing, pc.is_in(folded, fold_ids(pa.array(list(real), pa.string()))))
-    return names.filter(missing)
+def say_missing(ids: pa.Array | pa.ChunkedArray, real: Collection[str] = ()) -> set[str]:
+    """Return the folded forms of the ids that say that there is none (``NULL``, ``nan``, ``-``), without those of
+    ``real``. Cost: a pass over the ids, and a look at each distinct one.
+    """
+    forms = set(fold_ids(ids).to_pylist()) - {None}  # in place of pyarrow's functions, which take 10 MB
+    kept = fold_ids(pa.array(list(real), pa.string())).to_pylist()
+    return {form for form in forms if _says_missing(form)} - set(kept)
+
+
+def _says_missing(form: str) -> bool:
+    return form.strip(_AROUND) in _MISSING or form in _MARKED or re.search(_SIGNS, form) is not None
 
 
 def check_real(ids: pa.ChunkedArray, column: str, real: Collection[str], place: Callable[[int], str]) -> None:
@@ -144,8 +146,9 @@ def check_real(ids: pa.ChunkedArray, column: str, real: Collection[str], place: 
     Everybody under such an id would be one individual: what two of them share would count as one person's, and what one
     of them alone has as shared with whoever else has it.
     """
-    rows = np.flatnonzero(pc.is_in(ids, say_missing(ids, real)).to_numpy())
-    if len(rows):
+    missing = say_missing(ids, real)
+    rows = [row for row, form in enumerate(fold_ids(ids).to_pylist()) if form in missing] if missing else []
+    if rows:
         raise CorpusError(
             f"{place(int(rows[0]))} column {column}: {SAYS_MISSING} ({len(rows):,} of {len(ids):,} rows have one)"
         )

@@ -230,6 +230,8 @@ def check_run(
         require_audit(run)
     if reports:
         resolve("reticent.ext.dossier.stage:check_settings")(run.job)
+    if models:
+        _tell_of_tokenizers(run)
 
 
 def require_same_documents(job: Job) -> None:
@@ -337,11 +339,15 @@ def _require_bases(run: Run, *, trains: bool) -> None:
             _require_there(model.foundation.vocabulary, f"model {model.name}: foundation.vocabulary")
         if model.base is not None:
             window_length = run.job.training(model).window_length if trains else 0
-            tokenizer = run.tokenizer_of(model)
-            check_base(model.base, tokenizer=tokenizer, window_length=window_length)
-            if run.tokenizer_of_ids(model) is None:  # said once, before it makes any
-                for notice in tokenizer_notices(model.base, tokenizer):
-                    run.progress.warn_once(f"model {model.name}: {notice}")
+            check_base(model.base, tokenizer=run.tokenizer_of(model), window_length=window_length)
+
+
+def _tell_of_tokenizers(run: Run) -> None:
+    """Say what is to know of the tokenizer of a base model, once: before it makes any tokens. Loads transformers."""
+    for model in run.job.model:
+        if model.base is not None and run.tokenizer_of_ids(model) is None:
+            for notice in tokenizer_notices(model.base, run.tokenizer_of(model)):
+                run.progress.warn_once(f"model {model.name}: {notice}")
 
 
 def _require_kind(model: ModelSection, foundation: FoundationConfig) -> None:

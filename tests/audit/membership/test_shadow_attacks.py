@@ -142,7 +142,7 @@ def test_confidence_of_certain_and_of_impossible_tokens_is_finite() -> None:
     assert ends[2] == ends[3] < -10
 
 
-def test_a_sequence_sums_the_log_ratios_of_its_own_scored_tokens() -> None:
+def test_a_sequence_averages_the_log_ratios_of_its_own_scored_tokens() -> None:
     offsets = np.array([0, 3, 3, 5, 6])
     log_probs = np.array([-1.0, NAN, -0.1, -2.0, -3.0, NAN], dtype=np.float32)
     random = np.random.default_rng(0)
@@ -152,7 +152,7 @@ def test_a_sequence_sums_the_log_ratios_of_its_own_scored_tokens() -> None:
         - stats.norm.logpdf(v, fitted.mean_out[t], fitted.variance_out[t] ** 0.5)
         for t, v in enumerate(logit_confidence(log_probs))
     ]
-    expected = [tokens[0] + tokens[2], NAN, tokens[3] + tokens[4], NAN]
+    expected = [(tokens[0] + tokens[2]) / 2, NAN, (tokens[3] + tokens[4]) / 2, NAN]
     assert lira_sequence_score(log_probs, offsets, fitted) == pytest.approx(expected, nan_ok=True)
 
 

@@ -193,7 +193,7 @@ def test_a_document_that_was_trained_on_is_not_in_the_holdout() -> None:
 def test_the_attack_is_judged_by_the_words_of_its_own_documents(low: float, verdict: str) -> None:
     auc = {"value": 0.9, "low": 0.8, "high": 1.0}
     blind, quiet = ({"auc": {"value": at + 0.1, "low": at, "high": at + 0.2}} for at in (low, 0.4))
-    about = {"objective": "clm", "epoch": 1}
+    about = {"objective": "clm", "epoch": 1, "split_given": True}
     measured = {"auc": auc, "num_members": 9, "num_nonmembers": 9}
     base = {**about, "recipe": "base", "membership": {}, "blind": quiet, "blind_holdout": blind}
     attacked = {**about, "recipe": "clm", "membership": {USER_INFERENCE: measured, "loss": measured}}

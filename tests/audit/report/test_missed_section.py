@@ -69,7 +69,8 @@ def test_agreement_of_two_is_said(tmp_path: Path) -> None:
 
 
 def test_a_run_without_annotation_has_no_such_section(tmp_path: Path) -> None:
-    assert "missed" not in shown(tmp_path, None)
+    assert 'id="missed"' in shown(tmp_path, sampled(row(0.95, 800, 30), NAME=row(0.95, 800, 30)))
+    assert 'id="missed"' not in shown(tmp_path, None)
 
 
 def test_intervals_over_few_are_named_with_their_number(tmp_path: Path) -> None:
