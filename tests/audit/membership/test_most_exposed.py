@@ -77,9 +77,10 @@ def test_an_attack_that_asks_a_part_of_the_members_counts_these(size: int) -> No
     scores["attack 0"][320 * size : 1300] = np.nan
     units = None if size == 1 else codes // size
     found = told_members(scores, codes, is_member, **OPTIONS, units=units)["attack 0"]
+    assert found.rate
     assert (found.fpr, found.rate.n, found.rate.value) == (FPR, 320 * size, 0.0)
     assert found.rate.num_resampled == 320
-    assert found.rate.high >= 3 / 320
+    assert (found.rate.high or 0.0) >= 3 / 320
 
 
 AREA = {"value": 0.54, "low": 0.5, "high": 0.58, "n": 600}
@@ -193,11 +194,13 @@ def test_near_copies_hide_nobody_who_is_told(size: int, copies: int) -> None:
     store = make_store(*[[(5, 0, 0)]] * (2 * size))
     shares = []
     for uncopied in (None, ~copied):
-        found, _ = KindAudit(store, is_member, OPTIONS, uncopied=uncopied).measure(log_probs.astype(np.float32), None)
+        found, _ = KindAudit(store, is_member, {"num_bootstrap": 200, "seed": 0}, uncopied=uncopied).measure(
+            log_probs.astype(np.float32), None
+        )
         told = found["ordinary"].attacks["loss"].told
         assert told
         assert told.rate
-        shares.append(told.rate.value)
+        shares.append(told.rate.value or 0.0)
     assert shares[0] < 0.02 < 0.1 <= shares[1] < 0.12
 
 
