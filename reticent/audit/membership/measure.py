@@ -230,8 +230,9 @@ class MembershipAudit:
         self.zlib_bytes = _sizes(zlib_bytes, store) if needing(Need.SIZES, attacks) else None
         self.codes, first = np.unique(store.individual, return_index=True)
         self.code_member = members[first]
-        self.kept = kept_without_copies(self.codes, self.code_member, copied)
-        self.uncopied = None if copied is None else self.code_member | ~copied[self.codes]
+        of_codes = None if copied is None else copied[self.codes]
+        self.kept = kept_without_copies(np.arange(len(self.codes)), self.code_member, of_codes)
+        self.uncopied = None if of_codes is None else self.code_member | ~of_codes
         self.groups, self._columns = subgroups(store, groups), groups
 
     def measure(

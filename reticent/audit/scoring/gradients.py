@@ -45,7 +45,7 @@ def asked_documents(
     Parameters
     ----------
     individual, is_member : arrays, shape (num_documents,)
-    units : household of each individual, by code, of whom one is asked; None: each is one
+    units : household of each individual, by code, of whom one is asked before any second; None: each is one
     """
     codes, first, row = np.unique(individual, return_index=True, return_inverse=True)
     keys, chosen = generator(seed, _STREAM).random(len(codes)), np.zeros(len(codes), dtype=bool)
@@ -53,7 +53,9 @@ def asked_documents(
         own = np.flatnonzero(is_member[first] == side)
         own = own[np.argsort(keys[own], kind="stable")]
         if units is not None:
-            own = own[np.sort(np.unique(units[codes[own]], return_index=True)[1])]
+            is_again = np.ones(len(own), dtype=bool)
+            is_again[np.unique(units[codes[own]], return_index=True)[1]] = False
+            own = own[np.argsort(is_again, kind="stable")]
         chosen[own[:most]] = True
     order = np.argsort(row, kind="stable")
     counts = np.bincount(row, minlength=len(codes))

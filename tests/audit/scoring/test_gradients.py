@@ -99,6 +99,6 @@ def test_so_many_of_a_side_are_asked_that_the_most_exposed_can_be_told(size: int
     scores = np.where(np.isin(codes, individual[found]), 0.0, np.nan)
     told = told_members({"": scores}, codes, codes < 1000, num_bootstrap=10, units=units)[""]
     assert told.fpr is not None
-    few = asked_documents(individual[:900], individual[:900] < 100, seed=1)
+    few = asked_documents(individual[:900], individual[:900] < 100, seed=1, units=units)
     assert len(np.unique(individual[few])) == 300
     assert asked_documents(np.array([7, 3, 7, 7]), np.array([True, False, True, True]), 0).tolist() == [0, 1, 2]
