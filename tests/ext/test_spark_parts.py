@@ -114,7 +114,7 @@ def test_ids_that_are_blank_on_one_machine_are_so_in_a_part(column: str, blank: 
         {"doc_id": ["d", "e"], "individual_id": ["p", "q"], "household_id": ["h", "i"], "text": ["a", "b"]}
     )
     at = table.schema.names.index(column)
-    cut = _Cut(SplitConfig(), by_household, None, "exact")
+    cut = _Cut(SplitConfig(), by_household, None, "exact", ())
     assert decoded(cut(table)).num_rows == 2
     with pytest.raises(CorpusError, match=f"column {column}: a document has none"):
         cut(table.set_column(at, column, pa.array(["x", blank])))

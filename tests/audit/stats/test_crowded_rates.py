@@ -103,4 +103,4 @@ def test_a_rate_that_each_has_by_many_words_has_an_interval_that_holds_and_is_no
         missed += not low <= 0.7 <= high
         widths.append((high - low) / (4 * (spread**2 * 1.2 / num) ** 0.5))  # of one with the spread known
     assert missed / DRAWS <= (0.05 if num > 20 else 0.1) + 2 * (0.05 * 0.95 / DRAWS) ** 0.5
-    assert np.mean(widths) < 1.25
+    assert np.mean(widths) < (1.25 if num > 20 else 1.5)  # over ten, what they differ by is hardly known
