@@ -188,7 +188,7 @@ class Auditor:
             audit, self.words, self.true, words_of(train), members[self.words.documents], config,
             self.bootstrap, units=units, categories=self.categories, kept=_by_code(self.membership),
         )  # fmt: skip
-        self.kinds = KindAudit(audit, members, self.bootstrap, self.membership.kept)
+        self.kinds = KindAudit(audit, members, self.bootstrap, self.membership.kept, self.membership.uncopied)
         spelt = SurfaceTable(self.tokenizer, spelling_of(config.surface))
         owned = None if categories is None else categories.owned(audit, self.words)
         in_span = None if self.categories is None else self.categories[0] > 0
@@ -459,7 +459,9 @@ class Auditor:
 
     def gradient_scores(self, entry: ModelEntry, progress: Callable[[int, int], None] | None = None) -> np.ndarray:
         """Return minus the norm of the gradient of the loss of each document's ordinary words, float64 (D,)."""
-        documents = asked_documents(self.store.individual, self.members, self.config.seed)
+        documents = asked_documents(
+            self.store.individual, self.members, self.config.seed, units=self.bootstrap.get("units")
+        )
         special = special_ids(self._tokenizer_of(entry.path), entry.objective)
         norms = gradient_norms(
             load_model(entry.path, entry.objective), entry.objective, self.store, special, self.store.flags == 0,

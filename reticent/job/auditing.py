@@ -14,7 +14,8 @@ from reticent.audit.membership.names import (
     ATTACKS_ON_SIZES,
     GRADIENT,
     MOST_DOCUMENTS,
-    MOST_INDIVIDUALS,
+    MOST_MEMBERS,
+    MOST_OTHERS,
     PROBE_COPIES,
     PROBE_TOKENS,
     PROBING,
@@ -265,7 +266,7 @@ def scoring_work(run: Run, measurement: Measurement) -> Workload:
     if PROBING in settings.attacks and not masked:
         parts["probes"] = 2 * PROBE_COPIES * min(audit["tokens"], audit["documents"] * PROBE_TOKENS)
     if has_gradients(run, measurement):  # a backward pass costs two forward ones
-        asked_share = min(1.0, 2 * MOST_INDIVIDUALS * MOST_DOCUMENTS / max(audit["documents"], 1))
+        asked_share = min(1.0, (MOST_MEMBERS + MOST_OTHERS) * MOST_DOCUMENTS / max(audit["documents"], 1))
         parts["gradients"] = 3 * audit["tokens"] * asked_share
     if settings.inversion is not None:
         parts["inversion"] = _inversion_work(run, settings.inversion, audit, folds)

@@ -367,7 +367,7 @@ def test_an_audit_without_households_is_the_same_with_units(ground: Ground, evid
 
 def without_ends(found: Any) -> Any:
     """Evidence without what near-copies are left out of, and without ends, which hold for these numbers too."""
-    left = {"low", "high", "method", "best_attack", "without_copies", "auc_without_copies", "verdict", "why"}
+    left = {"low", "high", "method", "best_attack", "without_copies", "auc_without_copies", "told", "verdict", "why"}
     if isinstance(found, dict):
         return {name: without_ends(value) for name, value in found.items() if name not in left}
     return [without_ends(value) for value in found] if isinstance(found, list) else found

@@ -30,6 +30,7 @@ from reticent.audit.judgement.verdict import (
     with_published_numbers,
 )
 from reticent.audit.membership.validity import INVALID, WITHOUT_COPIES
+from reticent.audit.report.risk_text import change_of, shown_models
 from reticent.audit.report.summary import last_checkpoints
 from reticent.audit.stats.estimate import Estimate
 from reticent.audit.stats.intervals import excess_of
@@ -142,6 +143,14 @@ def test_sides_that_differ_show_nothing_and_a_fault_of_the_run_hides_no_leak(kin
         assert result.reason.startswith("a fault of the run" if why == "fault" else "the two sides differ")
 
 
+def test_shadow_models_on_what_a_model_was_taught_have_those_on_all_words_of_the_twin_as_control() -> None:
+    models = [entry(recipe, **(figures | {"shadows": 0})) for recipe, figures in (("ppclm", QUIET), ("clm", LOUD))]
+    for one, kind, area in zip(models, ("targets", "all"), ((0.5, 0.05), (0.9, 0.05)), strict=True):
+        lira = {"auc": around(*area), "num_members": 150, "num_nonmembers": 150}
+        one["by_kind"][kind] = {"share": 0.5, "num_shadows": 8, "attacks": {"lira": lira}}
+    assert {r.risk: r.outcome for r in judged(*models)[0].results}["individual"] == WITHIN
+
+
 def judged(*models: dict[str, Any], **figures: Any) -> list[ModelRisks]:
     """The rows of the table for models."""
     return judge_risks(audit_of(*models, **figures), figures.get("config")).rows
@@ -185,7 +194,8 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any] | None, Any, Any, tuple[st
     ("few people", {"emission": (0.0, 0.01, 6)}, {}, FREE, CAUGHT, (N, W, W, W, W), N),
     ("few people, and a lot leaked", {"emission": (0.8, 0.1, 6)}, {}, FREE, CAUGHT, (B, W, W, W, W), B),
     ("few people, who may leak", {"emission": (0.3, 0.28, 6)}, {}, FREE, CAUGHT, (N, W, W, W, W), N),
-    ("four people, too few for any verdict", {"emission": (0.8, 0.1, 4)}, {}, FREE, CAUGHT, (N, W, W, W, W), N),
+    ("four people, of whom as much leaked", {"emission": (0.8, 0.1, 4)}, {}, FREE, CAUGHT, (B, W, W, W, W), B),
+    ("four people, too few for any other verdict", {"emission": (0.0, 0.04, 4)}, {}, FREE, CAUGHT, (N, W, W, W, W), N),
     ("read back from context", {"context": (0.2, 0.05)}, {}, FREE, CAUGHT, (W, B, W, W, W), B),
     ("context not measured", {"context": None}, {}, FREE, CAUGHT, (W, N, W, W, W), N),
     ("context quiet, and in the twin too", {}, {"context": (0.0, 0.05)}, FREE, CAUGHT, (W, N, W, W, W), N),
@@ -361,6 +371,10 @@ KNOWN_BASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], tup
     ("the model itself, which counts for no other base", {"person": (0.52, 0.05)}, {"alone": (0.3, 0.05)},
      {"alone": (0.4, 0.05)}, (W, W, W), False),
     ("attacks beside it", {"person": (0.833, 0.05)}, {"name": "reference"}, {"name": "reference"}, (W, N, W), True),
+    ("more than it emits, and perhaps too much", {"person": (0.833, 0.05)}, {"over_base": (0.04, 0.03)},
+     {"over_base": (0.3, 0.05)}, (N, N, W), True),
+    ("more than it emits, and too little", {"person": (0.833, 0.05)}, {"over_base": (0.01, 0.03)},
+     {"over_base": (0.3, 0.05)}, (W, N, W), True),
     ("only attacks beside it", {"person": (0.833, 0.05)}, {"name": "reference", "shadows": 0}, {"name": "reference"},
      (W, N, N), True),
 ]  # fmt: skip
@@ -614,6 +628,35 @@ def test_a_gate_is_judged_by_what_one_side_alone_uses_and_counts_no_few(left_out
     assert (alone.upper is not None) == shown
 
 
+@pytest.mark.parametrize("known", [False, True])
+def test_the_most_exposed_beside_a_base_that_may_know_them_are_not_within(known: bool) -> None:
+    """The base may emit them itself, and a mean over all hides them."""
+    people = sided(0.0, 0.003)
+    models = [entry("base", 0, person=(0.833 if known else 0.5, 0.05)), entry("ppclm", **QUIET), entry("clm", **LOUD)]
+    models[1]["exposed"], models[2]["exposed"] = people, sided(0.3)
+    rate = {**sided(0.0, 0.004), "measure": "discoverable", "prefix_tokens": 50, "asked": "all"}
+    rows = [
+        {"model": "m", "recipe": recipe, "epoch": 8, "passages": {"rates": [rate | own], "exposed": exposed}}
+        for recipe, own, exposed in (("ppclm", {}, sided(0.0, 0.003, 1200)), ("clm", sided(0.3, 0.01), sided(0.3)))
+    ]
+    audit = replace(audit_of(*models), extraction=filled(Extraction, {"models": rows}))
+    found = {result.risk: result.outcome for result in judge_risks(audit).rows[0].results}
+    assert (found["emission"], found["passages"]) == ((N, N) if known else (W, W))
+    if known:
+        table = judge_risks(audit)
+        shown = shown_models(replace(audit, risks=table), Texts("en"))[0]
+        assert "did not see these people" in table.rows[0].change
+        assert "did not see these people" in change_of(shown, Texts("en"))
+
+
+def test_where_every_held_out_person_holds_near_copies_nothing_is_within() -> None:
+    models = [entry("ppclm", **QUIET), entry("clm", **LOUD)]
+    models[0]["excess"]["both"] |= {"without_copies": {"value": None, "n": 0, "method": "one side has no individual"}}
+    emission = judged(*models)[0].results[0]
+    assert (emission.outcome, emission.reason) == (N, "too few people to say")
+    assert WITHOUT_COPIES in (emission.what or "")
+
+
 def test_where_all_is_shared_nothing_is_within() -> None:
     none = {"value": None, "n": 0}
     shared = {
@@ -629,7 +672,7 @@ def test_where_all_is_shared_nothing_is_within() -> None:
 #: Share of members, of held-out individuals, each of so many; whether all members were asked; and the outcome.
 WITH_A_PASSAGE = [
     (0, 0, 368, False, W), (0, 0, 367, False, N), (0, 0, 60, True, W), (1, 0, 60, True, B), (1, 0, 9, False, B),
-    (3, 3, 400, True, N), (40, 3, 400, True, B),
+    (3, 3, 400, True, N), (40, 3, 400, True, B), (60, 10, 10_000, True, B),
 ]  # fmt: skip
 
 

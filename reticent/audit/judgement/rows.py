@@ -200,9 +200,7 @@ def _rates(words: str, sides: Excess, about: About = About(), *, beside_base: bo
     own = Number(words, sides.excess, about=about, fewest=fewest, beside_base=beside_base)
     yield own
     if sides.unshared is not None:
-        found = sides.unshared.excess
-        if found.value is None and sides.excess.value is not None:  # all is shared: nothing to compare
-            found = replace(found, n=sides.excess.n)
+        found = _left(sides.unshared.excess, sides.excess)
         fewest = min(sides.unshared.members.n or 0, sides.unshared.heldout.n or 0)
         part = replace(about, part=_part(about, ONE_SIDE))
         left_out = max((sides.excess.n or 0) - (found.n or 0), 0)  # who have nothing of their own
@@ -210,14 +208,20 @@ def _rates(words: str, sides: Excess, about: About = About(), *, beside_base: bo
             what=f"{words}, {ONE_SIDE}", estimate=found, about=part, fewest=fewest, left_out=left_out
         )  # fmt: skip
     if sides.without_copies is not None:
-        left_out = (sides.excess.n or 0) - (sides.without_copies.n or 0)
+        found = _left(sides.without_copies, sides.excess)
+        left_out = (sides.excess.n or 0) - (found.n or 0)
         yield own._replace(
             what=f"{words}, {WITHOUT_COPIES}",
-            estimate=sides.without_copies,
+            estimate=found,
             about=replace(about, part=_part(about, WITHOUT_COPIES)),
             fewest=own.fewest - left_out if own.fewest else own.fewest,
             left_out=left_out,
         )
+
+
+def _left(found: Estimate, over_all: Estimate) -> Estimate:
+    """The number over those who are left; where nobody is, it is over too few, and not over nobody."""
+    return replace(found, n=over_all.n) if found.value is None and over_all.value is not None else found
 
 
 def _part(about: About, of: str) -> str:
@@ -345,7 +349,7 @@ def _asked(subject: Subject, kinds: Sequence[str], whole: bool) -> Iterator[_Ask
             yield _Asked(way, name, attack.told, _invalid(attack), model.fault)
     for kind in kinds:
         found, way = of_kinds.get(kind), KIND_WAYS.get(kind, f"membership by {kind} words alone")
-        if found is None:
+        if found is None or (kind == "targets" and found == of_kinds.get("ordinary")):  # the same words: no other test
             continue
         for name, one in found.attacks.items():
             if kind != "all" or name == "lira":  # others by all words are attacks on the whole text
@@ -397,6 +401,8 @@ def _individual(subject: Subject) -> Iterator[Number]:
     for kind, way in KIND_WAYS.items():
         if found := kinds.get(kind):  # all words but for LiRA are the whole text
             yield from _of_kind(subject, found, way, ("lira",) if kind == "all" else None)
+    if "all" in kinds and "targets" not in kinds:
+        yield from _of_kind(subject, kinds["all"], TAUGHT, ("lira",))
     yield from _told(subject, tuple(KIND_WAYS), whole=True)
 
 
@@ -423,15 +429,17 @@ def _passages(subject: Subject) -> Iterator[Number]:
 def _with_a_passage(people: Exposed, asks_every_member: bool) -> Number:
     """Individuals of whom a whole passage of their own comes back.
 
-    One is beyond the threshold if of the held-out individuals there is none; else as many more of the members as the
-    threshold says. None of all members is a count, none of a sample has an upper end.
+    One is beyond the threshold if of the held-out individuals there is none; else more of the members than of these, by
+    the whole interval. None of all members is a count, none of a sample has an upper end.
     """
     members, others = people.members, people.heldout
     number = Number(PASSAGE_OF, members, at_most=PASSAGE_AT_MOST, beside_base=True)
     if not members.value:
         end = 0.0 if asks_every_member else clopper_pearson(0, max(members.num_resampled, 1))[1]
         return number._replace(estimate=replace(members, high=members.value if members.value is None else end))
-    return number._replace(is_shown=True) if not others.value else number._replace(estimate=people.excess)
+    if not others.value:
+        return number._replace(is_shown=True)
+    return number._replace(estimate=people.excess, is_shown=bool(is_over(people.excess, 0.0)))
 
 
 #: Words for the individuals of whom a passage comes back, and the largest share of those asked.

@@ -511,7 +511,12 @@ def _deciding(rows: Sequence[Row]) -> Row | None:
         row
         for row in rows
         if row.outcome == NOT_SHOWN
-        and (row.reason in (WIDE, UNSURE, FEW) or row.reason.startswith((SIDES_DIFFER, FAULT_OF_THE_RUN)))
+        and (
+            row.reason in (WIDE, UNSURE, FEW)
+            or row.reason.startswith((SIDES_DIFFER, FAULT_OF_THE_RUN))
+            # The most exposed, of whom no other number is: the base may give them away itself.
+            or (row.reason == BESIDE_KNOWN and row.number.at_most is not None)
+        )
     ]
     within = [row for row in rows if row.outcome == WITHIN]
     group = next(filter(None, (beyond, unsure, within, rows)), ())
@@ -609,9 +614,7 @@ def _judged_row(row: Row, has_twin: bool, known: bool, cell: int) -> Row:
         return judged(NOT_SHOWN, f"{SIDES_DIFFER}: {number.invalid}")
     if number.is_shown:
         return judged(BEYOND, "beyond the threshold")
-    if number.by_test_alone or raw is None or raw.value is None or raw.num_resampled < cell:
-        return judged(NOT_SHOWN, FEW)
-    if raw.low is None or raw.high is None:
+    if number.by_test_alone or raw is None or raw.value is None or raw.low is None or raw.high is None:
         return judged(NOT_SHOWN, FEW)
     assert estimate is not None
     assert estimate.value is not None
@@ -623,12 +626,12 @@ def _judged_row(row: Row, has_twin: bool, known: bool, cell: int) -> Row:
         return judged(BEYOND, "beyond the threshold") if is_beyond else judged(NOT_SHOWN, FEW if few else UNSURE)
     if few:
         return judged(NOT_SHOWN, FEW)
-    if known and number.beside_base:
-        return judged(NOT_SHOWN, BESIDE_KNOWN)
     if not has_twin:
         return judged(NOT_SHOWN, WITHOUT_TWIN)
     if estimate.high > row.at_most:  # it could be beyond, whatever the attack finds in the twin
         return judged(NOT_SHOWN, WIDE)
+    if known and number.beside_base:
+        return judged(NOT_SHOWN, BESIDE_KNOWN)
     if not row.control:
         return judged(NOT_SHOWN, WITHOUT_POWER)
     if number.doubt:
@@ -697,6 +700,10 @@ def _sentences(
         change.append(f"attack it and its twin with at least {MIN_SHADOWS} shadow models ([audit.shadow])")
     if any(reason in reasons for reason in (WIDE, UNSURE, FEW)):
         change.append("ask about more people")
+    if BESIDE_KNOWN in reasons:
+        change.append("train from a base model that did not see these people")
+    if EARLIER in reasons:
+        change.append("say in [[audit.explained]] why what the earlier audit found does not hold")
     if CANNOT in reasons:
         change.append("leave masked models out of the gates on passages")
     change += [f"{RISKS[r.risk].title}: {r.reason}" for r in deciding if r.reason.startswith("not measured")]

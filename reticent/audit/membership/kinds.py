@@ -99,10 +99,18 @@ class KindAudit:
     ----------
     members : bool array, shape (store.num_documents,)
     kept : bool array, shape (individuals,), who stays in areas without near-copies (`kept_without_copies`), or None
+    uncopied : bool array, shape (individuals,), all but the held-out individuals with near-copies, or None
     """
 
-    def __init__(self, store: TokenStore, members: np.ndarray, bootstrap: Bootstrap, kept: np.ndarray | None = None):
-        self.store, self.bootstrap, self._kept = store, bootstrap, kept
+    def __init__(
+        self,
+        store: TokenStore,
+        members: np.ndarray,
+        bootstrap: Bootstrap,
+        kept: np.ndarray | None = None,
+        uncopied: np.ndarray | None = None,
+    ):
+        self.store, self.bootstrap, self._kept, self._uncopied = store, bootstrap, kept, uncopied
         self.codes, first = np.unique(store.individual, return_index=True)
         self.is_member = members[first]
 
@@ -184,7 +192,7 @@ class KindAudit:
         areas = {**self._areas(words, 1 - (1 - LEVEL) / FAMILIES), **self._areas(person, LEVEL)}
         own_scores = {key: np.where(np.isfinite(one.own), one.own, np.nan) for key, one in {**words, **person}.items()}
         told = told_members({" ".join(key): own for key, own in own_scores.items() if key[0]}, self.codes,
-                            self.is_member, **self.bootstrap)  # fmt: skip
+                            self.is_member, self._uncopied, **self.bootstrap)  # fmt: skip
         result = {}
         for number, (kind, mask) in enumerate(masks.items()):
             d_primes = (None, None) if shadows is None else self._d_primes(shadows.numbers[number], shadows.is_in)

@@ -230,7 +230,9 @@ class MembershipAudit:
         self.zlib_bytes = _sizes(zlib_bytes, store) if needing(Need.SIZES, attacks) else None
         self.codes, first = np.unique(store.individual, return_index=True)
         self.code_member = members[first]
-        self.kept = kept_without_copies(self.codes, self.code_member, copied)
+        of_codes = None if copied is None else copied[self.codes]
+        self.kept = kept_without_copies(np.arange(len(self.codes)), self.code_member, of_codes)
+        self.uncopied = None if of_codes is None else self.code_member | ~of_codes
         self.groups, self._columns = subgroups(store, groups), groups
 
     def measure(
@@ -268,7 +270,7 @@ class MembershipAudit:
                 worst_subgroup=worst_subgroup(own, self.code_member, self.groups, self.codes, **options),
             )
         by_code = {name: one.own for name, one in compared.items()}
-        for name, told in told_members(by_code, self.codes, self.code_member, **options).items():
+        for name, told in told_members(by_code, self.codes, self.code_member, self.uncopied, **options).items():
             results[name] = replace(results[name], told=told)
         blind = of_holdout = None
         if base is None and results:

@@ -24,7 +24,7 @@ from scipy import stats
 
 from reticent.audit.evidence.membership import Told
 from reticent.audit.stats.estimate import LEVEL, Estimate, clopper_pearson
-from reticent.audit.stats.intervals import cluster_tops, clusters_of, iter_resamples, num_clusters
+from reticent.audit.stats.intervals import cluster_tops, clusters_of, iter_resamples
 
 __all__ = ["FEWEST_MEMBERS", "FEWEST_OTHERS", "FPR", "chance_of_the_top", "told_members"]
 
@@ -47,6 +47,7 @@ def told_members(
     scores: Mapping[Any, np.ndarray],
     codes: np.ndarray,
     is_member: np.ndarray,
+    uncopied: np.ndarray | None = None,
     *,
     num_bootstrap: int = 1000,
     seed: int = 0,
@@ -59,6 +60,8 @@ def told_members(
     scores : attack -> float array, shape (individuals,), higher for members; NaN for an individual without a score
     codes : integer array, shape (individuals,), their codes
     is_member : bool array, shape (individuals,)
+    uncopied : bool array, shape (individuals,), who counts: not the held-out individuals who hold near-copies of
+        members' documents, since a single one scores like the members who are told and hides them. None: everybody
     units : as for `clusters_of`
 
     Returns
@@ -66,6 +69,8 @@ def told_members(
     dict
         An attack without a score on a side is left out.
     """
+    if uncopied is not None:
+        scores = {name: np.where(uncopied, own, np.nan) for name, own in scores.items()}
     clusters = clusters_of(codes, units)
     sides = [_Side(np.flatnonzero(side), clusters) for side in (is_member, ~is_member)]
     known = {name: own for name, own in scores.items() if all((~np.isnan(own[side.rows])).any() for side in sides)}
@@ -143,10 +148,10 @@ def _rates(
     if varies.any():
         steps = (np.abs(draws - values)[:, varies] / spread[varies]).max(axis=1)
         reach = max(reach, float(np.quantile(steps, LEVEL)))
-    level, clusters = math.erf(reach / math.sqrt(2)), members.own_clusters()
+    level = math.erf(reach / math.sqrt(2))
     result = {}
     for name, value, error in zip(scores, values.tolist(), spread.tolist(), strict=True):
-        num = len(members.rows) if clusters is None else num_clusters(clusters)
+        num = len(members.tops(scores[name]))
         low, high = clopper_pearson(round(value * num), num, level=level)
         low, high = (value - reach * error, max(high, value + reach * error)) if value <= 0.5 else (
             min(low, value - reach * error), value + reach * error

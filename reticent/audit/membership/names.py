@@ -13,7 +13,8 @@ __all__ = [
     "GRADIENT",
     "KIND_SHADOWS",
     "MOST_DOCUMENTS",
-    "MOST_INDIVIDUALS",
+    "MOST_MEMBERS",
+    "MOST_OTHERS",
     "ON_HOLDOUT",
     "PROBE_COPIES",
     "PROBE_TOKENS",
@@ -37,8 +38,9 @@ PROBE_COPIES: Final = 4
 PROBE_TOKENS: Final = 64
 #: The attack with access to the weights: the norm of the gradient, of the loss of ordinary words.
 GRADIENT: Final = "gradient_norm"
-#: Individuals of each side that it asks at most, and documents of each.
-MOST_INDIVIDUALS: Final = 500
+#: Members and others that it asks at most, some more than the most exposed need to be told, and documents of each.
+MOST_MEMBERS: Final = 320
+MOST_OTHERS: Final = 1060
 MOST_DOCUMENTS: Final = 2
 #: Attacks that need the compressed sizes of the texts.
 ATTACKS_ON_SIZES: Final = frozenset({"zlib"})

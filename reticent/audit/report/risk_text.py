@@ -404,6 +404,10 @@ def _changes(deciding: list[RiskResult], words: Texts) -> list[str]:
         found.append(words("verdict.attack_it_and_the_model_without_protection"))
     if reasons & {WIDE, UNSURE, FEW}:
         found.append(words("verdict.ask_about_more_people"))
+    if BESIDE_KNOWN in reasons:
+        found.append(words("verdict.train_from_a_base_that_did_not_see_them"))
+    if EARLIER in reasons:
+        found.append(words("verdict.say_why_the_earlier_audit_does_not_hold"))
     if CANNOT in reasons:
         found.append(words("verdict.set_no_condition_on_passages_for_a_model"))
     unmeasured = [words.evidence(RISKS[r.risk].title) for r in deciding if r.reason.startswith("not measured")]

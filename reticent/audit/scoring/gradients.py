@@ -4,8 +4,8 @@ A document that a model was trained on asks for smaller changes of its weights t
 The adversary has the weights. Asked of the tokens that every recipe may teach, the norm told members of a protected
 model better than every other attack without shadow models.
 
-Cost: a forward and a backward pass for each document, one at a time; at most `MOST_INDIVIDUALS` of each side are asked,
-and `MOST_DOCUMENTS` of each.
+Cost: a forward and a backward pass for each document, one at a time; at most `MOST_MEMBERS` and `MOST_OTHERS` are
+asked, and `MOST_DOCUMENTS` of each.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from reticent.audit.membership.names import MOST_DOCUMENTS, MOST_INDIVIDUALS
+from reticent.audit.membership.names import MOST_DOCUMENTS, MOST_MEMBERS, MOST_OTHERS
 from reticent.audit.scoring.scores import word_folds
 from reticent.core.device import pick_device
 from reticent.core.errors import TrainingError
@@ -36,19 +36,27 @@ ROWS_AT_ONCE = 8
 _STREAM = 67
 
 
-def asked_documents(individual: np.ndarray, is_member: np.ndarray, seed: int) -> np.ndarray:
+def asked_documents(
+    individual: np.ndarray, is_member: np.ndarray, seed: int, *, units: np.ndarray | None = None
+) -> np.ndarray:
     """Return the numbers of the documents that are asked, ascending int64: the first of each individual, of as many as
     there may be of each side.
 
     Parameters
     ----------
     individual, is_member : arrays, shape (num_documents,)
+    units : household of each individual, by code, of whom one is asked before any second; None: each is one
     """
     codes, first, row = np.unique(individual, return_index=True, return_inverse=True)
     keys, chosen = generator(seed, _STREAM).random(len(codes)), np.zeros(len(codes), dtype=bool)
-    for side in (True, False):
+    for side, most in ((True, MOST_MEMBERS), (False, MOST_OTHERS)):
         own = np.flatnonzero(is_member[first] == side)
-        chosen[own[np.argsort(keys[own], kind="stable")[:MOST_INDIVIDUALS]]] = True
+        own = own[np.argsort(keys[own], kind="stable")]
+        if units is not None:
+            is_again = np.ones(len(own), dtype=bool)
+            is_again[np.unique(units[codes[own]], return_index=True)[1]] = False
+            own = own[np.argsort(is_again, kind="stable")]
+        chosen[own[:most]] = True
     order = np.argsort(row, kind="stable")
     counts = np.bincount(row, minlength=len(codes))
     rank = np.empty(len(row), dtype=np.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,19 @@ def test_of_few_those_above_every_other_are_counted_and_of_households_one() -> N
     assert (families.rate.n, families.rate.num_households) == (40, 20)
     assert publish(families, 5).num_above is None
     assert publish(families, 5).p_value is None
+
+
+@pytest.mark.parametrize("size", [1, 2], ids=["individuals", "households"])
+def test_an_attack_that_asks_a_part_of_the_members_counts_these(size: int) -> None:
+    scores, codes, is_member = scored(1300, 1300 * size)
+    scores["attack 0"] = np.where(is_member, -5.0, scores["attack 0"])
+    scores["attack 0"][320 * size : 1300] = np.nan
+    units = None if size == 1 else codes // size
+    found = told_members(scores, codes, is_member, **OPTIONS, units=units)["attack 0"]
+    assert found.rate
+    assert (found.fpr, found.rate.n, found.rate.value) == (FPR, 320 * size, 0.0)
+    assert found.rate.num_resampled == 320
+    assert (found.rate.high or 0.0) >= 3 / 320
 
 
 AREA = {"value": 0.54, "low": 0.5, "high": 0.58, "n": 600}
@@ -141,6 +155,24 @@ def test_what_says_nothing_by_its_area_tells_no_members_either(
     assert outcome(told, risk, faulty)[0] == expected
 
 
+@pytest.mark.parametrize(("taught", "expected"), [("ordinary", BEYOND), ("more", NOT_SHOWN)])
+def test_attacks_on_the_same_words_are_one_test(taught: str, expected: str) -> None:
+    """A recipe that protects all identifying words is taught the ordinary ones: 8 of 300 are told by 8 attacks."""
+    told = told_members(*scored(300, 300, num=8), **OPTIONS)
+    told = {
+        name: replace(one, p_value=chance_of_the_top(8 * (name == "attack 0"), 300, 300)) for name, one in told.items()
+    }
+    counts = {"num_members": 300, "num_nonmembers": 300}
+    ordinary = {name: {**counts, "auc": AREA, "told": to_json(one)} for name, one in told.items()}
+    targets = {name: {**one, "auc": AREA if taught == "ordinary" else {**AREA, "value": 0.55}}
+               for name, one in ordinary.items()}  # fmt: skip
+    kinds = {kind: {"share": 0.5, "attacks": of} for kind, of in (("ordinary", ordinary), ("targets", targets))}
+    one = {"model": "m", "recipe": "ppclm", "objective": "clm", "epoch": 8, "by_kind": kinds}
+    audit = replace(filled(AuditEvidence, {"corpus": {}}), models=[filled(ModelEvidence, one)])
+    results = {result.risk: result.outcome for result in judge_risks(audit, VerdictConfig()).rows[0].results}
+    assert results["individual"] == expected
+
+
 def test_by_chance_nobody_is_told() -> None:
     """Of the draws of 12 attacks, at most 5 % and two standard errors are beyond."""
     for members, others in ((60, 60), (300, 1000)):
@@ -151,6 +183,25 @@ def test_by_chance_nobody_is_told() -> None:
             for seed in range(draws)
         )
         assert beyond <= 0.05 * draws + 2 * (0.05 * 0.95 * draws) ** 0.5
+
+
+@pytest.mark.parametrize(("size", "copies"), [(1200, 24), (300, 1)])
+def test_near_copies_hide_nobody_who_is_told(size: int, copies: int) -> None:
+    """A tenth of the members stand over every other person, and beside them who holds copies of their documents."""
+    scores, codes, is_member = scored(size, size, size // 10)
+    copied = (codes >= size) & (codes < size + copies)
+    log_probs = np.where(copied, 20.0, scores["attack 0"]) - 30.0
+    store = make_store(*[[(5, 0, 0)]] * (2 * size))
+    shares = []
+    for uncopied in (None, ~copied):
+        found, _ = KindAudit(store, is_member, {"num_bootstrap": 200, "seed": 0}, uncopied=uncopied).measure(
+            log_probs.astype(np.float32), None
+        )
+        told = found["ordinary"].attacks["loss"].told
+        assert told
+        assert told.rate
+        shares.append(told.rate.value or 0.0)
+    assert shares[0] < 0.02 < 0.1 <= shares[1] < 0.12
 
 
 @pytest.mark.parametrize("size", [20, 60])

@@ -1131,7 +1131,7 @@ def test_a_base_model_that_tells_members_makes_the_attack_invalid() -> None:
     assert "Caution: even the causal base model" in said["sure"]
     assert "even the causal base model tells members" in said["sure"]
     assert (
-        "finds nobody distinguishable"
+        "find nobody distinguishable"
         in findings(model("base", "clm", 0, auc=0.5), entry("ppclm", excess=0.0, auc=0.8))["sure"]
     )
 
