@@ -89,7 +89,7 @@ def keep_those_of_an_older_version(run: Run) -> None:
     if (run.folder / OUTCOMES).exists():
         return
     try:
-        before = run.evidence
+        before, arithmetic = run.evidence, read_manifest(run.folder / "audit").config.get("arithmetic", 1)
     except (ReticentError, OSError):
         return
     trainings = {(t.model.name, t.recipe, t.seed): t for t in trainings_of(run.job)}
@@ -100,7 +100,7 @@ def keep_those_of_an_older_version(run: Run) -> None:
             models.append(with_files(model, run, training) if training else model)
         except ReticentError:  # its model is not there any more
             models.append(model)
-    keep_outcomes(run, replace(before, models=models), arithmetic=1)
+    keep_outcomes(run, replace(before, models=models), arithmetic=arithmetic)
 
 
 def _same(row: KeptOutcome) -> KeptOutcome:
