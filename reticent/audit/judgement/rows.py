@@ -320,8 +320,15 @@ def _words(subject: Subject) -> Iterator[Number]:
         }
         for name, at in found_at.items():
             if at:
-                yield Number(name, simultaneous(at.auc, NUM_FAMILIES), CHANCE)
+                yield Number(name, _bounded(simultaneous(at.auc, NUM_FAMILIES)), CHANCE)
     yield from _told(subject, ("rare", "direct"))
+
+
+def _bounded(area: Estimate) -> Estimate:
+    """An area whose ends are areas too."""
+    if area.low is None or area.high is None:
+        return area
+    return replace(area, low=max(area.low, 0.0), high=min(area.high, 1.0))
 
 
 #: Words for the members that an attack tells, and the most of them.
@@ -695,8 +702,7 @@ def oriented(auc: Estimate, twin: Estimate | None) -> Estimate:
     """
     if auc.value is None or auc.low is None or auc.high is None:
         return auc
-    sign, wide = _side(twin), simultaneous(auc, 2)
-    wide = replace(wide, low=max(wide.low or 0.0, 0.0), high=min(wide.high or 1.0, 1.0))
+    sign, wide = _side(twin), _bounded(simultaneous(auc, 2))
     if sign and _side(wide) != -sign:
         return auc if sign > 0 else _mirrored(auc)
     return wide if auc.value >= CHANCE else _mirrored(wide)
