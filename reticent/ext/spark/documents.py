@@ -245,13 +245,19 @@ def _of_files(spark: SparkSession, documents: Any) -> tuple[DataFrame, dict[str,
             raise CorpusError(f"{paths[0]}: Spark finds nothing there") from None
         raise CorpusError(f"{paths[0]}: Spark cannot read it as Parquet ({error.kind or 'no kind is named'})") from None
     finally:
-        spark.conf.set(inferring, before)
+        spark.conf.set(inferring, before or "true")
     return frame, {unquote(urlparse(name).path): number for number, name in enumerate(names)}
+
+
+def _hadoop_path(spark: SparkSession) -> Any:
+    """The class of a path of the file systems that Spark reads."""
+    context: Any = spark.sparkContext
+    return context._jvm.org.apache.hadoop.fs.Path
 
 
 def _refuse_tables(spark: SparkSession, frame: DataFrame) -> None:
     """Raise `CorpusError` where the files are those of a table of a lake, or of a part of one."""
-    path, above = spark.sparkContext._jvm.org.apache.hadoop.fs.Path, set[str]()
+    path, above = _hadoop_path(spark), set[str]()
     with errors_of_tasks():
         for folder in {name.rpartition("/")[0] for name in frame.inputFiles()}:
             parent = path(folder)
@@ -296,7 +302,7 @@ def _is_true(setting: str | None) -> bool:
 
 def _num_hidden(spark: SparkSession, documents: Any) -> int:
     """Files under the paths that Spark passes over, as their name or that of a folder begins with _ or a point."""
-    files, hadoop = 0, spark.sparkContext._jvm.org.apache.hadoop.fs.Path
+    files, hadoop = 0, _hadoop_path(spark)
     with errors_of_tasks():
         for path in map(hadoop, _paths(documents)):
             system = path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
