@@ -231,7 +231,7 @@ def check_run(
     if reports:
         resolve("reticent.ext.dossier.stage:check_settings")(run.job)
     if models:
-        _tell_of_tokenizers(run)
+        _tell_of_tokenizers(run, trains=trains)
 
 
 def require_same_documents(job: Job) -> None:
@@ -342,11 +342,14 @@ def _require_bases(run: Run, *, trains: bool) -> None:
             check_base(model.base, tokenizer=run.tokenizer_of(model), window_length=window_length)
 
 
-def _tell_of_tokenizers(run: Run) -> None:
-    """Say what is to know of the tokenizer of a base model, once: before it makes any tokens. Loads transformers."""
+def _tell_of_tokenizers(run: Run, *, trains: bool) -> None:
+    """Say what is to know of the tokenizer of a base model before it makes any tokens, or before the first training:
+    what transformers would build is asked where a training loads torch in any case.
+    """
     for model in run.job.model:
-        if model.base is not None and run.tokenizer_of_ids(model) is None:
-            for notice in tokenizer_notices(model.base, run.tokenizer_of(model)):
+        is_new = run.tokenizer_of_ids(model) is None or (trains and not (run.folder / "models" / model.name).exists())
+        if model.base is not None and is_new:
+            for notice in tokenizer_notices(model.base, run.tokenizer_of(model), builds=trains):
                 run.progress.warn_once(f"model {model.name}: {notice}")
 
 

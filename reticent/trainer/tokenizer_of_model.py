@@ -29,9 +29,10 @@ def tokenizer_json_of(source: str | Path, *, tested: str | None = None) -> str:
     return load_tokenizer(source).backend_tokenizer.to_str()
 
 
-def tokenizer_notices(source: str | Path, content: str) -> Iterator[str]:
+def tokenizer_notices(source: str | Path, content: str, *, builds: bool = True) -> Iterator[str]:
     """Yield sentences about the tokenizer of a model, ``content``, for who is about to make tokens with it: where
-    transformers would build another one from the folder, and where the vocabulary has capitals that it never reads.
+    transformers would build another one from the folder (with ``builds``: it loads torch), and where the vocabulary has
+    capitals that it never reads.
     """
     share, lost = _unreachable(content)
     if share > MOST_UNREACHABLE:
@@ -40,6 +41,8 @@ def tokenizer_notices(source: str | Path, content: str) -> Iterator[str]:
             'every text first; if the model was trained on them, give "do_lower_case": false in '
             "tokenizer_config.json, or a tokenizer.json without lowercase and strip_accents in its normalizer"
         )
+    if not builds:
+        return
     try:
         from transformers import AutoTokenizer
 

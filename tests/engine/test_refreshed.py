@@ -14,7 +14,7 @@ import pytest
 from reticent.core.errors import CorpusError
 from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.sources.staged import Earlier, Refreshed, stage
-from reticent.ext.warehouse.postgres import _any_of
+from reticent.ext.warehouse.postgres import _array
 
 
 class InMemory:
@@ -38,7 +38,7 @@ class InMemory:
         yield from table.select(list(columns)).to_batches()
 
     def texts(self, doc_ids: Sequence[str], **_: Any) -> Iterator[pa.RecordBatch]:
-        assert _any_of(doc_ids)
+        assert _array(doc_ids)
         yield from (
             self._table.filter(pa.array([i in doc_ids for i in self._table["doc_id"].to_pylist()]))
             .select(["text"])
