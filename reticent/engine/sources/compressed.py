@@ -71,7 +71,7 @@ class _Unpacked:
             raise CorpusError(
                 f"{self._file}: cannot be unpacked as {self._compression} ({what}); copy or make it again"
             ) from None
-        self._blank = 0 if data.strip() else self._blank + len(data)
+        self._blank = self._blank + len(data) if data.isspace() else 0
         if self._blank > MAX_BLANK:
             raise CorpusError(f"{self._file}: more than {MAX_BLANK >> 20} MiB of blank lines and no row among them")
         return data
