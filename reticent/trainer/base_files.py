@@ -28,6 +28,7 @@ __all__ = [
     "differing_parts",
     "num_weights",
     "read_tokenizer_json",
+    "shapes_of",
     "without_foreign_keys",
     "without_panic",
 ]
@@ -94,7 +95,7 @@ COUNTED = re.compile(r"layers?$|experts|groups|blocks|stacks|num_labels")
 
 def num_weights(folder: Path) -> int:
     """Return how many numbers the matrices of the safetensors files in a folder have, from their headers."""
-    return sum(math.prod(shape) for file in folder.glob("*.safetensors") for shape in _shapes(file))
+    return sum(math.prod(shape) for file in folder.glob("*.safetensors") for shape in shapes_of(file) if len(shape) > 1)
 
 
 def _check_numbers(value: Any, where: str) -> None:
@@ -120,7 +121,7 @@ def _check_vocabulary(folder: Path, size: Any, quantised: bool, tokenizer: str |
         got = size if isinstance(size, int) else type(size).__name__
         raise ArtifactError(f"{where}: expected a number of tokens, got {got}")
     weights = [] if quantised else sorted(folder.glob("*.safetensors"))
-    rows = {shape[0] for file in weights for shape in _shapes(file)}
+    rows = {shape[0] for file in weights for shape in shapes_of(file) if len(shape) > 1}
     if rows and size not in rows:
         raise ArtifactError(f"{where}: {size:,} tokens, but no matrix of the weights has as many rows")
     if tokenizer is None or not _may_reach(tokenizer, size):
@@ -131,16 +132,18 @@ def _check_vocabulary(folder: Path, size: Any, quantised: bool, tokenizer: str |
         )
 
 
-def _shapes(file: Path) -> list[list[int]]:
-    """Shapes of the matrices in a safetensors file, from its header."""
+def shapes_of(file: Path) -> list[list[int]]:
+    """Return the shapes of the tensors in a safetensors file, from its header; `ArtifactError` where it is none."""
     try:
         with file.open("rb") as opened:
             (length,) = struct.unpack("<Q", opened.read(8))
             if length > file.stat().st_size:
                 raise ValueError
             header = parse_json(opened.read(length))
-        shapes = [about["shape"] for name, about in header.items() if name != "__metadata__"]
-        return [shape for shape in shapes if len(shape) > 1]
+        shapes: list[list[int]] = [about["shape"] for name, about in header.items() if name != "__metadata__"]
+        if not all(isinstance(shape, list) for shape in shapes):
+            raise ValueError
+        return shapes
     except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error):
         raise ArtifactError(f"{file}: not readable safetensors") from None
 

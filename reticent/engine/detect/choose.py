@@ -45,6 +45,7 @@ class DetectorRow:
     needs : options, of which one must be given, each with an example
     files : options that are files
     perhaps_files : options that are a file, a folder or a name that is known elsewhere
+    from_hub : those of them whose name may be one on the hub
     published : options of text that a report shows, paths cut to their last part; it shows every number
     short : key of ``[detect]`` -> the option that it is short for
     depends : takes the options; the reason why its spans of a document depend on other documents, or nothing
@@ -58,6 +59,7 @@ class DetectorRow:
     needs: Mapping[str, str] = field(default_factory=dict)
     files: tuple[str, ...] = ()
     perhaps_files: tuple[str, ...] = ()
+    from_hub: tuple[str, ...] = ()
     published: tuple[str, ...] = ()
     short: Mapping[str, str] = field(default_factory=dict)
     depends: Callable[[Mapping[str, Any]], str] = lambda _: ""
@@ -151,6 +153,7 @@ _ROWS: Final = (
         published=("model", "labels", "device"),
         needs={"model": '"model folder or hub name"'},
         perhaps_files=("model",),
+        from_hub=("model",),
         short={"transformers": "model"},
         depends=_computes,
     ),
@@ -238,9 +241,11 @@ def option_files(options: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str
             for key, path in values.items():
                 if not isinstance(path, str | Path):
                     continue
-                found = Path(path) if option in row.files else None
-                if option in row.perhaps_files:
+                found = None
+                if option in row.from_hub:
                     found = folder_of_model(path)  # of a name on the hub, what the local cache holds
+                elif option in row.files or (option in row.perhaps_files and Path(path).exists()):
+                    found = Path(path)
                 if found is not None:
                     yield f"{name}.{option}" + (f".{key}" if key else ""), found
 

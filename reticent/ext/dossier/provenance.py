@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 import math
 import os
 import secrets
@@ -21,6 +20,7 @@ from reticent.core.artifact import MANIFEST, artifacts_in, canonical, read_manif
 from reticent.core.errors import ArtifactError
 from reticent.job.artefact import measurements_of
 from reticent.job.outcomes import NOT_OF_THE_MODEL
+from reticent.trainer.base_files import shapes_of
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.dossier import KeyedDigests, ModelUnderTest
@@ -128,10 +128,4 @@ def code_digest() -> str:
 
 def _num_parameters(folder: Path) -> int:
     """Number of parameters of a checkpoint, from the headers of its files; weights that are shared count once."""
-    return sum(math.prod(shape) for file in folder.glob("*.safetensors") for shape in _shapes(file))
-
-
-def _shapes(file: Path) -> Iterator[list[int]]:
-    with file.open("rb") as opened:
-        header = json.loads(opened.read(int.from_bytes(opened.read(8), "little")))
-    return (about["shape"] for name, about in header.items() if name != "__metadata__")
+    return sum(math.prod(shape) for file in folder.glob("*.safetensors") for shape in shapes_of(file))
