@@ -158,10 +158,6 @@ class Texts:
                     return (self.apart if separator == "; " else ", ".join)([part for part in parts if part])
         return None
 
-    def knows(self, text: str) -> bool:
-        """Return whether the catalogue has a text of the evidence."""
-        return text in evidence_texts()[0]
-
     def listed(self, parts: Sequence[str]) -> str:
         """Return parts as a list in words."""
         if len(parts) < 2:

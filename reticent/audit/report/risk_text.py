@@ -192,8 +192,6 @@ OUTCOMES = {
     BEYOND: ("✗", "verdict.beyond_the_threshold"),
     NOT_SHOWN: ("?", "verdict.not_shown"),
 }
-#: The deciding number as the evidence names it; the name of the attack at its end is left out.
-NUMBER = re.compile(r"(.*?)(?:, attack .*)?")
 #: Reason of the report -> the reason in plain words; empty where the outcome says the same.
 REASONS = {
     "beyond the threshold": "",
@@ -439,7 +437,7 @@ def _reason(result: RiskResult, words: Texts) -> str:
 
 def number_in_words(what: str, words: Texts) -> str:
     """Return words for the number that decides, from its name in the evidence."""
-    what = re.sub(", attack .*", "", what)
+    what = re.sub(", attack .*", "", what)  # the name of the attack at its end
     for over in (ONE_SIDE, WITHOUT_COPIES, OVER_BASE, TOLD, ABOVE):
         if what.endswith(f", {over}"):
             return f"{number_in_words(what.removesuffix(f', {over}'), words)}, {words.evidence(over)}"
@@ -451,5 +449,4 @@ def number_in_words(what: str, words: Texts) -> str:
                 tokens=found[1],
             )
         return words("common.passages_that_come_back_word_for_word_given", tokens=found[1])
-    named = NUMBER.fullmatch(what)
-    return words.evidence(named[1] if named else what)
+    return words.evidence(what)
