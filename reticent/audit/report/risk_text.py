@@ -26,7 +26,18 @@ from reticent.audit.judgement.verdict import (
 from reticent.audit.membership.validity import OVER_BASE, WITHOUT_COPIES
 from reticent.audit.recipes import is_unprotected, own_recipes, recipe_of
 from reticent.audit.stats.seeds import over_seeds, passages_over_seeds
-from reticent.audit.texts import FOUND, NOT_FOUND, NOT_MEASURED, STATED, Mark, Marked, Texts, marks_of, model_name
+from reticent.audit.texts import (
+    FOUND,
+    NOT_FOUND,
+    NOT_MEASURED,
+    STATED,
+    Mark,
+    Marked,
+    Texts,
+    capital,
+    marks_of,
+    model_name,
+)
 from reticent.engine.schema import DIRECT, INDIRECT
 
 if TYPE_CHECKING:
@@ -331,7 +342,7 @@ def reason_of(model: ShownModel, words: Texts) -> tuple[str, str]:
     if not notes:
         return said, more
     marks = marks_of(more) or (model.verdict_mark,)
-    return said, Marked(" ".join(filter(None, (more, *(f"{n[:1].upper()}{n[1:]}." for n in notes)))), *marks)
+    return said, Marked(" ".join(filter(None, (more, *(f"{capital(note)}." for note in notes)))), *marks)
 
 
 def _reason_of(model: ShownModel, words: Texts) -> tuple[str, str]:
