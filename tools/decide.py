@@ -34,7 +34,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 def example(models: list[ShownModel]) -> str:
     """Return the example of a decision on these models, as it stands in the page."""
     decision = " ".join(filter(None, (_leave(models), _said(models, BEYOND), _said(models, NOT_SHOWN), _plain(models))))
-    person = _listed([f"{value} for {model.letter}" for model in models if (value := _person(model))])
+    person = ENGLISH.listed([f"{value} for {model.letter}" for model in models if (value := _person(model))])
     rows = {
         "Which model may leave": decision,
         "Conditions": "A protected model may be used inside the hospital, by staff who may read the letters anyway, "
@@ -53,7 +53,7 @@ def example(models: list[ShownModel]) -> str:
 
 def _leave(models: list[ShownModel]) -> str:
     letters = [model.letter for model in models if model.risks and model.risks.outcome == WITHIN]
-    return f"{_listed(letters)} within every threshold." if letters else "None for now."
+    return f"{ENGLISH.listed(letters)} within every threshold." if letters else "None for now."
 
 
 def _said(models: list[ShownModel], outcome: str) -> str:
@@ -61,8 +61,8 @@ def _said(models: list[ShownModel], outcome: str) -> str:
     said = []
     for model in models:
         if model.risks and model.risks.outcome == outcome:
-            cells = zip(cells_of(model, ENGLISH), model.risks.results, strict=True)
-            found = [_number(cell) for cell, result in cells if result.relevant and result.outcome == outcome]
+            cells = cells_of(model, ENGLISH)
+            found = [_number(cell) for cell in cells if cell.relevant and cell.mark.outcome == outcome]
             said.append(f"{model.letter} ({', '.join(found)})" if found else model.letter)
     words = {BEYOND: "Beyond a threshold", NOT_SHOWN: "Not shown to be within"}[outcome]
     return f"{words}: {'; '.join(said)}." if said else ""
@@ -74,17 +74,11 @@ def _number(cell: Cell) -> str:
 
 def _plain(models: list[ShownModel]) -> str:
     letters = [model.letter for model in models if model.is_unprotected]
-    return f"Nothing in the training of {_listed(letters)} protects anyone." if letters else ""
+    return f"Nothing in the training of {ENGLISH.listed(letters)} protects anyone." if letters else ""
 
 
 def _person(model: ShownModel) -> str:
-    results = model.risks.results if model.risks else []
-    cells = zip(cells_of(model, ENGLISH), results, strict=True)
-    return next((cell.value for cell, result in cells if result.risk == "individual"), "")
-
-
-def _listed(parts: list[str]) -> str:
-    return ENGLISH.listed(parts)
+    return next((cell.value for cell in cells_of(model, ENGLISH) if cell.mark.risk == "individual"), "")
 
 
 def written(page: str, text: str) -> str:

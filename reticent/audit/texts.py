@@ -34,6 +34,7 @@ __all__ = [
     "Mark",
     "Marked",
     "Texts",
+    "capital",
     "catalogue",
     "digits_beside",
     "evidence_texts",
@@ -158,10 +159,6 @@ class Texts:
                     return (self.apart if separator == "; " else ", ".join)([part for part in parts if part])
         return None
 
-    def knows(self, text: str) -> bool:
-        """Return whether the catalogue has a text of the evidence."""
-        return text in evidence_texts()[0]
-
     def listed(self, parts: Sequence[str]) -> str:
         """Return parts as a list in words."""
         if len(parts) < 2:
@@ -267,6 +264,11 @@ def digits_beside(threshold: float, estimate: Estimate | float | None, digits: i
 
     agree = (more for more in range(digits, 9) if all(sides(round(n, more)) == sides(n) for n in known))
     return next(agree, 9)
+
+
+def capital(text: str) -> str:
+    """Return the text with a capital first letter; other capitals stay, as in ZIP code."""
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def spaced(text: str) -> str:

@@ -51,7 +51,7 @@ from reticent.audit.report.selectors import (
 from reticent.audit.report.table import Shown, drawn_plots
 from reticent.audit.report.utility_plots import LIKENESS
 from reticent.audit.stats.seeds import classification_over_seeds, num_seeds, over_seeds
-from reticent.audit.texts import ENGLISH, NO_BREAK, Language, Texts, digits_beside
+from reticent.audit.texts import ENGLISH, NO_BREAK, Language, Texts, capital, digits_beside
 from reticent.core.errors import ArtifactError
 from reticent.engine.protect import POLICIES
 
@@ -194,7 +194,7 @@ def _render(audit: AuditEvidence, t: Texts, judged_audit: AuditEvidence) -> str:
         whole=lambda number: whole(number, t),
         leaks=lambda part: leaks(part, cell, t),
         count=lambda n: t.count(n, cell),
-        capital=lambda text: f"{text[:1].upper()}{text[1:]}",
+        capital=capital,
         mark=lambda row, result: mark_attributes(risk_mark(row, result)),
         outcome=lambda result: outcome_in_words(result, t)[1],
         found=lambda row, result: found_in_words(row, result, t),
@@ -380,16 +380,11 @@ def self_html(
     environment = template_environment(t)
     environment.filters.update(
         called=label,
-        heading=lambda target: _heading(label(target)),
+        heading=lambda target: capital(label(target)),
         one_in=lambda likelihood: _one_in(likelihood, t),
         hundred=lambda likelihood: _hundred(within_hundred(likelihood)),
     )
     return environment.get_template("self.html.j2").render(findings=findings, invented=invented)
-
-
-def _heading(text: str) -> str:
-    """Return the text with a capital first letter; other capitals stay, as in ZIP code."""
-    return text[:1].upper() + text[1:]
 
 
 def _one_in(likelihood: float, t: Texts) -> str:

@@ -26,7 +26,18 @@ from reticent.audit.judgement.verdict import (
 from reticent.audit.membership.validity import OVER_BASE, WITHOUT_COPIES
 from reticent.audit.recipes import is_unprotected, own_recipes, recipe_of
 from reticent.audit.stats.seeds import over_seeds, passages_over_seeds
-from reticent.audit.texts import FOUND, NOT_FOUND, NOT_MEASURED, STATED, Mark, Marked, Texts, marks_of, model_name
+from reticent.audit.texts import (
+    FOUND,
+    NOT_FOUND,
+    NOT_MEASURED,
+    STATED,
+    Mark,
+    Marked,
+    Texts,
+    capital,
+    marks_of,
+    model_name,
+)
 from reticent.engine.schema import DIRECT, INDIRECT
 
 if TYPE_CHECKING:
@@ -192,8 +203,6 @@ OUTCOMES = {
     BEYOND: ("✗", "verdict.beyond_the_threshold"),
     NOT_SHOWN: ("?", "verdict.not_shown"),
 }
-#: The deciding number as the evidence names it; the name of the attack at its end is left out.
-NUMBER = re.compile(r"(.*?)(?:, attack .*)?")
 #: Reason of the report -> the reason in plain words; empty where the outcome says the same.
 REASONS = {
     "beyond the threshold": "",
@@ -333,7 +342,7 @@ def reason_of(model: ShownModel, words: Texts) -> tuple[str, str]:
     if not notes:
         return said, more
     marks = marks_of(more) or (model.verdict_mark,)
-    return said, Marked(" ".join(filter(None, (more, *(f"{n[:1].upper()}{n[1:]}." for n in notes)))), *marks)
+    return said, Marked(" ".join(filter(None, (more, *(f"{capital(note)}." for note in notes)))), *marks)
 
 
 def _reason_of(model: ShownModel, words: Texts) -> tuple[str, str]:
@@ -439,7 +448,7 @@ def _reason(result: RiskResult, words: Texts) -> str:
 
 def number_in_words(what: str, words: Texts) -> str:
     """Return words for the number that decides, from its name in the evidence."""
-    what = re.sub(", attack .*", "", what)
+    what = re.sub(", attack .*", "", what)  # the name of the attack at its end
     for over in (ONE_SIDE, WITHOUT_COPIES, OVER_BASE, TOLD, ABOVE):
         if what.endswith(f", {over}"):
             return f"{number_in_words(what.removesuffix(f', {over}'), words)}, {words.evidence(over)}"
@@ -451,5 +460,4 @@ def number_in_words(what: str, words: Texts) -> str:
                 tokens=found[1],
             )
         return words("common.passages_that_come_back_word_for_word_given", tokens=found[1])
-    named = NUMBER.fullmatch(what)
-    return words.evidence(named[1] if named else what)
+    return words.evidence(what)

@@ -83,9 +83,8 @@ def card_of(
     data |= {"eval_results": results} if results else {}
     data |= {"base_model": base} if base else {}
     data |= {"license": evidence.declared.licence} if evidence.declared.licence else {}
-    lines = list(_lines(evidence, model, shown, measures, digest, base or f"{words('card.made')}{made_from}", words))
-    if despite:
-        lines.insert(lines.index(words("card.evidence")), words("card.despite", reason=despite))
+    base = base or f"{words('card.made')}{made_from}"
+    lines = list(_lines(evidence, model, shown, measures, digest, base, despite, words))
     marks = [mark for line in lines if isinstance(line, Marked) for mark in line.marks]
     return Card(Marked("\n".join(lines), *marks), data)
 
@@ -100,7 +99,7 @@ def _shown(evidence: DossierEvidence, model: ModelUnderTest) -> ShownModel | Non
 
 def _lines(
     evidence: DossierEvidence, model: ModelUnderTest, shown: ShownModel | None, measures: list[Measure],
-    digest: str, base: str, words: Texts,
+    digest: str, base: str, despite: str, words: Texts,
 ) -> Iterator[str]:  # fmt: skip
     t, declared = words, evidence.declared
     yield t("card.title", recipe=model.recipe, model=model.model, epochs=model.epoch)
@@ -116,6 +115,8 @@ def _lines(
         )
         if shown.is_unprotected:
             yield Marked(t("card.unprotected"), shown.verdict_mark)
+    if despite:
+        yield t("card.despite", reason=despite)
     yield t("card.evidence")
     yield t("card.base_heading")
     none = t("card.none_given")

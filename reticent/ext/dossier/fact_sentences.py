@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from reticent.audit.stats.seeds import num_seeds
-from reticent.audit.texts import STATED, Marked
+from reticent.audit.texts import STATED, Marked, capital
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence
@@ -48,7 +48,7 @@ def _documents(context: Context) -> Iterator[str]:
     )
     if corpus.reading and corpus.reading.skipped != 0:  # None: too few to publish
         number = t.count(corpus.reading.skipped, context.audit.cell)
-        yield t("common.n_documents_without_a_text_were_left_out", n=f"{number[:1].upper()}{number[1:]}")
+        yield t("common.n_documents_without_a_text_were_left_out", n=capital(number))
 
 
 def _split(context: Context) -> Iterator[str]:

@@ -453,16 +453,21 @@ def _unicity(audit: AuditEvidence, _: Sequence[ShownModel]) -> Found:
 
 def _probes(audit: AuditEvidence, models: Sequence[ShownModel]) -> Found:
     """Probes of the models of the verdict; what was asked of another one, such as the base, is in the report."""
-    asked = {probed.name: probed for probed in (audit.probe.models if audit.probe else ())}
     for model in models:
-        names = (f"{model.evidence.recipe} of {model.evidence.model}", model.evidence.recipe)
-        probed = next((asked[name] for name in names if name in asked), None)
+        probed = _probed(audit, model)
         for result in probed.results if probed else ():
             values = {"target": result.target}
             if result.exact_match:
                 yield Row("figures.asked_for_a_named_person_s", model, result.exact_match, values)
             if result.likelihood:
                 yield Row("figures.the_true_target_is_likelier_than", model, result.likelihood.above_null, values)
+
+
+def _probed(audit: AuditEvidence, model: ShownModel) -> ProbedModel | None:
+    """Return the probe of a model, which is named by its recipe, and its section where there are several."""
+    recipe, asked = model.evidence.recipe, audit.probe.models if audit.probe else ()
+    names = (f"{recipe} of {model.evidence.model}", recipe)
+    return next((probed for name in names for probed in asked if probed.name == name), None)
 
 
 def _missed(audit: AuditEvidence, _: Sequence[ShownModel]) -> Found:
@@ -540,13 +545,6 @@ def _attacked(*names: str) -> Callable[[Context, ShownModel], bool]:
     return lambda _, model: any(name in model.evidence.membership for name in names)
 
 
-def _probed(context: Context, model: ShownModel) -> list[ProbedModel]:
-    """The probes of a model, which are named by its recipe, and its section where there are several."""
-    recipe, probe = model.evidence.recipe, context.audit.probe
-    names = (recipe, f"{recipe} of {model.evidence.model}")
-    return [one for one in (probe.models if probe else ()) if one.name in names]
-
-
 SHADOWS = ("shadow", "lira_online", "lira_offline", "lira_sequence", "rmia", "rmia_online")
 
 ADVERSARIES = (
@@ -556,7 +554,7 @@ ADVERSARIES = (
             Test(
                 "adversaries.asks_for_the_details_of_a_person_whose",
                 "ProPILE",
-                _probed,
+                lambda context, m: _probed(context.audit, m),
                 "adversaries.probe",
             ),
             Test(
@@ -600,7 +598,7 @@ ADVERSARIES = (
             Test(
                 "adversaries.trains_a_short_instruction_that_makes_it",
                 "soft prompt",
-                lambda context, m: any(one.soft_prompts for one in _probed(context, m)),
+                lambda context, m: (probed := _probed(context.audit, m)) and probed.soft_prompts,
                 "adversaries.probe_soft_prompt",
                 ("clm",),
             ),

@@ -145,7 +145,7 @@ def _check_pages(folder: Path, evidence: DossierEvidence, checked: Checked) -> N
     if evidence.code != code_digest():
         checked.unchecked.append(f"{', '.join(names)}: of another version, so not compared with {EVIDENCE}")
         return
-    first = _language(folder)
+    first = checked.language
     languages = (first, *(each for each in LANGUAGES if each != first and f"dossier.{each}.html" in names))
     pages = {page_name(each, languages, "html"): each for each in languages}
     if sorted(pages) == names and all(
