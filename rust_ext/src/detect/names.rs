@@ -134,22 +134,18 @@ impl Names {
             if hits.last().is_some_and(|hit| hit.last == piece) {
                 continue; // the rest of a part
             }
-            if self.starts[view.text().as_bytes()[start as usize] as usize / 64]
-                >> (view.text().as_bytes()[start as usize] % 64)
-                & 1
-                == 1
-                && let Some(part) = self.part_over_lines(view, piece)
-            {
+            let first = view.text().as_bytes()[start as usize];
+            let may_start = self.starts[first as usize / 64] >> (first % 64) & 1 == 1;
+            if may_start && let Some(part) = self.part_over_lines(view, piece) {
                 hits.push(Hit { last: piece + 1, ..self.judged(view, piece, part, false, setting) });
                 continue;
             }
             if (self.lengths | self.lengths_alike) >> length & 1 == 0 {
                 continue;
             }
-            let first = view.text().as_bytes()[start as usize];
             let text = view.piece(piece);
             if self.lengths >> length & 1 == 1
-                && self.starts[first as usize / 64] >> (first % 64) & 1 == 1
+                && may_start
                 && let Some(part) = self.parts.iter().position(|part| *part.text == *text)
             {
                 hits.push(self.judged(view, piece, part, false, setting));
@@ -179,16 +175,12 @@ impl Names {
 
     /// The part that a piece begins and the next piece ends, with the end of a line between them.
     fn part_over_lines(&self, view: &View, piece: usize) -> Option<usize> {
-        let text = view.piece(piece);
-        let rest = |part: &Part| {
-            part.text
-                .strip_prefix(text)
-                .is_some_and(|rest| !rest.is_empty() && piece + 1 < view.len() && rest == view.piece(piece + 1))
-        };
-        self.parts
-            .iter()
-            .position(|part| !part.weak && part.text.len() >= 5 && rest(part))
-            .filter(|_| is_broken(view, piece))
+        if piece + 1 >= view.len() || !is_broken(view, piece) {
+            return None;
+        }
+        let (text, next) = (view.piece(piece), view.piece(piece + 1));
+        let is_both = |part: &Part| part.text.strip_prefix(text).is_some_and(|rest| !rest.is_empty() && rest == next);
+        self.parts.iter().position(|part| !part.weak && part.text.len() >= 5 && is_both(part))
     }
 
     /// The first part that a piece is like.
