@@ -54,11 +54,9 @@ from reticent.job.staged import staged_job
 from reticent.trainer.tokenizer_of_model import tokenizer_json_of
 
 if TYPE_CHECKING:
-    from reticent.audit.evidence.audit import AuditEvidence
     from reticent.engine.corpus import Corpus
     from reticent.engine.ngrams import NgramIndex
     from reticent.engine.protect import Policy
-    from reticent.engine.token_views import NumberedCorpus
     from reticent.job.config import Job, ModelSection
 
 __all__ = ["Run"]

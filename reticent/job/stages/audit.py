@@ -38,9 +38,6 @@ from reticent.job.stages.near_copies import NEAR_COPIES, near_copies_section
 from reticent.job.stages.shadows import shadows_of
 
 if TYPE_CHECKING:
-    from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
-    from reticent.audit.evidence.corpus import CorpusEvidence
-    from reticent.audit.evidence.sampled import SampledRecall
     from reticent.job.config import Job
     from reticent.job.run import Run
 
