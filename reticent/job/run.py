@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from reticent.audit.evidence.audit import AuditEvidence
@@ -42,6 +43,7 @@ from reticent.engine.corpus import open_configured
 from reticent.engine.dedup import read_left_out
 from reticent.engine.detect import quarantined_rows
 from reticent.engine.index import open_index
+from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.sources.files import Files
 from reticent.engine.split import draw_user_inference_holdout, open_individuals
 from reticent.engine.token_views import NumberedCorpus
@@ -244,6 +246,14 @@ class Run:
         if "individuals" not in self._opened:
             self._opened["individuals"] = open_individuals(self.folder / "split")
         return self._opened["individuals"]
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """How many members the split has, and how many held-out individuals (households, where it has some)."""
+        members, heldout = (
+            len(np.unique(self.individuals.units[self.individuals.mask(side)])) for side in (MEMBERS, HELDOUT)
+        )
+        return members, heldout
 
     def index(self, name: str = "index") -> NgramIndex:
         """Return an index, opened once."""
