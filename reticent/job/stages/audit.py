@@ -269,10 +269,11 @@ def _measured(run: Run, measurement: Measurement) -> ModelEvidence:
     measured = replace(from_json(ModelEvidence, read_json(path), str(path)), model=measurement.model.name)
     if measurement.training is None:
         return measured
-    counts = read_manifest(run.folder / measurement.training.name).counts
+    manifest = read_manifest(run.folder / measurement.training.name)
+    counts = manifest.counts
     ledger = Ledger(**{part.name: counts[part.name] for part in fields(Ledger)})
     measured = replace(measured, seed=measurement.training.seed, ledger=ledger, guarantee=counts.get("privacy"))
-    return with_files(measured, run, measurement.training)
+    return with_files(measured, manifest)
 
 
 def _now() -> float:
