@@ -223,8 +223,7 @@ class Run:
     def corpus(self) -> Any:
         """The documents without those in quarantine; every stage after ``detect`` sees these."""
         if "corpus" not in self._opened:
-            rows = quarantined_rows(self.folder / "spans")
-            self._opened["corpus"] = self.documents.without(rows) if len(rows) else self.documents
+            self._opened["corpus"] = self._without_quarantined(self.documents)
         return self._opened["corpus"]
 
     @property
@@ -232,8 +231,11 @@ class Run:
         """The documents of ``corpus`` as they are without canaries."""
         if self.job.canaries is None:
             return self.corpus
+        return self._without_quarantined(self.remaining)
+
+    def _without_quarantined(self, documents: Any) -> Any:
         rows = quarantined_rows(self.folder / "spans")
-        return self.remaining.without(rows) if len(rows) else self.remaining
+        return documents.without(rows) if len(rows) else documents
 
     @property
     def canaries_left_out(self) -> dict[str, str]:
