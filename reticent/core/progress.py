@@ -34,6 +34,7 @@ __all__ = [
     "countable",
     "is_json",
     "log",
+    "log_warning",
     "shown_counts",
 ]
 
@@ -292,6 +293,11 @@ def log(message: str, *, level: str = "info", text: str | None = None, **fields:
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     line = json.dumps({"time": now, "level": level, "message": message, **fields}, ensure_ascii=False)
     print(line, file=sys.stderr, flush=True)
+
+
+def log_warning(message: str) -> None:
+    """Print a warning in the log, where there is no progress to print it."""
+    log(message, level="warning", text=f"warning: {message}")
 
 
 class JsonProgress(Progress):

@@ -8,8 +8,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from reticent.audit.membership.names import DEFAULT_ATTACKS
 from reticent.core.artifact import JOB
 from reticent.core.device import check_device, pick_device
@@ -18,7 +16,6 @@ from reticent.core.json_toml import parse_json, read_json
 from reticent.core.resolve import resolve
 from reticent.engine.config import DedupConfig
 from reticent.engine.index import check_memory_limit
-from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.job.config import load_kept_job, parse_job
 from reticent.job.config.job import kept_content
 from reticent.trainer.base_files import check_base
@@ -404,9 +401,7 @@ def check_sides(run: Run) -> None:
     """Raise `PolicyError` for attacks that cannot work with these members, once they are known and before the first
     training.
     """
-    units = run.individuals.units
-    members, heldout = (len(np.unique(units[run.individuals.mask(side)])) for side in (MEMBERS, HELDOUT))
-    refuse_too_few(run.job, (members, heldout))
+    refuse_too_few(run.job, run.sides)
     if run.job.probe is not None:
         resolve("reticent.ext.propile.stage:check_members")(run)
 

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.risks import KeptOutcome
 from reticent.audit.judgement.verdict import outcomes_of
-from reticent.core.artifact import canonical, read_manifest, write_private
+from reticent.core.artifact import Manifest, canonical, read_manifest, write_private
 from reticent.core.errors import ReticentError
 from reticent.core.json_toml import read_json
-from reticent.job.artefact import Training, trainings_of
+from reticent.job.artefact import trainings_of
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence
@@ -48,9 +48,11 @@ def digest_of(files: Mapping[str, str]) -> str:
     return hashlib.sha256(canonical({n: sha for n, sha in files.items() if n not in NOT_OF_THE_MODEL})).hexdigest()
 
 
-def with_files(measured: ModelEvidence, run: Run, training: Training) -> ModelEvidence:
-    """Return what was measured with the digest of the model's files, and of its training but for the seed."""
-    manifest, start = read_manifest(run.folder / training.name), f"epoch-{measured.epoch:04d}/"
+def with_files(measured: ModelEvidence, manifest: Manifest) -> ModelEvidence:
+    """Return what was measured with the digest of the model's files, and of its training but for the seed; ``manifest``
+    is that of the training.
+    """
+    start = f"epoch-{measured.epoch:04d}/"
     files = {n.removeprefix(start): about["sha256"] for n, about in manifest.files.items() if n.startswith(start)}
     made_from = {**manifest.config, "seed": None, "inputs": manifest.inputs}
     return replace(measured, digest=digest_of(files), kin=hashlib.sha256(canonical(made_from)).hexdigest())
@@ -97,7 +99,7 @@ def keep_those_of_an_older_version(run: Run) -> None:
     for model in before.models:
         training = trainings.get((model.model or "", model.recipe, model.seed))
         try:
-            models.append(with_files(model, run, training) if training else model)
+            models.append(with_files(model, read_manifest(run.folder / training.name)) if training else model)
         except ReticentError:  # its model is not there any more
             models.append(model)
     keep_outcomes(run, replace(before, models=models), arithmetic=arithmetic)

@@ -7,14 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from reticent.audit.config import VerdictConfig
 from reticent.audit.judgement.rows import MIN_SHADOWS, PLAIN, RISKS
 from reticent.audit.judgement.verdict import LONGER
 from reticent.audit.texts import ENGLISH, Texts
 from reticent.core.errors import ReticentError
-from reticent.engine.schema import HELDOUT, MEMBERS
 
 if TYPE_CHECKING:
     from reticent.audit.judgement.rows import Risk
@@ -38,9 +35,7 @@ def sides_of(run: Run) -> Sides | None:
     read yet.
     """
     try:
-        units = run.individuals.units
-        members, heldout = (len(np.unique(units[run.individuals.mask(side)])) for side in (MEMBERS, HELDOUT))
-        return members, heldout
+        return run.sides
     except (ReticentError, OSError):
         pass
     try:

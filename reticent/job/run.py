@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from reticent.audit.evidence.audit import AuditEvidence
@@ -42,6 +43,7 @@ from reticent.engine.corpus import open_configured
 from reticent.engine.dedup import read_left_out
 from reticent.engine.detect import quarantined_rows
 from reticent.engine.index import open_index
+from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.sources.files import Files
 from reticent.engine.split import draw_user_inference_holdout, open_individuals
 from reticent.engine.token_views import NumberedCorpus
@@ -54,11 +56,9 @@ from reticent.job.staged import staged_job
 from reticent.trainer.tokenizer_of_model import tokenizer_json_of
 
 if TYPE_CHECKING:
-    from reticent.audit.evidence.audit import AuditEvidence
     from reticent.engine.corpus import Corpus
     from reticent.engine.ngrams import NgramIndex
     from reticent.engine.protect import Policy
-    from reticent.engine.token_views import NumberedCorpus
     from reticent.job.config import Job, ModelSection
 
 __all__ = ["Run"]
@@ -223,8 +223,7 @@ class Run:
     def corpus(self) -> Any:
         """The documents without those in quarantine; every stage after ``detect`` sees these."""
         if "corpus" not in self._opened:
-            rows = quarantined_rows(self.folder / "spans")
-            self._opened["corpus"] = self.documents.without(rows) if len(rows) else self.documents
+            self._opened["corpus"] = self._without_quarantined(self.documents)
         return self._opened["corpus"]
 
     @property
@@ -232,8 +231,11 @@ class Run:
         """The documents of ``corpus`` as they are without canaries."""
         if self.job.canaries is None:
             return self.corpus
+        return self._without_quarantined(self.remaining)
+
+    def _without_quarantined(self, documents: Any) -> Any:
         rows = quarantined_rows(self.folder / "spans")
-        return self.remaining.without(rows) if len(rows) else self.remaining
+        return documents.without(rows) if len(rows) else documents
 
     @property
     def canaries_left_out(self) -> dict[str, str]:
@@ -246,6 +248,14 @@ class Run:
         if "individuals" not in self._opened:
             self._opened["individuals"] = open_individuals(self.folder / "split")
         return self._opened["individuals"]
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """How many members the split has, and how many held-out individuals (households, where it has some)."""
+        members, heldout = (
+            len(np.unique(self.individuals.units[self.individuals.mask(side)])) for side in (MEMBERS, HELDOUT)
+        )
+        return members, heldout
 
     def index(self, name: str = "index") -> NgramIndex:
         """Return an index, opened once."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from reticent.trainer.privacy import Guarantee
     from reticent.trainer.recipes import Recipe
 
-__all__ = ["ALLOWED", "export_model", "keep_allowed", "write_card", "write_model"]
+__all__ = ["ALLOWED", "export_model", "keep_allowed", "recover_checkpoints", "write_card", "write_model"]
 
 #: Everything a model folder may hold, as patterns.
 ALLOWED = (
@@ -100,6 +100,20 @@ def write_model(
         shutil.rmtree(temporary, ignore_errors=True)
         raise
     shutil.rmtree(backup, ignore_errors=True)
+
+
+def recover_checkpoints(folder: Path) -> None:
+    """Remove what a `write_model` that was killed left beside the checkpoints of a training, and put the only copy of
+    one back.
+    """
+    for left in folder.glob(".epoch-[0-9]*.tmp-*"):
+        shutil.rmtree(left)
+    for backup in sorted(folder.glob(".epoch-[0-9]*.old-*")):
+        checkpoint = backup.with_name(backup.name[1:].partition(".")[0])
+        if checkpoint.exists():
+            shutil.rmtree(backup)
+        else:
+            backup.rename(checkpoint)
 
 
 def write_card(folder: Path, text: str, *, tags: Sequence[str] = (), **data: Any) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from reticent.core.errors import PolicyError, TrainingError
-from reticent.core.progress import log
+from reticent.core.progress import log_warning
 from reticent.core.resolve import resolve
 from reticent.engine.store import TokenStore
 from reticent.trainer.config import TrainConfig
@@ -401,11 +401,10 @@ def _take_steps(
     state, step, optimizer, reader, config = run.state, run.step, run.optimizer, run.reader, run.config
     plan = step.plan_epoch(windows, make, copy.deepcopy(run.ledger), state)
     if not state.step and run.world.is_main and config.warmup_steps >= plan.num_steps > 0:
-        message = (
+        log_warning(
             f"train.warmup_steps: {config.warmup_steps} of the {plan.num_steps} steps of a training, whose rate never "
             "reaches learning_rate; give fewer"
         )
-        log(message, level="warning", text=f"warning: {message}")
     schedule = make_schedule(optimizer, config, state.step, plan.num_steps)
     with closing(prefetched(plan.data)) as feed:
         for data in run.clock.watch(feed):

@@ -21,7 +21,7 @@ from tokenizers import Tokenizer
 
 from reticent.core.errors import ArtifactError, TrainingError
 from reticent.core.model_folder import folder_of_model
-from reticent.core.progress import log
+from reticent.core.progress import log_warning
 from reticent.engine.store import TokenStore
 from reticent.trainer.windows import SpecialIds
 
@@ -145,11 +145,10 @@ def _say_drawn(name: str, weights: tuple[str, ...]) -> None:
     """Warn of weights that a model's files lack, once for each model: it is loaded again for each of its attacks."""
     if weights:
         shown = ", ".join(weights[:3]) + (f" and {len(weights) - 3} more" if len(weights) > 3 else "")
-        message = (
+        log_warning(
             f"{name}: {len(weights)} weights are not in its files and were drawn at random ({shown}); if these are its "
             "head, the base model predicts nothing yet, and numbers of it before training mean little"
         )
-        log(message, level="warning", text=f"warning: {message}")
 
 
 #: The most that logits may change, in parts of the largest, by what must not matter.

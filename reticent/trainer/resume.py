@@ -24,6 +24,7 @@ from reticent.core.errors import ArtifactError
 from reticent.core.json_toml import parse_json
 from reticent.engine.store import TokenStore
 from reticent.trainer.config import TrainConfig
+from reticent.trainer.export import recover_checkpoints
 from reticent.trainer.ledger import Ledger
 from reticent.trainer.recipes import Recipe
 
@@ -182,14 +183,7 @@ def only_training_in(folder: Path) -> Iterator[None]:
     make_private_folder(folder)
     with locked(folder / LOCK):
         (folder / f".{STATE}.tmp").unlink(missing_ok=True)
-        for left in folder.glob(".epoch-[0-9]*.tmp-*"):
-            shutil.rmtree(left)
-        for backup in sorted(folder.glob(".epoch-[0-9]*.old-*")):
-            checkpoint = backup.with_name(backup.name[1:].partition(".")[0])
-            if checkpoint.exists():
-                shutil.rmtree(backup)
-            else:
-                backup.rename(checkpoint)
+        recover_checkpoints(folder)
         try:
             yield
         finally:

@@ -22,7 +22,6 @@ from reticent.ext.classify.documents import FILE, baselines, classify_one, label
 from reticent.job.artefact import Artefact, Step, Training, trainings_by_recipe
 
 if TYPE_CHECKING:
-    from reticent.audit.evidence.classification import ClassificationEvidence
     from reticent.ext.classify.training import ClassifyConfig, StepReport
     from reticent.job.config import Job, ModelSection
     from reticent.job.run import Run

@@ -38,9 +38,6 @@ from reticent.job.stages.near_copies import NEAR_COPIES, near_copies_section
 from reticent.job.stages.shadows import shadows_of
 
 if TYPE_CHECKING:
-    from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
-    from reticent.audit.evidence.corpus import CorpusEvidence
-    from reticent.audit.evidence.sampled import SampledRecall
     from reticent.job.config import Job
     from reticent.job.run import Run
 
@@ -272,10 +269,11 @@ def _measured(run: Run, measurement: Measurement) -> ModelEvidence:
     measured = replace(from_json(ModelEvidence, read_json(path), str(path)), model=measurement.model.name)
     if measurement.training is None:
         return measured
-    counts = read_manifest(run.folder / measurement.training.name).counts
+    manifest = read_manifest(run.folder / measurement.training.name)
+    counts = manifest.counts
     ledger = Ledger(**{part.name: counts[part.name] for part in fields(Ledger)})
     measured = replace(measured, seed=measurement.training.seed, ledger=ledger, guarantee=counts.get("privacy"))
-    return with_files(measured, run, measurement.training)
+    return with_files(measured, manifest)
 
 
 def _now() -> float:

@@ -26,19 +26,22 @@ if TYPE_CHECKING:
 
 __all__ = ["Refresh", "copied_steps", "corpus_steps", "refreshed_steps"]
 
+#: What a run has opened of its documents.
+OPENED = ("given_corpus", "whole_corpus", "deduplicated", "parted", "documents", "corpus")
+
 
 def corpus_steps(run: Run) -> Iterator[Step]:
     """Yield the step of the artefact ``corpus``, if the documents are no local files."""
     if run.job.corpus.remote is None:
         return
     yield Step.of(corpus_artefact(run.job), partial(_build, run))
-    run.invalidate("given_corpus", "whole_corpus", "deduplicated", "parted", "documents", "corpus")
+    run.invalidate(*OPENED)
 
 
 def refreshed_steps(refresh: Refresh, run: Run) -> Iterator[Step]:
     """Yield the step that reads the documents again, in a new snapshot; texts that are known need not travel."""
     yield Step.of(corpus_artefact(run.job), partial(_build, run, refresh=refresh))
-    run.invalidate("given_corpus", "whole_corpus", "deduplicated", "parted", "documents", "corpus")
+    run.invalidate(*OPENED)
 
 
 @dataclass(slots=True)
@@ -60,7 +63,7 @@ def copied_steps(before: Run, run: Run) -> Iterator[Step]:
     if run.job.corpus.remote is None:
         return
     yield Step.of(corpus_artefact(run.job), partial(_copy, before), prepare=partial(_delete_other, before, run))
-    run.invalidate("given_corpus", "whole_corpus", "deduplicated", "parted", "documents", "corpus")
+    run.invalidate(*OPENED)
 
 
 def _copy(before: Run, folder: Path, counts: dict[str, Any]) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from reticent.engine.split import Individuals
     from reticent.job.config import ModelSection
     from reticent.job.run import Run
-    from reticent.trainer.config import FoundationConfig, TrainConfig
+    from reticent.trainer.config import FoundationConfig
 
 __all__ = ["foundation_steps"]
 

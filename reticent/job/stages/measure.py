@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from reticent.audit.evaluate import Auditor
-    from reticent.audit.scoring.token_scores import BaseModelScores
     from reticent.job.config import ModelSection
     from reticent.job.run import Run
 

@@ -22,7 +22,6 @@ from reticent.job.fingerprints import TO_DO
 if TYPE_CHECKING:
     import numpy as np
 
-    from reticent.audit.evidence.corpus import NearCopies
     from reticent.job.run import Run
 
 __all__ = ["NEAR_COPIES", "copied_individuals", "near_copies_input", "near_copies_section", "near_copies_steps"]
