@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
@@ -307,8 +307,9 @@ class Withdrawals:
         if len(gone):
             origin.leave_out(gone)
 
-    def end(self, individuals: pa.Array, documents: Iterable[pa.RecordBatch]) -> None:
-        """Check the documents that were read (doc_id, individual_id, text), and bring the record up to date.
+    def end(self, individuals: Callable[[], pa.Array], documents: Iterable[pa.RecordBatch]) -> None:
+        """Check the documents that were read (doc_id, individual_id, text), and bring the record up to date; neither
+        is asked for where nobody is left out, now or earlier.
 
         Raises
         ------
@@ -317,7 +318,7 @@ class Withdrawals:
         """
         if self.record or self._source is not None:
             left_out = self._source.left_out() if self._source else ()
-            self.compare(individuals, documents, pa.array([], pa.string()), left_out)
+            self.compare(individuals(), documents, pa.array([], pa.string()), left_out)
 
     def compare(
         self,
