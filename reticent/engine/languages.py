@@ -41,9 +41,7 @@ class LanguageCount:
         self._num_seen += len(texts)
         sample = texts.take(pa.array(np.flatnonzero((number < 1000) | (number % 101 == 0))))
         start = pc.utf8_lower(pc.utf8_slice_codeunits(sample, 0, 1000))
-        hits = np.stack(
-            [pc.count_substring_regex(start, pattern).to_numpy(zero_copy_only=False) for pattern in _PATTERNS.values()]
-        )
+        hits = np.stack([_counts(start, pattern) for pattern in _PATTERNS.values()])
         best = hits.argmax(axis=0)[hits.max(axis=0, initial=0) > 0]
         for place, num in enumerate(np.bincount(best, minlength=len(LANGUAGES))):
             self._documents[LANGUAGES[place]] += int(num)

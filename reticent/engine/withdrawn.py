@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
@@ -165,8 +166,8 @@ class LeftOut:
         folded), of its own id, and of its text (null: not known, or a text that others have too)
     """
 
-    key: bytes
-    table: pa.Table
+    key: bytes = field(default_factory=partial(secrets.token_bytes, 32))
+    table: pa.Table = field(default_factory=_SCHEMA.empty_table)
     _kept: dict[str, list[tuple[bytes, set[bytes]]]] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
@@ -174,12 +175,12 @@ class LeftOut:
         """Return the record of a run folder; an empty one where there is none."""
         file = folder / RECORD
         if not file.exists():
-            return cls(secrets.token_bytes(32), _SCHEMA.empty_table())
+            return cls()
         try:
             table = pq.read_table(file, memory_map=False).cast(_SCHEMA)
         except (OSError, pa.ArrowException, ValueError):
             raise ArtifactError(f"{file}: damaged; it says who must be left out of this run folder") from None
-        return cls(table.column("key")[0].as_py() if table.num_rows else secrets.token_bytes(32), table)
+        return cls(table.column("key")[0].as_py(), table) if table.num_rows else cls()
 
     def keep(self, folder: Path) -> None:
         """Write the record into a run folder, unless it is empty and there is none."""
@@ -220,7 +221,6 @@ class LeftOut:
         for batch in documents:
             ids, owners, digests = (batch.column(number) for number in range(3))
             digests = pa.array([None if each in texts else each for each in digests.to_pylist()], pa.binary())
-            owners = pa.chunked_array([owners]) if isinstance(owners, pa.Array) else owners
             columns = [("exact", owners), ("folded", fold_ids(owners)), ("document", ids), ("text", digests)]
             made = [pa.array([self.key] * batch.num_rows, pa.binary(32))]
             made += [pa.array(_digests(self.key, name, values), _DIGEST) for name, values in columns]
@@ -272,7 +272,7 @@ class Withdrawals:
     """
 
     settings: CorpusConfig
-    record: LeftOut = field(default_factory=lambda: LeftOut(secrets.token_bytes(32), _SCHEMA.empty_table()))
+    record: LeftOut = field(default_factory=LeftOut)
     counts: dict[str, Any] = field(default_factory=dict)
     said: list[tuple[str, bool]] = field(default_factory=list)
     _registers: list[pa.Array] = field(default_factory=list)
@@ -307,8 +307,9 @@ class Withdrawals:
         if len(gone):
             origin.leave_out(gone)
 
-    def end(self, individuals: pa.Array, documents: Iterable[pa.RecordBatch]) -> None:
-        """Check the documents that were read (doc_id, individual_id, text), and bring the record up to date.
+    def end(self, individuals: Callable[[], pa.Array], documents: Iterable[pa.RecordBatch]) -> None:
+        """Check the documents that were read (doc_id, individual_id, text), and bring the record up to date; neither
+        is asked for where nobody is left out, now or earlier.
 
         Raises
         ------
@@ -317,7 +318,7 @@ class Withdrawals:
         """
         if self.record or self._source is not None:
             left_out = self._source.left_out() if self._source else ()
-            self.compare(individuals, documents, pa.array([], pa.string()), left_out)
+            self.compare(individuals(), documents, pa.array([], pa.string()), left_out)
 
     def compare(
         self,
@@ -354,8 +355,7 @@ class Withdrawals:
             document=taken.column("doc_id"),
             text=taken.column("sha256"),
         )
-        marks = pa.chunked_array([_DOCUMENTS.empty_table().column("sha256").combine_chunks()])
-        marks = pa.chunked_array([*marks.chunks, *(chunk for each in left for chunk in _chunks(each.column(2)))])
+        marks = pa.chunked_array([chunk for each in left for chunk in _chunks(each.column(2))], pa.binary())
         shared = np.isin(_prefixes(marks), np.concatenate([np.empty(0, np.uint64), *stays]))
         texts = set(marks.drop_null().filter(pa.array(shared)).to_pylist())
         self.record = record.adding(left, texts)

@@ -14,7 +14,7 @@ import itertools
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -61,9 +61,12 @@ def table_error(folder: Path | str, mark: str) -> CorpusError:
     return CorpusError(f"{folder}: {what}, whose files hold rows that were deleted too; {instead.format(address)}")
 
 
-def _refuse_tables(files: Iterable[Path]) -> None:
+def _refuse_tables(files: Sequence[Path]) -> None:
     """Raise `CorpusError` where one of the folders above a file, or above what it links to, is one of a table."""
-    direct = {Path(of(file)).parent for file in files for of in (os.path.abspath, os.path.realpath)}
+    direct = {
+        Path(of(parent)) for parent in {file.parent for file in files} for of in (os.path.abspath, os.path.realpath)
+    }
+    direct |= {Path(os.path.realpath(file)).parent for file in files if os.path.islink(file)}
     for folder in sorted({above for parent in direct for above in (parent, *parent.parents)}):
         for mark in TABLES:
             if next(folder.glob(mark), None) is not None:

@@ -126,9 +126,8 @@ def stage(
         raise CorpusError(f"{source.name}: no documents")
     _refuse_doubles(source, settings, folder)
     columns = [settings.doc_id, settings.individual_id, settings.text]
-    request = Request(columns=list(dict.fromkeys(columns)), batch_rows=1024)
-    read = (batch for file in staged_files(folder) for batch in read_parquet(file, request))
-    withdrawals.end(_individuals(settings, folder), (batch.select(columns) for batch in read))
+    read = (batch.select(columns) for batch in _read_back(folder, columns, 1024))
+    withdrawals.end(lambda: _individuals(settings, folder), read)
     counts = {name: count for name, count in stage.counts.items() if count or name != "null_texts"}
     counts |= withdrawals.counts
     if (hidden := getattr(getattr(source, "origin", source), "row_security", None)) is not None:
@@ -218,7 +217,8 @@ class _Staging:
                 raise _StoppedError
             if batch.num_rows:
                 if found := (batch.schema.metadata or {}).get(PLACE):  # an object, and how many of its rows came before
-                    place, row = found.decode().rsplit("\0", 1)[0], int(found.rpartition(b"\0")[2])
+                    place, _, before = found.decode().rpartition("\0")
+                    row = int(before)
                 batch = pa.record_batch([plain_ids(array) for array in batch.columns], names=batch.schema.names)
                 zone = self.settings.time_zone
                 try:
@@ -243,21 +243,24 @@ class _Staging:
                 self.progress(self.counts["documents"])
 
 
-def _individuals(settings: CorpusConfig, folder: Path) -> pa.Array:
-    request = Request(columns=[settings.individual_id], batch_rows=1 << 16)
-    found = [pa.array([], pa.string())]
+def _read_back(folder: Path, columns: Sequence[str], batch_rows: int = 1 << 16) -> Iterator[pa.RecordBatch]:
+    request = Request(columns=list(dict.fromkeys(columns)), batch_rows=batch_rows)
     for file in staged_files(folder):
-        found += [batch.column(0).cast(pa.string()).unique() for batch in read_parquet(file, request)]
-    return pa.concat_arrays(found).unique()
+        yield from read_parquet(file, request)
+
+
+def _individuals(settings: CorpusConfig, folder: Path) -> pa.Array:
+    batches = _read_back(folder, [settings.individual_id])
+    found = [batch.column(0).cast(pa.string()).unique() for batch in batches]
+    return pa.concat_arrays([pa.array([], pa.string()), *found]).unique()
 
 
 def _refuse_doubles(source: Source, settings: CorpusConfig, folder: Path) -> None:
     """Refuse an id of a document that stands twice in a database, with a query that finds it."""
     origin = getattr(source, "origin", source)
     if hasattr(origin, "query_of"):
-        request = Request(columns=[settings.doc_id], batch_rows=1 << 16)
-        read = (batch for file in staged_files(folder) for batch in read_parquet(file, request))
-        ids = pa.concat_arrays([batch.column(0).cast(pa.string()) for batch in read])
+        batches = _read_back(folder, [settings.doc_id])
+        ids = pa.concat_arrays([batch.column(0).cast(pa.string()) for batch in batches])
         if double := len(ids) - len(ids.unique()):
             raise CorpusError(
                 f"{source.name} column {settings.doc_id}: {double:,} rows have the id of another document; they are "
@@ -280,17 +283,16 @@ def _digest_of_keys(folder: Path, settings: CorpusConfig) -> str:
     """SHA-256 over lengths and bytes of the ids of documents, and over those of individuals."""
 
     digests = [hashlib.sha256() for _ in range(4)]
-    for file in staged_files(folder):
-        request = Request(columns=list(dict.fromkeys((settings.doc_id, settings.individual_id))), batch_rows=1 << 16)
-        for batch in read_parquet(file, request):
-            for number, name in enumerate((settings.doc_id, settings.individual_id)):
-                values = batch.column(batch.schema.get_field_index(name)).cast(pa.large_binary())
-                lengths = pc.binary_length(values)
-                digests[2 * number].update(lengths.to_numpy())
-                if num_bytes := pc.sum(lengths).as_py():
-                    offsets, data = values.buffers()[1:]
-                    first = memoryview(offsets).cast("q")[values.offset]
-                    digests[2 * number + 1].update(memoryview(data)[first : first + num_bytes])
+    names = (settings.doc_id, settings.individual_id)
+    for batch in _read_back(folder, names):
+        for number, name in enumerate(names):
+            values = batch.column(batch.schema.get_field_index(name)).cast(pa.large_binary())
+            lengths = pc.binary_length(values)
+            digests[2 * number].update(lengths.to_numpy())
+            if num_bytes := pc.sum(lengths).as_py():
+                offsets, data = values.buffers()[1:]
+                first = memoryview(offsets).cast("q")[values.offset]
+                digests[2 * number + 1].update(memoryview(data)[first : first + num_bytes])
     return hashlib.sha256(b"".join(digest.digest() for digest in digests)).hexdigest()
 
 

@@ -24,14 +24,14 @@ import pyarrow as pa
 from reticent import _rust
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.config import SplitConfig
-from reticent.engine.identity import SAYS_MISSING, Ids, check_choice, fold_ids, say_missing
+from reticent.engine.identity import SAYS_MISSING, Ids, check_choice, fold_ids, missing_rows
 from reticent.engine.schema import INDIVIDUALS, SPLITS
 from reticent.engine.sources.columns import SOURCE_COLUMN, as_text, sorted_codes
 from reticent.engine.sources.config import Columns, OnNull
 from reticent.engine.sources.files import TABLES, table_error
 from reticent.engine.split import Individuals
 from reticent.engine.withdrawn import read_ids, read_lines
-from reticent.ext.spark.session import ROWS_PER_BATCH, check_session, session_of
+from reticent.ext.spark.session import ROWS_PER_BATCH, check_session, session_of, setting
 from reticent.ext.spark.tables import (
     blobs_of,
     decoded,
@@ -179,8 +179,6 @@ def open_documents(
             "to false before the frame is made, or give the paths of the files"
         )
     frame, files = (documents, None) if is_frame else _of_files(spark, documents)
-    if not is_frame:
-        _refuse_tables(spark, frame)
     num_hidden = 0 if is_frame else _num_hidden(spark, documents)
     if num_hidden:
         warn(f"{num_hidden:,} file(s) are not read: a name begins with _ or .")
@@ -229,10 +227,8 @@ def _of_files(spark: SparkSession, documents: Any) -> tuple[DataFrame, dict[str,
 
     paths = _paths(documents)
     inferring = "spark.sql.sources.partitionColumnTypeInference.enabled"  # 007 and 7 are two individuals
-    before = spark.conf.get(inferring)
-    spark.conf.set(inferring, "false")
     try:
-        with errors_of_tasks():
+        with errors_of_tasks(), setting(spark, inferring, "false"):
             reader = spark.read
             for name in SKIPPING:
                 reader = reader.option(name, "false")
@@ -244,8 +240,7 @@ def _of_files(spark: SparkSession, documents: Any) -> tuple[DataFrame, dict[str,
         if error.kind == "PATH_NOT_FOUND":
             raise CorpusError(f"{paths[0]}: Spark finds nothing there") from None
         raise CorpusError(f"{paths[0]}: Spark cannot read it as Parquet ({error.kind or 'no kind is named'})") from None
-    finally:
-        spark.conf.set(inferring, before or "true")
+    _refuse_tables(spark, names)
     return frame, {unquote(urlparse(name).path): number for number, name in enumerate(names)}
 
 
@@ -255,11 +250,11 @@ def _hadoop_path(spark: SparkSession) -> Any:
     return context._jvm.org.apache.hadoop.fs.Path
 
 
-def _refuse_tables(spark: SparkSession, frame: DataFrame) -> None:
-    """Raise `CorpusError` where the files are those of a table of a lake, or of a part of one."""
+def _refuse_tables(spark: SparkSession, files: Sequence[str]) -> None:
+    """Raise `CorpusError` where these files are those of a table of a lake, or of a part of one."""
     path, above = _hadoop_path(spark), set[str]()
     with errors_of_tasks():
-        for folder in {name.rpartition("/")[0] for name in frame.inputFiles()}:
+        for folder in {name.rpartition("/")[0] for name in files}:
             parent = path(folder)
             while parent is not None:
                 above.add(parent.toString())
@@ -392,15 +387,10 @@ def _staying(gone: frozenset[str], batches: Iterable[pa.RecordBatch]) -> Iterabl
 
 def _cut(spark: SparkSession, frame: DataFrame, cut: _Cut, num_parts: int) -> RDD:
     """The documents in parts, each a table of bytes; in order, and not yet numbered."""
-    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
-    before = spark.conf.get(name) or "10000"
-    spark.conf.set(name, str(ROWS_PER_BATCH))
-    try:
+    with setting(spark, "spark.sql.execution.arrow.maxRecordsPerBatch", str(ROWS_PER_BATCH)):
         if cut.ids == "fold":  # two spellings of one individual belong to one part
             frame = frame.mapInArrow(Task(_fold), frame.schema)
         return kept(blobs_of(frame.repartition(num_parts, cut.unit), cut))
-    finally:
-        spark.conf.set(name, before)
 
 
 def _fold(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
@@ -436,7 +426,7 @@ class _Cut:
             may_be_null = name == "household_id" and not self.by_household
             if (ids.null_count and not may_be_null) or len(_rust.blank_rows(ids)):
                 raise CorpusError(f"column {name}: a document has none (null or blank)")
-            if name != "doc_id" and len(say_missing(ids, self.real_ids)):
+            if name != "doc_id" and len(missing_rows(ids, self.real_ids)):
                 raise CorpusError(f"column {name}: {SAYS_MISSING}")
             columns[name] = ids.fill_null("")
         for name in [name for name in columns if name.startswith(SOURCE_COLUMN)]:

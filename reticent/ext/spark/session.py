@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +20,7 @@ from reticent.ext.spark.tasks import errors_of_tasks
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["check_session", "local_session", "session_of"]
+__all__ = ["check_session", "local_session", "session_of", "setting"]
 
 #: Rows of a batch on its way to Python. Spark's 10,000 notes of 5 KB would be 50 MB, several times over.
 ROWS_PER_BATCH = 512
@@ -45,6 +47,20 @@ def session_of(documents: object = None) -> SparkSession:
     if session is None:
         raise PolicyError("no Spark session runs: start it with spark-submit, give a data frame, or use --master local")
     return session
+
+
+@contextmanager
+def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    """Give a setting of the session this value, and afterwards what it was."""
+    before = spark.conf.get(name, None)
+    spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, before)
 
 
 def _session_class() -> Any:

@@ -7,7 +7,6 @@ that partition: what is joined to the rows of a part returns to it by `repartiti
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
 
+from reticent.ext.spark.session import setting
 from reticent.ext.spark.tasks import Task, errors_of_tasks
 
 if TYPE_CHECKING:
@@ -138,24 +138,11 @@ def to_parts(rows: DataFrame, num_parts: int) -> RDD:
 def blobs_of(rows: DataFrame, gather: Callable[[pa.Table], bytes] = encoded) -> RDD:
     """Return a dataset with one element a partition of a data frame: its rows as ``gather`` makes bytes of them."""
     # Spark plans as it goes: what comes before the last shuffle is done here.
-    with errors_of_tasks(), _every_partition(rows.sparkSession):
-        return rows.mapInArrow(Task(partial(_blob, gather)), "blob binary").rdd.mapPartitions(_only)
-
-
-@contextmanager
-def _every_partition(spark: SparkSession) -> Iterator[None]:
-    """Keep the partitions of a data frame that turns out to have no row: without, it has fewer than it was cut into."""
+    # Of a data frame that turns out to have no row all partitions stay: without, it has fewer than it was cut into.
     name, rule = "spark.sql.adaptive.optimizer.excludedRules", "AQEPropagateEmptyRelation"
-    before = spark.conf.get(name, None)
-    named = f"org.apache.spark.sql.execution.adaptive.{rule}"
-    spark.conf.set(name, f"{before},{named}" if before else named)
-    try:
-        yield
-    finally:
-        if before is None:
-            spark.conf.unset(name)
-        else:
-            spark.conf.set(name, before)
+    named, before = f"org.apache.spark.sql.execution.adaptive.{rule}", rows.sparkSession.conf.get(name, None)
+    with errors_of_tasks(), setting(rows.sparkSession, name, f"{before},{named}" if before else named):
+        return rows.mapInArrow(Task(partial(_blob, gather)), "blob binary").rdd.mapPartitions(_only)
 
 
 def _blob(gather: Callable[[pa.Table], bytes], batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:

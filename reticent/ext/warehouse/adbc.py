@@ -19,7 +19,7 @@ from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.sources.columns import canonical, plain_ids, require_columns
 from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.sources.table import shown
-from reticent.ext.warehouse.database import Connection, Selection
+from reticent.ext.warehouse.database import Connection, Selection, literal
 
 __all__ = ["AdbcDatabase"]
 
@@ -143,4 +143,4 @@ _IDS_OF_A_LIST: Final = 1000
 def _literals(ids: Sequence[str]) -> Iterator[str]:
     """Lists of literals: the database makes each what its column is."""
     for start in range(0, len(ids), _IDS_OF_A_LIST):
-        yield ", ".join("'" + each.replace("'", "''") + "'" for each in ids[start : start + _IDS_OF_A_LIST])
+        yield ", ".join(map(literal, ids[start : start + _IDS_OF_A_LIST]))

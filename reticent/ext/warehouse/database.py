@@ -19,7 +19,7 @@ import pyarrow as pa
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.sources.columns import require_columns
 
-__all__ = ["PRESETS", "Connection", "Preset", "Selection", "quoted"]
+__all__ = ["PRESETS", "Connection", "Preset", "Selection", "literal", "quoted"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,6 +232,11 @@ def failure(where: str, error: Exception, doing: str = "cannot be read") -> Exce
 def quoted(name: str) -> str:
     """Return an identifier of SQL."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def literal(value: str) -> str:
+    """Return a string of SQL."""
+    return "'" + value.replace("'", "''") + "'"
 
 
 @dataclass(frozen=True, slots=True)

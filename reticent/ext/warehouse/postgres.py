@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.sources.table import shown
-from reticent.ext.warehouse.database import PRESETS, Connection, Selection
+from reticent.ext.warehouse.database import PRESETS, Connection, Selection, literal
 
 __all__ = ["Postgres"]
 
@@ -214,11 +214,11 @@ class Postgres:
 
     def _look_up(self, held: Connection, table: str) -> tuple[str, str, Any]:
         """The name of a table as SQL has it, its kind, and its blocks; nothing else gets into a statement."""
-        name = table.replace("'", "''")
         found = held.rows(
             "SELECT c.oid::regclass::text, c.relkind::text, (greatest(pg_relation_size(c.oid, 'main'), "
             "(SELECT max(pg_relation_size(relid, 'main')) FROM pg_partition_tree(c.oid) WHERE isleaf)) "
-            f"/ current_setting('block_size')::bigint)::bigint FROM pg_class c WHERE c.oid = to_regclass('{name}')"
+            "/ current_setting('block_size')::bigint)::bigint FROM pg_class c "
+            f"WHERE c.oid = to_regclass({literal(table)})"
         )
         if not found:
             hint = (
@@ -317,7 +317,7 @@ def _num_decimals(field: pa.Field) -> int:
 def _array(values: Sequence[str]) -> str:
     """Some strings as an array of SQL."""
     items = ",".join('"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"' for value in values)
-    return "'{" + items.replace("'", "''") + "}'::text[]"
+    return literal("{" + items + "}") + "::text[]"
 
 
 def stretch(num_blocks: int, part: int, parts: int) -> str:

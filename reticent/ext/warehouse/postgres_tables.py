@@ -17,7 +17,7 @@ import pyarrow as pa
 from reticent.core.errors import CorpusError, PolicyError, ReticentError
 from reticent.engine.sources.table import check_address, shown
 from reticent.engine.withdrawn import LeftOut
-from reticent.ext.warehouse.database import CONNECTING, failure, quoted
+from reticent.ext.warehouse.database import CONNECTING, failure, literal, quoted
 from reticent.ext.warehouse.tables import ResultTable
 
 __all__ = ["parse_name", "write_tables"]
@@ -46,7 +46,7 @@ NUMBER: Final = """(SELECT coalesce(max(note_nlp_id), 0) FROM {table})
 #: Columns of a table: name, type as SQL writes it, and whether the table makes the value itself.
 COLUMNS: Final = """
 SELECT attname::text, format_type(atttypid, atttypmod), (attidentity <> '' OR atthasdef)::text
-FROM pg_attribute WHERE attrelid = '{table}'::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum
+FROM pg_attribute WHERE attrelid = {table}::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum
 """
 
 
@@ -184,10 +184,8 @@ class _Transaction:
     def replace(self, result: ResultTable, schema: str | None, name: str, overwrite: bool) -> int:
         """Make a table anew; the rows of one of ours are replaced where that is asked for."""
         table = quoted(name) if schema is None else f"{quoted(schema)}.{quoted(name)}"
-        literal = table.replace("'", "''")
-        ((there, comment),) = self.execute(
-            f"SELECT to_regclass('{literal}')::text, obj_description(to_regclass('{literal}'), 'pg_class')"
-        )
+        found = f"to_regclass({literal(table)})"
+        ((there, comment),) = self.execute(f"SELECT {found}::text, obj_description({found}, 'pg_class')")
         if there is not None:
             if not overwrite:
                 raise PolicyError(f"{self._where}: the table {there} is there; --overwrite replaces one of an export")
@@ -213,7 +211,7 @@ class _Transaction:
                 self.execute(f"ALTER TABLE {table} ADD COLUMN {quoted(name)} {kind}")
 
     def _columns(self, table: str) -> list[tuple[Any, ...]]:
-        return self.execute(COLUMNS.format(table=table.replace("'", "''")))
+        return self.execute(COLUMNS.format(table=literal(table)))
 
     def add_note_nlp(
         self,
@@ -274,12 +272,11 @@ class _Transaction:
 
     def _advance(self, table: str) -> None:
         """Bring the sequence of the key behind all rows: earlier exports chose numbers themselves."""
-        literal = table.replace("'", "''")
-        ((sequence,),) = self.execute(f"SELECT pg_get_serial_sequence('{literal}', 'note_nlp_id')")
+        ((sequence,),) = self.execute(f"SELECT pg_get_serial_sequence({literal(table)}, 'note_nlp_id')")
         if sequence is not None:
             greatest = f"(SELECT max(note_nlp_id) FROM {table})"
-            name = str(sequence).replace("'", "''")
-            self.execute(f"SELECT setval('{name}', {greatest}) WHERE {greatest} > (SELECT last_value FROM {sequence})")
+            name = literal(str(sequence))
+            self.execute(f"SELECT setval({name}, {greatest}) WHERE {greatest} > (SELECT last_value FROM {sequence})")
 
 
 def _with_numbers(result: ResultTable) -> ResultTable:
