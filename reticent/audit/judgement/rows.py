@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, NamedTupl
 
 from pydantic import AfterValidator, Field, model_validator
 
-from reticent.audit.membership.names import DIFFERENCES, KIND_SHADOWS
+from reticent.audit.membership.names import DIFFERENCES, FEWEST_MEMBERS, FEWEST_OTHERS, KIND_SHADOWS, NUM_FAMILIES
 from reticent.audit.membership.validity import CHANCE, INVALID, OVER_BASE, WITHOUT_COPIES
 from reticent.audit.stats.estimate import LEVEL, Estimate, clopper_pearson
 from reticent.core.section import PUBLISHED, Section
@@ -391,8 +391,6 @@ def _invalid(attack: MeasuredAttack) -> str | None:
 
 #: Words for membership by kinds that are no identifying words.
 KIND_WAYS = {"all": "membership by all words", "ordinary": ORDINARY, "targets": TAUGHT}
-#: Families of numbers of *words* whose ends hold at once: the kinds (`kinds.FAMILIES`), and three at the threshold.
-NUM_FAMILIES = 4
 
 
 def _individual(subject: Subject) -> Iterator[Number]:
@@ -452,9 +450,6 @@ def _with_a_passage(people: Exposed, asks_every_member: bool) -> Number:
 #: Words for the individuals of whom a passage comes back, and the largest share of those asked.
 PASSAGE_OF = "people of whom a whole passage of their own comes back"
 PASSAGE_AT_MOST = 0.01
-#: The fewest members and others of whom a share told at 1 % false positives can be within: chance alone gives it a few
-#: in a hundred there.
-FEWEST_TOLD = (300, 1000)
 #: Numbers of a risk of membership, whose ends hold at once; the rate of both sides that a difference is planned for.
 NUM_AREAS, USUAL_RATE = 10, 0.05
 
@@ -470,7 +465,7 @@ def _fewest_by_area(at_most: float) -> tuple[int, int]:
     """An area of chance, of which `NUM_AREAS` hold at once (the error of Mann-Whitney), and the share that is told."""
     error = NormalDist().inv_cdf(1 - (1 - LEVEL) / (2 * NUM_AREAS)) / (at_most - CHANCE)
     n = math.ceil(error**2 / 6)
-    return max(n, FEWEST_TOLD[0]), max(n, FEWEST_TOLD[1])
+    return max(n, FEWEST_MEMBERS), max(n, FEWEST_OTHERS)
 
 
 def _fewest_by_none(at_most: float) -> tuple[int, int]:

@@ -29,6 +29,7 @@ import numpy as np
 from reticent.audit.evidence.membership import KindAttack, KindMembership
 from reticent.audit.membership.attacks import individual_scores
 from reticent.audit.membership.most_exposed import told_members
+from reticent.audit.membership.names import NUM_FAMILIES
 from reticent.audit.membership.shadow_attacks import (
     LOG_PROB_LIMITS,
     Gaussians,
@@ -62,10 +63,6 @@ TARGETS = "targets"
 FPR = 0.01
 #: One in so many individuals counts as most exposed.
 EXPOSED = 10
-#: Families of attacks by identifying words whose intervals hold at once: the kinds, and three at the threshold.
-FAMILIES = 4
-
-
 #: Kinds whose areas are numbers of membership through identifying words; the others are of the person.
 IDENTIFYING: Final = ("rare", "direct")
 
@@ -189,7 +186,7 @@ class KindAudit:
         words: dict[tuple[str, str], Compared] = {}
         for kind, attacks in asked.items():
             (words if kind in IDENTIFYING else person).update({(kind, name): one for name, one in attacks.items()})
-        areas = {**self._areas(words, 1 - (1 - LEVEL) / FAMILIES), **self._areas(person, LEVEL)}
+        areas = {**self._areas(words, 1 - (1 - LEVEL) / NUM_FAMILIES), **self._areas(person, LEVEL)}
         own_scores = {key: np.where(np.isfinite(one.own), one.own, np.nan) for key, one in {**words, **person}.items()}
         told = told_members({" ".join(key): own for key, own in own_scores.items() if key[0]}, self.codes,
                             self.is_member, self._uncopied, **self.bootstrap)  # fmt: skip

@@ -20,7 +20,7 @@ from reticent.audit.membership.attacks import ATTACKS, attack, individual_scores
 from reticent.audit.membership.blind import blind_baseline, year_of
 from reticent.audit.membership.kinds import Compared
 from reticent.audit.membership.most_exposed import told_members
-from reticent.audit.membership.names import ON_HOLDOUT
+from reticent.audit.membership.names import OF_LOG_PROBS, ON_HOLDOUT
 from reticent.audit.membership.table import Need
 from reticent.audit.membership.validity import kept_without_copies
 from reticent.audit.scoring.token_scores import TokenScores
@@ -45,8 +45,6 @@ __all__ = [
 # Subgroups of individuals, and the one whose members are most clearly distinguishable, which an average hides.
 
 
-#: Differences to the base model that are functions of log-probabilities alone.
-OF_LOG_PROBS = frozenset({"reference", "ratio", "wbc", "hard_tokens", "mlm_ratio"})
 #: A subgroup with fewer individuals on a side is not measured.
 SMALLEST_SIDE = 10
 

@@ -23,14 +23,13 @@ import numpy as np
 from scipy import stats
 
 from reticent.audit.evidence.membership import Told
+from reticent.audit.membership.names import FEWEST_MEMBERS, FEWEST_OTHERS
 from reticent.audit.stats.estimate import LEVEL, Estimate, clopper_pearson
 from reticent.audit.stats.intervals import cluster_tops, clusters_of, iter_resamples
 
-__all__ = ["FEWEST_MEMBERS", "FEWEST_OTHERS", "FPR", "chance_of_the_top", "told_members"]
+__all__ = ["FPR", "chance_of_the_top", "told_members"]
 
 FPR = 0.01
-#: A rate at this false-positive rate is given from so many others and so many members on.
-FEWEST_OTHERS, FEWEST_MEMBERS = 1000, 300
 
 
 def chance_of_the_top(num_above: int, num_members: int, num_others: int) -> float:
