@@ -394,13 +394,13 @@ class Auditor:
         controls = {**(controls or {}), **(out.document_scores() if out else {})}
         on_kinds = self._on_kinds(entry, scores, base, out)
         if (own := further.pop(GRADIENT, None)) is not None and ORDINARY in on_kinds:
-            on_kinds[ORDINARY] |= {GRADIENT: self._of_individuals(GRADIENT, {GRADIENT: own}, controls)}
+            on_kinds[ORDINARY] |= {GRADIENT: self.membership.compared(GRADIENT, own, controls.get(GRADIENT))}
         attacked = self.membership.measure(entry.objective, scores, base, lowercase, further, controls)
         by_kind, areas = self.kinds.measure(
             scores.log_probs, None if base is None else base.log_probs, entry.never_target, shadows,
             on_kinds, attacked.compared,
         )  # fmt: skip
-        attacks, best = self.membership.with_areas(attacked, areas)
+        attacks, best = attacked.with_areas(areas)
         heldout, members = (self._utility(entry.objective, scores, side) for side in (~self.members, self.members))
         return ModelEvidence(
             name=entry.name,
@@ -446,16 +446,8 @@ class Auditor:
             asked = self.membership.document_scores(entry.objective, own, before)
             control = {} if before is None else self.membership.document_scores(entry.objective, before, None)
             control |= out.document_scores(kind) if out else {}
-            found[kind] = {name: self._of_individuals(name, asked, control) for name in asked}
+            found[kind] = {name: self.membership.compared(name, one, control.get(name)) for name, one in asked.items()}
         return found
-
-    def _of_individuals(
-        self, name: str, scores: Mapping[str, np.ndarray], controls: Mapping[str, np.ndarray]
-    ) -> Compared:
-        sides = (scores.get(name), controls.get(name))
-        own, control = (None if one is None else self.membership.of_individuals(name, one) for one in sides)
-        assert own is not None
-        return Compared(own, control)
 
     def gradient_scores(self, entry: ModelEntry, progress: Callable[[int, int], None] | None = None) -> np.ndarray:
         """Return minus the norm of the gradient of the loss of each document's ordinary words, float64 (D,)."""

@@ -27,7 +27,7 @@ from typing import Final, NamedTuple, Unpack
 import numpy as np
 
 from reticent.audit.evidence.membership import KindAttack, KindMembership
-from reticent.audit.membership.attacks import individual_scores
+from reticent.audit.membership.attacks import scores_of
 from reticent.audit.membership.most_exposed import told_members
 from reticent.audit.membership.names import NUM_FAMILIES
 from reticent.audit.membership.shadow_attacks import (
@@ -132,16 +132,9 @@ class KindAudit:
         totals, counts = document_sums(bounded, mask & ~np.isnan(log_probs), self.store.doc_offsets)
         return np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
 
-    def numbers(self, log_probs: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Return each individual's mean over documents of `document_numbers`, float64, shape (individuals,)."""
-        return self.of_individuals(self.document_numbers(log_probs, mask))
-
     def of_individuals(self, document_scores: np.ndarray, *, is_total: bool = False) -> np.ndarray:
-        """Return `individual_scores` by the code of each individual, float64, shape (individuals,); NaN for none."""
-        codes, scores = individual_scores(document_scores, self.store.individual, is_total=is_total)
-        result = np.full(len(self.codes), np.nan)
-        result[np.searchsorted(self.codes, codes)] = scores
-        return result
+        """Return the score of each individual (by code, ascending), float64; NaN for none."""
+        return scores_of(self.codes, document_scores, self.store.individual, is_total=is_total)
 
     def shadows(self, shadows: Iterable[tuple[np.ndarray, np.ndarray]], never_target: int) -> KindShadows:
         """Return the numbers of shadows. Each is given as (log-probabilities of tokens, its training documents)."""
