@@ -429,24 +429,26 @@ class Auditor:
         )
 
     def _kinds_of(self, entry: ModelEntry) -> dict[str, np.ndarray]:
-        """Return the tokens that every likelihood attack is made on alone, by kind: those that a recipe may teach."""
-        return {kind: mask for kind, mask in self.kinds.masks(entry.never_target) if kind in (ORDINARY, TARGETS)}
+        """Return the tokens that every likelihood attack is made on alone, by kind: those that a recipe may teach;
+        targets that are the ordinary words are left out."""
+        masks = {kind: mask for kind, mask in self.kinds.masks(entry.never_target) if kind in (ORDINARY, TARGETS)}
+        if len(masks) == 2 and np.array_equal(masks[ORDINARY], masks[TARGETS]):
+            del masks[TARGETS]
+        return masks
 
     def _on_kinds(
         self, entry: ModelEntry, scores: TokenScores, base: TokenScores | None, out: OutControls | None
     ) -> dict[str, dict[str, Compared]]:
         """Return every likelihood attack on ordinary words alone, and on the targets of a recipe that protects."""
         found: dict[str, dict[str, Compared]] = {}
-        masks = self._kinds_of(entry)
-        for kind, mask in masks.items():
-            if kind == TARGETS and ORDINARY in found and np.array_equal(mask, masks[ORDINARY]):
-                found[kind] = found[ORDINARY]
-                continue
+        for kind, mask in self._kinds_of(entry).items():
             own, before = scores.on(mask), base and base.on(mask)
             asked = self.membership.document_scores(entry.objective, own, before)
             control = {} if before is None else self.membership.document_scores(entry.objective, before, None)
             control |= out.document_scores(kind) if out else {}
             found[kind] = {name: self.membership.compared(name, one, control.get(name)) for name, one in asked.items()}
+        if ORDINARY in found:  # where targets are the ordinary words, the same attacks
+            found.setdefault(TARGETS, found[ORDINARY])
         return found
 
     def gradient_scores(self, entry: ModelEntry, progress: Callable[[int, int], None] | None = None) -> np.ndarray:

@@ -6,7 +6,7 @@ and the sizes of the texts after zlib are required only if an attack needs them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -316,10 +316,16 @@ class MembershipAudit:
         return found
 
     def document_scores(
-        self, objective: str, scores: TokenScores, base: TokenScores | None, lowercase: TokenScores | None = None
+        self,
+        objective: str,
+        scores: TokenScores,
+        base: TokenScores | None,
+        lowercase: TokenScores | None = None,
+        *,
+        among: Container[str] = ATTACKS,
     ) -> dict[str, np.ndarray]:
         """Return the document scores of every attack of the settings that has what it needs, by name, float (D,)."""
-        rows = [ATTACKS[name] for name in self.config.attacks if name in ATTACKS]
+        rows = [ATTACKS[name] for name in self.config.attacks if name in ATTACKS and name in among]
         return {
             row.name: row.score(scores, base, self.zlib_bytes, lowercase)
             for row in rows
@@ -357,10 +363,9 @@ class OutControls:
         log_probs, known = shadow
         for kind, base in self._bases.items():
             scores = replace(base, log_probs=np.where(np.isnan(base.log_probs), np.nan, log_probs))
-            found = self._audit.document_scores(self._objective, scores, base)
-            for name in OF_LOG_PROBS & found.keys():
-                before = self._totals[kind].get(name, 0.0)
-                self._totals[kind][name] = before + np.where(known, 0.0, found[name])
+            found = self._audit.document_scores(self._objective, scores, base, among=OF_LOG_PROBS)
+            for name, own in found.items():
+                self._totals[kind][name] = self._totals[kind].get(name, 0.0) + np.where(known, 0.0, own)
         self._counts += ~known
         return shadow
 
