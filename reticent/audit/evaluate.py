@@ -28,7 +28,7 @@ from reticent.audit.membership.kinds import ORDINARY, TARGETS, Compared, KindAud
 from reticent.audit.membership.measure import MembershipAudit, OutControls
 from reticent.audit.membership.names import GRADIENT
 from reticent.audit.membership.threshold import ThresholdAudit, spelling_of
-from reticent.audit.membership.validity import judged
+from reticent.audit.membership.validity import judged, kept_by_code
 from reticent.audit.scoring.gradients import asked_documents, gradient_norms
 from reticent.audit.scoring.scores import score_models
 from reticent.audit.scoring.token_scores import BaseModelScores, TokenScores
@@ -184,9 +184,10 @@ class Auditor:
         if categories is not None:
             self.categories = (categories.of_words(audit, self.words), categories.names)
         self.train = train
+        self._kept = kept_by_code(self.membership.codes, self.membership.kept)
         self.leakage = LeakageAudit(
             audit, self.words, self.true, words_of(train), members[self.words.documents], config,
-            self.bootstrap, units=units, categories=self.categories, kept=_by_code(self.membership),
+            self.bootstrap, units=units, categories=self.categories, kept=self._kept,
         )  # fmt: skip
         self.kinds = KindAudit(audit, members, self.bootstrap, self.membership.kept, self.membership.uncopied)
         spelt = SurfaceTable(self.tokenizer, spelling_of(config.surface))
@@ -334,7 +335,7 @@ class Auditor:
         if self._inversion is None:
             self._inversion = resolve("reticent.ext.inversion.measure:InversionAudit")(
                 self.store, self.train, self.members, self.words, self.true, self.table, self.tokenizer,
-                self.categories, self.config, self.bootstrap, _by_code(self.membership),
+                self.categories, self.config, self.bootstrap, self._kept,
             )  # fmt: skip
         tokenizer = self._tokenizer_of(entry.path)
         special = special_ids(tokenizer, entry.objective)
@@ -473,12 +474,3 @@ class Auditor:
     def measure_all_occurrences(self, scores: TokenScores) -> AllOccurrences:
         """Return the leakage of a masked model that was asked with ``all_occurrences``."""
         return self.leakage.measure_all_occurrences(self.table.surfaces(scores.argmax, self.words))
-
-
-def _by_code(membership: MembershipAudit) -> np.ndarray | None:
-    """Return who is not left out for near-copies, bool by code; None where none is."""
-    if membership.kept is None:
-        return None
-    kept = np.ones(int(membership.codes[-1]) + 1 if len(membership.codes) else 0, dtype=bool)
-    kept[membership.codes] = membership.kept
-    return kept
