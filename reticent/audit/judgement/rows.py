@@ -338,29 +338,32 @@ TOLD_AT_MOST = 0.05
 
 
 class _Asked(NamedTuple):
-    """The members that an attack tells, why it says nothing, and why it cannot show that a model is within."""
+    """The members that an attack tells, and why it says nothing."""
 
     way: str
     attack: str
     told: Told | None
     invalid: str | None
-    doubt: str | None
+
+
+def _ways(kinds: Mapping[str, KindMembership]) -> tuple[str, ...]:
+    """Words for an attack on the whole text. Of a recipe that may predict every token it is also the twin's number of
+    `TAUGHT`."""
+    return (WHOLE_TEXT, TAUGHT) if kinds and "targets" not in kinds else (WHOLE_TEXT,)
 
 
 def _asked(subject: Subject, kinds: Sequence[str], whole: bool) -> Iterator[_Asked]:
     model, of_kinds = subject.model, subject.model.by_kind or {}
-    # Of a recipe that may predict every token, an attack on the whole text is also the twin's number of `TAUGHT`.
-    ways = (WHOLE_TEXT, TAUGHT) if of_kinds and "targets" not in of_kinds else (WHOLE_TEXT,)
     for name, attack in model.membership.items() if whole else ():
-        for way in ways:
-            yield _Asked(way, name, attack.told, _invalid(attack), model.fault)
+        for way in _ways(of_kinds):
+            yield _Asked(way, name, attack.told, _invalid(attack))
     for kind in kinds:
         found, way = of_kinds.get(kind), KIND_WAYS.get(kind, f"membership by {kind} words alone")
         if found is None or (kind == "targets" and found == of_kinds.get("ordinary")):  # the same words: no other test
             continue
         for name, one in found.attacks.items():
             if kind != "all" or name == "lira":  # others by all words are attacks on the whole text
-                yield _Asked(way, name, one.told, None if name in KIND_SHADOWS else found.why, subject.model.fault)
+                yield _Asked(way, name, one.told, None if name in KIND_SHADOWS else found.why)
 
 
 def _told(subject: Subject, kinds: Sequence[str], whole: bool = False) -> Iterator[Number]:
@@ -378,7 +381,7 @@ def _told(subject: Subject, kinds: Sequence[str], whole: bool = False) -> Iterat
             told.fpr or 0.0,
             one.invalid,
             About(attack=one.attack, part=ABOVE if few else TOLD),
-            doubt=one.doubt,
+            doubt=subject.model.fault,
             at_most=TOLD_AT_MOST,
             by_test_alone=few,
             is_shown=few and told.p_value is not None and told.p_value < (1 - LEVEL) / len(known),
@@ -400,13 +403,12 @@ def _individual(subject: Subject) -> Iterator[Number]:
         low, high = ends.get(name, (attack.auc.low, attack.auc.high))  # of several attacks: ends that hold at once
         why = _invalid(attack)
         auc = replace(attack.auc, low=low, high=high)
-        yield from _areas(WHOLE_TEXT, name, attack, auc, why, model.fault, attack.num_shadows)
-        if kinds and "targets" not in kinds:  # a recipe that may predict every token: the twin's number of `TAUGHT`
-            yield from _areas(TAUGHT, name, attack, auc, why, model.fault, attack.num_shadows)
+        for way in _ways(kinds):
+            yield from _areas(way, name, attack, auc, why, model.fault, attack.num_shadows)
     for kind, way in KIND_WAYS.items():
         if found := kinds.get(kind):  # all words but for LiRA are the whole text
             yield from _of_kind(subject, found, way, ("lira",) if kind == "all" else None)
-    if "all" in kinds and "targets" not in kinds:
+    if "all" in kinds and TAUGHT in _ways(kinds):
         yield from _of_kind(subject, kinds["all"], TAUGHT, ("lira",))
     yield from _told(subject, tuple(KIND_WAYS), whole=True)
 
