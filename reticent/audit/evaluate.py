@@ -28,7 +28,7 @@ from reticent.audit.membership.kinds import ORDINARY, TARGETS, Compared, KindAud
 from reticent.audit.membership.measure import MembershipAudit, OutControls
 from reticent.audit.membership.names import GRADIENT
 from reticent.audit.membership.threshold import ThresholdAudit, spelling_of
-from reticent.audit.membership.validity import judged
+from reticent.audit.membership.validity import judged, kept_by_code
 from reticent.audit.scoring.gradients import asked_documents, gradient_norms
 from reticent.audit.scoring.scores import score_models
 from reticent.audit.scoring.token_scores import BaseModelScores, TokenScores
@@ -184,9 +184,10 @@ class Auditor:
         if categories is not None:
             self.categories = (categories.of_words(audit, self.words), categories.names)
         self.train = train
+        self._kept = kept_by_code(self.membership.codes, self.membership.kept)
         self.leakage = LeakageAudit(
             audit, self.words, self.true, words_of(train), members[self.words.documents], config,
-            self.bootstrap, units=units, categories=self.categories, kept=_by_code(self.membership),
+            self.bootstrap, units=units, categories=self.categories, kept=self._kept,
         )  # fmt: skip
         self.kinds = KindAudit(audit, members, self.bootstrap, self.membership.kept, self.membership.uncopied)
         spelt = SurfaceTable(self.tokenizer, spelling_of(config.surface))
@@ -334,7 +335,7 @@ class Auditor:
         if self._inversion is None:
             self._inversion = resolve("reticent.ext.inversion.measure:InversionAudit")(
                 self.store, self.train, self.members, self.words, self.true, self.table, self.tokenizer,
-                self.categories, self.config, self.bootstrap, _by_code(self.membership),
+                self.categories, self.config, self.bootstrap, self._kept,
             )  # fmt: skip
         tokenizer = self._tokenizer_of(entry.path)
         special = special_ids(tokenizer, entry.objective)
@@ -394,13 +395,13 @@ class Auditor:
         controls = {**(controls or {}), **(out.document_scores() if out else {})}
         on_kinds = self._on_kinds(entry, scores, base, out)
         if (own := further.pop(GRADIENT, None)) is not None and ORDINARY in on_kinds:
-            on_kinds[ORDINARY] |= {GRADIENT: self._of_individuals(GRADIENT, {GRADIENT: own}, controls)}
+            on_kinds[ORDINARY] |= {GRADIENT: self.membership.compared(GRADIENT, own, controls.get(GRADIENT))}
         attacked = self.membership.measure(entry.objective, scores, base, lowercase, further, controls)
         by_kind, areas = self.kinds.measure(
             scores.log_probs, None if base is None else base.log_probs, entry.never_target, shadows,
             on_kinds, attacked.compared,
         )  # fmt: skip
-        attacks, best = self.membership.with_areas(attacked, areas)
+        attacks, best = attacked.with_areas(areas)
         heldout, members = (self._utility(entry.objective, scores, side) for side in (~self.members, self.members))
         return ModelEvidence(
             name=entry.name,
@@ -429,33 +430,27 @@ class Auditor:
         )
 
     def _kinds_of(self, entry: ModelEntry) -> dict[str, np.ndarray]:
-        """Return the tokens that every likelihood attack is made on alone, by kind: those that a recipe may teach."""
-        return {kind: mask for kind, mask in self.kinds.masks(entry.never_target) if kind in (ORDINARY, TARGETS)}
+        """Return the tokens that every likelihood attack is made on alone, by kind: those that a recipe may teach;
+        targets that are the ordinary words are left out."""
+        masks = {kind: mask for kind, mask in self.kinds.masks(entry.never_target) if kind in (ORDINARY, TARGETS)}
+        if len(masks) == 2 and np.array_equal(masks[ORDINARY], masks[TARGETS]):
+            del masks[TARGETS]
+        return masks
 
     def _on_kinds(
         self, entry: ModelEntry, scores: TokenScores, base: TokenScores | None, out: OutControls | None
     ) -> dict[str, dict[str, Compared]]:
         """Return every likelihood attack on ordinary words alone, and on the targets of a recipe that protects."""
         found: dict[str, dict[str, Compared]] = {}
-        masks = self._kinds_of(entry)
-        for kind, mask in masks.items():
-            if kind == TARGETS and ORDINARY in found and np.array_equal(mask, masks[ORDINARY]):
-                found[kind] = found[ORDINARY]
-                continue
+        for kind, mask in self._kinds_of(entry).items():
             own, before = scores.on(mask), base and base.on(mask)
             asked = self.membership.document_scores(entry.objective, own, before)
             control = {} if before is None else self.membership.document_scores(entry.objective, before, None)
             control |= out.document_scores(kind) if out else {}
-            found[kind] = {name: self._of_individuals(name, asked, control) for name in asked}
+            found[kind] = {name: self.membership.compared(name, one, control.get(name)) for name, one in asked.items()}
+        if ORDINARY in found:  # where targets are the ordinary words, the same attacks
+            found.setdefault(TARGETS, found[ORDINARY])
         return found
-
-    def _of_individuals(
-        self, name: str, scores: Mapping[str, np.ndarray], controls: Mapping[str, np.ndarray]
-    ) -> Compared:
-        sides = (scores.get(name), controls.get(name))
-        own, control = (None if one is None else self.membership.of_individuals(name, one) for one in sides)
-        assert own is not None
-        return Compared(own, control)
 
     def gradient_scores(self, entry: ModelEntry, progress: Callable[[int, int], None] | None = None) -> np.ndarray:
         """Return minus the norm of the gradient of the loss of each document's ordinary words, float64 (D,)."""
@@ -479,12 +474,3 @@ class Auditor:
     def measure_all_occurrences(self, scores: TokenScores) -> AllOccurrences:
         """Return the leakage of a masked model that was asked with ``all_occurrences``."""
         return self.leakage.measure_all_occurrences(self.table.surfaces(scores.argmax, self.words))
-
-
-def _by_code(membership: MembershipAudit) -> np.ndarray | None:
-    """Return who is not left out for near-copies, bool by code; None where none is."""
-    if membership.kept is None:
-        return None
-    kept = np.ones(int(membership.codes[-1]) + 1 if len(membership.codes) else 0, dtype=bool)
-    kept[membership.codes] = membership.kept
-    return kept

@@ -92,13 +92,7 @@ class PassageRate(Excess):
 
     def closed(self, raw: Excess, cell: int) -> PassageRate:
         """Withhold the rate by the number of individuals whose passages it counts."""
-        bounded = replace(
-            self,
-            members=self.members.as_share(self.members.n, cell),
-            heldout=self.heldout.as_share(self.heldout.n, cell),
-            unshared=self.unshared and self.unshared.as_shares(cell),
-        )
-        kept = Excess.closed(bounded, raw, cell)
+        kept = Excess.closed(self.as_shares(cell), raw, cell)
         assert isinstance(kept, PassageRate)
         return kept
 

@@ -254,6 +254,15 @@ class Excess:
             without_copies=without and without.withheld(cell),
         )
 
+    def as_shares(self, cell: int) -> Excess:
+        """Return the rates of both sides as shares of individuals; see `Estimate.as_share`."""
+        return replace(
+            self,
+            members=self.members.as_share(self.members.n, cell),
+            heldout=self.heldout.as_share(self.heldout.n, cell),
+            unshared=self.unshared and self.unshared.as_shares(cell),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exposed(Excess):
@@ -261,12 +270,7 @@ class Exposed(Excess):
 
     def closed(self, raw: Excess, cell: int) -> Exposed:
         """Withhold shares that few individuals make."""
-        bounded = replace(
-            self,
-            members=self.members.as_share(self.members.n, cell),
-            heldout=self.heldout.as_share(self.heldout.n, cell),
-        )
-        kept = Excess.closed(bounded, raw, cell)
+        kept = Excess.closed(self.as_shares(cell), raw, cell)
         assert isinstance(kept, Exposed)
         return kept
 

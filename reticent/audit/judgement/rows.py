@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, NamedTupl
 
 from pydantic import AfterValidator, Field, model_validator
 
-from reticent.audit.membership.names import DIFFERENCES, KIND_SHADOWS
+from reticent.audit.membership.names import DIFFERENCES, FEWEST_MEMBERS, FEWEST_OTHERS, KIND_SHADOWS, NUM_FAMILIES
 from reticent.audit.membership.validity import CHANCE, INVALID, OVER_BASE, WITHOUT_COPIES
 from reticent.audit.stats.estimate import LEVEL, Estimate, clopper_pearson
 from reticent.core.section import PUBLISHED, Section
@@ -338,29 +338,32 @@ TOLD_AT_MOST = 0.05
 
 
 class _Asked(NamedTuple):
-    """The members that an attack tells, why it says nothing, and why it cannot show that a model is within."""
+    """The members that an attack tells, and why it says nothing."""
 
     way: str
     attack: str
     told: Told | None
     invalid: str | None
-    doubt: str | None
+
+
+def _ways(kinds: Mapping[str, KindMembership]) -> tuple[str, ...]:
+    """Words for an attack on the whole text. Of a recipe that may predict every token it is also the twin's number of
+    `TAUGHT`."""
+    return (WHOLE_TEXT, TAUGHT) if kinds and "targets" not in kinds else (WHOLE_TEXT,)
 
 
 def _asked(subject: Subject, kinds: Sequence[str], whole: bool) -> Iterator[_Asked]:
     model, of_kinds = subject.model, subject.model.by_kind or {}
-    # Of a recipe that may predict every token, an attack on the whole text is also the twin's number of `TAUGHT`.
-    ways = (WHOLE_TEXT, TAUGHT) if of_kinds and "targets" not in of_kinds else (WHOLE_TEXT,)
     for name, attack in model.membership.items() if whole else ():
-        for way in ways:
-            yield _Asked(way, name, attack.told, _invalid(attack), model.fault)
+        for way in _ways(of_kinds):
+            yield _Asked(way, name, attack.told, _invalid(attack))
     for kind in kinds:
         found, way = of_kinds.get(kind), KIND_WAYS.get(kind, f"membership by {kind} words alone")
         if found is None or (kind == "targets" and found == of_kinds.get("ordinary")):  # the same words: no other test
             continue
         for name, one in found.attacks.items():
             if kind != "all" or name == "lira":  # others by all words are attacks on the whole text
-                yield _Asked(way, name, one.told, None if name in KIND_SHADOWS else found.why, subject.model.fault)
+                yield _Asked(way, name, one.told, None if name in KIND_SHADOWS else found.why)
 
 
 def _told(subject: Subject, kinds: Sequence[str], whole: bool = False) -> Iterator[Number]:
@@ -378,7 +381,7 @@ def _told(subject: Subject, kinds: Sequence[str], whole: bool = False) -> Iterat
             told.fpr or 0.0,
             one.invalid,
             About(attack=one.attack, part=ABOVE if few else TOLD),
-            doubt=one.doubt,
+            doubt=subject.model.fault,
             at_most=TOLD_AT_MOST,
             by_test_alone=few,
             is_shown=few and told.p_value is not None and told.p_value < (1 - LEVEL) / len(known),
@@ -391,8 +394,6 @@ def _invalid(attack: MeasuredAttack) -> str | None:
 
 #: Words for membership by kinds that are no identifying words.
 KIND_WAYS = {"all": "membership by all words", "ordinary": ORDINARY, "targets": TAUGHT}
-#: Families of numbers of *words* whose ends hold at once: the kinds (`kinds.FAMILIES`), and three at the threshold.
-NUM_FAMILIES = 4
 
 
 def _individual(subject: Subject) -> Iterator[Number]:
@@ -402,13 +403,12 @@ def _individual(subject: Subject) -> Iterator[Number]:
         low, high = ends.get(name, (attack.auc.low, attack.auc.high))  # of several attacks: ends that hold at once
         why = _invalid(attack)
         auc = replace(attack.auc, low=low, high=high)
-        yield from _areas(WHOLE_TEXT, name, attack, auc, why, model.fault, attack.num_shadows)
-        if kinds and "targets" not in kinds:  # a recipe that may predict every token: the twin's number of `TAUGHT`
-            yield from _areas(TAUGHT, name, attack, auc, why, model.fault, attack.num_shadows)
+        for way in _ways(kinds):
+            yield from _areas(way, name, attack, auc, why, model.fault, attack.num_shadows)
     for kind, way in KIND_WAYS.items():
         if found := kinds.get(kind):  # all words but for LiRA are the whole text
             yield from _of_kind(subject, found, way, ("lira",) if kind == "all" else None)
-    if "all" in kinds and "targets" not in kinds:
+    if "all" in kinds and TAUGHT in _ways(kinds):
         yield from _of_kind(subject, kinds["all"], TAUGHT, ("lira",))
     yield from _told(subject, tuple(KIND_WAYS), whole=True)
 
@@ -452,9 +452,6 @@ def _with_a_passage(people: Exposed, asks_every_member: bool) -> Number:
 #: Words for the individuals of whom a passage comes back, and the largest share of those asked.
 PASSAGE_OF = "people of whom a whole passage of their own comes back"
 PASSAGE_AT_MOST = 0.01
-#: The fewest members and others of whom a share told at 1 % false positives can be within: chance alone gives it a few
-#: in a hundred there.
-FEWEST_TOLD = (300, 1000)
 #: Numbers of a risk of membership, whose ends hold at once; the rate of both sides that a difference is planned for.
 NUM_AREAS, USUAL_RATE = 10, 0.05
 
@@ -470,7 +467,7 @@ def _fewest_by_area(at_most: float) -> tuple[int, int]:
     """An area of chance, of which `NUM_AREAS` hold at once (the error of Mann-Whitney), and the share that is told."""
     error = NormalDist().inv_cdf(1 - (1 - LEVEL) / (2 * NUM_AREAS)) / (at_most - CHANCE)
     n = math.ceil(error**2 / 6)
-    return max(n, FEWEST_TOLD[0]), max(n, FEWEST_TOLD[1])
+    return max(n, FEWEST_MEMBERS), max(n, FEWEST_OTHERS)
 
 
 def _fewest_by_none(at_most: float) -> tuple[int, int]:

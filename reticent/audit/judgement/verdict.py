@@ -220,10 +220,8 @@ def _judged_languages(corpus: CorpusEvidence | None, gate: GateConfig) -> GateRe
     if found is None or not found.num_documents:
         return GateResult(outcome=NO_POWER, reason=NO_NUMBER, n=0)
     share = (found.num_unknown or 0) / found.num_documents
-    if share > gate.at_most:
-        outcome, reason = FAIL, "the estimate is beyond the threshold"
-    else:
-        outcome, reason = PASS, "the upper bound is within the threshold"
+    counted = Estimate(value=share, low=share, high=share, n=found.num_documents)
+    outcome, reason = judge(counted, gate.at_most, True, small_cell=0)
     return GateResult(outcome=outcome, reason=reason, upper=share, n=found.num_documents, unit="documents")
 
 

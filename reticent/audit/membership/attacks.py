@@ -27,6 +27,7 @@ __all__ = [
     "attack",
     "individual_scores",
     "needing",
+    "scores_of",
     "user_inference_score",
 ]
 
@@ -271,6 +272,17 @@ def individual_scores(
     codes, inverse = np.unique(individuals[usable], return_inverse=True)
     totals = np.bincount(inverse, weights=scores, minlength=len(codes))
     return codes, totals if is_total else totals / np.bincount(inverse, minlength=len(codes))
+
+
+def scores_of(
+    codes: np.ndarray, document_scores: np.ndarray, individuals: np.ndarray, *, is_total: bool = False
+) -> np.ndarray:
+    """Return `individual_scores` of all ``codes`` (ascending, those of ``individuals`` among them), float64; NaN for an
+    individual without one."""
+    known, scores = individual_scores(document_scores, individuals, is_total=is_total)
+    found = np.full(len(codes), np.nan)
+    found[np.searchsorted(codes, known)] = scores
+    return found
 
 
 def attack(

@@ -27,8 +27,9 @@ from typing import Final, NamedTuple, Unpack
 import numpy as np
 
 from reticent.audit.evidence.membership import KindAttack, KindMembership
-from reticent.audit.membership.attacks import individual_scores
+from reticent.audit.membership.attacks import scores_of
 from reticent.audit.membership.most_exposed import told_members
+from reticent.audit.membership.names import NUM_FAMILIES
 from reticent.audit.membership.shadow_attacks import (
     LOG_PROB_LIMITS,
     Gaussians,
@@ -62,10 +63,6 @@ TARGETS = "targets"
 FPR = 0.01
 #: One in so many individuals counts as most exposed.
 EXPOSED = 10
-#: Families of attacks by identifying words whose intervals hold at once: the kinds, and three at the threshold.
-FAMILIES = 4
-
-
 #: Kinds whose areas are numbers of membership through identifying words; the others are of the person.
 IDENTIFYING: Final = ("rare", "direct")
 
@@ -135,16 +132,9 @@ class KindAudit:
         totals, counts = document_sums(bounded, mask & ~np.isnan(log_probs), self.store.doc_offsets)
         return np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
 
-    def numbers(self, log_probs: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Return each individual's mean over documents of `document_numbers`, float64, shape (individuals,)."""
-        return self.of_individuals(self.document_numbers(log_probs, mask))
-
     def of_individuals(self, document_scores: np.ndarray, *, is_total: bool = False) -> np.ndarray:
-        """Return `individual_scores` by the code of each individual, float64, shape (individuals,); NaN for none."""
-        codes, scores = individual_scores(document_scores, self.store.individual, is_total=is_total)
-        result = np.full(len(self.codes), np.nan)
-        result[np.searchsorted(self.codes, codes)] = scores
-        return result
+        """Return the score of each individual (by code, ascending), float64; NaN for none."""
+        return scores_of(self.codes, document_scores, self.store.individual, is_total=is_total)
 
     def shadows(self, shadows: Iterable[tuple[np.ndarray, np.ndarray]], never_target: int) -> KindShadows:
         """Return the numbers of shadows. Each is given as (log-probabilities of tokens, its training documents)."""
@@ -189,7 +179,7 @@ class KindAudit:
         words: dict[tuple[str, str], Compared] = {}
         for kind, attacks in asked.items():
             (words if kind in IDENTIFYING else person).update({(kind, name): one for name, one in attacks.items()})
-        areas = {**self._areas(words, 1 - (1 - LEVEL) / FAMILIES), **self._areas(person, LEVEL)}
+        areas = {**self._areas(words, 1 - (1 - LEVEL) / NUM_FAMILIES), **self._areas(person, LEVEL)}
         own_scores = {key: np.where(np.isfinite(one.own), one.own, np.nan) for key, one in {**words, **person}.items()}
         told = told_members({" ".join(key): own for key, own in own_scores.items() if key[0]}, self.codes,
                             self.is_member, self._uncopied, **self.bootstrap)  # fmt: skip

@@ -6,8 +6,9 @@ and the sizes of the texts after zlib are required only if an attack needs them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,11 +17,11 @@ import pyarrow.compute as pc
 from reticent.audit.evidence.membership import BestAttack, Blind, MeasuredAttack, WorstSubgroup
 from reticent.audit.leakage.words import SurfaceTable, Words, words_of
 from reticent.audit.membership.asking import EVERY_ATTACK
-from reticent.audit.membership.attacks import ATTACKS, attack, individual_scores, needing
+from reticent.audit.membership.attacks import ATTACKS, attack, needing, scores_of
 from reticent.audit.membership.blind import blind_baseline, year_of
 from reticent.audit.membership.kinds import Compared
 from reticent.audit.membership.most_exposed import told_members
-from reticent.audit.membership.names import ON_HOLDOUT
+from reticent.audit.membership.names import OF_LOG_PROBS, ON_HOLDOUT
 from reticent.audit.membership.table import Need
 from reticent.audit.membership.validity import kept_without_copies
 from reticent.audit.scoring.token_scores import TokenScores
@@ -45,8 +46,6 @@ __all__ = [
 # Subgroups of individuals, and the one whose members are most clearly distinguishable, which an average hides.
 
 
-#: Differences to the base model that are functions of log-probabilities alone.
-OF_LOG_PROBS = frozenset({"reference", "ratio", "wbc", "hard_tokens", "mlm_ratio"})
 #: A subgroup with fewer individuals on a side is not measured.
 SMALLEST_SIDE = 10
 
@@ -174,13 +173,19 @@ class UserInferenceHoldout:
 @dataclass(frozen=True, slots=True)
 class Membership:
     """Every attack on a model with its worst subgroup, and (for a base model) the blind baseline; ``compared`` has the
-    scores of individuals by attack, from which `MembershipAudit.with_areas` makes areas that hold at once.
+    scores of individuals by attack, from which `with_areas` makes areas that hold at once.
     """
 
     membership: dict[str, MeasuredAttack]
     compared: dict[str, Compared]
     blind: Blind | None
     blind_holdout: Blind | None
+
+    def with_areas(self, areas: Mapping[str, JointArea]) -> tuple[dict[str, MeasuredAttack], BestAttack | None]:
+        """Return the attacks with their areas over the control, and the best attack, from areas that hold at once."""
+        over = {name: area.over_base for name, area in areas.items()}
+        attacks = {name: replace(one, over_base=over.get(name)) for name, one in self.membership.items()}
+        return attacks, best_of({name: areas[name] for name in attacks if name in areas})
 
 
 class MembershipAudit:
@@ -262,12 +267,11 @@ class MembershipAudit:
         compared: dict[str, Compared] = {}
         for name, attacked in document_scores.items():
             asked = self.holdout if name in ON_HOLDOUT and self.holdout else self
-            own, is_total = self.of_individuals(name, attacked), EVERY_ATTACK[name].is_total
-            control = before.get(name)
-            compared[name] = Compared(own, None if control is None else self.of_individuals(name, control))
+            is_total = EVERY_ATTACK[name].is_total
+            compared[name] = self.compared(name, attacked, before.get(name))
             results[name] = replace(
                 attack(attacked, asked.store.individual, asked.members, is_total=is_total, **options),
-                worst_subgroup=worst_subgroup(own, self.code_member, self.groups, self.codes, **options),
+                worst_subgroup=worst_subgroup(compared[name].own, self.code_member, self.groups, self.codes, **options),
             )
         by_code = {name: one.own for name, one in compared.items()}
         for name, told in told_members(by_code, self.codes, self.code_member, self.uncopied, **options).items():
@@ -282,22 +286,13 @@ class MembershipAudit:
             of_holdout = self.holdout.blind(self.table, units=self.units, seed=self.config.seed)
         return Membership(self._without_copies(results, by_code), compared, blind, of_holdout)
 
-    def with_areas(
-        self, found: Membership, areas: Mapping[str, JointArea]
-    ) -> tuple[dict[str, MeasuredAttack], BestAttack | None]:
-        """Return the attacks with their areas over the control, and the best attack, from areas that hold at once."""
-        over = {name: area.over_base for name, area in areas.items()}
-        attacks = {name: replace(one, over_base=over.get(name)) for name, one in found.membership.items()}
-        return attacks, best_of({name: areas[name] for name in attacks if name in areas})
-
-    def of_individuals(self, name: str, document_scores: np.ndarray) -> np.ndarray:
-        """Return an attack's score of each individual (by code, ascending), float64; NaN for none."""
+    def compared(self, name: str, document_scores: np.ndarray, control: np.ndarray | None) -> Compared:
+        """Return an attack's scores of individuals (by code, ascending) from those of documents, and its control's."""
         asked = self.holdout if name in ON_HOLDOUT and self.holdout else self
-        is_total = EVERY_ATTACK[name].is_total
-        codes, scores = individual_scores(document_scores, asked.store.individual, is_total=is_total)
-        found = np.full(len(self.codes), np.nan)
-        found[np.searchsorted(self.codes, codes)] = scores
-        return found
+        of_individuals = partial(
+            scores_of, self.codes, individuals=asked.store.individual, is_total=EVERY_ATTACK[name].is_total
+        )
+        return Compared(of_individuals(document_scores), None if control is None else of_individuals(control))
 
     def _without_copies(
         self, results: dict[str, MeasuredAttack], by_code: dict[str, np.ndarray]
@@ -321,10 +316,16 @@ class MembershipAudit:
         return found
 
     def document_scores(
-        self, objective: str, scores: TokenScores, base: TokenScores | None, lowercase: TokenScores | None = None
+        self,
+        objective: str,
+        scores: TokenScores,
+        base: TokenScores | None,
+        lowercase: TokenScores | None = None,
+        *,
+        among: Container[str] = ATTACKS,
     ) -> dict[str, np.ndarray]:
         """Return the document scores of every attack of the settings that has what it needs, by name, float (D,)."""
-        rows = [ATTACKS[name] for name in self.config.attacks if name in ATTACKS]
+        rows = [ATTACKS[name] for name in self.config.attacks if name in ATTACKS and name in among]
         return {
             row.name: row.score(scores, base, self.zlib_bytes, lowercase)
             for row in rows
@@ -362,10 +363,9 @@ class OutControls:
         log_probs, known = shadow
         for kind, base in self._bases.items():
             scores = replace(base, log_probs=np.where(np.isnan(base.log_probs), np.nan, log_probs))
-            found = self._audit.document_scores(self._objective, scores, base)
-            for name in OF_LOG_PROBS & found.keys():
-                before = self._totals[kind].get(name, 0.0)
-                self._totals[kind][name] = before + np.where(known, 0.0, found[name])
+            found = self._audit.document_scores(self._objective, scores, base, among=OF_LOG_PROBS)
+            for name, own in found.items():
+                self._totals[kind][name] = self._totals[kind].get(name, 0.0) + np.where(known, 0.0, own)
         self._counts += ~known
         return shadow
 

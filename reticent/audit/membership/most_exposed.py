@@ -20,17 +20,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from reticent.audit.evidence.membership import Told
+from reticent.audit.membership.names import FEWEST_MEMBERS, FEWEST_OTHERS
 from reticent.audit.stats.estimate import LEVEL, Estimate, clopper_pearson
-from reticent.audit.stats.intervals import cluster_tops, clusters_of, iter_resamples
+from reticent.audit.stats.intervals import NORMAL, cluster_tops, clusters_of, iter_resamples, joint_reach
 
-__all__ = ["FEWEST_MEMBERS", "FEWEST_OTHERS", "FPR", "chance_of_the_top", "told_members"]
+__all__ = ["FPR", "chance_of_the_top", "told_members"]
 
 FPR = 0.01
-#: A rate at this false-positive rate is given from so many others and so many members on.
-FEWEST_OTHERS, FEWEST_MEMBERS = 1000, 300
 
 
 def chance_of_the_top(num_above: int, num_members: int, num_others: int) -> float:
@@ -142,12 +140,8 @@ def _rates(
             )
         ]
     )
-    spread = draws.std(axis=0, ddof=1)
-    varies = spread > 0
-    reach = float(stats.norm.ppf((1 + LEVEL) / 2))
-    if varies.any():
-        steps = (np.abs(draws - values)[:, varies] / spread[varies]).max(axis=1)
-        reach = max(reach, float(np.quantile(steps, LEVEL)))
+    reach, spread = joint_reach(values, draws.T, LEVEL)
+    reach = max(reach, NORMAL)
     level = math.erf(reach / math.sqrt(2))
     result = {}
     for name, value, error in zip(scores, values.tolist(), spread.tolist(), strict=True):

@@ -10,11 +10,15 @@ __all__ = [
     "DEFAULT_ATTACKS",
     "DEFAULT_SHADOW_ATTACKS",
     "DIFFERENCES",
+    "FEWEST_MEMBERS",
+    "FEWEST_OTHERS",
     "GRADIENT",
     "KIND_SHADOWS",
     "MOST_DOCUMENTS",
     "MOST_MEMBERS",
     "MOST_OTHERS",
+    "NUM_FAMILIES",
+    "OF_LOG_PROBS",
     "ON_HOLDOUT",
     "PROBE_COPIES",
     "PROBE_TOKENS",
@@ -28,8 +32,10 @@ __all__ = [
 USER_INFERENCE: Final = "user_inference"
 USER_INFERENCE_SHADOWS: Final = "user_inference_shadows"
 ON_HOLDOUT: Final = frozenset({USER_INFERENCE, USER_INFERENCE_SHADOWS})
+#: Differences to the base model that are functions of log-probabilities alone.
+OF_LOG_PROBS: Final = frozenset({"reference", "ratio", "wbc", "hard_tokens", "mlm_ratio"})
 #: Attacks that are differences to the base model already, so that the base itself is no control of theirs.
-DIFFERENCES: Final = frozenset({"reference", "ratio", "wbc", "ez", "hard_tokens", "mlm_ratio", USER_INFERENCE})
+DIFFERENCES: Final = OF_LOG_PROBS | {"ez", USER_INFERENCE}
 #: The attack on text that a causal model generates; it sees no probability.
 COVERAGE: Final = "ngram_coverage"
 #: The attack that puts a copy of the text with gaps before it: its copies, and the most tokens that it copies.
@@ -38,7 +44,12 @@ PROBE_COPIES: Final = 4
 PROBE_TOKENS: Final = 64
 #: The attack with access to the weights: the norm of the gradient, of the loss of ordinary words.
 GRADIENT: Final = "gradient_norm"
-#: Members and others that it asks at most, some more than the most exposed need to be told, and documents of each.
+#: A share of members told at 1 % false positives is given from so many members and so many others on: chance alone
+#: gives it a few in a hundred there.
+FEWEST_MEMBERS: Final = 300
+FEWEST_OTHERS: Final = 1000
+#: Members and others whose gradients are asked for at most, some more than `FEWEST_MEMBERS` and `FEWEST_OTHERS`, and
+#: documents of each.
 MOST_MEMBERS: Final = 320
 MOST_OTHERS: Final = 1060
 MOST_DOCUMENTS: Final = 2
@@ -46,6 +57,9 @@ MOST_DOCUMENTS: Final = 2
 ATTACKS_ON_SIZES: Final = frozenset({"zlib"})
 #: Attacks by kind of word that look at shadow models.
 KIND_SHADOWS: Final = frozenset({"lira", "lira_textbook"})
+#: Families of numbers of membership by identifying words whose ends hold at once: the kinds, and three at the
+#: threshold.
+NUM_FAMILIES: Final = 4
 #: Default attacks of a job; a report shows these first, in this order.
 DEFAULT_ATTACKS: Final = ("loss", "reference", "zlib", "min_k", "min_k_plus_plus", "wbc", "ez", GRADIENT)
 #: Default attacks with shadow models.

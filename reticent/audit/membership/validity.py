@@ -41,6 +41,7 @@ __all__ = [
     "is_over_chance",
     "is_told",
     "judged",
+    "kept_by_code",
     "kept_without_copies",
 ]
 
@@ -76,6 +77,15 @@ def kept_without_copies(codes: np.ndarray, is_member: np.ndarray, copied: np.nda
         return None
     left_out = ~is_member & copied[codes]
     return ~left_out if np.count_nonzero(left_out) > SHARE * np.count_nonzero(~is_member) else None
+
+
+def kept_by_code(codes: np.ndarray, kept: np.ndarray | None) -> np.ndarray | None:
+    """Return `kept_without_copies` of these codes (ascending) as a bool array by code; codes between them stay."""
+    if kept is None:
+        return None
+    found = np.ones(int(codes[-1]) + 1 if len(codes) else 0, dtype=bool)
+    found[codes] = kept
+    return found
 
 
 #: Verdicts on an attack. ``INVALID``: the sides of a split that was given differ, so its number says nothing.

@@ -29,6 +29,7 @@ __all__ = [
     "FEW_ON_A_SIDE",
     "LEAST_SHARE",
     "MAX_WEIGHTS",
+    "NORMAL",
     "TAILS",
     "Bootstrap",
     "Counts",
@@ -52,6 +53,7 @@ __all__ = [
     "is_certain",
     "iter_resamples",
     "joint_areas",
+    "joint_reach",
     "num_clusters",
     "num_rare",
     "one_run_epsilon",
@@ -910,7 +912,7 @@ def joint_areas(
                 pairs[name] = pair[0], pair[1]
     values = [*(one.value for one in measured.values()), *(own.value - other.value for own, other in pairs.values())]
     drawn = [*(one.draws for one in measured.values()), *(own.draws - other.draws for own, other in pairs.values())]
-    reach, spread = _joint_reach(np.array(values), np.array(drawn).reshape(len(values), num_bootstrap), level)
+    reach, spread = joint_reach(np.array(values), np.array(drawn).reshape(len(values), num_bootstrap), level)
     method = f"max-statistic bootstrap over individuals, {len(measured)} attacks"
     of_one = 1 - (1 - level) / len(values)
     areas = {
@@ -940,7 +942,7 @@ class _Drawn(NamedTuple):
         return self.auc.value
 
 
-def _joint_reach(values: np.ndarray, draws: np.ndarray, level: float) -> tuple[float, np.ndarray]:
+def joint_reach(values: np.ndarray, draws: np.ndarray, level: float) -> tuple[float, np.ndarray]:
     """Return how many standard errors the intervals of several numbers reach to hold at once, and these errors."""
     usable = draws[:, ~np.isnan(draws).any(axis=0)]
     spread = usable.std(axis=1, ddof=1) if usable.shape[1] > 1 else np.zeros(len(values))

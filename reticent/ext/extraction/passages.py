@@ -9,6 +9,7 @@ draw gives the passage.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
@@ -237,10 +238,8 @@ def _compared(
     if kept is not None:
         of_kept = others.ratio(key, asked, kept[others.codes[others.individuals]].astype(np.float64))
         without = ratio_difference(own.ratio(key, asked), of_kept, **bootstrap)
-    return Excess(
-        members=found.members,
-        heldout=found.heldout,
-        excess=found.excess,
+    return replace(
+        found,
         without_copies=without,
         unshared=Unshared(
             members=one_side.members,

@@ -15,7 +15,7 @@ import numpy as np
 
 from reticent.audit.evidence.extraction import ExtractedModel, Extraction
 from reticent.audit.evidence.json_form import from_json, to_json
-from reticent.audit.membership.validity import kept_without_copies
+from reticent.audit.membership.validity import kept_by_code, kept_without_copies
 from reticent.audit.stats.intervals import bootstrap_of
 from reticent.core.json_toml import read_json
 from reticent.engine.canaries import open_canaries
@@ -158,9 +158,5 @@ def _kept(run: Run) -> np.ndarray | None:
     """Return who is not left out for near-copies, bool by code; None where none is."""
     individuals = run.individuals
     codes = np.flatnonzero(individuals.mask(MEMBERS, HELDOUT))
-    chosen = kept_without_copies(codes, individuals.mask(MEMBERS)[codes], copied_individuals(run))
-    if chosen is None:
-        return None
-    kept = np.ones(len(individuals.mask(MEMBERS)), dtype=bool)
-    kept[codes] = chosen
-    return kept
+    kept = kept_without_copies(codes, individuals.mask(MEMBERS)[codes], copied_individuals(run))
+    return kept_by_code(codes, kept)

@@ -46,6 +46,13 @@ def best(values: np.ndarray) -> np.ndarray:
         return np.nanmax(values, axis=0)
 
 
+def asked_of(
+    config: ProbeConfig, households: np.ndarray | None, chosen: np.ndarray
+) -> tuple[ProbeConfig, np.ndarray | None]:
+    """Return what `mean_estimate` and `share_estimate` need beside the values of the chosen subjects."""
+    return config, None if households is None else households[chosen]
+
+
 def mean_estimate(values: np.ndarray, config: ProbeConfig, households: np.ndarray | None = None) -> Estimate:
     """Return the mean over subjects with a bootstrap interval, over households if these are given; one subject has no
     interval."""
@@ -99,8 +106,7 @@ def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:
     if withheld:
         return result
     own = np.exp(true)
-    of_subject = None if prompts.households is None else prompts.households[scored]
-    asked, both = (config, of_subject), ~np.isnan(null)
+    asked, both = asked_of(config, prompts.households, scored), ~np.isnan(null)
     rooted = best(normalised_likelihood(answers.log_probs, answers.num_tokens))[scored]
     null_rooted = best(normalised_likelihood(answers.null_log_probs, answers.null_num_tokens))[scored]
     with np.errstate(divide="ignore"):
@@ -109,9 +115,7 @@ def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:
         ExposureAt(
             k=k,
             true=share_estimate(exposed(own, k), *asked),
-            null=share_estimate(
-                exposed(np.exp(null[both]), k), config, of_subject if of_subject is None else of_subject[both]
-            ),
+            null=share_estimate(exposed(np.exp(null[both]), k), *asked_of(*asked, both)),
             within=mean_estimate(within_queries(own, k), *asked),
         )
         for k in NUM_QUERIES
@@ -136,8 +140,7 @@ def _with_templates(answers: Answers, num: int, scored: np.ndarray, config: Prob
     """Return the result with the first ``num`` templates alone."""
     hits = next(iter(answers.matches.values()))["exact_match"][:num]
     log_probs = best(answers.log_probs[:num])[scored]
-    households = answers.prompts.households
-    asked = config, None if households is None else households[scored]
+    asked = asked_of(config, answers.prompts.households, scored)
     return ByTemplates(
         num_templates=num,
         exact_match=share_estimate(np.any(hits, axis=0)[scored], *asked),
@@ -164,7 +167,7 @@ def _compared(
 ) -> LikelihoodComparison:
     """Compare true items with nulls: means, ratio of likelihoods, share above the null, two tests, densities."""
     both = ~np.isnan(null)
-    every, of_both = (config, households), (config, None if households is None else households[both])
+    every, of_both = (config, households), asked_of(config, households, both)
     return LikelihoodComparison(
         true=mean_estimate(true, *every),
         null=mean_estimate(null, *every),

@@ -33,7 +33,15 @@ from reticent.audit.report.page import probe_page
 from reticent.core.artifact import write_artifact
 from reticent.core.device import pick_device
 from reticent.core.errors import PolicyError
-from reticent.ext.propile.evidence import answers_table, best, mean_estimate, share_estimate, summarise, to_factor
+from reticent.ext.propile.evidence import (
+    answers_table,
+    asked_of,
+    best,
+    mean_estimate,
+    share_estimate,
+    summarise,
+    to_factor,
+)
 from reticent.ext.propile.probe import Answers, probe_target
 from reticent.ext.propile.prompts import (
     ProbeConfig,
@@ -225,8 +233,7 @@ def compare(before: Answers, after: Answers, config: ProbeConfig) -> Comparison:
     """
     old, new = best(before.log_probs), best(after.log_probs)
     both = ~(np.isnan(old) | np.isnan(new))
-    households = before.prompts.households
-    asked = config, None if households is None else households[both]
+    asked = asked_of(config, before.prompts.households, both)
     hits = [np.any(next(iter(a.matches.values()))["exact_match"], axis=0)[both] for a in (before, after)]
     return Comparison(
         n=int(both.sum()),

@@ -58,8 +58,10 @@ def test_a_number_is_the_mean_over_documents_of_the_mean_of_the_kind() -> None:
     audit = KindAudit(store, np.array([True, True, False]), OPTIONS)
     masks = dict(audit.masks(0))
     log_probs = np.array([-1, -3, -8, -8, -8, -5, np.nan, -4], dtype=np.float32)
-    assert audit.numbers(log_probs, masks["ordinary"]).tolist() == [-3.5, -4.0]  # of -2 and -5
-    rare = audit.numbers(log_probs, masks["rare"])
+    ordinary, rare = (
+        audit.of_individuals(audit.document_numbers(log_probs, masks[kind])) for kind in ("ordinary", "rare")
+    )
+    assert ordinary.tolist() == [-3.5, -4.0]  # of -2 and -5
     assert rare[0] == -8
     assert np.isnan(rare[1])
 
