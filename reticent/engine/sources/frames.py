@@ -1,4 +1,4 @@
-"""Documents in memory as a source: Arrow tables, Polars frames (eager and lazy), pandas frames, and dicts of columns.
+"""Documents in memory as a source: Arrow tables, frames of Polars and pandas, Hugging Face datasets, dicts of columns.
 
 Whatever speaks the Arrow PyCapsule interface is taken without a copy where its own memory is Arrow; strings that Arrow
 holds otherwise (views, dictionaries) are cast batch by batch, as they are read. A frame must not be changed in place
@@ -43,12 +43,18 @@ class LazyFrame(Protocol):
     def sink_parquet(self, path: Any, **options: Any) -> Any: ...
 
 
-Frame: TypeAlias = ArrowStream | LazyFrame | Mapping[str, Any]
+class MappedDataset(Protocol):
+    """A `datasets.Dataset`: rows of a mapped table, which a filter or a selection numbers anew."""
+
+    def with_format(self, type: str) -> Any: ...
+
+
+Frame: TypeAlias = ArrowStream | LazyFrame | MappedDataset | Mapping[str, Any]
 
 
 def is_frame(documents: object) -> TypeGuard[Frame]:
     """Whether documents are columns in memory."""
-    names = ("__arrow_c_stream__", "__arrow_c_array__", "sink_parquet")
+    names = ("__arrow_c_stream__", "__arrow_c_array__", "sink_parquet", "with_format")
     return isinstance(documents, Mapping) or any(hasattr(type(documents), name) for name in names)
 
 
@@ -71,7 +77,9 @@ def open_frame(frame: Frame) -> FrameSource | LazySource:
     if hasattr(kind, "sink_parquet") and not hasattr(kind, "__arrow_c_stream__"):
         return _streamed(frame, name)
     try:
-        if hasattr(frame, "__arrow_c_stream__"):
+        if hasattr(frame, "with_format"):
+            table = frame.with_format("arrow")[:]
+        elif hasattr(frame, "__arrow_c_stream__"):
             table = pa.RecordBatchReader.from_stream(frame).read_all()
         else:
             table = pa.Table.from_batches([pa.record_batch(frame)])
