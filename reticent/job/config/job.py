@@ -5,8 +5,10 @@ from __future__ import annotations
 import glob
 import json
 import os
+import re
 import secrets
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -264,7 +266,22 @@ def load_job(path: str | Path) -> Job:
             "job is a file of TOML that names them (corpus.source): `reticent new-job` writes one"
         )
     read = read_json if Path(path).suffix == ".json" else read_toml
-    return parse_job(read(path, PolicyError), str(path))
+    try:
+        values = read(path, PolicyError)
+    except PolicyError as error:
+        raise PolicyError("; ".join([str(error), *_both_forms(Path(path))])) from None
+    return parse_job(values, str(path))
+
+
+def _both_forms(path: Path) -> Iterator[str]:
+    """Say which detector has its short form and its table in a file, which TOML takes for a name given twice."""
+    with suppress(OSError, ValueError):
+        text = path.read_text()
+        for name, row in DETECTORS.items():
+            for key, option in row.short.items():
+                has_table = re.search(rf"^\s*\[\s*detect\s*\.\s*{name}\s*\]", text, re.MULTILINE)
+                if has_table and re.search(rf"^\s*(?:detect\.)?{key}\s*=", text, re.MULTILINE):
+                    yield f"{key} = … is short for {option} = … in [detect.{name}]: write it there"
 
 
 def _unusable(value: Any, name: str = "") -> Iterator[str]:
