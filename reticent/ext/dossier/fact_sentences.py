@@ -90,6 +90,8 @@ def _copies(context: Context) -> Iterator[str]:
         yield t("facts.copies_were_left_out_a_small_share_of")
     else:
         yield t("facts.copies_were_left_out_share_of_all_words", share=t.percent(copies.left_out.words_share))
+    if copies is not None and copies.left_out.individuals:
+        yield t("report.n_individuals_have_no_document_left", n=t.count(copies.left_out.individuals))
 
 
 def _detection(context: Context) -> Iterator[str]:

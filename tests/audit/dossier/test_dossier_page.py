@@ -207,6 +207,22 @@ def test_report_and_dossier_say_an_epsilon_that_protects_nobody_and_a_head_drawn
     assert [(nobody in text, drawn in text) for text in said(audit)] == [(True, True)] * 2
 
 
+@pytest.mark.parametrize(
+    ("language", "said"), [("en", "7 individuals have no document left"), ("fr", "7 personnes n’ont plus de document")]
+)
+def test_a_dossier_says_how_many_individuals_copies_left_without_a_document(language: Language, said: str) -> None:
+    audit, side = tiny_audit(), {"documents": 9, "words_share": 0.1}
+    audit["corpus"]["copies"] = {
+        "documents": 900,
+        "support": {"k": 2, "lifted_words": 9, "lifted_share": 0.1},
+        "left_out": {"documents": 9, "words_share": 0.1},
+        "passages": {"min_words": 50, "within": side, "across": side},
+    }
+    assert said not in rendered(audit, language)
+    audit["corpus"]["copies"]["left_out"]["individuals"] = 7
+    assert said in rendered(audit, language).replace(NO_BREAK, " ")
+
+
 @pytest.mark.parametrize(("language", "said"), [("en", "are of 35"), ("fr", "en forment 35")])
 def test_a_dossier_says_how_many_households_its_intervals_count(language: Language, said: str) -> None:
     audit = tiny_audit()
