@@ -170,8 +170,8 @@ def _ask_languages(run: Run, detectors: Sequence[Detector]) -> dict[str, int]:
     asked = languages.counts()
     for detector in detectors if run.job.detect.preset == "thorough" else ():
         own = getattr(detector, "language", "xx")
-        num = languages.documents.get({"nb": "no", "nn": "no"}.get(own, own))
-        if num is not None and 2 * num < asked["long_documents"]:
+        num = languages.in_language(own)
+        if own != "xx" and 2 * num < asked["long_documents"]:
             raise PolicyError(
                 f'detect.preset = "thorough": the pipeline of detector {detector.name} is for {own}, and {num:,} of '
                 f"{asked['long_documents']:,} documents of 30 words or more are in it; give one of their language "
