@@ -84,9 +84,9 @@ def _build(run: Run, training: Training, seed: int, folder: Path, counts: dict[s
     if (folder / STATE).exists():
         run.progress.say(f"{training.name}: goes on from the state that was saved when it was interrupted")
     if not run.bases_are_loaded:  # the first training of this run: a base that cannot be loaded is no news hours later
-        for other in run.job.model:
-            if other.name != model.name:
-                load_model(run.base_of(other), other.objective)
+        bases = {(run.base_of(other), other.objective) for other in run.job.model}
+        for base_of_other, objective in sorted(bases - {(run.base_of(model), model.objective)}):
+            load_model(base_of_other, objective)
         run.bases_are_loaded = True
     base = load_model(run.base_of(model), model.objective)
     with (
