@@ -36,7 +36,7 @@ from reticent.audit.stats.intervals import bootstrap_of
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.core.resolve import resolve
 from reticent.engine.store import TokenStore
-from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
+from reticent.trainer.models import check_fit, load_model, load_tokenizer, num_drawn, special_ids
 from reticent.trainer.windows import SpecialIds, cut_windows
 
 if TYPE_CHECKING:
@@ -197,6 +197,7 @@ class Auditor:
         self._inversion: Any = None
         self._tokenizers: dict[bytes, Any] = {}
         self._num_windows: dict[SpecialIds, int] = {}
+        self._num_drawn: dict[Path | str, int] = {}
 
     def _tokenizer_of(self, path: Path) -> Any:
         """Return the tokenizer of the model's folder, because that of the store names no special tokens.
@@ -267,6 +268,7 @@ class Auditor:
             with task("inversion") as advance:
                 found, candidates = self.invert(entry, compared, advance)
             measured = replace(measured, inversion=found)
+        measured = replace(measured, num_drawn=self._num_drawn[entry.path] or None)
         return measured, None if compared else BaseModelScores(entry.path, scores, holdout, candidates, asked)
 
     def score(
@@ -301,6 +303,7 @@ class Auditor:
         all_occurrences: bool = False,
     ) -> TokenScores:
         model = load_model(entry.path, entry.objective)
+        self._num_drawn[entry.path] = num_drawn(model)
         tokenizer = self._tokenizer_of(entry.path)
         special = special_ids(tokenizer, entry.objective)
         check_fit(model, store, tokenizer, special, self.config.window_length)

@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 from reticent.core.artifact import write_private
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.engine.identity import Ids, as_read, fold_ids
+from reticent.engine.sources.protocol import origin_of
 
 if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus
@@ -284,7 +285,7 @@ class Withdrawals:
         tables = [name for name in settings.readmitted if self._is_table(name)]
         if settings.opt_out is None and not tables and not self.record:
             return
-        origin = getattr(source, "origin", source)
+        origin = origin_of(source)
         if not isinstance(origin, Registering):
             if settings.opt_out is not None or tables:
                 raise PolicyError(

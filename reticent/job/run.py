@@ -406,8 +406,8 @@ class Run:
                 changed = changed_sections(job_file, content)
                 write_private(job_file, content)
                 if changed:
-                    tell = self.progress.warn if "corpus.source" in changed else self.progress.say
-                    tell(f"{job_file}: replaced by this job, which differs in {', '.join(changed)}")
+                    said = f"{job_file}: replaced by this job, which differs in {', '.join(changed)}"
+                    self.progress.tell(said, is_warning="corpus.source" in changed)
         self._job_kept = True
 
     @contextmanager

@@ -40,7 +40,7 @@ from reticent.job.pipeline import Stage, run_stages
 from reticent.job.run import Run
 from reticent.job.stages.corpus import Refresh, copied_steps, refreshed_steps
 from reticent.job.stages.dedup import dedup_steps
-from reticent.job.stages.detect import NER_CACHE, detect_steps, spans_artefact
+from reticent.job.stages.detect import NER_CACHE, detect_steps, has_other_rules, spans_artefact
 from reticent.job.stages.index import INDEXES, index_artefact, index_config, index_steps
 from reticent.job.stages.split import split_steps
 
@@ -118,6 +118,8 @@ class Reuse:
         settings, before = self._run.job.detect, spans_artefact(self._before)
         if not _is_whole(self._before, before):
             return "their settings, or a file that a detector reads, have changed"
+        if has_other_rules(self._before):
+            return "those of the run before were found by the rules of another version of Reticent"
         if settings.confirm:
             return "detect.confirm judges names by those of all documents"
         if settings.propagate:

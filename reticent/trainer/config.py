@@ -231,6 +231,10 @@ class TrainConfig(Section):
         wanted = CHECKPOINT_EPOCHS if self.checkpoint_epochs is None else self.checkpoint_epochs
         return tuple(sorted({epoch for epoch in wanted if epoch <= self.num_epochs} | {self.num_epochs}))
 
+    def late_epochs(self) -> tuple[int, ...]:
+        """Epochs of ``checkpoint_epochs`` that come after the last one."""
+        return tuple(epoch for epoch in self.checkpoint_epochs or () if epoch > self.num_epochs)
+
     def of_one_training(self) -> dict[str, Any]:
         """Return the settings of one training, in the form that its ledger and its saved state keep."""
         values = self.all_values() | {"checkpoint_epochs": self.epochs_kept()}

@@ -626,3 +626,10 @@ def test_summary_shows_the_last_checkpoint_of_each_recipe_with_intervals(evidenc
     assert columns["privacy"][3] == f"{privacy['value']:.3f} [{low}, {high}]"
     assert all("[" in cell for cell in columns["privacy"])
     assert ledger_line(models) == "Protected tokens among the 7 targets of clm: 0"
+
+
+def test_weights_that_a_base_model_lacks_are_counted(ground: Ground, tmp_path: Path) -> None:
+    bert(0).bert.save_pretrained(tmp_path)
+    load_tokenizer(ground.train.tokenizer_path).save_pretrained(tmp_path)
+    found = ground.run(bases={"mlm": tmp_path}, models=ground.models[2:])
+    assert [entry.get("num_drawn") for entry in found["models"]] == [6, None]

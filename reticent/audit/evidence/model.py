@@ -54,6 +54,8 @@ class ModelEvidence:
     ledger: Annotated[Ledger | None, PARTS] = None
     #: Differential privacy guarantee of this training, with its unit.
     guarantee: Annotated[str | None, NAME] = optional()
+    #: Weights of a base model that its files lack, as the head of an encoder: they were drawn at random.
+    num_drawn: Annotated[int | None, SETTING] = optional()
     utility: Annotated[Utility, PARTS]
     privacy: Annotated[dict[Part, Privacy], PARTS]
     privacy_by_n: Annotated[dict[str, NgramPrivacy] | None, PARTS] = optional()

@@ -31,7 +31,7 @@ from reticent.engine.sources.columns import SOURCE_COLUMN, canonical, plain_ids
 from reticent.engine.sources.config import Columns
 from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.sources.parquet import document_writer, read_parquet, row_groups
-from reticent.engine.sources.protocol import RemoteSource, Request, Source
+from reticent.engine.sources.protocol import RemoteSource, Request, Source, origin_of
 from reticent.engine.sources.table import row_of
 from reticent.engine.withdrawn import Withdrawals
 
@@ -130,7 +130,7 @@ def stage(
     withdrawals.end(lambda: _individuals(settings, folder), read)
     counts = {name: count for name, count in stage.counts.items() if count or name != "null_texts"}
     counts |= withdrawals.counts
-    if (hidden := getattr(getattr(source, "origin", source), "row_security", None)) is not None:
+    if (hidden := getattr(origin_of(source), "row_security", None)) is not None:
         counts["row_security"] = hidden
     return {**counts, "snapshot": snapshot, "keys": {"sha256": _digest_of_keys(folder, settings)}}
 
@@ -257,7 +257,7 @@ def _individuals(settings: CorpusConfig, folder: Path) -> pa.Array:
 
 def _refuse_doubles(source: Source, settings: CorpusConfig, folder: Path) -> None:
     """Refuse an id of a document that stands twice in a database, with a query that finds it."""
-    origin = getattr(source, "origin", source)
+    origin = origin_of(source)
     if hasattr(origin, "query_of"):
         batches = _read_back(folder, [settings.doc_id])
         ids = pa.concat_arrays([batch.column(0).cast(pa.string()) for batch in batches])
@@ -270,7 +270,7 @@ def _refuse_doubles(source: Source, settings: CorpusConfig, folder: Path) -> Non
 
 def _found_by(source: Source, fault: str) -> str:
     """A query that finds the rows of a fault in a database, whose rows have no order."""
-    origin = getattr(source, "origin", source)
+    origin = origin_of(source)
     column = re.search(r" column (\S+): is (null|blank)", fault)
     if not hasattr(origin, "query_of") or column is None:
         return ""

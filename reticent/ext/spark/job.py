@@ -176,7 +176,7 @@ def _documents(
     counts |= {"passed_over": documents.num_hidden} if documents.num_hidden else {}
     for file, num_ids, num_individuals in documents.withdrawn:
         sentence, is_warning = told(file, num_ids, num_individuals, job.corpus)
-        (progress.warn if is_warning else progress.say)(sentence)
+        progress.tell(sentence, is_warning=is_warning)
         counts.setdefault("withdrawn", []).append({"ids": num_ids, "individuals": num_individuals})
     return documents, counts
 

@@ -43,7 +43,7 @@ def _build_split(run: Run, folder: Path, counts: dict[str, Any]) -> None:
     counts["documents"] = run.deduplicated.num_documents
     for file, num_ids, num_individuals in run.withdrawn:
         sentence, is_warning = told(file, num_ids, num_individuals, run.job.corpus)
-        (run.progress.warn if is_warning else run.progress.say)(sentence)
+        run.progress.tell(sentence, is_warning=is_warning)
         counts.setdefault("withdrawn", []).append({"ids": num_ids, "individuals": num_individuals})
     if settings.user_inference_holdout:
         counts["user_inference_holdout"] = run.user_inference_holdout.num_documents

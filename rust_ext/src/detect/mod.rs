@@ -11,6 +11,7 @@ pub mod firms;
 pub mod fused_pass;
 pub mod gazetteer;
 pub mod letter_case;
+pub mod misread;
 pub mod name_runs;
 pub mod names;
 pub mod places;
