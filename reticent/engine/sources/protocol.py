@@ -102,6 +102,11 @@ class RemoteSource(Source, Protocol):
         """Let go of it: a snapshot, a connection."""
 
 
+def origin_of(source: Any) -> Any:
+    """Return the source that reads: the database itself, where texts are taken from an earlier reading."""
+    return getattr(source, "origin", source)
+
+
 class Fragment(Protocol):
     """A stretch of a source that is read from its first row to its last: a file, a table."""
 
