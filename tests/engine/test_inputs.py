@@ -25,7 +25,6 @@ import uuid
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from decimal import Decimal
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -39,6 +38,7 @@ import pytest
 from fixtures.command import command
 from fixtures.postgres import postgres_server, programs
 from fixtures.spark import missing as missing_of_spark
+from fixtures.values import IDS, of_ids
 
 from reticent.core.artifact import VERIFIED
 from reticent.core.errors import CorpusError
@@ -1038,26 +1038,7 @@ for zone in ("Europe/Paris", "UTC"):
     add(f"PostgreSQL: birth dates of Paris, read in Paris by a session of {zone}", lambda folder: None, ["DATE"] * 6,
         needs=("postgres",), columns=NOTES, read=in_postgres(*OF_PARIS, zone=zone, time_zone="Europe/Paris"))
 
-# One table of ids: what a value is, wherever it is read. Of each kind the values, and the ids or what is said of them.
-UUIDS = [uuid.UUID(int=1), uuid.UUID(int=2**127 + 5)]
-IDS: dict[str, tuple[pa.Array, list[str] | str]] = {
-    "int64": (pa.array([7, -(2**62)]), ["7", str(-(2**62))]),
-    "int16": (pa.array([7, 12], pa.int16()), ["7", "12"]),
-    "text": (pa.array(["007", "8a "]), ["007", "8a "]),
-    "decimal of scale 0": (pa.array([Decimal(7), Decimal(10**18)], pa.decimal128(20, 0)), ["7", str(10**18)]),
-    "UUID": (pa.array([each.bytes for each in UUIDS], pa.uuid()), list(map(str, UUIDS))),
-    "decimal of scale 1": (pa.array([Decimal("7.0"), Decimal("12.0")], pa.decimal128(12, 1)), "decimal128"),
-    "double": (pa.array([7.0, 12.0]), "double"),
-    "float": (pa.array([7.0, 12.0], pa.float32()), "float"),
-    "boolean": (pa.array([True, False]), "bool"),
-    "date": (pa.array([dt.date(2020, 1, 1), dt.date(2021, 1, 1)]), "date32"),
-    "timestamp": (pa.array([BORN[0], BORN[1]], pa.timestamp("us")), "timestamp"),
-    "bytes": (pa.array([b"a", b"b"]), "(large_)?binary"),
-}
-
-
-def of_ids(values: pa.Array) -> pa.Table:
-    return pa.table({"note_id": ["d0", "d1"], "person_id": values, "note_text": ["x", "x"]})
+# One table of ids (`fixtures.values`): what a value is, wherever it is read; tests/warehouse has databases and Spark.
 
 
 def delta_of(values: pa.Array) -> Callable[[Path], str]:
@@ -1083,7 +1064,8 @@ def frame_of(values: pa.Array) -> Callable[[Path], pa.Table]:
     return lambda folder: of_ids(values)
 
 
-for said, (values, ids) in IDS.items():
+for said, each_ids in IDS.items():
+    values, ids = each_ids.values, each_ids.ids
     outcome: Outcome = [(f"d{i}", each, "x") for i, each in enumerate(ids)] if isinstance(ids, list) else ""
     refused = f" column person_id: expected text or integers, got {ids}"
     for where, make, place, more in (

@@ -455,6 +455,20 @@ def test_who_withdrew_is_left_out_and_no_plan_names_them(
         on_spark.open_documents(str(tmp_path / "notes"), withdrawn=[tmp_path / "gone.txt"], spark=session)
 
 
+@pytest.mark.parametrize("name", ["notes [1]", "no*es?", "{a,b}", "100%", "back\\\\slash", "a%20b"])
+def test_a_path_that_is_there_is_no_pattern(session: Any, tmp_path: Path, name: str) -> None:
+    of(tmp_path / name)
+    of(tmp_path / name, "_hidden.parquet")
+    of(tmp_path / "notes 1")  # which the pattern of the first means
+    for path in (tmp_path / name, tmp_path / name / "a.parquet"):
+        documents = on_spark.open_documents(str(path), spark=session, num_parts=2)
+        assert (documents.num_documents, documents.num_hidden) == (40, int(path == tmp_path / name))
+    (tmp_path / name / "_delta_log").mkdir()
+    (tmp_path / name / "_delta_log" / "00000000000000000000.json").write_text("{}")
+    with pytest.raises(CorpusError, match="a Delta table, whose files hold rows"):
+        on_spark.open_documents(str(tmp_path / name), spark=session)
+
+
 def listed(tmp_path: Path, name: str, *ids: str) -> Path:
     (tmp_path / name).write_text("".join(f"{each}\n" for each in ids))
     return tmp_path / name

@@ -295,31 +295,6 @@ def test_an_iceberg_table_is_read_at_a_snapshot(tmp_path: Path) -> None:
         staged(tmp_path / "none", source="iceberg://hospital/records.none")
 
 
-@pytest.fixture
-def duck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A connection to a database that ``adbc://hospital`` names."""
-    pytest.importorskip("adbc_driver_manager", reason="not installed: make test-warehouse")
-    duckdb = pytest.importorskip("duckdb")
-    import _duckdb
-
-    (tmp_path / "duckdb.toml").write_text(
-        'manifest_version = 1\nname = "DuckDB"\n[Driver]\nentrypoint = "duckdb_adbc_init"\n'
-        f'shared = "{_duckdb.__file__}"\n'
-    )
-    (tmp_path / "hospital.toml").write_text(
-        f'profile_version = 1\ndriver = "duckdb"\n[Options]\npath = "{tmp_path}/hospital.db"\n'
-    )
-    monkeypatch.setenv("ADBC_PROFILE_PATH", str(tmp_path))
-    monkeypatch.setenv("ADBC_DRIVER_PATH", str(tmp_path))
-
-    def execute(*statements: str) -> None:
-        with duckdb.connect(str(tmp_path / "hospital.db")) as connection:
-            for statement in statements:
-                connection.execute(statement)
-
-    return execute
-
-
 def test_any_database_with_a_driver_is_read_by_its_profile(duck: Any, tmp_path: Path) -> None:
     duck(
         "CREATE TABLE note AS SELECT i::DECIMAL(20, 0) AS note_id, (i // 3)::BIGINT AS person_id, "
