@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -237,7 +238,7 @@ def _of_files(spark: SparkSession, documents: Any) -> tuple[DataFrame, dict[str,
     """A data frame of Parquet files with places, and the number of each file in the order of their names."""
     from pyspark.sql.functions import col
 
-    paths = _paths(documents)
+    paths = _paths(spark, documents)
     inferring = "spark.sql.sources.partitionColumnTypeInference.enabled"  # 007 and 7 are two individuals
     try:
         with errors_of_tasks(), setting(spark, inferring, "false"):
@@ -262,18 +263,23 @@ def _hadoop_path(spark: SparkSession) -> Any:
     return context._jvm.org.apache.hadoop.fs.Path
 
 
+def _configuration(spark: SparkSession) -> Any:
+    context: Any = spark.sparkContext
+    return context._jsc.hadoopConfiguration()
+
+
 def _refuse_tables(spark: SparkSession, files: Sequence[str]) -> None:
     """Raise `CorpusError` where these files are those of a table of a lake, or of a part of one."""
     path, above = _hadoop_path(spark), set[str]()
     with errors_of_tasks():
-        for folder in {name.rpartition("/")[0] for name in files}:
+        for folder in {unquote(name.rpartition("/")[0]) for name in files}:
             parent = path(folder)
             while parent is not None:
                 above.add(parent.toString())
                 parent = parent.getParent()
         for folder, mark in itertools.product(sorted(above), TABLES):
-            marks = path(f"{folder.rstrip('/')}/{mark}")
-            if len(marks.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).globStatus(marks) or ()):
+            marks = path(f"{_literal(folder.rstrip('/'))}/{mark}")
+            if len(marks.getFileSystem(_configuration(spark)).globStatus(marks) or ()):
                 raise table_error(folder.removeprefix("file:"), mark)
 
 
@@ -293,14 +299,32 @@ def _refuse_other_types(spark: SparkSession, files: Sequence[str], columns: Colu
     first: dict[str, str] = {}
     for file in files:
         with errors_of_tasks():
-            kinds = {column.name: column.dataType.simpleString() for column in spark.read.parquet(file).schema}
+            frame = spark.read.parquet(_literal(file))
+            kinds = {column.name: column.dataType.simpleString() for column in frame.schema}
         for name in filter(None, columns.model_dump().values()):
             if name in kinds and first.setdefault(name, kinds[name]) != kinds[name]:
                 raise CorpusError(f"{file} column {name}: is {kinds[name]} there, and {first[name]} in {files[0]}")
 
 
-def _paths(documents: Any) -> list[str]:
-    return [str(path) for path in ([documents] if isinstance(documents, str | Path) else documents)]
+def _paths(spark: SparkSession, documents: Any) -> list[str]:
+    """The paths as Spark takes them; one that is there is no pattern, whatever signs it has."""
+    hadoop, paths = _hadoop_path(spark), [documents] if isinstance(documents, str | Path) else documents
+    made = []
+    with errors_of_tasks():
+        for path in map(str, paths):
+            place = hadoop(path)
+            is_there = _PATTERN.search(path) and place.getFileSystem(_configuration(spark)).exists(place)
+            made.append(_literal(path) if is_there else path)
+    return made
+
+
+#: Signs of a pattern of paths.
+_PATTERN: Final = re.compile(r"[\\*?\[\]{}]")
+
+
+def _literal(path: str) -> str:
+    """A path as a pattern that means itself alone."""
+    return _PATTERN.sub(r"\\\g<0>", path)
 
 
 def _is_true(setting: str | None) -> bool:
@@ -311,8 +335,8 @@ def _num_hidden(spark: SparkSession, documents: Any) -> int:
     """Files under the paths that Spark passes over, as their name or that of a folder begins with _ or a point."""
     files, hadoop = 0, _hadoop_path(spark)
     with errors_of_tasks():
-        for path in map(hadoop, _paths(documents)):
-            system = path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+        for path in map(hadoop, _paths(spark, documents)):
+            system = path.getFileSystem(_configuration(spark))
             for start in system.globStatus(path) or ():
                 root = len(start.getPath().toUri().getPath())
                 found = system.listFiles(start.getPath(), True)
