@@ -30,6 +30,7 @@ from reticent.engine.sources.batches import read_ahead, reading_pool
 from reticent.engine.sources.columns import SOURCE_COLUMN, canonical, plain_ids
 from reticent.engine.sources.config import Columns
 from reticent.engine.sources.corpus_config import CorpusConfig
+from reticent.engine.sources.frames import digest_of
 from reticent.engine.sources.parquet import document_writer, read_parquet, row_groups
 from reticent.engine.sources.protocol import RemoteSource, Request, Source, origin_of
 from reticent.engine.sources.table import row_of
@@ -282,20 +283,10 @@ def _found_by(source: Source, fault: str) -> str:
 
 
 def _digest_of_keys(folder: Path, settings: CorpusConfig) -> str:
-    """SHA-256 over lengths and bytes of the ids of documents, and over those of individuals."""
-
-    digests = [hashlib.sha256() for _ in range(4)]
+    """SHA-256 over the ids of documents, and over those of individuals, in their order."""
     names = (settings.doc_id, settings.individual_id)
-    for batch in _read_back(folder, names):
-        for number, name in enumerate(names):
-            values = batch.column(batch.schema.get_field_index(name)).cast(pa.large_binary())
-            lengths = pc.binary_length(values)
-            digests[2 * number].update(lengths.to_numpy())
-            if num_bytes := pc.sum(lengths).as_py():
-                offsets, data = values.buffers()[1:]
-                first = memoryview(offsets).cast("q")[values.offset]
-                digests[2 * number + 1].update(memoryview(data)[first : first + num_bytes])
-    return hashlib.sha256(b"".join(digest.digest() for digest in digests)).hexdigest()
+    found = [digest_of(name, (batch.column(0) for batch in _read_back(folder, [name]))) for name in names]
+    return hashlib.sha256(b"".join(found)).hexdigest()
 
 
 # ---------------------------------------------------------------------------------------------------------- refreshing
