@@ -203,7 +203,7 @@ def open_documents(
             frame = frame.filter(frame["text"].isNotNull())
             if num_skipped:
                 warn(f"{num_skipped:,} documents are left out, as their text is null")
-        lists = {"withdrawn": tuple(map(str, withdrawn)), "readmitted": tuple(map(str, readmitted))}
+        lists: dict[str, Any] = {"withdrawn": tuple(map(str, withdrawn)), "readmitted": tuple(map(str, readmitted))}
         reading = Withdrawals(CorpusConfig(source="documents", ids=ids, **lists), left_out or LeftOut())
         frame = _without_withdrawn(frame, reading)
         parts = _cut(spark, frame, cut, num_parts)

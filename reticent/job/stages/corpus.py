@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import zip_longest
+from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,7 +88,8 @@ def _without_withdrawn(before: Run, run: Run, folder: Path, counts: dict[str, An
     made = stage(source, settings, folder, more=more_columns(run.job), withdrawals=withdrawals)
     withdrawals.record.keep(run.folder)
     earlier = [each["individuals"] for each in kept.get("withdrawn", ())]
-    now = [(name, num, left + had) for (name, num, left), had in zip_longest(withdrawals.lists, earlier, fillvalue=0)]
+    lists = zip(withdrawals.lists, chain(earlier, repeat(0)), strict=False)
+    now = [(name, num_ids, num_individuals + had) for (name, num_ids, num_individuals), had in lists]
     counts.update({name: count for name, count in kept.items() if name != "withdrawn"})
     counts.update({**made, "snapshot": kept["snapshot"]})
     tell(now, run.job.corpus, run.progress, counts)
@@ -97,14 +98,17 @@ def _without_withdrawn(before: Run, run: Run, folder: Path, counts: dict[str, An
 def _drop_withdrawn(run: Run) -> None:
     """Write the documents that the run folder has anew, where a list names someone of them now."""
     place, artefact, lists = run.folder / NAME, corpus_artefact(run.job), run.job.corpus.withdrawn
-    about = {"kind": artefact.kind, "config": artefact.settings, "inputs": artefact.inputs}
+    about: dict[str, Any] = {"kind": artefact.kind, "config": artefact.settings, "inputs": artefact.inputs}
     if not lists or not is_up_to_date(place, **about, check=run.verified.verify):
         return
-    record, reading = LeftOut.read(run.folder), Withdrawals(run.job.corpus)
-    if not record and load_kept_job(run.folder / JOB).corpus.withdrawn == lists:
-        return  # an earlier version read them, which left whom they name out of every stage
-    gone = reading.of_lists(run.given_corpus.scan().column("individual_id"))
-    if not record.people(gone, run.job.corpus.ids).all():
+    record, owners = LeftOut.read(run.folder), run.given_corpus.scan().column("individual_id")
+    gone = Withdrawals(run.job.corpus).of_lists(owners)
+    was_known = (
+        "withdrawn" not in read_manifest(place).counts and load_kept_job(run.folder / JOB).corpus.withdrawn == lists
+    )
+    if was_known and (not record or record.people(gone, run.job.corpus.ids).all()):
+        return  # an earlier version read them, which left whom lists name out of every stage
+    if len(gone):
         with write_artifact(place, **about) as writer:
             _without_withdrawn(run, run, writer.path, writer.counts)
 
