@@ -58,6 +58,8 @@ __all__ = ["SparkDocuments", "open_documents"]
 #: Columns of where a document stands in files, by names that no source has.
 FILE: Final = "__reticent_file"
 ROW: Final = "__reticent_row"
+#: Spark's word for a type of Parquet that it does not read.
+_ODD_TYPE: Final = "PARQUET_TYPE_ILLEGAL"
 #: Settings of Spark by which files are passed over in silence.
 SKIPPING: Final = ("ignoreCorruptFiles", "ignoreMissingFiles")
 
@@ -252,7 +254,13 @@ def _of_files(spark: SparkSession, documents: Any) -> tuple[DataFrame, dict[str,
     except SparkError as error:
         if error.kind == "PATH_NOT_FOUND":
             raise CorpusError(f"{paths[0]}: Spark finds nothing there") from None
-        raise CorpusError(f"{paths[0]}: Spark cannot read it as Parquet ({error.kind or 'no kind is named'})") from None
+        more = (
+            "; a column has a type that Spark does not read, such as UUID: write it as text"
+            if error.kind == _ODD_TYPE
+            else ""
+        )
+        said = f"Spark cannot read it as Parquet ({error.kind or 'no kind is named'})"
+        raise CorpusError(f"{paths[0]}: {said}{more}") from None
     _refuse_tables(spark, names)
     return frame, {unquote(urlparse(name).path): number for number, name in enumerate(names)}
 
