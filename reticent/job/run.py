@@ -48,7 +48,7 @@ from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.sources.files import Files
 from reticent.engine.split import draw_user_inference_holdout, open_individuals
 from reticent.engine.token_views import NumberedCorpus
-from reticent.engine.withdrawn import RECORD, LeftOut, Withdrawals, leave_out, read_ids
+from reticent.engine.withdrawn import RECORD, LeftOut, OfList, Withdrawals, hashed, leave_out
 from reticent.engine.word_ids import NumberedWords, WordSpans
 from reticent.job.artefact import Measurement, Training
 from reticent.job.config.job import changed_sections, kept_content, require_withdrawals
@@ -97,7 +97,7 @@ class Run:
         self.timings = Timings(self.folder)
         self._reread = reread
         #: Of each list of who withdrew: its name, its ids, and how many are individuals; known once documents are open.
-        self.withdrawn: list[tuple[str, int, int]] = []
+        self.withdrawn: list[OfList] = []
 
     @cached_property
     def verified(self) -> VerifiedFiles:
@@ -131,6 +131,9 @@ class Run:
             gone = pa.array([], pa.string())
             if self.job.corpus.withdrawn:
                 corpus, gone, self.withdrawn = leave_out(corpus, self.job.corpus.withdrawn)
+            if self.job.corpus.remote is not None:  # of whom they left out when it was read, the stage `corpus` said so
+                self.withdrawn = [each for each in self.withdrawn if each[2]]
+                Withdrawals(self.job.corpus, record).require_named()
             if record:
                 Withdrawals(staged_job(self.job).corpus, record).require(self.given_corpus.scan(), gone)
             self._opened["whole_corpus"] = corpus
@@ -168,10 +171,9 @@ class Run:
             return record
         reading = Withdrawals(self.job.corpus, record)
         owners = self.given_corpus.scan().column("individual_id")
-        gone = [read_ids(file, owners, self.job.corpus.ids)[0] for file in lists]
         columns = ["doc_id", "individual_id", "text"]
         batches = (batch.select(columns) for batch in self.given_corpus.batches(columns=columns))
-        reading.compare(owners, batches, pa.concat_arrays([pa.array([], pa.string()), *gone]))
+        reading.compare(owners, hashed(batches), gone=reading.of_lists(owners))
         return reading.record
 
     def _tell_reading(self, corpus: Corpus) -> None:

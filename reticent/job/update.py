@@ -53,7 +53,7 @@ __all__ = ["AffectedArtifacts", "Reuse", "affected_artifacts", "update_run"]
 
 
 #: Settings of what is read, which the documents of the run before do not obey.
-READ_ANEW = ("version", "opt_out", "row_security", "time_zone")
+READ_ANEW = ("version", "opt_out", "readmitted", "row_security", "time_zone")
 
 
 class Reuse:
@@ -81,7 +81,7 @@ class Reuse:
 
     @cached_property
     def _may_differ(self) -> bool:
-        if self._run.job.corpus.remote is None:
+        if self._run.job.corpus.remote is None or self._refresh.is_copy:
             return False
         old, new = (corpus.source.version() for corpus in (self._before.corpus, self._run.documents))
         return bool(old != new)
@@ -234,7 +234,7 @@ def update_run(
     run.recover()
     run.prepare_folder()
     before.left_out().joined(LeftOut.read(run.folder)).keep(run.folder)
-    again = Refresh(before)
+    again = Refresh(before, is_copy=not refresh)
     read = partial(refreshed_steps, again) if refresh else partial(copied_steps, before)
     stages = [Stage("corpus", read), Stage("dedup", dedup_steps), Stage("split", split_steps)]
     reuse = Reuse(again, run)

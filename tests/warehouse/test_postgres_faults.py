@@ -362,3 +362,12 @@ def test_read_ahead_passes_batches_errors_and_the_end_on() -> None:
     first.close()  # type: ignore[attr-defined]
     assert len(closed) == 3
     assert not [thread for thread in threading.enumerate() if thread.name == "read-ahead"]
+
+
+def test_a_limit_of_time_that_the_role_has_ends_no_connecting(database: Database, tmp_path: Path) -> None:
+    fill(database, 60)
+    database.execute(
+        "DROP ROLE IF EXISTS hurried", f"CREATE ROLE hurried LOGIN PASSWORD '{PASSWORD}'",
+        "GRANT SELECT ON note TO hurried", "ALTER ROLE hurried SET statement_timeout = '1ms'",
+    )  # fmt: skip
+    assert len(staged(database, tmp_path, source=database.address("hurried"), table="note")) == 60

@@ -25,7 +25,7 @@ from reticent.engine.sources.columns import require_columns
 from reticent.engine.sources.parquet import read_parquet, row_groups
 from reticent.engine.sources.protocol import Request, batches_of_part
 
-__all__ = ["ArrowStream", "Frame", "FrameSource", "LazyFrame", "LazySource", "is_frame", "open_frame"]
+__all__ = ["ArrowStream", "Frame", "FrameSource", "LazyFrame", "LazySource", "digest_of", "is_frame", "open_frame"]
 
 #: Rows of a stretch that one thread reads.
 ROWS_PER_GROUP = 8192
@@ -146,7 +146,7 @@ class _InMemory(ABC):
     def _version(self) -> bytes:
         digest = hashlib.sha256()
         for name, chunks in sorted(self._chunks().items()):
-            digest.update(_digest_of(name, chunks))
+            digest.update(digest_of(name, chunks))
         return digest.digest()
 
 
@@ -233,7 +233,8 @@ class LazySource(_InMemory):
         return {name: chunks(name) for name in self.names}
 
 
-def _digest_of(name: str, chunks: Iterable[pa.Array]) -> bytes:
+def digest_of(name: str, chunks: Iterable[pa.Array]) -> bytes:
+    """Return digests of the values of a column, which do not depend on its chunks or on how Arrow holds them."""
     parts: dict[str, Any] = {}
     for chunk in chunks:
         for start in range(0, len(chunk), ROWS_PER_GROUP):

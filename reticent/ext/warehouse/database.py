@@ -174,7 +174,7 @@ class Connection:
         self._options = dict(options or {})
         try:
             self._adbc = connect()
-        except ImportError:
+        except (ImportError, PolicyError):
             raise
         except Exception as error:
             raise failure(where, error, CONNECTING) from None
