@@ -628,6 +628,34 @@ def test_a_gate_is_judged_by_what_one_side_alone_uses_and_counts_no_few(left_out
     assert (alone.upper is not None) == shown
 
 
+#: Rate of all passages and of those of one side alone, members less others, and the outcomes of a gate at 5 %.
+GATED_PASSAGES = [((0.3, 0.3), ["fail", "fail"]), ((0.01, 0.2), ["pass", "fail"]), ((0.0, 0.0), ["pass", "pass"])]
+
+
+@pytest.mark.parametrize("measure", ["extraction", "np_extraction"])
+@pytest.mark.parametrize(("excess", "outcomes"), GATED_PASSAGES)
+def test_a_gate_on_passages_judges_what_the_verdict_does(
+    measure: str, excess: tuple[float, float], outcomes: list[str]
+) -> None:
+    """Members less others: of a text that both sides have, or that any model knows, a plain rate is high."""
+    rates = {
+        recipe: {**sided(over, 0.01), "members": around(0.4, 0.02), "heldout": around(0.4 - over, 0.02),
+                 "unshared": {**sided(alone, 0.01), "num_shared": 9, "num_unmatched": 0}}
+        for recipe, (over, alone) in (("ppclm", excess), ("clm", (0.4, 0.4)))
+    }  # fmt: skip
+    about = {"measure": "np_discoverable" if measure == "np_extraction" else "discoverable", "asked": "all"}
+    rows = [
+        {"model": "m", "recipe": recipe, "epoch": 8,
+         "passages": {"rates": [{**found, **about, "prefix_tokens": 50, "num_queries": 100}]}}
+        for recipe, found in rates.items()
+    ]  # fmt: skip
+    models = [filled(ModelEvidence, entry(recipe)) for recipe in rates]
+    gates = [GateConfig(measure=measure, at_most=0.05)]
+    found = verdict(models, gates, filled(Extraction, {"models": rows})).results
+    assert [(row.part, row.outcome) for row in found] == list(zip([None, ONE_SIDE], outcomes, strict=True))
+    assert {(row.prefix_tokens, row.num_queries) for row in found} == {(50, 100)}
+
+
 @pytest.mark.parametrize("known", [False, True])
 def test_the_most_exposed_beside_a_base_that_may_know_them_are_not_within(known: bool) -> None:
     """The base may emit them itself, and a mean over all hides them."""

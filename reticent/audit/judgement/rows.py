@@ -96,8 +96,8 @@ class About:
 class Number(NamedTuple):
     """One number of a model: words for it, its estimate, and its value where nothing was learned.
 
-    ``invalid`` is why it says nothing, if so. ``proof`` is what must lie over ``null`` in the twin, if that is another
-    estimate. ``control`` is whether something else proves that it could be found; None without such a thing.
+    ``invalid`` is why it says nothing, if so. ``control`` is whether something else than the twin proves that it could
+    be found; None without such a thing.
     ``fewest`` are the individuals of the smaller side, if two sides are compared; ``left_out`` are those of it that the
     number leaves out. ``doubt`` is why it cannot show that a model is within, if so. ``num_shadows`` are the shadow
     models of its attack. ``beside_base``: it is a difference to the base model, which hides what that one knows
@@ -111,7 +111,6 @@ class Number(NamedTuple):
     null: float = 0.0
     invalid: str | None = None
     about: About = About()
-    proof: Estimate | None = None
     control: bool | str | None = TWIN
     fewest: int | None = None
     left_out: int = 0
@@ -577,14 +576,15 @@ def _tpr(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
 
 
 def _extracted(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
-    """Yield the rate of passages for the adversary with the longest prefix, then the most draws."""
+    """Yield the rates of passages, members less held-out individuals, for the adversary with the longest prefix, then
+    the most draws."""
     passages = own.extracted.passages if own.extracted else None
     names = ("np_discoverable",) if gate.measure == "np_extraction" else ("k_extractable", "discoverable")
     rows = [r for r in (passages.rates if passages else ()) if r.measure in names and r.asked == "all"]
     if rows:
         row = max(rows, key=lambda r: (r.prefix_tokens or 0, r.num_queries or 0))
         about = About(prefix_tokens=row.prefix_tokens, num_queries=row.num_queries)
-        yield Number("passages that come back", row.members, about=about, proof=row.excess)
+        yield from _rates("passages that come back", row, about)
 
 
 def _exposure(gate: GateConfig, own: Subject, plain: Subject | None) -> Iterator[Number]:

@@ -123,7 +123,7 @@ def _row(number: Number, controls: Sequence[Twins], at_most: float, *, strict: b
     them must be over the threshold, by shadow models of its own where the number is.
     """
     twins = [twin for twin in (control.get(number.of) for control in controls) if twin]
-    proofs = [(found, twin) for twin in twins if (found := twin.proof or twin.estimate)]
+    proofs = [(found, twin) for twin in twins if (found := twin.estimate)]
     estimate = number.estimate
     if number.null == CHANCE:
         estimate = estimate and oriented(estimate, proofs[0][0] if proofs else None)
