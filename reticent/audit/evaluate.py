@@ -193,7 +193,8 @@ class Auditor:
         spelt = SurfaceTable(self.tokenizer, spelling_of(config.surface))
         owned = None if categories is None else categories.owned(audit, self.words)
         in_span = None if self.categories is None else self.categories[0] > 0
-        self.threshold = ThresholdAudit(audit, members, self.words, spelt, self.bootstrap, units, owned, in_span)
+        self.threshold = ThresholdAudit(audit, members, self.words, spelt, self.bootstrap, units, owned, in_span,
+                                        self.membership.uncopied)  # fmt: skip
         self._inversion: Any = None
         self._tokenizers: dict[bytes, Any] = {}
         self._num_windows: dict[SpecialIds, int] = {}

@@ -724,6 +724,23 @@ def test_one_person_of_whom_a_whole_passage_comes_back_is_beyond(
     assert (result.risk, result.outcome) == ("passages", outcome)
 
 
+#: Members whom the threshold attack tells: share, false positives (none: those above every other), and the outcome.
+AT_THRESHOLD = [(0.2, 0.01, 1.0, B), (0.01, 0.01, 1.0, W), (0.035, 0.01, 1.0, N), (0.1, None, 0.001, B),
+                (0.0, None, 1.0, N)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("share", "fpr", "p_value", "outcome"), AT_THRESHOLD)
+def test_members_whom_the_threshold_tells_count_beside_its_area(
+    share: float, fpr: float | None, p_value: float, outcome: str
+) -> None:
+    models = [entry("ppclm", threshold=(0.52, 0.02), **QUIET), entry("clm", threshold=(0.52, 0.02), **LOUD)]
+    models[0]["threshold"]["at_threshold"] |= {
+        "told": {"rate": around(share, 0.015), "fpr": fpr, "num_above": 9, "p_value": p_value}
+    }
+    (words,) = (result for result in judged(*models)[0].results if result.risk == "words")
+    assert words.outcome == outcome
+
+
 @pytest.mark.parametrize(("people", "n", "outcome"), [(0.2, 300, B), (0.0, 300, W), (0.04, 300, N), (0.0, 9, N)])
 def test_few_people_of_whom_much_is_emitted_are_no_mean(people: float, n: int, outcome: str) -> None:
     models = [entry("ppclm", **QUIET), entry("clm", **LOUD)]

@@ -310,17 +310,20 @@ def _words(subject: Subject) -> Iterator[Number]:
     for kind in ("rare", "direct"):
         if found := (subject.model.by_kind or {}).get(kind):
             yield from _of_kind(subject, found, f"membership by {kind} words alone")
-    threshold = subject.model.threshold
-    if threshold:
-        found_at = {
-            "membership by words at the threshold, in texts of others": threshold.at_threshold,
-            "membership by all words near the threshold, each by its likelihood ratio": threshold.by_likelihood,
-            "membership by one's own names, in texts of others": threshold.by_owner,
-        }
-        for name, at in found_at.items():
-            if at:
-                yield Number(name, _bounded(simultaneous(at.auc, NUM_FAMILIES)), CHANCE)
+    for name, at in _at_threshold(subject.model).items():
+        yield Number(name, _bounded(simultaneous(at.auc, NUM_FAMILIES)), CHANCE)
     yield from _told(subject, ("rare", "direct"))
+
+
+def _at_threshold(model: ModelEvidence) -> dict[str, KindAttack]:
+    """The attacks by the threshold of protection, by words for them."""
+    found = model.threshold
+    ways = {
+        "membership by words at the threshold, in texts of others": found.at_threshold,
+        "membership by all words near the threshold, each by its likelihood ratio": found.by_likelihood,
+        "membership by one's own names, in texts of others": found.by_owner,
+    } if found else {}  # fmt: skip
+    return {name: at for name, at in ways.items() if at}
 
 
 def _bounded(area: Estimate) -> Estimate:
@@ -340,7 +343,7 @@ class _Asked(NamedTuple):
     """The members that an attack tells, and why it says nothing."""
 
     way: str
-    attack: str
+    attack: str | None
     told: Told | None
     invalid: str | None
 
@@ -363,6 +366,8 @@ def _asked(subject: Subject, kinds: Sequence[str], whole: bool) -> Iterator[_Ask
         for name, one in found.attacks.items():
             if kind != "all" or name == "lira":  # others by all words are attacks on the whole text
                 yield _Asked(way, name, one.told, None if name in KIND_SHADOWS else found.why)
+    for name, at in _at_threshold(model).items() if not whole else ():
+        yield _Asked(name, None, at.told, None)
 
 
 def _told(subject: Subject, kinds: Sequence[str], whole: bool = False) -> Iterator[Number]:
@@ -373,10 +378,10 @@ def _told(subject: Subject, kinds: Sequence[str], whole: bool = False) -> Iterat
     """
     known = [(one, one.told) for one in _asked(subject, kinds, whole) if one.told]
     for one, told in known:
-        few = told.fpr is None
+        few, of = told.fpr is None, f", attack {one.attack}" if one.attack else ""
         yield Number(
-            f"{one.way}, {ABOVE if few else TOLD}, attack {one.attack}",
-            told.rate,
+            f"{one.way}, {ABOVE if few else TOLD}{of}",
+            told.rate if one.attack or not told.rate else _bounded(simultaneous(told.rate, NUM_FAMILIES)),
             told.fpr or 0.0,
             one.invalid,
             About(attack=one.attack, part=ABOVE if few else TOLD),
