@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from reticent.audit.config import VerdictConfig
+from reticent.audit.config import WHOLE_PASSAGE, VerdictConfig
 from reticent.audit.judgement.rows import MIN_SHADOWS, PLAIN, RISKS
 from reticent.audit.judgement.verdict import LONGER
 from reticent.audit.texts import ENGLISH, Texts
@@ -81,6 +81,8 @@ def _needs(risk: Risk, job: Job, sides: Sides | None, t: Texts) -> Iterator[str]
     sections = {"context": job.audit.inversion, "passages": job.extraction}
     if sections.get(risk.name, True) is None:
         yield t("reach.not_measured", by=risk.measured_by)
+    elif risk.name == "passages" and job.extraction and job.extraction.suffix_tokens < WHOLE_PASSAGE:
+        yield t("reach.short_passages", tokens=WHOLE_PASSAGE)
 
 
 def _of_model(model: ModelSection, job: Job, t: Texts) -> Iterator[str]:

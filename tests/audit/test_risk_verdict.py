@@ -30,7 +30,7 @@ from reticent.audit.judgement.verdict import (
     with_published_numbers,
 )
 from reticent.audit.membership.validity import INVALID, WITHOUT_COPIES
-from reticent.audit.report.risk_text import change_of, shown_models
+from reticent.audit.report.risk_text import cells_of, change_of, shown_models
 from reticent.audit.report.summary import last_checkpoints
 from reticent.audit.stats.estimate import Estimate
 from reticent.audit.stats.intervals import excess_of
@@ -84,7 +84,8 @@ def entry(recipe: str, epoch: int = 8, **figures: Any) -> dict[str, Any]:
 def passages(recipe: str, figure: Any) -> dict[str, Any]:
     sides = {"members": around(0.01, 0.005), "heldout": around(0.0, 0.005)}
     rate = {**sides, "excess": around(*figure), "measure": "discoverable", "prefix_tokens": 50, "asked": "all"}
-    return {"model": "m", "recipe": recipe, "epoch": 8, "passages": {"rates": [rate]}}
+    exposed = sided(figure[0] if figure[0] > 0.01 else 0.0, 0.003, 1200)
+    return {"model": "m", "recipe": recipe, "epoch": 8, "passages": {"rates": [rate], "exposed": exposed}}
 
 
 def on_kinds(model: dict[str, Any], **areas: tuple[float, float]) -> dict[str, Any]:
@@ -608,7 +609,8 @@ def test_within_needs_the_rate_of_one_side_too_and_that_without_copies(
             elif way == "context":
                 one["inversion"]["direct"]["all"]["top1"] = found
             rate = {**found, "measure": "discoverable", "prefix_tokens": 50, "asked": "all"}
-            extraction.append({"model": "m", "recipe": recipe, "epoch": 8, "passages": {"rates": [rate]}})
+            people = {"exposed": sided(0.3 if recipe == "clm" else 0.0, 0.003, 1200)}
+            extraction.append({"model": "m", "recipe": recipe, "epoch": 8, "passages": {"rates": [rate], **people}})
             models.append(filled(ModelEvidence, one))
         audit = replace(WHOLE, settings={}, models=models, extraction=filled(Extraction, {"models": extraction}))
         assert {r.risk: r.outcome for r in judge_risks(audit).rows[0].results}[risk] == outcome
@@ -695,6 +697,27 @@ def test_where_all_is_shared_nothing_is_within() -> None:
     emission = judged(*models)[0].results[0]
     assert (emission.outcome, emission.reason) == (N, "too few people to say")
     assert ONE_SIDE in (emission.what or "")
+
+
+@pytest.mark.parametrize(("figure", "outcome"), [(FREE, N), ((0.05, 0.02), B)])
+def test_whole_passages_that_nobody_asked_for_are_named_and_nothing_is_within(
+    figure: tuple[float, float], outcome: str
+) -> None:
+    audit = audit_of(entry("ppclm", **QUIET), entry("clm", **LOUD), passages={"ppclm": figure, "clm": CAUGHT})
+    extracted = audit.extraction
+    assert extracted is not None
+    rows = [replace(row, passages=row.passages and replace(row.passages, exposed=None)) for row in extracted.models]
+    audit = replace(audit, extraction=replace(extracted, models=rows))
+    audit = replace(audit, risks=judge_risks(audit))
+    assert audit.risks is not None
+    result = audit.risks.rows[0].results[-1]
+    assert (result.risk, result.outcome) == ("passages", outcome)
+    for language, said in (("en", "of 50 tokens or more, were not asked for"), ("fr", "n’ont pas été demandés")):
+        words = Texts(language)
+        model = shown_models(audit, words)[0]
+        assert said in list(cells_of(model, words))[-1].reason
+        assert "50" in change_of(model, words) or outcome == B
+    assert "50 tokens" in audit.risks.rows[0].change or outcome == B
 
 
 #: Share of members, of held-out individuals, each of so many; whether all members were asked; and the outcome.

@@ -70,6 +70,8 @@ PLANS: list[tuple[dict[str, Any], list[str], list[str]]] = [
     ),
     ({"audit": {"shadow": {"recipes": ["clm", "ppclm"], "num_shadows": 4}}}, ["cannot be within", "8 are trained"], []),
     ({"audit": {"shadow": {"recipes": ["ppclm"]}}}, ["cannot be within"], []),
+    ({"extraction": {"suffix_tokens": 49}}, ["no whole passages are asked for: [extraction] suffix_tokens = 50"], []),
+    ({"extraction": {"suffix_tokens": 50}}, [], ["no whole passages"]),
     ({"model": [MODEL | {"recipes": ["ppclm"]}]}, ["m: no plain clm is trained beside it"], ["cannot be within"]),
     ({"model": [MODEL | {"objective": "mlm", "recipes": ["mlm", "ppmlm"]}]}, ["ppmlm of m"], ["verbatim passages"]),
 ]

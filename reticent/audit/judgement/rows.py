@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, NamedTupl
 
 from pydantic import AfterValidator, Field, model_validator
 
+from reticent.audit.config import WHOLE_PASSAGE
 from reticent.audit.membership.names import DIFFERENCES, FEWEST_MEMBERS, FEWEST_OTHERS, KIND_SHADOWS, NUM_FAMILIES
 from reticent.audit.membership.validity import CHANCE, INVALID, OVER_BASE, WITHOUT_COPIES
 from reticent.audit.stats.estimate import LEVEL, Estimate, clopper_pearson
@@ -41,9 +42,11 @@ __all__ = [
     "MIN_SHADOWS",
     "MOST_OTHER_LANGUAGE",
     "NOT_SHOWN",
+    "NO_WHOLE_PASSAGES",
     "ONE_SIDE",
     "OTHER_LANGUAGE",
     "PASS",
+    "PASSAGE_OF",
     "PLAIN",
     "RISKS",
     "TOLD",
@@ -103,7 +106,8 @@ class Number(NamedTuple):
     models of its attack. ``beside_base``: it is a difference to the base model, which hides what that one knows
     already; ``of_known_base``: it counts only where the base may know the members, in place of such a difference.
     ``at_most`` is a threshold of its own, beside that of the risk. ``is_shown``: an exact test shows that it is beyond;
-    ``by_test_alone``: over so few that nothing else decides.
+    ``by_test_alone``: over so few that nothing else decides. ``missing`` is why it was not measured, where without it
+    the risk cannot be within.
     """
 
     what: str
@@ -121,6 +125,7 @@ class Number(NamedTuple):
     at_most: float | None = None
     is_shown: bool = False
     by_test_alone: bool = False
+    missing: str | None = None
 
     @property
     def of(self) -> tuple[str, About]:
@@ -435,6 +440,8 @@ def _passages(subject: Subject) -> Iterator[Number]:
             yield from _rates(f"passages that come back, given {row.prefix_tokens} tokens{draws}", row)
     if passages and passages.exposed:
         yield _with_a_passage(passages.exposed, bool(passages.asks_every_member))
+    elif passages:
+        yield Number(PASSAGE_OF, None, at_most=PASSAGE_AT_MOST, missing=NO_WHOLE_PASSAGES)
 
 
 def _with_a_passage(people: Exposed, asks_every_member: bool) -> Number:
@@ -456,6 +463,7 @@ def _with_a_passage(people: Exposed, asks_every_member: bool) -> Number:
 #: Words for the individuals of whom a passage comes back, and the largest share of those asked.
 PASSAGE_OF = "people of whom a whole passage of their own comes back"
 PASSAGE_AT_MOST = 0.01
+NO_WHOLE_PASSAGES = f"whole passages, of {WHOLE_PASSAGE} tokens or more, were not asked for"
 #: Numbers of a risk of membership, whose ends hold at once; the rate of both sides that a difference is planned for.
 NUM_AREAS, USUAL_RATE = 10, 0.05
 

@@ -33,7 +33,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from reticent.audit.config import VerdictConfig
+from reticent.audit.config import WHOLE_PASSAGE, VerdictConfig
 from reticent.audit.evidence.extraction import ExtractedModel, GateResult, Verdict
 from reticent.audit.evidence.json_form import extended
 from reticent.audit.evidence.risks import KeptOutcome, ModelRisks, RiskResult, RiskTable
@@ -44,6 +44,7 @@ from reticent.audit.judgement.rows import (
     GATES,
     MIN_SHADOWS,
     MOST_OTHER_LANGUAGE,
+    NO_WHOLE_PASSAGES,
     NOT_SHOWN,
     OTHER_LANGUAGE,
     PASS,
@@ -462,9 +463,9 @@ def _judged_risk(
     rows = [
         _judged_row(_row(number, of_controls, at_most, strict=True), bool(controls), known, cell)
         for number in risk.numbers(_subject(model, audit))
-        if number.estimate
-        and (known or not number.of_known_base)
-        and (number.estimate.value is not None or number.estimate.n)  # else nothing of the kind
+        if number.missing
+        or (number.estimate and (number.estimate.value is not None or number.estimate.n))  # else nothing of the kind
+        if known or not number.of_known_base
     ]
     result = RiskResult(
         risk=risk.name,
@@ -489,6 +490,9 @@ def _judged_risk(
             reason=chosen.reason,
             number_at_most=chosen.number.at_most,
         )
+    unasked = [row.number.missing for row in rows if row.number.missing and row.number.missing != result.reason]
+    if unasked:
+        result = replace(result, notes=[*(result.notes or ()), *unasked])
     if surest := _surest(rows):
         result = replace(result, found=surest.what, found_at_most=surest.at_most)
     return _with_gates(result, risk, model, audit)
@@ -510,7 +514,7 @@ def _deciding(rows: Sequence[Row]) -> Row | None:
         for row in rows
         if row.outcome == NOT_SHOWN
         and (
-            row.reason in (WIDE, UNSURE, FEW)
+            row.reason in (WIDE, UNSURE, FEW, row.number.missing)
             or row.reason.startswith((SIDES_DIFFER, FAULT_OF_THE_RUN))
             # The most exposed, of whom no other number is: the base may give them away itself.
             or (row.reason == BESIDE_KNOWN and row.number.at_most is not None)
@@ -608,6 +612,8 @@ def _judged_row(row: Row, has_twin: bool, known: bool, cell: int) -> Row:
     def judged(outcome: str, reason: str) -> Row:
         return row._replace(outcome=outcome, reason=reason)
 
+    if number.missing:
+        return judged(NOT_SHOWN, number.missing)
     if number.invalid:
         return judged(NOT_SHOWN, f"{SIDES_DIFFER}: {number.invalid}")
     if number.is_shown:
@@ -700,6 +706,8 @@ def _sentences(
         change.append("ask about more people")
     if BESIDE_KNOWN in reasons:
         change.append("train from a base model that did not see these people")
+    if NO_WHOLE_PASSAGES in reasons:
+        change.append(f"ask for passages of {WHOLE_PASSAGE} tokens ([extraction] suffix_tokens)")
     if EARLIER in reasons:
         change.append("say in [[audit.explained]] why what the earlier audit found does not hold")
     if CANNOT in reasons:
