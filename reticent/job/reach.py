@@ -4,6 +4,7 @@ lowers and what it does not, and what attacks with shadow models cost.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from reticent.audit.judgement.rows import MIN_SHADOWS, PLAIN, RISKS
 from reticent.audit.judgement.verdict import LONGER
 from reticent.audit.texts import ENGLISH, Texts
 from reticent.core.errors import ReticentError
+from reticent.job.checks import OF_RMIA
 
 if TYPE_CHECKING:
     from reticent.audit.judgement.rows import Risk
@@ -67,7 +69,7 @@ def reach_lines(job: Job, sides: Sides | None, t: Texts = ENGLISH) -> Iterator[s
 
 def _needs(risk: Risk, job: Job, sides: Sides | None, t: Texts) -> Iterator[str]:
     at_most = _at_most(risk, job)
-    members, others = risk.fewest(at_most)
+    members, others = _fewest(risk, job)
     title, area = t.evidence(risk.title), risk.by_shadows
     threshold = t.threshold(at_most, area=area)
     yield t("reach.needs", risk=title, at_most=threshold, members=t.count(members), others=t.count(others))
@@ -114,8 +116,16 @@ def _times(job: Job, num_shadows: int) -> int:
 
 
 def _is_enough(risk: Risk, job: Job, sides: Sides) -> bool:
-    needed = risk.fewest(_at_most(risk, job))
-    return all(there >= fewest for there, fewest in zip(sides, needed, strict=True))
+    return all(there >= fewest for there, fewest in zip(sides, _fewest(risk, job), strict=True))
+
+
+def _fewest(risk: Risk, job: Job) -> Sides:
+    """The fewest of each side; an attack of the job does not attack the others whom it compares with."""
+    members, others = risk.fewest(_at_most(risk, job))
+    shadow = job.audit.shadow
+    if risk.by_shadows and shadow is not None and not set(OF_RMIA["population"]).isdisjoint(shadow.attacks):
+        others = math.ceil(others / (1 - shadow.population))
+    return members, others
 
 
 def _at_most(risk: Risk, job: Job) -> float:

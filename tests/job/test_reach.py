@@ -6,10 +6,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from fixtures.command import command
 
 from reticent.audit.judgement.rows import RISKS
+from reticent.audit.membership.shadow import draw_population
 from reticent.audit.texts import Texts
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.core.json_toml import parse_toml
@@ -49,6 +51,28 @@ def test_what_each_risk_needs_follows_from_its_threshold() -> None:
 def test_what_is_missing_for_within_is_said(sides: tuple[int, int] | None, said: str) -> None:
     (line,) = (line for line in reach_lines(job(), sides) if line.startswith("identifiers emitted"))
     assert line.endswith(said)
+
+
+SHADOWS = {"recipes": ["clm", "ppclm"]}
+
+
+@pytest.mark.parametrize(
+    ("shadow", "others", "enough"),
+    [(SHADOWS, 1250, 1249), (SHADOWS | {"population": 0.5}, 2000, 1999), (SHADOWS | {"attacks": ["shadow"]}, 1000, 999),
+     (SHADOWS | {"attacks": ["rmia_online"]}, 1250, 1249), (None, 1000, 999)],
+)  # fmt: skip
+def test_others_whom_an_attack_compares_with_and_does_not_attack_are_needed_beside(
+    shadow: dict[str, Any] | None, others: int, enough: int
+) -> None:
+    """Half of the others for a population are no others of a share that is told."""
+    own = job(audit={"shadow": shadow})
+    for there, said in ((others, "which can be enough"), (enough, "1 others are missing")):
+        (line,) = (line for line in reach_lines(own, (300, there)) if line.startswith("membership of the person: "))
+        assert f"needs about 300 members and {others:,} others" in line
+        assert line.endswith(said)
+    if own.audit.shadow and others > 1000:
+        units, every = np.arange(others, dtype=np.uint32), np.ones(others, dtype=bool)
+        assert (~draw_population(units, every, seed=3, share=own.audit.shadow.population)).sum() == 1000
 
 
 #: Sections of a job, and what is said of it or not.

@@ -567,8 +567,8 @@ def test_every_number_that_decides_a_risk_has_its_words() -> None:
 def test_whole_passages_that_were_not_measured_have_a_row_in_dossier_and_report(language: Language, said: str) -> None:
     """Where they were, the row has the share."""
     rate = {name: estimate(0.1, 0.05, 0.2, 100) for name in ("members", "heldout", "excess")}
-    settings = {"prefix_tokens": [50], "suffix_tokens": 10, "decoding": "greedy", "num_queries": [1], "probability": 0.5,
-                "num_passages": 9}  # fmt: skip
+    settings = {"prefix_tokens": [50], "suffix_tokens": 10, "decoding": "greedy", "num_queries": [1], "num_passages": 9,
+                "probability": 0.5}  # fmt: skip
     passages = {"num_passages": {}, "num_short": {}, "settings": settings,
                 "rates": [{**rate, "measure": "k_extractable", "asked": "all"}]}  # fmt: skip
     words, audit = Texts(language), tiny_audit()
