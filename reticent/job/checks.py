@@ -397,11 +397,22 @@ def refuse_too_few(job: Job, sides: tuple[int, int]) -> None:
                 )
 
 
+def refuse_few_repeated(job: Job, num_members: int) -> None:
+    """Raise `PolicyError` for a positive control of more members than there are."""
+    for model in job.model:
+        if model.repeated and num_members < model.repeated:
+            raise PolicyError(
+                f"model {model.name}: repeated = {model.repeated} of {num_members} members: "
+                f"{model.repeated - num_members} are missing"
+            )
+
+
 def check_sides(run: Run) -> None:
     """Raise `PolicyError` for attacks that cannot work with these members, once they are known and before the first
     training.
     """
     refuse_too_few(run.job, run.sides)
+    refuse_few_repeated(run.job, run.sides[0])
     if run.job.probe is not None:
         resolve("reticent.ext.propile.stage:check_members")(run)
 

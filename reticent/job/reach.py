@@ -13,6 +13,7 @@ from reticent.audit.judgement.rows import MIN_SHADOWS, PLAIN, RISKS
 from reticent.audit.judgement.verdict import LONGER
 from reticent.audit.texts import ENGLISH, Texts
 from reticent.core.errors import ReticentError
+from reticent.engine.config import FEWEST_REPEATED, TIMES_REPEATED
 from reticent.job.checks import OF_RMIA
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ def reach_lines(job: Job, sides: Sides | None, t: Texts = ENGLISH) -> Iterator[s
         attacked = sum(recipe in shadow.recipes for model in job.model for recipe in model.recipes)
         n = attacked * shadow.num_shadows
         yield t("reach.shadows", n=n, times=_times(job, n))
-        yield t("reach.weak_twin", longer=LONGER)
+        if not any(model.repeated for model in job.model):
+            yield _control(job, sides, t)
 
 
 def _needs(risk: Risk, job: Job, sides: Sides | None, t: Texts) -> Iterator[str]:
@@ -107,6 +109,17 @@ def _of_model(model: ModelSection, job: Job, t: Texts) -> Iterator[str]:
             n = 2 * MIN_SHADOWS
             of = t.listed([t.evidence(risk.title) for risk in risks if risk.by_shadows])
             yield t("reach.no_shadows", **about, risks=of, least=MIN_SHADOWS, twin=twin, n=n, times=_times(job, n))
+
+
+def _control(job: Job, sides: Sides | None, t: Texts) -> str:
+    """The cheaper positive control, with as many shadow models of its own as the fewest that count."""
+    often = LONGER if sides is None or sides[0] < FEWEST_REPEATED else (
+        1 + (TIMES_REPEATED - 1) * FEWEST_REPEATED / sides[0]
+    )  # fmt: skip
+    how = t("reach.longer", longer=LONGER)
+    if often < LONGER:
+        how = t("reach.repeated", num=FEWEST_REPEATED)
+    return t("reach.weak_twin", how=how, times=round(min(often, LONGER) * (1 + _times(job, MIN_SHADOWS))))
 
 
 def _times(job: Job, num_shadows: int) -> int:

@@ -393,15 +393,21 @@ def test_nothing_is_within_by_a_difference_to_a_base_that_may_know_the_members(
     assert (KNOWN_BASE in (row.notes or [])) is known
 
 
-@pytest.mark.parametrize(
-    ("epoch", "base", "outcome"), [(32, "one", W), (31, "one", N), (32, "other", N)], ids=["4x", "less", "other base"]
-)
-def test_a_plain_model_trained_four_times_as_long_is_a_control_where_the_twin_shows_too_little(
-    epoch: int, base: str, outcome: str
+#: Epochs of a plain model beside one of 8, its base, whose documents it repeats, and the outcome for the other.
+LOUDER = [
+    ("4x", 32, "one", None, W), ("less", 31, "one", None, N), ("other base", 32, "other", None, N),
+    ("repeated", 8, "one", 100, W), ("repeated, less", 7, "one", 100, N), ("repeated, other base", 8, "other", 100, N),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("epoch", "base", "repeated", "outcome"), [row[1:] for row in LOUDER],
+                         ids=[row[0] for row in LOUDER])  # fmt: skip
+def test_a_plain_model_that_saw_more_is_a_control_where_the_twin_shows_too_little(
+    epoch: int, base: str, repeated: int | None, outcome: str
 ) -> None:
-    weak, control = {"person": (0.56, 0.03)}, entry("clm", epoch, **LOUD) | {"model": "longer"}
+    weak, control = {"person": (0.56, 0.03)}, entry("clm", epoch, **LOUD) | {"model": "louder"}
     models = [entry("ppclm", **QUIET), entry("clm", **(LOUD | weak)), control]
-    sections = [{"name": "m", "base": "one"}, {"name": "longer", "base": base}]
+    sections = [{"name": "m", "base": "one"}, {"name": "louder", "base": base, "repeated": repeated}]
     row = judged(*models, settings={"model": sections, "verdict": {"risks": ["individual"]}})[0]
     assert row.outcome == outcome
 
@@ -798,3 +804,12 @@ def test_the_gap_of_a_side_of_few_is_not_published() -> None:
     shown = publish(NumbersBeside(loss_gap=Gap(members=side, heldout=few, gap=side)), 5).loss_gap
     assert shown is not None
     assert (shown.members.value, shown.heldout.value, shown.gap.value) == (0.2, None, None)
+
+
+@pytest.mark.parametrize(("repeated", "said"), [(None, False), (120, True)])
+def test_a_control_is_told_from_a_model_that_is_made_to_leave(repeated: int | None, said: bool) -> None:
+    sections = [{"name": "m", "base": "one", "repeated": repeated}]
+    audit = audit_of(entry("clm", **LOUD), settings={"model": sections})
+    for language, words in (("en", "documents of 120 people eight times"), ("fr", "huit fois les documents de 120")):
+        (model,) = shown_models(replace(audit, risks=judge_risks(audit)), Texts(language))
+        assert (words in model.about) == said

@@ -75,6 +75,28 @@ def test_others_whom_an_attack_compares_with_and_does_not_attack_are_needed_besi
         assert (~draw_population(units, every, seed=3, share=own.audit.shadow.population)).sum() == 1000
 
 
+#: Members and others, and the cheaper of the two controls with its cost, with 8 shadow models of its own.
+CONTROLS = [
+    (None, "trained 4 times as long: it is a control too, about as long as 32 trainings"),
+    ((150, 100), "trained 4 times as long: it is a control too, about as long as 32 trainings"),
+    ((99, 5000), "trained 4 times as long"),
+    ((300, 1250), "repeated = 100, which has 100 members eight times in an epoch: it is a control too, about as long "
+     "as 27 trainings"),
+    ((3000, 2000), "repeated = 100, which has 100 members eight times in an epoch: it is a control too, about as long "
+     "as 10 trainings"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("sides", "said"), CONTROLS)
+def test_the_cheaper_control_is_named_with_its_cost(sides: tuple[int, int] | None, said: str) -> None:
+    lines = list(reach_lines(job(audit={"shadow": SHADOWS}), sides))
+    assert said in lines[-1]
+    control = {**MODEL, "name": "control", "recipes": ["clm"], "repeated": 100}
+    with_one = list(reach_lines(job(audit={"shadow": SHADOWS}, model=[MODEL, control]), sides))
+    assert "control too" not in with_one[-1], "the job has one"
+    assert "no plain" not in "".join(with_one)
+
+
 #: Sections of a job, and what is said of it or not.
 PLANS: list[tuple[dict[str, Any], list[str], list[str]]] = [
     (
@@ -89,7 +111,7 @@ PLANS: list[tuple[dict[str, Any], list[str], list[str]]] = [
     ),
     (
         {"audit": {"shadow": {"recipes": ["clm", "ppclm"]}, "inversion": {}}, "extraction": {}},
-        ["shadow models: 16 are trained", "a section [[model]] of the same base", "4 times as long"],
+        ["shadow models: 16 are trained", "a section [[model]] of the same base", "eight times"],
         ["cannot be within", "measures it"],
     ),
     ({"audit": {"shadow": {"recipes": ["clm", "ppclm"], "num_shadows": 4}}}, ["cannot be within", "8 are trained"], []),

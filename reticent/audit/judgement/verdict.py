@@ -13,7 +13,8 @@ holds at 95 % at least.
 
 - *beyond* its threshold where the estimate is, and its interval lies over what there would be if nothing was learned;
 - *within* it where the upper end of the interval is, and the same number of the unprotected twin, or of a plain model
-  that was trained four times as long on these documents, is beyond it: so the attack would have found that much;
+  that was trained four times as long on these documents, or eight times on those of 100 individuals, is beyond it: so
+  the attack would have found that much;
 - *not shown* else: no twin, an attack that finds nothing in the twin either, too few individuals, an interval too
   wide, two sides of a given split that differ by themselves, or nothing measured.
 
@@ -64,7 +65,7 @@ from reticent.audit.judgement.rows import (
 )
 from reticent.audit.membership.names import DIFFERENCES
 from reticent.audit.membership.validity import CHANCE, NO_POWER
-from reticent.audit.recipes import is_unprotected, recipe_of
+from reticent.audit.recipes import is_unprotected, model_sections, recipe_of
 from reticent.audit.stats.estimate import Estimate
 from reticent.audit.texts import NOT_MEASURED, Mark, Marked, model_name
 
@@ -586,23 +587,22 @@ def _may_know(model: ModelEvidence, audit: AuditEvidence) -> bool:
 
 
 def _controls(model: ModelEvidence, audit: AuditEvidence) -> list[ModelEvidence]:
-    """The unprotected twin, and plain models of the same base that were trained `LONGER` times as long or more."""
+    """The unprotected twin, and plain models of the same base that were trained `LONGER` times as long or more, or as
+    long on documents of which those of many individuals were repeated.
+    """
     twin = _twin(model, audit.models)
-    origins = {str(each.get("name")): (each.get("base"), each.get("foundation")) for each in _sections(audit)}
-    longer = [
+    sections = model_sections(audit)
+    origins = {name: (each.get("base"), each.get("foundation")) for name, each in sections.items()}
+    repeated = {name for name, each in sections.items() if each.get("repeated")}
+    others = [
         audit.models[number]
         for (section, objective, recipe), numbers in _models(audit).items()
         for number in numbers
         if recipe in PLAIN and objective == model.objective and section != model.model
-        and audit.models[number].epoch >= LONGER * model.epoch
+        and audit.models[number].epoch >= (1 if section in repeated else LONGER) * model.epoch
         and origins.get(str(section), section) == origins.get(str(model.model), model.model)
     ]  # fmt: skip
-    return [*([twin] if twin else ()), *longer]
-
-
-def _sections(audit: AuditEvidence) -> list[Mapping[str, object]]:
-    found = audit.settings.get("model")
-    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list | tuple) else []
+    return [*([twin] if twin else ()), *others]
 
 
 def _judged_row(row: Row, has_twin: bool, known: bool, cell: int) -> Row:

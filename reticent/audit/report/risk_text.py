@@ -35,7 +35,7 @@ from reticent.audit.judgement.verdict import (
     WITHOUT_TWIN,
 )
 from reticent.audit.membership.validity import OVER_BASE, WITHOUT_COPIES
-from reticent.audit.recipes import is_unprotected, own_recipes, recipe_of
+from reticent.audit.recipes import is_unprotected, model_sections, own_recipes, recipe_of
 from reticent.audit.stats.seeds import over_seeds, passages_over_seeds
 from reticent.audit.texts import (
     FOUND,
@@ -191,7 +191,9 @@ def _about(recipe: Recipe | None, model: ModelEvidence, audit: AuditEvidence, wo
         {name: own[name] for name in of_corpus if isinstance(own.get(name), int)} if isinstance(own, Mapping) else {}
     )
     about = of_corpus | given
-    return explained(recipe, about["k"], words, n=about["n"])
+    said = explained(recipe, about["k"], words, n=about["n"])
+    num = model_sections(audit).get(model.model or "", {}).get("repeated")
+    return f"{said} {words('verdict.control', num=num)}" if num else said
 
 
 def _extracted(model: ModelEvidence, audit: AuditEvidence) -> ExtractedModel | None:
