@@ -433,7 +433,26 @@ EARLIER_CASES: list[tuple[str, KeptOutcome, str, str | None]] = [
     ("by one that was mended, with more attacks", earlier(arithmetic=1, numbers=["rmia"]), N, STANDS),
     ("of a training that is left out", earlier(digest="others"), N, STANDS),
     ("of one that is left out, explained", earlier(digest="others", explained="a bug"), W, "explained: a bug"),
+    ("of one that is left out, by a version that was mended", earlier(digest="others", arithmetic=1), N, STANDS),
+    (
+        "of one that is left out, by that version, explained",
+        earlier(digest="others", arithmetic=1, explained="a bug"),
+        W,
+        "explained: a bug",
+    ),
     ("of another training", earlier(digest="others", kin="other"), W, None),
+    (
+        "a kind of words was dropped",
+        earlier(numbers=["loss", "membership by ordinary words, attack loss"], explained="a bug"),
+        N,
+        STANDS,
+    ),
+    (
+        "all kinds of words are there",
+        earlier(numbers=["loss", "membership by the whole text, attack loss"], explained="a bug"),
+        W,
+        "explained: a bug",
+    ),
     ("not shown, with fewer attacks", earlier(N, numbers=["loss"]), W, None),
     ("not shown, by an attack that was dropped", earlier(N, numbers=["rmia"]), N, STANDS),
     ("within", earlier(W, numbers=["rmia"]), W, None),
@@ -465,7 +484,10 @@ def test_the_outcomes_of_an_audit_are_kept_with_attacks_shadows_files_and_seed()
     rows = {row.risk: row for row in outcomes_of(replace(audit, earlier=[earlier(seed=3)]))}
     assert {name: row.outcome for name, row in rows.items()} == dict.fromkeys(rows, W), "whatever was found before"
     row = rows["individual"]
-    assert (row.numbers, row.num_shadows, row.digest, row.seed) == (["lira_online", "loss"], 8, "files", 3)
+    ways = ("membership by the whole text", "membership by the words that it may be taught")
+    on_words = [f"{way}, attack {name}" for way in ways for name in ("lira_online", "loss")]
+    assert (row.numbers, row.num_shadows) == (["lira_online", "loss", *on_words], 8)
+    assert (row.digest, row.seed) == ("files", 3)
     assert publish(row, 5).seed is None
 
 

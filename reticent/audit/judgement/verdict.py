@@ -351,13 +351,19 @@ def _outcome(risk: Risk, model: ModelEvidence, audit: AuditEvidence, config: Ver
         outcome=found.outcome,
         at_most=found.at_most,
         what=found.what,
-        numbers=sorted({n.about.attack or n.what for n in numbers}),
+        numbers=sorted({name for n in numbers for name in _names(n)}),
         num_shadows=max((n.num_shadows or 0 for n in numbers), default=0),
         seed=seed if isinstance(seed, int) else None,
         created=audit.created,
         version=audit.versions.get("reticent", ""),
         arithmetic=ARITHMETIC,
     )
+
+
+def _names(number: Number) -> list[str]:
+    """What an audit must have made again: the attack, and on which words, but not beside which control."""
+    attack = number.about.attack
+    return [number.what] if attack is None else [attack] if number.about.part else [attack, number.what]
 
 
 def _with_earlier(
@@ -381,10 +387,11 @@ def _with_earlier(
         )
         if covers and row.outcome == NOT_SHOWN:  # more was measured since
             continue
-        superseded = row.arithmetic < ARITHMETIC
         answer = STANDS
-        if covers or (is_left_out and not superseded):
-            answer = SUPERSEDED if superseded else f"{EXPLAINED}{row.explained}" if row.explained else STANDS
+        if covers and row.arithmetic < ARITHMETIC:
+            answer = SUPERSEDED
+        elif row.explained and (covers or is_left_out):  # the files of one that is left out are not there to be asked
+            answer = f"{EXPLAINED}{row.explained}"
         whose = "of these files" if own else "of a training that this one leaves out"
         found = f"an earlier audit {whose} ({row.created}, Reticent {row.version}) found {RISKS[row.risk].title}:"
         notes.append(f"{found} {row.outcome}; {answer}")
