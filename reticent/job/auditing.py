@@ -49,7 +49,7 @@ __all__ = [
     "audit_config",
     "audited_tokens",
     "extraction_work",
-    "has_gradients",
+    "is_last",
     "needs_text_sizes",
     "open_auditor",
     "own_tokens",
@@ -142,10 +142,9 @@ def _asked(run: Run, model: str, store: TokenStore) -> np.ndarray | None:
     return np.flatnonzero(draw_repeated(run.individuals, num, seed=run.job.seed)[store.individual])
 
 
-def has_gradients(run: Run, measurement: Measurement) -> bool:
-    """Whether a measurement asks the model for gradients: a base model, or the last checkpoint of a training."""
-    last = measurement.training is None or measurement.epoch == run.job.training(measurement.model).num_epochs
-    return GRADIENT in run.job.audit.attacks and last
+def is_last(run: Run, measurement: Measurement) -> bool:
+    """Whether a measurement is of a base model, or of the last checkpoint of a training, which is judged."""
+    return measurement.training is None or measurement.epoch == run.job.training(measurement.model).num_epochs
 
 
 def read_categories(run: Run, splits: tuple[str, ...]) -> WordCategories:
@@ -286,7 +285,7 @@ def scoring_work(run: Run, measurement: Measurement) -> Workload:
         parts["generation"] = rows * (asked.prefix_tokens + asked.num_tokens)
     if PROBING in settings.attacks and not masked:
         parts["probes"] = 2 * PROBE_COPIES * min(audit["tokens"], audit["documents"] * PROBE_TOKENS)
-    if has_gradients(run, measurement):  # a backward pass costs two forward ones
+    if GRADIENT in settings.attacks and is_last(run, measurement):  # a backward pass costs two forward ones
         asked_share = min(1.0, (MOST_MEMBERS + MOST_OTHERS) * MOST_DOCUMENTS / max(audit["documents"], 1))
         parts["gradients"] = 3 * audit["tokens"] * asked_share
     if settings.inversion is not None:

@@ -14,6 +14,7 @@ share is split evenly among them, so the individuals' shares add up to the numbe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -39,12 +40,13 @@ from reticent.audit.evidence.leakage import (
     Unshared,
     f1_of_hits,
 )
-from reticent.audit.leakage.identifiers import PART_FLAGS, Context, Identifiers, Predicted
+from reticent.audit.leakage.identifiers import PART_FLAGS, Context, Identifiers, Predicted, continues
 from reticent.audit.leakage.unshared import Users
 from reticent.audit.leakage.words import NO_SURFACE, Words
 from reticent.audit.scoring.scores import word_folds
 from reticent.audit.stats.intervals import (
     EXACT,
+    NORMAL,
     Bootstrap,
     Counts,
     Estimate,
@@ -63,6 +65,7 @@ from reticent.trainer.windows import SpecialIds, cut_windows
 
 __all__ = [
     "Compared",
+    "FoldDraws",
     "Graph",
     "Leakage",
     "LeakageAudit",
@@ -586,6 +589,26 @@ class Leakage:
     low_cost: LowCost
 
 
+@dataclass(frozen=True, slots=True)
+class FoldDraws:
+    """Further draws of the folds of a masked model, over the documents of some members.
+
+    Attributes
+    ----------
+    documents : int64 array, numbers of the documents, ascending
+    predicted : of each draw the surface that the model predicts for each word of these documents, int64
+    """
+
+    documents: np.ndarray
+    predicted: Sequence[np.ndarray]
+
+
+def _over_folds(found: Privacy, variance: float) -> Privacy:
+    """Privacy with the spread of its types between draws of the folds, which their interval holds too."""
+    spread = math.sqrt(variance / max(found.num_identifiers or 0, 1))
+    return replace(found, types=found.types.widened(NORMAL * spread, NORMAL * spread), fold_spread=round(spread, 4))
+
+
 class LeakageAudit:
     """The identifiers of the documents, shared by all models of one tokenizer; computed on first use.
 
@@ -661,7 +684,13 @@ class LeakageAudit:
             self._contexts[key] = Context(of_word, folds)
         return self._contexts[key]
 
-    def measure(self, predicted: np.ndarray, base_predicted: np.ndarray | None, context: Context) -> Leakage:
+    def measure(
+        self,
+        predicted: np.ndarray,
+        base_predicted: np.ndarray | None,
+        context: Context,
+        draws: FoldDraws | None = None,
+    ) -> Leakage:
         """Return the leakage of a model.
 
         Parameters
@@ -669,6 +698,8 @@ class LeakageAudit:
         predicted : int64 array, shape (S,), the surface that the model predicts for each word of the store
         base_predicted : the same for the base model; None if the model is the base model
         context : the contexts of the predictions
+        draws : further draws of a masked model's folds; the intervals of Privacy, of the excess and of the excess over
+            the base hold the spread between draws too
         """
         options, own, both = self._bootstrap, self.member_identifiers, self.identifiers
         of_members = own.predicted(predicted, self.words, self.true, context, self.is_member)
@@ -684,16 +715,66 @@ class LeakageAudit:
                 both, leaked, self.is_member, *self.categories, self.compared, **options
             )  # fmt: skip
         known = [self._leaked(graph.identifiers, predicted) for graph in self.graphs]
+        own_privacy = privacy(own, of_members, **options)
+        excess = excess_leakage(both, leaked, self.is_member, self.compared, **options)
+        if draws is not None:
+            variances = self._fold_variances(predicted, draws)
+            own_privacy = {part: _over_folds(found, variances[part]) for part, found in own_privacy.items()}
+            excess = self._excess_over_folds(excess, variances)
+            # The folds of the base model are a draw too.
+            twice = {part: 2 * variance for part, variance in variances.items()}
+            over_base = over_base and self._excess_over_folds(over_base, twice)
         return Leakage(
-            privacy=privacy(own, of_members, **options),
+            privacy=own_privacy,
             privacy_by_n=privacy_by_n(own, of_members, **options),
             by_category=by_category,
-            excess=excess_leakage(both, leaked, self.is_member, self.compared, **options),
+            excess=excess,
             over_base=over_base,
             exposed=exposed,
             shared_over_base=shared,
             low_cost=low_cost_membership(self.graphs, known, self.is_member, **options),
         )
+
+    def _fold_variances(self, predicted: np.ndarray, draws: FoldDraws) -> dict[Part, float]:
+        """The variance between draws of whether an identifier is predicted, on average over those of these documents;
+        one change more than was seen, as it may be that few were drawn.
+        """
+        own, here = self.member_identifiers, np.isin(self.words.documents, draws.documents)
+        following = continues(self.words)[here]
+        leaked = np.zeros((1 + len(draws.predicted), own.num), dtype=bool)
+        for row, of_draw in zip(leaked, (predicted[here], *draws.predicted), strict=True):
+            row[own.find(of_draw, following)[1]] = True
+        stands = np.zeros(own.num, dtype=bool)
+        stands[own.find(self.true[here], following)[1]] = True
+        changes = leaked.var(axis=0, ddof=1)
+        result: dict[Part, float] = {}
+        for part, chosen in own.parts():
+            asked = np.zeros(own.num, dtype=bool)
+            asked[own.numbers[chosen]] = True
+            asked &= stands
+            result[part] = float((changes[asked].sum() + 1 / len(leaked)) / max(np.count_nonzero(asked), 1))
+        return result
+
+    def _excess_over_folds(self, found: dict[Part, Excess], variances: dict[Part, float]) -> dict[Part, Excess]:
+        """Rates whose differences hold the spread of both sides."""
+        users, result = self.compared.users, {}
+        for part, chosen in self.identifiers.parts():
+            among = np.zeros(self.identifiers.num, dtype=bool)
+            among[self.identifiers.numbers[chosen]] = True
+            of_members, of_others = among & (users.members > 0), among & (users.others > 0)
+            over_all, alone = (
+                NORMAL * math.sqrt(variances[part] * sum(1 / max(np.count_nonzero(side), 1) for side in sides))
+                for sides in ((of_members, of_others), (of_members & ~of_others, of_others & ~of_members))
+            )
+            sides = found[part]
+            unshared, without = sides.unshared, sides.without_copies
+            result[part] = replace(
+                sides,
+                excess=sides.excess.widened(over_all, over_all, -1.0),
+                unshared=unshared and replace(unshared, excess=unshared.excess.widened(alone, alone, -1.0)),
+                without_copies=without and without.widened(over_all, over_all, -1.0),
+            )
+        return result
 
     def measure_all_occurrences(self, predicted: np.ndarray) -> AllOccurrences:
         """Return the leakage of a masked model that predicts a word with all its occurrences in the window masked."""

@@ -458,17 +458,11 @@ class ThresholdAudit:
 
 def _widened(estimate: Estimate, drawn: np.ndarray) -> Estimate:
     """Return a share with the interval over subjects, and over the words of which these are its values."""
-    if estimate.value is None or estimate.low is None or estimate.high is None:
+    if estimate.value is None:
         return estimate
     drawn = drawn[np.isfinite(drawn)]
     low, high = np.quantile(drawn, TAILS) if len(drawn) else (0.0, 1.0)
-    return replace(
-        estimate,
-        low=max(estimate.value - float(np.hypot(estimate.value - estimate.low, max(estimate.value - low, 0.0))), 0.0),
-        high=min(
-            estimate.value + float(np.hypot(estimate.high - estimate.value, max(high - estimate.value, 0.0))), 1.0
-        ),
-    )
+    return estimate.widened(estimate.value - float(low), float(high) - estimate.value)
 
 
 def _placed(

@@ -24,7 +24,7 @@ from reticent.job.artefact import Artefact, Measurement, Step, measurements_of
 from reticent.job.auditing import (
     TEXT_SIZES,
     audit_config,
-    has_gradients,
+    is_last,
     needs_text_sizes,
     open_auditor,
     own_tokens,
@@ -166,7 +166,7 @@ def _build(
         never_target=never_target,
         k=run.job.protect.k if measurement.training is None else run.job.protection(measurement.recipe).k,
         noise=run.job.threshold.noise if never_target & INDIRECT else None,
-        gradients=has_gradients(run, measurement),
+        is_last=is_last(run, measurement),
     )
     work = scoring_work(run, measurement)
 
