@@ -330,7 +330,7 @@ def cells_of(model: ShownModel, words: Texts) -> Iterator[Cell]:
     for result in model.risks.results:
         sign, outcome = outcome_in_words(result, words)
         area = result.risk in AREAS and result.number_at_most is None
-        at_most = result.at_most if result.number_at_most is None else result.number_at_most
+        at_most = result.deciding_at_most
         threshold = words.threshold(at_most, area=area)
         yield Cell(
             title=words.evidence(RISKS[result.risk].title),
