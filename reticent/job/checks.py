@@ -386,7 +386,9 @@ def require_audit(run: Run) -> None:
 
 
 def refuse_too_few(job: Job, sides: tuple[int, int]) -> None:
-    """Raise `PolicyError` for shadow models on so few members or others that no number of theirs can be published."""
+    """Raise `PolicyError` for shadow models on so few members or others that no number of theirs can be published, and
+    for a positive control of more members than there are.
+    """
     if job.audit.shadow is not None:
         least = job.audit.small_cell
         for name, there in zip(("members", "held-out individuals"), sides, strict=True):
@@ -395,15 +397,11 @@ def refuse_too_few(job: Job, sides: tuple[int, int]) -> None:
                     f"audit.shadow: {there} {name} are too few to attack: {least - there} are missing, as no number "
                     f"over fewer than {least} (audit.small_cell) is published; leave it out, or change [split]"
                 )
-
-
-def refuse_few_repeated(job: Job, num_members: int) -> None:
-    """Raise `PolicyError` for a positive control of more members than there are."""
     for model in job.model:
-        if model.repeated and num_members < model.repeated:
+        if model.repeated and sides[0] < model.repeated:
             raise PolicyError(
-                f"model {model.name}: repeated = {model.repeated} of {num_members} members: "
-                f"{model.repeated - num_members} are missing"
+                f"model {model.name}: repeated = {model.repeated} of {sides[0]} members: "
+                f"{model.repeated - sides[0]} are missing"
             )
 
 
@@ -412,7 +410,6 @@ def check_sides(run: Run) -> None:
     training.
     """
     refuse_too_few(run.job, run.sides)
-    refuse_few_repeated(run.job, run.sides[0])
     if run.job.probe is not None:
         resolve("reticent.ext.propile.stage:check_members")(run)
 

@@ -16,7 +16,7 @@ from reticent.engine.schema import HELDOUT, MEMBERS, SPLITS
 from reticent.engine.split import Individuals, draw_repeated
 from reticent.engine.store import open_tokens
 from reticent.engine.synthetic import SynthConfig, synthesize
-from reticent.job.checks import refuse_few_repeated
+from reticent.job.checks import refuse_too_few
 from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
@@ -47,9 +47,9 @@ def test_a_control_is_plain_and_has_its_members(tmp_path: Path) -> None:
         with pytest.raises(PolicyError, match="repeated"):
             parse_job({**values, "model": [control | wrong]})
     job = parse_job(values)
-    refuse_few_repeated(job, 100)
+    refuse_too_few(job, (100, 5))
     with pytest.raises(PolicyError, match="model control: repeated = 100 of 93 members: 7 are missing"):
-        refuse_few_repeated(job, 93)
+        refuse_too_few(job, (93, 5))
 
 
 def test_a_control_sees_some_members_eight_times_and_is_attacked_on_these(tmp_path: Path) -> None:
