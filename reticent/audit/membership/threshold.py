@@ -336,7 +336,7 @@ class ThresholdAudit:
             k=k,
             num_words=len(np.unique(at.word)),
             at_threshold=self._attack(scores, at, k),
-            above=self._attack(scores, control, k),
+            above=self._attack(scores, control),
             by_likelihood=self._by_likelihood(scores, k, noise),
             by_owner=self._by_owner(scores, k),
             epsilon=None if noise is None else noise.epsilon,
@@ -384,7 +384,7 @@ class ThresholdAudit:
             *_averaged(columns, scores[self._places[known]], num=2), len(self._support), len(self.is_member)
         )
 
-    def _attack(self, of_words: np.ndarray, pairs: _Pairs, k: int) -> KindAttack:
+    def _attack(self, of_words: np.ndarray, pairs: _Pairs, k: int | None = None) -> KindAttack:
         return self._of_subjects(*_word_scores(of_words, pairs), k, is_mean=True)
 
     def _subject_scores(self, asked: np.ndarray, values: np.ndarray, *, is_mean: bool) -> np.ndarray:
@@ -395,15 +395,15 @@ class ThresholdAudit:
         result[codes] = totals / np.bincount(number, minlength=len(codes)) if is_mean else totals
         return result
 
-    def _of_subjects(self, asked: np.ndarray, values: np.ndarray, k: int, *, is_mean: bool) -> KindAttack:
+    def _of_subjects(self, asked: np.ndarray, values: np.ndarray, k: int | None, *, is_mean: bool) -> KindAttack:
         """The attack by ``values`` of (subject, word), of which individuals have the mean or the sum; up to ``k`` share
-        the score of a word.
+        the score of a word. None: who is told is not asked, as of a control.
         """
         scores = self._subject_scores(asked, values, is_mean=is_mean)
         usable = np.isfinite(scores)
         sides = scores[usable & self.is_member], scores[usable & ~self.is_member]
         auc, tpr = auc_estimate(*sides, **self.bootstrap), tpr_at_fpr(*sides, FPR, **self.bootstrap)
-        told = self._told(scores, k)
+        told = self._told(scores, k) if k else None
         if auc.method == BOOTSTRAP:
             areas, rates = self._over_words(asked, values, is_mean)
             auc, told = _widened(auc, areas), told and replace(told, rate=told.rate and _widened(told.rate, rates))
@@ -450,8 +450,10 @@ class ThresholdAudit:
                 ranks = np.where(usable & member, rankdata(np.where(usable, scores, np.inf), axis=1), 0.0)
                 m, n = ((usable & side).sum(axis=1) for side in (member, ~member))
                 areas.append((ranks.sum(axis=1) - m * (m + 1) / 2) / (m * n))
-            others = -np.sort(-np.where(usable & counted & ~member, scores, -np.inf), axis=1)
-            highest = others[:, allowed] if allowed < others.shape[1] else np.full(len(scores), -np.inf)
+            falling = np.where(usable & counted & ~member, -scores, np.inf)
+            highest = np.full(len(scores), -np.inf)
+            if allowed < falling.shape[1]:
+                highest = -np.partition(falling, allowed, axis=1)[:, allowed]
             rates.append(((usable & member) & (scores > highest[:, np.newaxis])).sum(axis=1) / num_members)
         return np.concatenate(areas), np.concatenate(rates)
 
