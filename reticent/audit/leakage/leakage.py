@@ -18,7 +18,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Unpack
+from typing import TypeVar, Unpack
 
 import numpy as np
 
@@ -79,6 +79,9 @@ __all__ = [
     "privacy_by_n",
     "shared_over_base",
 ]
+
+
+S = TypeVar("S", bound=Excess)
 
 
 @dataclass(frozen=True, slots=True)
@@ -603,6 +606,26 @@ class FoldDraws:
     predicted: Sequence[np.ndarray]
 
 
+def _variance(leaked: np.ndarray) -> float:
+    """The variance between draws, bool (draws, n), on average over n, with one change more than there is."""
+    return float((leaked.var(axis=0, ddof=1).sum() + 1 / len(leaked)) / max(leaked.shape[1], 1))
+
+
+def _difference(variance: float, num_members: int | None, num_others: int | None) -> float:
+    """How far a difference of means over so many reaches by this variance of each."""
+    return NORMAL * math.sqrt(variance * sum(1 / max(num or 0, 1) for num in (num_members, num_others)))
+
+
+def _widened(sides: S, variance: float, num_members: int | None, num_others: int | None) -> S:
+    """A difference, and that without near-copies, with intervals that hold this variance of each side too."""
+    more, without = _difference(variance, num_members, num_others), sides.without_copies
+    return replace(
+        sides,
+        excess=sides.excess.widened(more, more, -1.0),
+        without_copies=without and without.widened(more, more, -1.0),
+    )
+
+
 def _over_folds(found: Privacy, variance: float) -> Privacy:
     """Privacy with the spread of its types between draws of the folds, which their interval holds too."""
     spread = math.sqrt(variance / max(found.num_identifiers or 0, 1))
@@ -724,6 +747,9 @@ class LeakageAudit:
             # The folds of the base model are a draw too.
             twice = {part: 2 * variance for part, variance in variances.items()}
             over_base = over_base and self._excess_over_folds(over_base, twice)
+            if exposed is not None and base_predicted is not None:
+                more = 2 * self._exposed_variance(predicted, before, draws)
+                exposed = _widened(exposed, more, exposed.members.n, exposed.heldout.n)
         return Leakage(
             privacy=own_privacy,
             privacy_by_n=privacy_by_n(own, of_members, **options),
@@ -739,21 +765,39 @@ class LeakageAudit:
         """The variance between draws of whether an identifier is predicted, on average over those of these documents;
         one change more than was seen, as it may be that few were drawn.
         """
-        own, here = self.member_identifiers, np.isin(self.words.documents, draws.documents)
-        following = continues(self.words)[here]
-        leaked = np.zeros((1 + len(draws.predicted), own.num), dtype=bool)
-        for row, of_draw in zip(leaked, (predicted[here], *draws.predicted), strict=True):
-            row[own.find(of_draw, following)[1]] = True
+        own = self.member_identifiers
+        here, following = self._drawn(draws)
+        leaked = self._leaked_by_draw(own, predicted, draws)
         stands = np.zeros(own.num, dtype=bool)
         stands[own.find(self.true[here], following)[1]] = True
-        changes = leaked.var(axis=0, ddof=1)
         result: dict[Part, float] = {}
         for part, chosen in own.parts():
             asked = np.zeros(own.num, dtype=bool)
             asked[own.numbers[chosen]] = True
-            asked &= stands
-            result[part] = float((changes[asked].sum() + 1 / len(leaked)) / max(np.count_nonzero(asked), 1))
+            result[part] = _variance(leaked[:, asked & stands])
         return result
+
+    def _exposed_variance(self, predicted: np.ndarray, before: np.ndarray, draws: FoldDraws) -> float:
+        """The same of whether an individual has an identifier of their own that is predicted."""
+        both, (here, _) = self.identifiers, self._drawn(draws)
+        leaked = self._leaked_by_draw(both, predicted, draws) & ~before
+        own = (both.lengths <= both.n) & self.compared.users.alone[both.numbers] & here[both.places]
+        codes, row = np.unique(both.individuals[own], return_inverse=True)
+        of_draws = [np.bincount(row, one[both.numbers[own]], minlength=len(codes)) > 0 for one in leaked]
+        return _variance(np.array(of_draws))
+
+    def _drawn(self, draws: FoldDraws) -> tuple[np.ndarray, np.ndarray]:
+        """Which words stand in the documents of the draws, and whether each of these follows the one before."""
+        here = np.isin(self.words.documents, draws.documents)
+        return here, continues(self.words)[here]
+
+    def _leaked_by_draw(self, identifiers: Identifiers, predicted: np.ndarray, draws: FoldDraws) -> np.ndarray:
+        """Whether each draw predicts each identifier in these documents, bool (draws, identifiers)."""
+        here, following = self._drawn(draws)
+        leaked = np.zeros((1 + len(draws.predicted), identifiers.num), dtype=bool)
+        for row, of_draw in zip(leaked, (predicted[here], *draws.predicted), strict=True):
+            row[identifiers.find(of_draw, following)[1]] = True
+        return leaked
 
     def _excess_over_folds(self, found: dict[Part, Excess], variances: dict[Part, float]) -> dict[Part, Excess]:
         """Rates whose differences hold the spread of both sides."""
@@ -762,18 +806,13 @@ class LeakageAudit:
             among = np.zeros(self.identifiers.num, dtype=bool)
             among[self.identifiers.numbers[chosen]] = True
             of_members, of_others = among & (users.members > 0), among & (users.others > 0)
-            over_all, alone = (
-                NORMAL * math.sqrt(variances[part] * sum(1 / max(np.count_nonzero(side), 1) for side in sides))
-                for sides in ((of_members, of_others), (of_members & ~of_others, of_others & ~of_members))
-            )
-            sides = found[part]
-            unshared, without = sides.unshared, sides.without_copies
-            result[part] = replace(
-                sides,
-                excess=sides.excess.widened(over_all, over_all, -1.0),
-                unshared=unshared and replace(unshared, excess=unshared.excess.widened(alone, alone, -1.0)),
-                without_copies=without and without.widened(over_all, over_all, -1.0),
-            )
+            own, others = of_members & ~of_others, of_others & ~of_members
+            sizes = [int(np.count_nonzero(side)) for side in (of_members, of_others, own, others)]
+            sides = _widened(found[part], variances[part], *sizes[:2])
+            if (alone := sides.unshared) is not None:
+                more = _difference(variances[part], *sizes[2:])
+                sides = replace(sides, unshared=replace(alone, excess=alone.excess.widened(more, more, -1.0)))
+            result[part] = sides
         return result
 
     def measure_all_occurrences(self, predicted: np.ndarray) -> AllOccurrences:

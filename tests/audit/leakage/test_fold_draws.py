@@ -58,6 +58,26 @@ def test_the_spread_is_that_of_many_draws_and_the_interval_holds_it() -> None:
     assert np.mean(spreads) == pytest.approx(np.std(rates), rel=0.15)
 
 
+def test_people_of_whom_an_identifier_comes_out_hold_the_spread_twice() -> None:
+    """By hand: of two members of whom nothing comes out of the base, one has a word that one draw of three predicts."""
+    audit, words = audit_of(40)
+    predicted = np.where(words.individuals < 20, np.arange(len(words)), -1)
+    base = np.where(words.individuals < 10, np.arange(len(words)), -1)
+    context, chosen = Context(words.documents, np.zeros(len(words), dtype=np.int64)), np.array([10, 30])
+    here = np.isin(words.documents, chosen)
+    other = np.where((words.individuals == 30) & (words.starts % OWN == 0), np.arange(len(words)), predicted)[here]
+    found, before = (
+        audit.measure(predicted, base, context, draws).exposed
+        for draws in (FoldDraws(chosen, [other, predicted[here]]), None)
+    )
+    assert found is not None
+    assert before is not None
+    more = 1.959964 * np.sqrt(2 * (2 / 3) / 2 * (1 / 20 + 1 / 20))
+    ends = [(one.excess.value or 0) - (one.excess.low or 0) for one in (found, before)]
+    assert (found.excess.value or 0) - np.hypot(ends[1], more) == pytest.approx(found.excess.low)
+    assert ends[0] > ends[1]
+
+
 @pytest.mark.parametrize(("changed", "variance"), [([], 1 / 3), ([0], 2 / 3), ([0, 1, 5], 4 / 3)])
 def test_a_change_more_than_was_seen_counts(changed: list[int], variance: float) -> None:
     """Of few who are asked none may change."""
