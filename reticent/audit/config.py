@@ -6,7 +6,7 @@ They stand apart from the code that they configure: a job is read and checked wi
 # No `from __future__ import annotations` here: pydantic would compile each annotation from its text at every start.
 
 import itertools
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -21,6 +21,7 @@ from reticent.trainer.config import Bf16
 __all__ = [
     "DEFAULT_ATTACKS",
     "DEFAULT_SHADOW_ATTACKS",
+    "WHOLE_PASSAGE",
     "AuditConfig",
     "CanaryAudit",
     "DossierConfig",
@@ -209,6 +210,10 @@ class AuditConfig(Section):
             raise PolicyError(f"audit.attacks: {COVERAGE} looks at text that models write; it needs [audit.generation]")
 
 
+#: Tokens from which on a passage that comes back is a whole one, which gives its individual away.
+WHOLE_PASSAGE: Final = 50
+
+
 class ExtractionConfig(Section):
     """Extraction at the end of the audit: causal models complete passages of the documents."""
 
@@ -219,7 +224,12 @@ class ExtractionConfig(Section):
         min_length=1,
         description="tokens of a passage that the adversary knows, ascending; 50: discoverable extraction",
     )
-    suffix_tokens: int = Field(default=50, ge=1, description="tokens that follow; all of them must come back")
+    suffix_tokens: int = Field(
+        default=WHOLE_PASSAGE,
+        ge=1,
+        description=f"tokens that follow; all of them must come back. Under {WHOLE_PASSAGE} no whole passage is asked "
+        "for, and verbatim passages are never within",
+    )
     temperature: float = Field(default=1.0, gt=0, description="over 0: draws by greedy decoding would all be equal")
     top_k: int = Field(default=40, ge=0, description="draw from this many of the likeliest tokens; 0: from all")
     num_queries: tuple[AtLeastOne, ...] = Field(

@@ -20,7 +20,8 @@ from reticent import _rust
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.engine.config import SplitConfig
 from reticent.engine.corpus import as_corpus
-from reticent.engine.schema import INDIVIDUALS, SPLITS
+from reticent.engine.randomness import generator
+from reticent.engine.schema import HELDOUT, INDIVIDUALS, MEMBERS, SPLITS
 from reticent.engine.sources.columns import sorted_codes
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Individuals",
     "SplitConfig",
+    "draw_repeated",
     "draw_user_inference_holdout",
     "households_of",
     "open_individuals",
@@ -182,6 +184,20 @@ def draw_user_inference_holdout(corpus: Corpus, share: float, seed: int = 0) -> 
             "split.user_inference_holdout: no individual has two documents, one to train on and one to hold back"
         )
     return is_held_back
+
+
+#: Stream of the draw of a positive control; those of shadow models are three others.
+_STREAM_REPEATED = (1 << 32) + 3
+
+
+def draw_repeated(individuals: Individuals, num: int, *, seed: int) -> np.ndarray:
+    """Return the individuals of a positive control, bool (I,): ``num`` units of the members, all if there are fewer,
+    and of the held-out ones those whose keys are as low, so that both sides are drawn alike.
+    """
+    keys = generator(seed, _STREAM_REPEATED).random(individuals.num_units)
+    of_members = np.sort(keys[np.unique(individuals.units[individuals.mask(MEMBERS)])])
+    highest = of_members[: max(num, 1)].max(initial=0.0)
+    return individuals.mask(MEMBERS, HELDOUT) & (keys[individuals.units] <= highest)
 
 
 def write_individuals(individuals: Individuals, folder: Path | str) -> None:

@@ -391,7 +391,9 @@ def require_audit(run: Run) -> None:
 
 
 def refuse_too_few(job: Job, sides: tuple[int, int]) -> None:
-    """Raise `PolicyError` for shadow models on so few members or others that no number of theirs can be published."""
+    """Raise `PolicyError` for shadow models on so few members or others that no number of theirs can be published, and
+    for a positive control of more members than there are.
+    """
     if job.audit.shadow is not None:
         least = job.audit.small_cell
         for name, there in zip(("members", "held-out individuals"), sides, strict=True):
@@ -400,6 +402,12 @@ def refuse_too_few(job: Job, sides: tuple[int, int]) -> None:
                     f"audit.shadow: {there} {name} are too few to attack: {least - there} are missing, as no number "
                     f"over fewer than {least} (audit.small_cell) is published; leave it out, or change [split]"
                 )
+    for model in job.model:
+        if model.repeated and sides[0] < model.repeated:
+            raise PolicyError(
+                f"model {model.name}: repeated = {model.repeated} of {sides[0]} members: "
+                f"{model.repeated - sides[0]} are missing"
+            )
 
 
 def check_sides(run: Run) -> None:

@@ -191,6 +191,8 @@ def _line(row: Row, context: Context) -> tuple[str, Line]:
     values: dict[str, object] = {
         name: t.count(value) if isinstance(value, int) else value for name, value in row.values.items()
     }
+    if row.estimate is None:
+        return t(row.label, **values), Line(t("common.not_measured"), "", "")
     value, interval = t.value(row.estimate, area=row.area), t.interval(row.estimate, area=row.area)
     return t(row.label, **values), Line(value, interval, t.count(row.estimate.n, context.audit.cell))
 
@@ -283,11 +285,12 @@ EXAMINED = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One number: its label with inserted values, its model (None: the documents), and the estimate."""
+    """One number: its label with inserted values, its model (None: the documents), and the estimate (None: it is named
+    because it was not measured)."""
 
     label: str
     model: ShownModel | None
-    estimate: Estimate
+    estimate: Estimate | None
     values: Mapping[str, object] = field(default_factory=dict)
     #: An area under the curve (0.5 is chance); else a share or a difference of shares.
     area: bool = False
@@ -310,7 +313,7 @@ def rows_of(name: str, audit: AuditEvidence, models: list[ShownModel]) -> Iterat
     figure = FIGURES[name]
     found = [row for model in models for row in (figure.of_model(model) if figure.of_model else ())]
     found += figure.of_audit(audit, models) if figure.of_audit else ()
-    yield from (row for row in found if row.estimate.value is not None)
+    yield from (row for row in found if row.estimate is None or row.estimate.value is not None)
 
 
 def _excess(model: ShownModel) -> Found:
@@ -347,6 +350,9 @@ def _passages(model: ShownModel) -> Found:
             values = {"tokens": row.prefix_tokens, "draws": row.num_queries}
             label = "common.passages_that_come_back_within_draws_tries"
             yield Row(label, model, row.members, values)
+    if passages:
+        exposed = passages.exposed
+        yield Row("evidence.people_of_whom_a_whole_passage_comes_back", model, exposed and exposed.members)
 
 
 def _membership(model: ShownModel) -> Found:

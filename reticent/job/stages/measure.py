@@ -24,7 +24,7 @@ from reticent.job.artefact import Artefact, Measurement, Step, measurements_of
 from reticent.job.auditing import (
     TEXT_SIZES,
     audit_config,
-    has_gradients,
+    is_last,
     needs_text_sizes,
     open_auditor,
     own_tokens,
@@ -32,6 +32,7 @@ from reticent.job.auditing import (
     scoring_work,
     work_of_measurement,
 )
+from reticent.job.dependencies import repeated_settings
 from reticent.job.stages.near_copies import near_copies_input, near_copies_steps
 from reticent.job.stages.shadows import (
     ATTACK_SETTINGS,
@@ -115,7 +116,7 @@ def _artefact(run: Run, measurement: Measurement) -> Artefact:
     for name, default in (("bf16", "auto"), ("surface", "exact")):  # the manifest of before there was this setting
         if config[name] == default:
             del config[name]
-    config |= resampling_settings(run) | run.canaries_left_out
+    config |= resampling_settings(run) | run.canaries_left_out | repeated_settings(measurement.model)
     if is_attacked(run, measurement):
         config["shadow"] = shadow_config(run).model_dump(include=ATTACK_SETTINGS)
     about = {"objective": measurement.model.objective, "recipe": measurement.recipe, "epoch": measurement.epoch}
@@ -165,7 +166,7 @@ def _build(
         never_target=never_target,
         k=run.job.protect.k if measurement.training is None else run.job.protection(measurement.recipe).k,
         noise=run.job.threshold.noise if never_target & INDIRECT else None,
-        gradients=has_gradients(run, measurement),
+        is_last=is_last(run, measurement),
     )
     work = scoring_work(run, measurement)
 
