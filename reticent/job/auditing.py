@@ -13,6 +13,7 @@ from reticent.audit.leakage.words import WordCategories
 from reticent.audit.membership.names import (
     ATTACKS_ON_SIZES,
     GRADIENT,
+    INFORMATION,
     MOST_DOCUMENTS,
     MOST_MEMBERS,
     MOST_OTHERS,
@@ -268,6 +269,8 @@ def scoring_work(run: Run, measurement: Measurement) -> Workload:
     if has_gradients(run, measurement):  # a backward pass costs two forward ones
         asked_share = min(1.0, (MOST_MEMBERS + MOST_OTHERS) * MOST_DOCUMENTS / max(audit["documents"], 1))
         parts["gradients"] = 3 * audit["tokens"] * asked_share
+    if INFORMATION in settings.attacks and measurement.training is not None:
+        parts["information"] = 2 * audit["tokens"] * folds
     if settings.inversion is not None:
         parts["inversion"] = _inversion_work(run, settings.inversion, audit, folds)
     return Workload({name: float(work) for name, work in parts.items()})

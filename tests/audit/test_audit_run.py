@@ -24,7 +24,7 @@ from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.leakage import Ledger
 from reticent.audit.membership.attacks import ATTACKS, needing
-from reticent.audit.membership.names import DIFFERENCES, GRADIENT
+from reticent.audit.membership.names import DIFFERENCES, GRADIENT, INFORMATION
 from reticent.audit.membership.table import Need
 from reticent.audit.report.selectors import last_checkpoints
 from reticent.audit.report.summary import ledger_line, summary_table
@@ -522,6 +522,16 @@ def test_every_attack_there_is_can_be_run(ground: Ground) -> None:
         assert measured["auc"]["value"] > 0.9, name
         assert (measured["num_members"], measured["num_nonmembers"]) == (6, 6)
         assert measured["tpr_at_fpr"] == {"0.01": None, "0.001": None}  # 6 of the 1,000 non-members it would take
+
+
+def test_information_by_token_tells_the_members_of_the_memoriser_and_which_words_do(ground: Ground) -> None:
+    models = ground.run(CONFIG.replace(attacks=("loss", INFORMATION)))["models"]
+    memoriser = model_of({"models": models}, "clm", "clm", 8)
+    assert memoriser["membership"][INFORMATION]["auc"]["value"] == 1.0
+    assert "no control" in memoriser["membership"][INFORMATION]["why"]
+    for kind in ("direct", "rare", "ordinary"):
+        assert memoriser["by_kind"][kind]["attacks"][INFORMATION]["auc"]["value"] > 0.9
+    assert not any(INFORMATION in str(model) for model in models if model["recipe"] == "base")
 
 
 def test_masked_models_can_be_asked_with_nothing_to_copy(ground: Ground) -> None:

@@ -13,6 +13,7 @@ __all__ = [
     "FEWEST_MEMBERS",
     "FEWEST_OTHERS",
     "GRADIENT",
+    "INFORMATION",
     "KIND_SHADOWS",
     "MOST_DOCUMENTS",
     "MOST_MEMBERS",
@@ -32,10 +33,12 @@ __all__ = [
 USER_INFERENCE: Final = "user_inference"
 USER_INFERENCE_SHADOWS: Final = "user_inference_shadows"
 ON_HOLDOUT: Final = frozenset({USER_INFERENCE, USER_INFERENCE_SHADOWS})
+#: The attack on each token that looks at the whole prediction of the model and of its base.
+INFORMATION: Final = "informia_tokens"
 #: Differences to the base model that are functions of log-probabilities alone.
 OF_LOG_PROBS: Final = frozenset({"reference", "ratio", "wbc", "hard_tokens", "mlm_ratio"})
 #: Attacks that are differences to the base model already, so that the base itself is no control of theirs.
-DIFFERENCES: Final = OF_LOG_PROBS | {"ez", USER_INFERENCE}
+DIFFERENCES: Final = OF_LOG_PROBS | {"ez", USER_INFERENCE, INFORMATION}
 #: The attack on text that a causal model generates; it sees no probability.
 COVERAGE: Final = "ngram_coverage"
 #: The attack that puts a copy of the text with gaps before it: its copies, and the most tokens that it copies.

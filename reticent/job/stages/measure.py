@@ -60,6 +60,7 @@ TASKS = {
     "all occurrences": ("score {}, all occurrences masked", "windows"),
     "probes": ("probe {}", "documents"),
     "gradients": ("gradients of {}", "documents"),
+    "information": ("compare predictions of {}", "windows"),
     "inversion": ("invert {}", "identifiers"),
 }
 
