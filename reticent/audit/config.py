@@ -46,10 +46,11 @@ Masking = Literal["together", "one_by_one", "left_to_right"]
 
 
 class InversionConfig(Section):
-    """Inversion: the words around an identifier that is only context are used to find it among decoys.
+    """Inversion: the words around an identifier that is only context are used to find it among decoys, and it is ranked
+    among them by its own likelihood in its place.
 
     The audit has this part only if the job has this section. Cost: for each identifier a forward pass over
-    ``num_decoys`` + 1 copies of its window, times the folds of a masked model.
+    ``num_decoys`` + 1 copies of its window, times the folds of a masked model, and one for its place.
     """
 
     section: ClassVar[str] = "audit.inversion"

@@ -277,13 +277,14 @@ def scoring_work(run: Run, measurement: Measurement) -> Workload:
 
 
 def _inversion_work(run: Run, settings: Any, audit: dict[str, Any], folds: int) -> float:
-    """Count a window for each target and candidate, and a sentence for each term, candidate and template."""
+    """Count a window for each target, and for each of its candidates, and a sentence for each term, candidate and
+    template."""
 
     sides = read_manifest(run.folder / "split").counts
     individuals, candidates = sides[MEMBERS] + sides[HELDOUT], settings.num_decoys + 1
     window = min(audit["tokens"] / max(audit["documents"], 1), run.job.train.window_length)
     targets = sum(min(individuals * settings.per_individual, audit[kind]) for kind in settings.kinds)
-    work = targets * candidates * window * folds
+    work = targets * window * (candidates * folds + 1)
     if settings.association:
         sentences = individuals * settings.terms_per_individual * candidates * NUM_TEMPLATES
         work += sentences * WORDS_OF_A_TEMPLATE * _tokens_a_word(audit)

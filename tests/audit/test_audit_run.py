@@ -551,6 +551,11 @@ def test_the_memoriser_ties_names_to_the_words_after_them(ground: Ground) -> Non
     assert memoriser["direct"]["num_targets"] == base["direct"]["num_targets"]
     assert memoriser["direct"]["all"]["top1"]["members"]["value"] > 0.8
     assert memoriser["direct"]["all"]["top1"]["members"]["low"] > memoriser["direct"]["chance"]["top1"]
+    place, of_base = memoriser["direct"]["in_place"], base["direct"]["in_place"]
+    assert place["extracted"]["1"]["members"]["value"] > 0.8
+    assert of_base["extracted"]["1"]["members"]["value"] == 0.0
+    assert place["ranked"]["top1"]["members"]["value"] > 0.8
+    assert ("own" in place, "own" in of_base) == (True, False)
     assert "association" not in memoriser  # nobody said which identifiers are names
     assert memoriser["embedding_shift"]["tied"]
     assert "embedding_shift" not in base

@@ -61,6 +61,10 @@ def entry(recipe: str, epoch: int = 8, **figures: Any) -> dict[str, Any]:
         kind = {"num_targets": {"members": 90, "heldout": 90}, "all": {"top1": top1}, "score": "difference"}
         if "alone" in figures:
             kind["own"] = {"top1": {**sides, "excess": around(*figures["alone"])}}
+        if "in_place" in figures:
+            excess = {**sides, "excess": around(*figures["in_place"])}
+            drawn = {**sides, "excess": around(*figures.get("drawn", (0.0, 0.01)))}
+            kind["in_place"] = {"ranked": {"top1": excess}, "extracted": {"1": drawn, "100": drawn}}
         found["inversion"] = {"direct": kind}
     counts, shadows = {"num_members": 150, "num_nonmembers": 150}, figures.get("shadows", 8)
     if "words" in figures:
@@ -197,6 +201,14 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any] | None, Any, Any, tuple[st
     ("four people, of whom as much leaked", {"emission": (0.8, 0.1, 4)}, {}, FREE, CAUGHT, (B, W, W, W, W), B),
     ("four people, too few for any other verdict", {"emission": (0.0, 0.04, 4)}, {}, FREE, CAUGHT, (N, W, W, W, W), N),
     ("read back from context", {"context": (0.2, 0.05)}, {}, FREE, CAUGHT, (W, B, W, W, W), B),
+    ("identifiers likelier than decoys", {"in_place": (0.2, 0.05)}, {"in_place": (0.4, 0.05)}, FREE, CAUGHT,
+     (B, W, W, W, W), B),
+    ("identifiers likelier than decoys, perhaps", {"in_place": (0.03, 0.05)}, {"in_place": (0.4, 0.05)}, FREE, CAUGHT,
+     (N, W, W, W, W), N),
+    ("identifiers as likely as decoys", {"in_place": (0.0, 0.04)}, {"in_place": (0.4, 0.05)}, FREE, CAUGHT,
+     (W, W, W, W, W), W),
+    ("identifiers that are drawn", {"in_place": (0.0, 0.04), "drawn": (0.1, 0.03)}, {"in_place": (0.4, 0.05)}, FREE,
+     CAUGHT, (B, W, W, W, W), B),
     ("context not measured", {"context": None}, {}, FREE, CAUGHT, (W, N, W, W, W), N),
     ("context quiet, and in the twin too", {}, {"context": (0.0, 0.05)}, FREE, CAUGHT, (W, N, W, W, W), N),
     ("context loud without a twin that is", {"context": (0.2, 0.05)}, {"context": (0.0, 0.05)}, FREE, CAUGHT,

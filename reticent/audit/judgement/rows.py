@@ -26,6 +26,7 @@ from reticent.engine.config import Arm
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.extraction import CanaryArm, ExtractedModel
+    from reticent.audit.evidence.inversion import InPlace
     from reticent.audit.evidence.leakage import Excess, Exposed, NumbersBeside, Part
     from reticent.audit.evidence.membership import KindAttack, KindMembership, MeasuredAttack, Told
     from reticent.audit.evidence.model import ModelEvidence
@@ -239,12 +240,27 @@ def _emission(subject: Subject) -> Iterator[Number]:
     for words, found in ways:
         for part, sides in (found or {}).items():
             yield from _rates(words.format(PARTS[part]), sides, beside_base=found is model.over_base)
+    inverted = model.inversion
+    for name, kind in (("direct", inverted.direct), ("indirect", inverted.indirect)) if inverted else ():
+        if kind and kind.in_place:
+            yield from _in_place(f"{name} identifiers", kind.in_place, beside_base=kind.score == "difference")
     exposed = {
         "predicted": model.exposed,
         "written": written and written.exposed,
         "predicted, nothing to copy from": hidden and hidden.exposed,
     }
     yield from _people({PEOPLE_OF.format(way): found for way, found in exposed.items() if found}, EXPOSED_AT_MOST)
+
+
+def _in_place(words: str, found: InPlace, *, beside_base: bool) -> Iterator[Number]:
+    """Yield what the likelihood of identifiers in their own places tells, which need not be the most likely words."""
+    told = f"{words} likelier in their place than decoys"
+    yield from _rates(told, found.ranked.top1, beside_base=beside_base)
+    if found.own:
+        for number in _rates(f"{told}, by the model alone", found.own.top1):
+            yield number._replace(of_known_base=True)
+    for num, sides in found.extracted.items():
+        yield from _rates(f"{words} drawn in their place {'at once' if num == '1' else f'within {num} draws'}", sides)
 
 
 def _people(shares: Mapping[str, Excess], at_most: float) -> Iterator[Number]:

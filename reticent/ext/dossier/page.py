@@ -258,7 +258,7 @@ EXAMINED = (
             Question("attribute_inference", ("association",)),
             Question("membership_inference", ("membership", "at_threshold", "kinds", "user_inference")),
             Question("exfiltration_and_regurgitation", ("passages", "written"), ("canaries",)),
-            Question("model_inversion", ("inversion",)),
+            Question("model_inversion", ("inversion", "in_place")),
             Question("reconstruction", ("moved",)),
             Question("structure_and_age_of_the_tests", facts=("tests",)),
         ),
@@ -421,6 +421,17 @@ def _inversion(model: ShownModel) -> Found:
             yield Row(label, model, kind.all.top1.excess)
 
 
+def _in_place(model: ShownModel) -> Found:
+    found = model.evidence.inversion
+    for name, kind in (("direct", found.direct), ("indirect", found.indirect)) if found else ():
+        if kind and kind.in_place:
+            label = {
+                "direct": "figures.names_and_numbers_likelier_in_their_place",
+                "indirect": "figures.rare_words_likelier_in_their_place",
+            }[name]
+            yield Row(label, model, kind.in_place.ranked.top1.excess)
+
+
 def _association(model: ShownModel) -> Found:
     found = model.evidence.inversion
     if found and found.association:
@@ -491,6 +502,7 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
             Figure(name="subgroup", of_model=_subgroup),
             Figure(name="user_inference", of_model=_user_inference),
             Figure(name="inversion", of_model=_inversion),
+            Figure(name="in_place", of_model=_in_place),
             Figure(name="association", of_model=_association),
             Figure(name="partial_copy", of_model=_partial_copy),
             Figure(name="moved", of_model=_moved),
@@ -650,6 +662,15 @@ ADVERSARIES = (
                 "adversaries.asks_which_of_many_names_belongs_into_a",
                 "inversion",
                 lambda _, m: m.evidence.inversion and (m.evidence.inversion.direct or m.evidence.inversion.indirect),
+                "adversaries.audit_inversion",
+            ),
+            Test(
+                "adversaries.asks_how_likely_each_of_many_names_is",
+                "exposure of identifiers",
+                lambda _, m: (
+                    m.evidence.inversion
+                    and any(k and k.in_place for k in (m.evidence.inversion.direct, m.evidence.inversion.indirect))
+                ),
                 "adversaries.audit_inversion",
             ),
             Test(
