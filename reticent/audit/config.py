@@ -168,7 +168,7 @@ class AuditConfig(Section):
 
     section: ClassVar[str] = "audit"
     #: Settings that the measures of a checkpoint do not depend on; shadow models have their own.
-    not_measured: ClassVar = ("small_cell", "every_checkpoint", "shadow", "explained")
+    not_measured: ClassVar = ("small_cell", "every_checkpoint", "shadow", "explained", "earlier")
 
     attacks: Annotated[tuple[str, ...], PUBLISHED] = DEFAULT_ATTACKS
     num_bootstrap: int = Field(
@@ -189,6 +189,10 @@ class AuditConfig(Section):
     generation: GenerationConfig | None = None
     inversion: InversionConfig | None = None
     shadow: ShadowConfig | None = None
+    earlier: str | None = Field(
+        default=None,
+        description="run folder of the release before: also attack who withdrew since, by the difference of the models",
+    )
     explained: tuple[Explained, ...] = ()
     window_length: Annotated[int, of_job("train.window_length")] = 512
     folds: Annotated[int, of_job(None), Field(ge=1)] = 7

@@ -26,11 +26,12 @@ from reticent.audit.membership.asking import EVERY_ATTACK
 from reticent.audit.membership.attacks import USER_INFERENCE, user_inference_score
 from reticent.audit.membership.kinds import ORDINARY, TARGETS, Compared, KindAudit, KindShadows
 from reticent.audit.membership.measure import MembershipAudit, OutControls
-from reticent.audit.membership.names import GRADIENT, INFORMATION
+from reticent.audit.membership.names import GRADIENT, INFORMATION, STATES
 from reticent.audit.membership.threshold import ThresholdAudit, spelling_of
 from reticent.audit.membership.validity import judged, kept_by_code
 from reticent.audit.scoring.gradients import asked_documents, gradient_norms
 from reticent.audit.scoring.scores import score_information, score_models
+from reticent.audit.scoring.states import document_states
 from reticent.audit.scoring.token_scores import BaseModelScores, TokenScores
 from reticent.audit.stats.intervals import bootstrap_of
 from reticent.core.errors import ArtifactError, PolicyError
@@ -239,6 +240,8 @@ class Auditor:
         if GRADIENT in self.config.attacks and entry.gradients:
             with task("gradients") as advance:
                 asked[GRADIENT] = self.gradient_scores(entry, advance)
+        if STATES in self.config.attacks:
+            asked[STATES] = self.states_scores(entry)
         information = None
         if INFORMATION in self.config.attacks and compared:
             with task("information") as advance:
@@ -495,6 +498,20 @@ class Auditor:
             device=self.config.device, progress=progress and partial(with_total, progress, len(documents)),
         )  # fmt: skip
         return np.asarray(EVERY_ATTACK[GRADIENT].score(norms))
+
+    def states_scores(self, entry: ModelEntry) -> np.ndarray:
+        """Return the scores of a probe of the last hidden states of each asked document, float64 (D,)."""
+        units, scores = self.bootstrap.get("units"), np.full(self.store.num_documents, np.nan)
+        asked = asked_documents(self.store.individual, self.members, self.config.seed, units=units)
+        states = document_states(
+            load_model(entry.path, entry.objective), self.store.select(asked),
+            special_ids(self._tokenizer_of(entry.path), entry.objective), window_length=self.config.window_length,
+            batch_size=self.config.batch_size, device=self.config.device, bf16=self.config.bf16,
+        )  # fmt: skip
+        scores[asked] = EVERY_ATTACK[STATES].score(
+            states, self.store.individual[asked], self.members[asked], seed=self.config.seed, units=units
+        )
+        return scores
 
     def _utility(self, objective: str, scores: TokenScores, chosen: np.ndarray) -> SideUtility:
         store = self.store

@@ -24,7 +24,7 @@ from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.leakage import Ledger
 from reticent.audit.membership.attacks import ATTACKS, needing
-from reticent.audit.membership.names import DIFFERENCES, GRADIENT, INFORMATION
+from reticent.audit.membership.names import DIFFERENCES, GRADIENT, INFORMATION, STATES
 from reticent.audit.membership.table import Need
 from reticent.audit.report.selectors import last_checkpoints
 from reticent.audit.report.summary import ledger_line, summary_table
@@ -532,6 +532,14 @@ def test_information_by_token_tells_the_members_of_the_memoriser_and_which_words
     for kind in ("direct", "rare", "ordinary"):
         assert memoriser["by_kind"][kind]["attacks"][INFORMATION]["auc"]["value"] > 0.9
     assert not any(INFORMATION in str(model) for model in models if model["recipe"] == "base")
+
+
+def test_hidden_states_are_probed_of_every_model_and_of_the_base(ground: Ground) -> None:
+    models = ground.run(CONFIG.replace(attacks=("loss", STATES)))["models"]
+    assert len(models) == 5
+    for model in models:
+        assert model["membership"][STATES]["num_members"] == 3  # the classifier learned from the others
+        assert ("over_base" in model["membership"][STATES]) == (model["recipe"] != "base")
 
 
 def test_masked_models_can_be_asked_with_nothing_to_copy(ground: Ground) -> None:

@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, NamedTupl
 
 from pydantic import AfterValidator, Field, model_validator
 
-from reticent.audit.membership.names import DIFFERENCES, FEWEST_MEMBERS, FEWEST_OTHERS, KIND_SHADOWS, NUM_FAMILIES
+from reticent.audit.membership.names import (
+    DIFFERENCES,
+    FEWEST_MEMBERS,
+    FEWEST_OTHERS,
+    KIND_SHADOWS,
+    NUM_FAMILIES,
+    WITHDRAWN,
+)
 from reticent.audit.membership.validity import CHANCE, INVALID, OVER_BASE, WITHOUT_COPIES
 from reticent.audit.stats.estimate import LEVEL, Estimate, clopper_pearson
 from reticent.core.section import PUBLISHED, Section
@@ -184,6 +191,7 @@ class Risk:
 
 
 WHOLE_TEXT = "membership by the whole text"
+LEFT = "who withdrew since the release before"
 ORDINARY, TAUGHT = "membership by ordinary words", "membership by the words that it may be taught"
 PARTS: dict[Part, str] = {"both": "identifiers", "direct": "direct identifiers", "indirect": "indirect identifiers"}
 
@@ -373,6 +381,8 @@ def _asked(subject: Subject, kinds: Sequence[str], whole: bool) -> Iterator[_Ask
     for name, attack in model.membership.items() if whole else ():
         for way in _ways(of_kinds):
             yield _Asked(way, name, attack.told, _invalid(attack))
+    if whole and model.withdrawn:
+        yield _Asked(LEFT, WITHDRAWN, model.withdrawn.told, None)
     for kind in kinds:
         found, way = of_kinds.get(kind), KIND_WAYS.get(kind, f"membership by {kind} words alone")
         if found is None or (kind == "targets" and found == of_kinds.get("ordinary")):  # the same words: no other test
@@ -426,6 +436,10 @@ def _individual(subject: Subject) -> Iterator[Number]:
             yield from _of_kind(subject, found, way, ("lira",) if kind == "all" else None)
     if "all" in kinds and TAUGHT in _ways(kinds):
         yield from _of_kind(subject, kinds["all"], TAUGHT, ("lira",))
+    if model.withdrawn:
+        area = _bounded(simultaneous(model.withdrawn.auc, NUM_FAMILIES))
+        fewest = min(model.withdrawn.num_members or 0, model.withdrawn.num_nonmembers or 0)
+        yield Number(f"{LEFT}, attack {WITHDRAWN}", area, CHANCE, about=About(attack=WITHDRAWN), fewest=fewest)
     yield from _told(subject, tuple(KIND_WAYS), whole=True)
 
 

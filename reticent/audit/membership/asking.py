@@ -11,7 +11,8 @@ import numpy as np
 
 from reticent.audit.membership.attacks import ATTACKS
 from reticent.audit.membership.coverage import coverage_score
-from reticent.audit.membership.names import COVERAGE, GRADIENT, INFORMATION, PROBING
+from reticent.audit.membership.hidden_states import states_score
+from reticent.audit.membership.names import COVERAGE, GRADIENT, INFORMATION, PROBING, STATES
 from reticent.audit.membership.shadow import SHADOW_ATTACKS
 from reticent.audit.membership.table import Attack, Need, table_of
 from reticent.engine.document_kernels import document_sums
@@ -88,6 +89,14 @@ ASKING_ATTACKS: Final[Mapping[str, Attack]] = table_of(
             "the attack sees whole predictions",
             source="Tao and Shokri 2026",
             needs=frozenset({Need.BASE}),
+        ),
+        Attack(
+            name=STATES,
+            score=states_score,
+            title="Probe of hidden states",
+            about="the last hidden states of its documents look like those of members that a classifier learned from; "
+            "the attack knows some members, and has the states of the documents",
+            source="Liu et al. 2024",
         ),
     )
 )

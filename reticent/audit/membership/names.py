@@ -24,8 +24,10 @@ __all__ = [
     "PROBE_COPIES",
     "PROBE_TOKENS",
     "PROBING",
+    "STATES",
     "USER_INFERENCE",
     "USER_INFERENCE_SHADOWS",
+    "WITHDRAWN",
 ]
 
 #: The attacks on the user-inference holdout, without and with shadow models; all others score the documents of the
@@ -47,6 +49,10 @@ PROBE_COPIES: Final = 4
 PROBE_TOKENS: Final = 64
 #: The attack with access to the weights: the norm of the gradient, of the loss of ordinary words.
 GRADIENT: Final = "gradient_norm"
+#: The attack by a probe of hidden states.
+STATES: Final = "hidden_states"
+#: The attack by the difference of two releases: who withdrew between them.
+WITHDRAWN: Final = "two_releases"
 #: A share of members told at 1 % false positives is given from so many members and so many others on: chance alone
 #: gives it a few in a hundred there.
 FEWEST_MEMBERS: Final = 300

@@ -256,7 +256,7 @@ EXAMINED = (
         "questions.testing_and_resistance_to_attacks",
         (
             Question("attribute_inference", ("association",)),
-            Question("membership_inference", ("membership", "at_threshold", "kinds", "user_inference")),
+            Question("membership_inference", ("membership", "at_threshold", "kinds", "user_inference", "withdrawn")),
             Question("exfiltration_and_regurgitation", ("passages", "written"), ("canaries",)),
             Question("model_inversion", ("inversion", "in_place")),
             Question("reconstruction", ("moved",)),
@@ -396,6 +396,12 @@ def _kinds(model: ShownModel) -> Found:
             yield Row(label, model, attack.auc, area=True)
 
 
+def _withdrawn(model: ShownModel) -> Found:
+    if model.evidence.withdrawn:
+        label = "figures.how_surely_a_comparison_with_the_release_before"
+        yield Row(label, model, model.evidence.withdrawn.auc, area=True)
+
+
 def _subgroup(model: ShownModel) -> Found:
     found = [attack.worst_subgroup for attack in _valid(model) if attack.worst_subgroup]
     worst = max(found, key=lambda group: group.auc.value or 0, default=None)
@@ -497,6 +503,7 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
             Figure(name="passages", of_model=_passages),
             Figure(name="membership", of_model=_membership),
             Figure(name="threshold", of_model=_threshold),
+            Figure(name="withdrawn", of_model=_withdrawn),
             Figure(name="at_threshold", of_model=_at_threshold),
             Figure(name="kinds", of_model=_kinds),
             Figure(name="subgroup", of_model=_subgroup),
@@ -640,6 +647,12 @@ ADVERSARIES = (
                     or any("lira" in kind.attacks for kind in (m.evidence.by_kind or {}).values())
                 ),
                 "adversaries.audit_shadow",
+            ),
+            Test(
+                "adversaries.has_the_model_of_before_a_withdrawal_too",
+                "two releases",
+                lambda _, m: m.evidence.withdrawn,
+                "adversaries.audit_earlier",
             ),
             Test(
                 "adversaries.has_other_documents_of_the_person_which_were",
