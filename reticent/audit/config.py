@@ -236,6 +236,13 @@ class ExtractionConfig(Section):
         le=1,
         description="a passage counts as extracted if the draws contain it with at least this probability",
     )
+    near_verbatim: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="also count passages of which greedy decoding after the longest prefix writes the rest with this "
+        "edit similarity of tokens or more, such as 0.9; costs the writing of each, far more than all the rest",
+    )
     num_passages: int = Field(default=2000, ge=1, description="most passages of each side, one for each document")
     num_bootstrap: Annotated[int, of_job("audit.num_bootstrap"), Field(ge=1)] = 1000
     batch_size: Annotated[int, of_job("audit.batch_size"), Field(ge=1)] = 64

@@ -11,12 +11,22 @@ from fixtures.audits import estimate, evidence, filled, tiny_audit
 
 from reticent.audit.config import VerdictConfig
 from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence, publish_audit
-from reticent.audit.evidence.extraction import Extraction, Verdict
+from reticent.audit.evidence.extraction import ExtractedModel, Extraction, Verdict
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.leakage import Gap, NumbersBeside
 from reticent.audit.evidence.risks import KeptOutcome, ModelRisks, RiskResult
 from reticent.audit.evidence.rules import publish
-from reticent.audit.judgement.rows import BESIDE, BEYOND, NOT_SHOWN, ONE_SIDE, WITHIN, GateConfig, oriented
+from reticent.audit.judgement.rows import (
+    BESIDE,
+    BEYOND,
+    NOT_SHOWN,
+    ONE_SIDE,
+    RISKS,
+    WITHIN,
+    GateConfig,
+    Subject,
+    oriented,
+)
 from reticent.audit.judgement.verdict import (
     ARITHMETIC,
     KNOWN_BASE,
@@ -83,6 +93,19 @@ def entry(recipe: str, epoch: int = 8, **figures: Any) -> dict[str, Any]:
     if "ledger" in figures:
         found["ledger"] = figures["ledger"]
     return found
+
+
+def test_passages_that_nearly_come_back_are_passages() -> None:
+    found = passages("ppclm", (0.0, 0.005))
+    found["passages"]["rates"] += [
+        {**passages("ppclm", (0.05, 0.02))["passages"]["rates"][0], "measure": "near_verbatim"}
+    ]
+    found["passages"] |= {"num_passages": {"members": 9, "heldout": 9}, "num_short": {"members": 0, "heldout": 0}}
+    model = from_json(ExtractedModel, found, "x")
+    numbers = list(RISKS["passages"].numbers(Subject(None, model)))  # type: ignore[arg-type]
+    assert [(n.what, n.estimate.value) for n in numbers if n.estimate] == [
+        ("passages that come back, given 50 tokens", 0.0), ("passages that nearly come back, given 50 tokens", 0.05),
+    ]  # fmt: skip
 
 
 def passages(recipe: str, figure: Any) -> dict[str, Any]:

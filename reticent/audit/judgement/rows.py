@@ -458,7 +458,8 @@ def _passages(subject: Subject) -> Iterator[Number]:
     for row in passages.rates if passages else ():
         if row.asked == "all":
             draws = "" if row.num_queries is None else f" and {row.num_queries:,} draws"
-            yield from _rates(f"passages that come back, given {row.prefix_tokens} tokens{draws}", row)
+            back = "nearly come back" if row.measure == "near_verbatim" else "come back"
+            yield from _rates(f"passages that {back}, given {row.prefix_tokens} tokens{draws}", row)
     if passages and passages.exposed:
         yield _with_a_passage(passages.exposed, bool(passages.asks_every_member))
 

@@ -342,6 +342,8 @@ def _passages(model: ShownModel) -> Found:
         if row.asked == "all" and row.num_queries is None:
             values = {"tokens": row.prefix_tokens}
             label = "common.passages_that_come_back_word_for_word_given"
+            if row.measure == "near_verbatim":
+                label = "common.passages_that_nearly_come_back_given"
             yield Row(label, model, row.members, values)
         elif row.asked == "all":
             values = {"tokens": row.prefix_tokens, "draws": row.num_queries}
