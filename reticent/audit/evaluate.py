@@ -433,6 +433,7 @@ class Auditor:
             on_kinds, attacked.compared,
         )  # fmt: skip
         attacks, best = attacked.with_areas(areas)
+        memorised = (None, None) if shadows is None else self.kinds.counterfactual(shadows)
         heldout, members = (self._utility(entry.objective, scores, side) for side in (~self.members, self.members))
         return ModelEvidence(
             name=entry.name,
@@ -457,6 +458,8 @@ class Auditor:
             beside=replace(
                 numbers_beside(scores, self.store.individual, self.members, **self.bootstrap),
                 shared_over_base=leaks.shared_over_base,
+                counterfactual=memorised[0],
+                counterfactual_exposed=memorised[1],
             ),
         )
 

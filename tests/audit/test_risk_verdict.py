@@ -749,7 +749,12 @@ def test_numbers_beside_the_verdict_stand_beside_those_of_the_twin_and_change_no
     before = judge_risks(evidence(audit))
     for number, one in enumerate(audit["models"]):
         side = estimate(0.1 * number)
-        one["beside"] = {"loss_gap": {"members": side, "heldout": side, "gap": side}, "shared_over_base": side}
+        one["beside"] = {
+            "loss_gap": {"members": side, "heldout": side, "gap": side},
+            "shared_over_base": side,
+            "counterfactual": side,
+            "counterfactual_exposed": side,
+        }
     assert judge_risks(evidence(audit)) == before
     rows, found = numbers_beside(last_checkpoints(evidence(audit).models))
     assert len(rows) == len(BESIDE)

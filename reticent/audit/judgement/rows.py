@@ -766,6 +766,14 @@ BESIDE: Final = (
         title="identifiers that members and others use, predicted more than by the base model",
         estimate=lambda found: found.shared_over_base,
     ),
+    Beside(
+        title="counterfactual memorisation by shadow models, nats a token",
+        estimate=lambda found: found.counterfactual,
+    ),
+    Beside(
+        title="counterfactual memorisation by shadow models, nats a token, most exposed tenth",
+        estimate=lambda found: found.counterfactual_exposed,
+    ),
 )
 
 
