@@ -47,10 +47,11 @@ Masking = Literal["together", "one_by_one", "left_to_right"]
 
 
 class InversionConfig(Section):
-    """Inversion: the words around an identifier that is only context are used to find it among decoys.
+    """Inversion: the words around an identifier that is only context are used to find it among decoys, and it is ranked
+    among them by its own likelihood in its place.
 
     The audit has this part only if the job has this section. Cost: for each identifier a forward pass over
-    ``num_decoys`` + 1 copies of its window, times the folds of a masked model.
+    ``num_decoys`` + 1 copies of its window, times the folds of a masked model, and one for its place.
     """
 
     section: ClassVar[str] = "audit.inversion"
@@ -168,7 +169,7 @@ class AuditConfig(Section):
 
     section: ClassVar[str] = "audit"
     #: Settings that the measures of a checkpoint do not depend on; shadow models have their own.
-    not_measured: ClassVar = ("small_cell", "every_checkpoint", "shadow", "explained")
+    not_measured: ClassVar = ("small_cell", "every_checkpoint", "shadow", "explained", "earlier")
 
     attacks: Annotated[tuple[str, ...], PUBLISHED] = DEFAULT_ATTACKS
     num_bootstrap: int = Field(
@@ -189,6 +190,10 @@ class AuditConfig(Section):
     generation: GenerationConfig | None = None
     inversion: InversionConfig | None = None
     shadow: ShadowConfig | None = None
+    earlier: str | None = Field(
+        default=None,
+        description="run folder of the release before: also attack who withdrew since, by the difference of the models",
+    )
     explained: tuple[Explained, ...] = ()
     window_length: Annotated[int, of_job("train.window_length")] = 512
     folds: Annotated[int, of_job(None), Field(ge=1)] = 7
@@ -240,6 +245,13 @@ class ExtractionConfig(Section):
         gt=0,
         le=1,
         description="a passage counts as extracted if the draws contain it with at least this probability",
+    )
+    near_verbatim: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="also count passages of which greedy decoding after the longest prefix writes the rest with this "
+        "edit similarity of tokens or more, such as 0.9; costs the writing of each, far more than all the rest",
     )
     num_passages: int = Field(default=2000, ge=1, description="most passages of each side, one for each document")
     num_bootstrap: Annotated[int, of_job("audit.num_bootstrap"), Field(ge=1)] = 1000

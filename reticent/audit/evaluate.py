@@ -26,11 +26,12 @@ from reticent.audit.membership.asking import EVERY_ATTACK
 from reticent.audit.membership.attacks import USER_INFERENCE, user_inference_score
 from reticent.audit.membership.kinds import ORDINARY, TARGETS, Compared, KindAudit, KindShadows
 from reticent.audit.membership.measure import MembershipAudit, OutControls
-from reticent.audit.membership.names import GRADIENT
+from reticent.audit.membership.names import GRADIENT, INFORMATION, STATES
 from reticent.audit.membership.threshold import ThresholdAudit, spelling_of
 from reticent.audit.membership.validity import judged, kept_by_code
 from reticent.audit.scoring.gradients import asked_documents, gradient_norms
-from reticent.audit.scoring.scores import score_models
+from reticent.audit.scoring.scores import score_information, score_models
+from reticent.audit.scoring.states import document_states
 from reticent.audit.scoring.token_scores import BaseModelScores, TokenScores
 from reticent.audit.stats.intervals import bootstrap_of
 from reticent.core.errors import ArtifactError, PolicyError
@@ -231,8 +232,8 @@ class Auditor:
         base : scores of the base model, or their reader, called after the model is scored; None for a base model itself
         more_attacks : returns attacks beside those of the settings; not for a base model
         shadow_tokens : of each shadow the log-probabilities of the tokens, and the documents it was trained on
-        task : name of a part ("documents", "all occurrences", "probes", "gradients", "inversion") -> context that shows
-            its progress
+        task : name of a part ("documents", "all occurrences", "probes", "gradients", "information", "inversion") ->
+            context that shows its progress
         """
         with task("documents") as advance:
             scores, lowercase = self.score(entry, advance), self.score_lowercase(entry)
@@ -244,6 +245,12 @@ class Auditor:
         if GRADIENT in self.config.attacks and entry.is_last:
             with task("gradients") as advance:
                 asked[GRADIENT] = self.gradient_scores(entry, advance)
+        if STATES in self.config.attacks:
+            asked[STATES] = self.states_scores(entry)
+        information = None
+        if INFORMATION in self.config.attacks and compared:
+            with task("information") as advance:
+                information = self.information(entry, compared.path, advance)
         further, controls = dict(asked), dict(compared.asked if compared else {})
         about: dict[str, ShadowControl] = {}
         if more_attacks and compared:
@@ -257,7 +264,7 @@ class Auditor:
             out = OutControls(self.membership, entry.objective, base_scores, self._kinds_of(entry))
             told = self.kinds.shadows(map(out.read, shadow_tokens), entry.never_target)
         draws = self.draw_folds(entry) if compared and entry.is_last and entry.objective == "mlm" else None
-        measured = self.measure(entry, scores, base_scores, lowercase, further, controls, told, out, draws)
+        measured = self.measure(entry, scores, base_scores, lowercase, further, controls, told, out, draws, information)
         before = base_scores.log_probs if base_scores else None
         threshold = self.threshold.measure(scores.log_probs, before, entry.k or self.config.k, entry.noise)
         attacks = {name: replace(measured.membership[name], **said) for name, said in about.items()}
@@ -300,6 +307,32 @@ class Auditor:
         own = self.membership.holdout
         return None if own is None else self._score(entry, own.store)
 
+    def information(
+        self, entry: ModelEntry, base: Path, progress: Callable[[int, int], None] | None = None
+    ) -> np.ndarray:
+        """Return InfoRMIA's score of every token of both sides, float32 (num_tokens,); see `score_information`."""
+        special = special_ids(self._tokenizer_of(entry.path), entry.objective)
+        return score_information(
+            load_model(entry.path, entry.objective), load_model(base, entry.objective), entry.objective, self.store,
+            special, progress=self._progress(progress, special, entry.objective), **self._scoring,
+        )  # fmt: skip
+
+    @property
+    def _scoring(self) -> dict[str, Any]:
+        """The settings of a scoring pass."""
+        names = ("folds", "window_length", "batch_size", "seed", "device", "bf16")
+        return {name: getattr(self.config, name) for name in names}
+
+    def _progress(
+        self, progress: Callable[[int, int], None] | None, special: SpecialIds, objective: str
+    ) -> Callable[[int], None] | None:
+        """Return what receives the windows done of a pass over all documents, None if nobody asks."""
+        if progress is None:
+            return None
+        if special not in self._num_windows:
+            self._num_windows[special] = len(cut_windows(self.store, self.config.window_length, special))
+        return partial(with_total, progress, self._num_windows[special] * self.num_passes(objective))
+
     def _score(
         self,
         entry: ModelEntry,
@@ -313,24 +346,14 @@ class Auditor:
         tokenizer = self._tokenizer_of(entry.path)
         special = special_ids(tokenizer, entry.objective)
         check_fit(model, store, tokenizer, special, self.config.window_length)
-        advance = None
-        if progress is not None:
-            if special not in self._num_windows:
-                self._num_windows[special] = len(cut_windows(self.store, self.config.window_length, special))
-            advance = partial(with_total, progress, self._num_windows[special] * self.num_passes(entry.objective))
         (scores,) = score_models(
             [model],
             entry.objective,
             store,
             special,
-            folds=self.config.folds,
             all_occurrences=all_occurrences,
-            window_length=self.config.window_length,
-            batch_size=self.config.batch_size,
-            seed=self.config.seed if seed is None else seed,
-            device=self.config.device,
-            bf16=self.config.bf16,
-            progress=advance,
+            progress=self._progress(progress, special, entry.objective),
+            **(self._scoring if seed is None else self._scoring | {"seed": seed}),
         )
         return scores
 
@@ -405,13 +428,14 @@ class Auditor:
         shadows: KindShadows | None = None,
         out: OutControls | None = None,
         draws: FoldDraws | None = None,
+        information: np.ndarray | None = None,
     ) -> ModelEvidence:
         """Return an entry of "models" in report.json; ``base`` is None for the base model itself.
 
         ``further`` has the document scores of attacks that need more than these scores, NaN for individuals that are
         not attacked. The scores of ``user_inference`` are of the holdout of user inference. ``controls`` is as for
         `MembershipAudit.measure`, ``shadows`` as for `KindAudit.measure`, ``draws`` as for `LeakageAudit.measure`;
-        ``out`` has read these shadows.
+        ``out`` has read these shadows. ``information`` is of `Auditor.information`.
         """
         special = special_ids(self._tokenizer_of(entry.path), entry.objective)
         predicted = self.table.surfaces(scores.argmax, self.words)
@@ -422,12 +446,19 @@ class Auditor:
         on_kinds = self._on_kinds(entry, scores, base, out)
         if (own := further.pop(GRADIENT, None)) is not None and ORDINARY in on_kinds:
             on_kinds[ORDINARY] |= {GRADIENT: self.membership.compared(GRADIENT, own, controls.get(GRADIENT))}
+        if information is not None:
+            further[INFORMATION] = self._informed(information, np.ones(len(information), dtype=bool))
+            for kind, mask in self.kinds.masks(entry.never_target):
+                if kind != "all":
+                    informed = self.membership.compared(INFORMATION, self._informed(information, mask), None)
+                    on_kinds[kind] = {**on_kinds.get(kind, {}), INFORMATION: informed}
         attacked = self.membership.measure(entry.objective, scores, base, lowercase, further, controls)
         by_kind, areas = self.kinds.measure(
             scores.log_probs, None if base is None else base.log_probs, entry.never_target, shadows,
             on_kinds, attacked.compared,
         )  # fmt: skip
         attacks, best = attacked.with_areas(areas)
+        memorised = (None, None) if shadows is None else self.kinds.counterfactual(shadows)
         heldout, members = (self._utility(entry.objective, scores, side) for side in (~self.members, self.members))
         return ModelEvidence(
             name=entry.name,
@@ -452,6 +483,8 @@ class Auditor:
             beside=replace(
                 numbers_beside(scores, self.store.individual, self.members, **self.bootstrap),
                 shared_over_base=leaks.shared_over_base,
+                counterfactual=memorised[0],
+                counterfactual_exposed=memorised[1],
             ),
         )
 
@@ -478,6 +511,9 @@ class Auditor:
             found.setdefault(TARGETS, found[ORDINARY])
         return found
 
+    def _informed(self, information: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        return np.asarray(EVERY_ATTACK[INFORMATION].score(information, mask, self.store.doc_offsets))
+
     def gradient_scores(self, entry: ModelEntry, progress: Callable[[int, int], None] | None = None) -> np.ndarray:
         """Return minus the norm of the gradient of the loss of each document's ordinary words, float64 (D,)."""
         documents = asked_documents(
@@ -490,6 +526,20 @@ class Auditor:
             device=self.config.device, progress=progress and partial(with_total, progress, len(documents)),
         )  # fmt: skip
         return np.asarray(EVERY_ATTACK[GRADIENT].score(norms))
+
+    def states_scores(self, entry: ModelEntry) -> np.ndarray:
+        """Return the scores of a probe of the last hidden states of each asked document, float64 (D,)."""
+        units, scores = self.bootstrap.get("units"), np.full(self.store.num_documents, np.nan)
+        asked = asked_documents(self.store.individual, self.members, self.config.seed, units=units)
+        states = document_states(
+            load_model(entry.path, entry.objective), self.store.select(asked),
+            special_ids(self._tokenizer_of(entry.path), entry.objective), window_length=self.config.window_length,
+            batch_size=self.config.batch_size, device=self.config.device, bf16=self.config.bf16,
+        )  # fmt: skip
+        scores[asked] = EVERY_ATTACK[STATES].score(
+            states, self.store.individual[asked], self.members[asked], seed=self.config.seed, units=units
+        )
+        return scores
 
     def _utility(self, objective: str, scores: TokenScores, chosen: np.ndarray) -> SideUtility:
         store = self.store

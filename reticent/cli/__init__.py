@@ -61,7 +61,7 @@ PANELS = {
         "budget": "runs",
     },
     "A cluster": {"spark_app": "spark"},
-    "A finished model": {"probe": "probe", "guard_app": "guard", "tagger_app": "tagger"},
+    "A finished model": {"score": "score", "probe": "probe", "guard_app": "guard", "tagger_app": "tagger"},
 }
 
 #: Commands that are one themselves and have others below them -> module and class of that.

@@ -65,6 +65,7 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
         "dossier": "reticent dossier run --set dossier.key=~/.ssh/id_ed25519 --out to-the-dpo",
         "budget": "reticent budget run",
         "spark": "reticent spark index notes.parquet --out index --master 'local[4]'",
+        "score": "reticent score models/gpt2 --texts candidates.txt --base gpt2 --out ranked.jsonl",
         "probe": "reticent probe models/gpt2 --subjects records.parquet --out probe",
         "guard": "reticent guard build run --out guard",
         "guard build": "reticent guard build run --out guard",

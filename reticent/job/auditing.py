@@ -13,6 +13,7 @@ from reticent.audit.leakage.words import WordCategories
 from reticent.audit.membership.names import (
     ATTACKS_ON_SIZES,
     GRADIENT,
+    INFORMATION,
     MOST_DOCUMENTS,
     MOST_MEMBERS,
     MOST_OTHERS,
@@ -288,19 +289,22 @@ def scoring_work(run: Run, measurement: Measurement) -> Workload:
     if GRADIENT in settings.attacks and is_last(run, measurement):  # a backward pass costs two forward ones
         asked_share = min(1.0, (MOST_MEMBERS + MOST_OTHERS) * MOST_DOCUMENTS / max(audit["documents"], 1))
         parts["gradients"] = 3 * audit["tokens"] * asked_share
+    if INFORMATION in settings.attacks and measurement.training is not None:
+        parts["information"] = 2 * audit["tokens"] * folds
     if settings.inversion is not None:
         parts["inversion"] = _inversion_work(run, settings.inversion, audit, folds)
     return Workload({name: float(work) for name, work in parts.items()})
 
 
 def _inversion_work(run: Run, settings: Any, audit: dict[str, Any], folds: int) -> float:
-    """Count a window for each target and candidate, and a sentence for each term, candidate and template."""
+    """Count a window for each target, and for each of its candidates, and a sentence for each term, candidate and
+    template."""
 
     sides = read_manifest(run.folder / "split").counts
     individuals, candidates = sides[MEMBERS] + sides[HELDOUT], settings.num_decoys + 1
     window = min(audit["tokens"] / max(audit["documents"], 1), run.job.train.window_length)
     targets = sum(min(individuals * settings.per_individual, audit[kind]) for kind in settings.kinds)
-    work = targets * candidates * window * folds
+    work = targets * window * (candidates * folds + 1)
     if settings.association:
         sentences = individuals * settings.terms_per_individual * candidates * NUM_TEMPLATES
         work += sentences * WORDS_OF_A_TEMPLATE * _tokens_a_word(audit)

@@ -18,6 +18,7 @@ from reticent.engine.config import DedupConfig
 from reticent.engine.index import check_memory_limit
 from reticent.job.config import load_kept_job, parse_job
 from reticent.job.config.job import kept_content
+from reticent.job.releases import open_earlier
 from reticent.trainer.base_files import check_base
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.privacy import refuse_conflicts, refuse_promise, unaccounted_steps
@@ -385,6 +386,7 @@ def require_audit(run: Run) -> None:
     """Raise `PolicyError` for faults that the audit would find only after the training, such as a misspelt attack."""
 
     run.job.audit.check_complete()
+    open_earlier(run)
     _require_room(run)
     if run.job.probe is not None:
         resolve("reticent.ext.propile.stage:check_probes")(run.job)

@@ -25,7 +25,7 @@ from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.leakage import Ledger
 from reticent.audit.membership.attacks import ATTACKS, needing
 from reticent.audit.membership.measure import MembershipAudit
-from reticent.audit.membership.names import DIFFERENCES, GRADIENT
+from reticent.audit.membership.names import DIFFERENCES, GRADIENT, INFORMATION, STATES
 from reticent.audit.membership.table import Need
 from reticent.audit.report.selectors import last_checkpoints
 from reticent.audit.report.summary import ledger_line, summary_table
@@ -295,6 +295,7 @@ def test_settings_stand_beside_the_numbers(evidence: dict[str, Any]) -> None:
         "shadow",
         "small_cell",
         "explained",
+        "earlier",
     }  # which checkpoints there are, and what may leave
     settings = {name: getattr(CONFIG, name) for name in AuditConfig.model_fields.keys() - of_the_job}
     assert evidence["settings"] == to_json(settings)
@@ -555,6 +556,24 @@ def test_every_attack_there_is_can_be_run(ground: Ground) -> None:
         assert measured["tpr_at_fpr"] == {"0.01": None, "0.001": None}  # 6 of the 1,000 non-members it would take
 
 
+def test_information_by_token_tells_the_members_of_the_memoriser_and_which_words_do(ground: Ground) -> None:
+    models = ground.run(CONFIG.replace(attacks=("loss", INFORMATION)))["models"]
+    memoriser = model_of({"models": models}, "clm", "clm", 8)
+    assert memoriser["membership"][INFORMATION]["auc"]["value"] == 1.0
+    assert "no control" in memoriser["membership"][INFORMATION]["why"]
+    for kind in ("direct", "rare", "ordinary"):
+        assert memoriser["by_kind"][kind]["attacks"][INFORMATION]["auc"]["value"] > 0.9
+    assert not any(INFORMATION in str(model) for model in models if model["recipe"] == "base")
+
+
+def test_hidden_states_are_probed_of_every_model_and_of_the_base(ground: Ground) -> None:
+    models = ground.run(CONFIG.replace(attacks=("loss", STATES)))["models"]
+    assert len(models) == 5
+    for model in models:
+        assert model["membership"][STATES]["num_members"] == 3  # the classifier learned from the others
+        assert ("over_base" in model["membership"][STATES]) == (model["recipe"] != "base")
+
+
 def test_masked_models_can_be_asked_with_nothing_to_copy(ground: Ground) -> None:
     measured = ground.run(CONFIG.replace(all_occurrences=True))["models"]
     for model in measured:
@@ -572,6 +591,11 @@ def test_the_memoriser_ties_names_to_the_words_after_them(ground: Ground) -> Non
     assert memoriser["direct"]["num_targets"] == base["direct"]["num_targets"]
     assert memoriser["direct"]["all"]["top1"]["members"]["value"] > 0.8
     assert memoriser["direct"]["all"]["top1"]["members"]["low"] > memoriser["direct"]["chance"]["top1"]
+    place, of_base = memoriser["direct"]["in_place"], base["direct"]["in_place"]
+    assert place["extracted"]["1"]["members"]["value"] > 0.8
+    assert of_base["extracted"]["1"]["members"]["value"] == 0.0
+    assert place["ranked"]["top1"]["members"]["value"] > 0.8
+    assert ("own" in place, "own" in of_base) == (True, False)
     assert "association" not in memoriser  # nobody said which identifiers are names
     assert memoriser["embedding_shift"]["tied"]
     assert "embedding_shift" not in base

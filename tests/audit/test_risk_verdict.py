@@ -11,12 +11,22 @@ from fixtures.audits import estimate, evidence, filled, tiny_audit
 
 from reticent.audit.config import VerdictConfig
 from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence, publish_audit
-from reticent.audit.evidence.extraction import Extraction, Verdict
+from reticent.audit.evidence.extraction import ExtractedModel, Extraction, Verdict
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.leakage import Gap, NumbersBeside
 from reticent.audit.evidence.risks import KeptOutcome, ModelRisks, RiskResult
 from reticent.audit.evidence.rules import publish
-from reticent.audit.judgement.rows import BESIDE, BEYOND, NOT_SHOWN, ONE_SIDE, WITHIN, GateConfig, oriented
+from reticent.audit.judgement.rows import (
+    BESIDE,
+    BEYOND,
+    NOT_SHOWN,
+    ONE_SIDE,
+    RISKS,
+    WITHIN,
+    GateConfig,
+    Subject,
+    oriented,
+)
 from reticent.audit.judgement.verdict import (
     ARITHMETIC,
     KNOWN_BASE,
@@ -61,6 +71,10 @@ def entry(recipe: str, epoch: int = 8, **figures: Any) -> dict[str, Any]:
         kind = {"num_targets": {"members": 90, "heldout": 90}, "all": {"top1": top1}, "score": "difference"}
         if "alone" in figures:
             kind["own"] = {"top1": {**sides, "excess": around(*figures["alone"])}}
+        if "in_place" in figures:
+            excess = {**sides, "excess": around(*figures["in_place"])}
+            drawn = {**sides, "excess": around(*figures.get("drawn", (0.0, 0.01)))}
+            kind["in_place"] = {"ranked": {"top1": excess}, "extracted": {"1": drawn, "100": drawn}}
         found["inversion"] = {"direct": kind}
     counts, shadows = {"num_members": 150, "num_nonmembers": 150}, figures.get("shadows", 8)
     if "words" in figures:
@@ -79,6 +93,19 @@ def entry(recipe: str, epoch: int = 8, **figures: Any) -> dict[str, Any]:
     if "ledger" in figures:
         found["ledger"] = figures["ledger"]
     return found
+
+
+def test_passages_that_nearly_come_back_are_passages() -> None:
+    found = passages("ppclm", (0.0, 0.005))
+    found["passages"]["rates"] += [
+        {**passages("ppclm", (0.05, 0.02))["passages"]["rates"][0], "measure": "near_verbatim"}
+    ]
+    found["passages"] |= {"num_passages": {"members": 9, "heldout": 9}, "num_short": {"members": 0, "heldout": 0}}
+    model = from_json(ExtractedModel, found, "x")
+    numbers = list(RISKS["passages"].numbers(Subject(None, model)))  # type: ignore[arg-type]
+    assert [(n.what, n.estimate.value) for n in numbers if n.estimate] == [
+        ("passages that come back, given 50 tokens", 0.0), ("passages that nearly come back, given 50 tokens", 0.05),
+    ]  # fmt: skip
 
 
 def passages(recipe: str, figure: Any) -> dict[str, Any]:
@@ -198,6 +225,14 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any] | None, Any, Any, tuple[st
     ("four people, of whom as much leaked", {"emission": (0.8, 0.1, 4)}, {}, FREE, CAUGHT, (B, W, W, W, W), B),
     ("four people, too few for any other verdict", {"emission": (0.0, 0.04, 4)}, {}, FREE, CAUGHT, (N, W, W, W, W), N),
     ("read back from context", {"context": (0.2, 0.05)}, {}, FREE, CAUGHT, (W, B, W, W, W), B),
+    ("identifiers likelier than decoys", {"in_place": (0.2, 0.05)}, {"in_place": (0.4, 0.05)}, FREE, CAUGHT,
+     (B, W, W, W, W), B),
+    ("identifiers likelier than decoys, perhaps", {"in_place": (0.03, 0.05)}, {"in_place": (0.4, 0.05)}, FREE, CAUGHT,
+     (N, W, W, W, W), N),
+    ("identifiers as likely as decoys", {"in_place": (0.0, 0.04)}, {"in_place": (0.4, 0.05)}, FREE, CAUGHT,
+     (W, W, W, W, W), W),
+    ("identifiers that are drawn", {"in_place": (0.0, 0.04), "drawn": (0.1, 0.03)}, {"in_place": (0.4, 0.05)}, FREE,
+     CAUGHT, (B, W, W, W, W), B),
     ("context not measured", {"context": None}, {}, FREE, CAUGHT, (W, N, W, W, W), N),
     ("context quiet, and in the twin too", {}, {"context": (0.0, 0.05)}, FREE, CAUGHT, (W, N, W, W, W), N),
     ("context loud without a twin that is", {"context": (0.2, 0.05)}, {"context": (0.0, 0.05)}, FREE, CAUGHT,
@@ -810,7 +845,12 @@ def test_numbers_beside_the_verdict_stand_beside_those_of_the_twin_and_change_no
     before = judge_risks(evidence(audit))
     for number, one in enumerate(audit["models"]):
         side = estimate(0.1 * number)
-        one["beside"] = {"loss_gap": {"members": side, "heldout": side, "gap": side}, "shared_over_base": side}
+        one["beside"] = {
+            "loss_gap": {"members": side, "heldout": side, "gap": side},
+            "shared_over_base": side,
+            "counterfactual": side,
+            "counterfactual_exposed": side,
+        }
     assert judge_risks(evidence(audit)) == before
     rows, found = numbers_beside(last_checkpoints(evidence(audit).models))
     assert len(rows) == len(BESIDE)

@@ -296,6 +296,9 @@ class NumbersBeside:
     loss_gap: Annotated[Gap | None, PARTS] = optional()
     #: Rate of identifiers that both sides have, less that of the base model, over the individuals of both sides.
     shared_over_base: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
+    #: Counterfactual memorisation by shadow models, of all individuals and of the most exposed tenth.
+    counterfactual: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
+    counterfactual_exposed: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
 
 
 def f1_of_hits(share: float) -> float:

@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, NamedTupl
 from pydantic import AfterValidator, Field, model_validator
 
 from reticent.audit.config import WHOLE_PASSAGE
-from reticent.audit.membership.names import DIFFERENCES, FEWEST_MEMBERS, FEWEST_OTHERS, KIND_SHADOWS, NUM_FAMILIES
+from reticent.audit.membership.names import (
+    DIFFERENCES,
+    FEWEST_MEMBERS,
+    FEWEST_OTHERS,
+    KIND_SHADOWS,
+    NUM_FAMILIES,
+    WITHDRAWN,
+)
 from reticent.audit.membership.validity import CHANCE, INVALID, OVER_BASE, WITHOUT_COPIES
 from reticent.audit.stats.estimate import LEVEL, Estimate, clopper_pearson
 from reticent.core.section import PUBLISHED, Section
@@ -27,6 +34,7 @@ from reticent.engine.config import Arm
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.extraction import CanaryArm, ExtractedModel
+    from reticent.audit.evidence.inversion import InPlace
     from reticent.audit.evidence.leakage import Excess, Exposed, NumbersBeside, Part
     from reticent.audit.evidence.membership import KindAttack, KindMembership, MeasuredAttack, Told
     from reticent.audit.evidence.model import ModelEvidence
@@ -187,6 +195,7 @@ class Risk:
 
 
 WHOLE_TEXT = "membership by the whole text"
+LEFT = "who withdrew since the release before"
 ORDINARY, TAUGHT = "membership by ordinary words", "membership by the words that it may be taught"
 PARTS: dict[Part, str] = {"both": "identifiers", "direct": "direct identifiers", "indirect": "indirect identifiers"}
 
@@ -243,12 +252,27 @@ def _emission(subject: Subject) -> Iterator[Number]:
     for words, found in ways:
         for part, sides in (found or {}).items():
             yield from _rates(words.format(PARTS[part]), sides, beside_base=found is model.over_base)
+    inverted = model.inversion
+    for name, kind in (("direct", inverted.direct), ("indirect", inverted.indirect)) if inverted else ():
+        if kind and kind.in_place:
+            yield from _in_place(f"{name} identifiers", kind.in_place, beside_base=kind.score == "difference")
     exposed = {
         "predicted": model.exposed,
         "written": written and written.exposed,
         "predicted, nothing to copy from": hidden and hidden.exposed,
     }
     yield from _people({PEOPLE_OF.format(way): found for way, found in exposed.items() if found}, EXPOSED_AT_MOST)
+
+
+def _in_place(words: str, found: InPlace, *, beside_base: bool) -> Iterator[Number]:
+    """Yield what the likelihood of identifiers in their own places tells, which need not be the most likely words."""
+    told = f"{words} likelier in their place than decoys"
+    yield from _rates(told, found.ranked.top1, beside_base=beside_base)
+    if found.own:
+        for number in _rates(f"{told}, by the model alone", found.own.top1):
+            yield number._replace(of_known_base=True)
+    for num, sides in found.extracted.items():
+        yield from _rates(f"{words} drawn in their place {'at once' if num == '1' else f'within {num} draws'}", sides)
 
 
 def _people(shares: Mapping[str, Excess], at_most: float) -> Iterator[Number]:
@@ -364,6 +388,8 @@ def _asked(subject: Subject, kinds: Sequence[str], whole: bool) -> Iterator[_Ask
     for name, attack in model.membership.items() if whole else ():
         for way in _ways(of_kinds):
             yield _Asked(way, name, attack.told, _invalid(attack))
+    if whole and model.withdrawn:
+        yield _Asked(LEFT, WITHDRAWN, model.withdrawn.told, None)
     for kind in kinds:
         found, way = of_kinds.get(kind), KIND_WAYS.get(kind, f"membership by {kind} words alone")
         if found is None or (kind == "targets" and found == of_kinds.get("ordinary")):  # the same words: no other test
@@ -419,6 +445,10 @@ def _individual(subject: Subject) -> Iterator[Number]:
             yield from _of_kind(subject, found, way, ("lira",) if kind == "all" else None)
     if "all" in kinds and TAUGHT in _ways(kinds):
         yield from _of_kind(subject, kinds["all"], TAUGHT, ("lira",))
+    if model.withdrawn:
+        area = _bounded(simultaneous(model.withdrawn.auc, NUM_FAMILIES))
+        fewest = min(model.withdrawn.num_members or 0, model.withdrawn.num_nonmembers or 0)
+        yield Number(f"{LEFT}, attack {WITHDRAWN}", area, CHANCE, about=About(attack=WITHDRAWN), fewest=fewest)
     yield from _told(subject, tuple(KIND_WAYS), whole=True)
 
 
@@ -437,7 +467,8 @@ def _passages(subject: Subject) -> Iterator[Number]:
     for row in passages.rates if passages else ():
         if row.asked == "all":
             draws = "" if row.num_queries is None else f" and {row.num_queries:,} draws"
-            yield from _rates(f"passages that come back, given {row.prefix_tokens} tokens{draws}", row)
+            back = "nearly come back" if row.measure == "near_verbatim" else "come back"
+            yield from _rates(f"passages that {back}, given {row.prefix_tokens} tokens{draws}", row)
     if passages and passages.exposed:
         yield _with_a_passage(passages.exposed, bool(passages.asks_every_member))
     elif passages:
@@ -747,6 +778,14 @@ BESIDE: Final = (
     Beside(
         title="identifiers that members and others use, predicted more than by the base model",
         estimate=lambda found: found.shared_over_base,
+    ),
+    Beside(
+        title="counterfactual memorisation by shadow models, nats a token",
+        estimate=lambda found: found.counterfactual,
+    ),
+    Beside(
+        title="counterfactual memorisation by shadow models, nats a token, most exposed tenth",
+        estimate=lambda found: found.counterfactual_exposed,
     ),
 )
 

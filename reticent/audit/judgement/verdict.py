@@ -579,6 +579,7 @@ def base_may_know(base: ModelEvidence | None, extracted: ExtractedModel | None =
     areas += [a.auc for found in (base.by_kind or {}).values() for n, a in found.attacks.items() if n == "loss"]
     inverted = base.inversion and [base.inversion.direct, base.inversion.indirect]
     rates = [kind.all.top1.excess for kind in inverted or () if kind and kind.all]
+    rates += [kind.in_place.ranked.top1.excess for kind in inverted or () if kind and kind.in_place]
     ways = (base.excess, base.generated and base.generated.excess, base.all_occurrences and base.all_occurrences.excess)
     rates += [sides.excess for found in ways for sides in (found or {}).values()]
     rates += [row.excess for row in passages.rates if row.asked == "all"] if passages else []

@@ -236,6 +236,7 @@ REASONS = {
 }
 #: Risks whose numbers are areas under a curve.
 AREAS = ("words", "individual")
+NEARLY = re.compile(r"passages that nearly come back, given (\d+) tokens")
 PASSAGES = re.compile(r"passages that come back, given (\d+) tokens(?: and ([\d,]+) draws)?")
 
 
@@ -476,4 +477,6 @@ def number_in_words(what: str, words: Texts) -> str:
                 tokens=found[1],
             )
         return words("common.passages_that_come_back_word_for_word_given", tokens=found[1])
+    if found := NEARLY.fullmatch(what):
+        return words("common.passages_that_nearly_come_back_given", tokens=found[1])
     return words.evidence(what)

@@ -258,9 +258,9 @@ EXAMINED = (
         "questions.testing_and_resistance_to_attacks",
         (
             Question("attribute_inference", ("association",)),
-            Question("membership_inference", ("membership", "at_threshold", "kinds", "user_inference")),
+            Question("membership_inference", ("membership", "at_threshold", "kinds", "user_inference", "withdrawn")),
             Question("exfiltration_and_regurgitation", ("passages", "written"), ("canaries",)),
-            Question("model_inversion", ("inversion",)),
+            Question("model_inversion", ("inversion", "in_place")),
             Question("reconstruction", ("moved",)),
             Question("structure_and_age_of_the_tests", facts=("tests",)),
         ),
@@ -345,6 +345,8 @@ def _passages(model: ShownModel) -> Found:
         if row.asked == "all" and row.num_queries is None:
             values = {"tokens": row.prefix_tokens}
             label = "common.passages_that_come_back_word_for_word_given"
+            if row.measure == "near_verbatim":
+                label = "common.passages_that_nearly_come_back_given"
             yield Row(label, model, row.members, values)
         elif row.asked == "all":
             values = {"tokens": row.prefix_tokens, "draws": row.num_queries}
@@ -402,6 +404,12 @@ def _kinds(model: ShownModel) -> Found:
             yield Row(label, model, attack.auc, area=True)
 
 
+def _withdrawn(model: ShownModel) -> Found:
+    if model.evidence.withdrawn:
+        label = "figures.how_surely_a_comparison_with_the_release_before"
+        yield Row(label, model, model.evidence.withdrawn.auc, area=True)
+
+
 def _subgroup(model: ShownModel) -> Found:
     found = [attack.worst_subgroup for attack in _valid(model) if attack.worst_subgroup]
     worst = max(found, key=lambda group: group.auc.value or 0, default=None)
@@ -425,6 +433,17 @@ def _inversion(model: ShownModel) -> Found:
                 "indirect": "figures.rare_words_picked_out_among_decoys_by_the",
             }[name]
             yield Row(label, model, kind.all.top1.excess)
+
+
+def _in_place(model: ShownModel) -> Found:
+    found = model.evidence.inversion
+    for name, kind in (("direct", found.direct), ("indirect", found.indirect)) if found else ():
+        if kind and kind.in_place:
+            label = {
+                "direct": "figures.names_and_numbers_likelier_in_their_place",
+                "indirect": "figures.rare_words_likelier_in_their_place",
+            }[name]
+            yield Row(label, model, kind.in_place.ranked.top1.excess)
 
 
 def _association(model: ShownModel) -> Found:
@@ -492,11 +511,13 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
             Figure(name="passages", of_model=_passages),
             Figure(name="membership", of_model=_membership),
             Figure(name="threshold", of_model=_threshold),
+            Figure(name="withdrawn", of_model=_withdrawn),
             Figure(name="at_threshold", of_model=_at_threshold),
             Figure(name="kinds", of_model=_kinds),
             Figure(name="subgroup", of_model=_subgroup),
             Figure(name="user_inference", of_model=_user_inference),
             Figure(name="inversion", of_model=_inversion),
+            Figure(name="in_place", of_model=_in_place),
             Figure(name="association", of_model=_association),
             Figure(name="partial_copy", of_model=_partial_copy),
             Figure(name="moved", of_model=_moved),
@@ -636,6 +657,12 @@ ADVERSARIES = (
                 "adversaries.audit_shadow",
             ),
             Test(
+                "adversaries.has_the_model_of_before_a_withdrawal_too",
+                "two releases",
+                lambda _, m: m.evidence.withdrawn,
+                "adversaries.audit_earlier",
+            ),
+            Test(
                 "adversaries.has_other_documents_of_the_person_which_were",
                 "user inference",
                 _attacked("user_inference", "user_inference_shadows"),
@@ -656,6 +683,15 @@ ADVERSARIES = (
                 "adversaries.asks_which_of_many_names_belongs_into_a",
                 "inversion",
                 lambda _, m: m.evidence.inversion and (m.evidence.inversion.direct or m.evidence.inversion.indirect),
+                "adversaries.audit_inversion",
+            ),
+            Test(
+                "adversaries.asks_how_likely_each_of_many_names_is",
+                "exposure of identifiers",
+                lambda _, m: (
+                    m.evidence.inversion
+                    and any(k and k.in_place for k in (m.evidence.inversion.direct, m.evidence.inversion.indirect))
+                ),
                 "adversaries.audit_inversion",
             ),
             Test(

@@ -319,6 +319,7 @@ PATHS = (
         "corpus.withdrawn",
         "corpus.individuals",
         "model.foundation.vocabulary",
+        "audit.earlier",
         "probe.subjects",
         "probe.templates",
     ),

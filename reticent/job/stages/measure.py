@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ from reticent.job.auditing import (
     work_of_measurement,
 )
 from reticent.job.dependencies import repeated_settings
+from reticent.job.releases import earlier_of, measure_withdrawn
 from reticent.job.stages.near_copies import near_copies_input, near_copies_steps
 from reticent.job.stages.shadows import (
     ATTACK_SETTINGS,
@@ -61,6 +63,7 @@ TASKS = {
     "all occurrences": ("score {}, all occurrences masked", "windows"),
     "probes": ("probe {}", "documents"),
     "gradients": ("gradients of {}", "documents"),
+    "information": ("compare predictions of {}", "windows"),
     "inversion": ("invert {}", "identifiers"),
 }
 
@@ -133,6 +136,8 @@ def _inputs(run: Run, measurement: Measurement) -> dict[str, str]:
         inputs["checkpoint"] = run.fingerprints.of_checkpoint(measurement.training.name, measurement.epoch)
     if is_attacked(run, measurement):
         inputs |= shadow_inputs(run, measurement)
+    if (earlier := earlier_of(run, measurement)) is not None:
+        inputs |= earlier.inputs()
     return inputs
 
 
@@ -177,6 +182,8 @@ def _build(
     shadows = partial(attack_with_shadows, run, measurement, auditor()) if is_attacked(run, measurement) else None
     told = _shadow_tokens(run, measurement) if is_attacked(run, measurement) else None
     measured, scores = auditor().evaluate(entry, base, shadows, task, told)
+    if (earlier := earlier_of(run, measurement)) is not None:
+        measured = replace(measured, withdrawn=measure_withdrawn(run, measurement, earlier))
     if scores is not None:
         scores.save(folder)
     (folder / "measures.json").write_text(json.dumps(to_json(measured), indent=1, allow_nan=False))

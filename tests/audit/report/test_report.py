@@ -657,10 +657,16 @@ def test_few_identifiers_that_were_told_are_not_in_the_difference() -> None:
     top1 = two_sides(estimate(0.05, 0.0, 0.1, 30), estimate(0.2, 0.1, 0.3, 30), 60)
     audit = tiny_audit()
     audit["models"][0]["inversion"] = {
-        "direct": {"num_targets": {"members": 40, "heldout": 40}, "all": {"top1": top1}, "ordinary": {"top1": top1}}
-    }
-    found = published(audit)["models"][0]["inversion"]["direct"]["all"]["top1"]
-    assert (found["members"]["bound"], found["members"]["value"], found["excess"]["value"]) == ("below", 0.125, None)
+        "direct": {"num_targets": {"members": 40, "heldout": 40}, "all": {"top1": top1}, "ordinary": {"top1": top1},
+                   "in_place": {"ranked": {"top1": top1}, "own": {"top1": top1}, "extracted": {"100": top1}}}
+    }  # fmt: skip
+    direct = published(audit)["models"][0]["inversion"]["direct"]
+    place = direct["in_place"]
+    rates = (direct["all"]["top1"], place["ranked"]["top1"], place["own"]["top1"], place["extracted"]["100"])
+    for found in rates:
+        assert (found["members"]["bound"], found["members"]["value"], found["excess"]["value"]) == (
+            "below", 0.125, None,
+        )  # fmt: skip
 
 
 def test_a_passage_or_two_of_many_that_came_back_are_not_counted() -> None:
