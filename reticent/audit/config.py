@@ -21,6 +21,7 @@ from reticent.trainer.config import Bf16
 __all__ = [
     "DEFAULT_ATTACKS",
     "DEFAULT_SHADOW_ATTACKS",
+    "SUBJECT",
     "AuditConfig",
     "CanaryAudit",
     "DossierConfig",
@@ -34,9 +35,12 @@ __all__ = [
     "ShadowConfig",
     "SoftPromptConfig",
     "SoftPromptStudy",
+    "SubjectConfig",
     "VerdictConfig",
 ]
 
+#: Name of a model that was trained elsewhere, where others have that of their recipe.
+SUBJECT = "given"
 AtLeastOne = Annotated[int, Field(ge=1)]
 Init = Literal["type", "uniform", "mean"]
 RiskName = Literal["emission", "context", "words", "individual", "passages"]
@@ -370,6 +374,52 @@ class ProbeConfig(Section):
             raise ValueError("soft_subjects, soft_epochs: have no effect without soft_prompt = true; give it too")
         values["soft_prompt"] = given if values.get("soft_prompt") else None
         return values
+
+
+class SubjectConfig(Section):
+    """A model that was trained elsewhere, judged here in place of trainings of the job's own.
+
+    Who was trained on is told by one of ``members``, ``column`` and ``others``. Nothing can verify it, and a wrong list
+    only hides leaks: so ``statement`` is printed on every page, and the signature of the dossier is under it.
+    """
+
+    section: ClassVar[str] = "subject"
+
+    model: Annotated[str, PUBLISHED] = Field(
+        min_length=1, description="folder of weights (safetensors, GGUF, an adapter of peft), or a hub name"
+    )
+    base: Annotated[str | None, PUBLISHED] = Field(
+        default=None, description="the model that it was trained from: the control of every attack; an adapter needs it"
+    )
+    objective: Literal["mlm", "clm"]
+    members: str | None = Field(default=None, description="list of who was trained on: text, the id of one a line")
+    column: str | None = Field(default=None, description="column of the documents: whether each was trained on")
+    others: str | None = Field(
+        default=None, description="documents of people who were not trained on, where those of corpus.source all were"
+    )
+    statement: Annotated[str, PUBLISHED] = Field(
+        min_length=1, description="where that list comes from and who says so, for the readers of the dossier"
+    )
+    also: Annotated[dict[str, str], PUBLISHED] = Field(
+        default={},
+        description='copies that are judged beside it, by name: "merged" (rounded as the base is stored), "int8" '
+        "(eight bits a weight), or the folder of one",
+    )
+
+    @model_validator(mode="after")
+    def _one_list(self) -> Self:
+        if sum(given is not None for given in (self.members, self.column, self.others)) != 1:
+            raise ValueError("give one of members, column and others: who was trained on")
+        if wrong := [name for name in self.also if name == SUBJECT or not name.isidentifier()]:
+            raise ValueError(f"also: {wrong[0]!a} cannot be the name of a copy")
+        if not self.statement.strip():
+            raise ValueError("statement: is blank; say where the list comes from and who says so")
+        return self
+
+    @property
+    def copies(self) -> dict[str, str]:
+        """Every model that is judged, by name: where it is, or how it is made of the first."""
+        return {SUBJECT: self.model, **self.also}
 
 
 class VerdictConfig(Section):

@@ -108,6 +108,7 @@ def open_auditor(run: Run, model: str) -> Auditor:
         categories=read_categories(run, (MEMBERS, HELDOUT)),
         units=run.individuals.units,
         copied=copied_individuals(run),
+        split_given=run.job.subject is not None,
         **own,
     )
 

@@ -65,6 +65,7 @@ class Stage:
 
 
 _PLAN = (
+    Stage("subject", "reticent.job.stages.subject:subject_steps", within="corpus"),
     Stage("corpus", "reticent.job.stages.corpus:corpus_steps"),
     Stage("dedup", "reticent.job.stages.dedup:dedup_steps"),
     Stage("split", "reticent.job.stages.split:split_steps"),

@@ -53,11 +53,12 @@ def _documents(context: Context) -> Iterator[str]:
 
 def _split(context: Context) -> Iterator[str]:
     sides, t, cell = context.audit.corpus.num_individuals, context.words, context.audit.cell
-    yield t(
-        "facts.documents_of_members_people_were_trained_on",
-        members=t.count(sides.members, cell),
-        heldout=t.count(sides.heldout, cell),
-    )
+    counts = {"members": t.count(sides.members, cell), "heldout": t.count(sides.heldout, cell)}
+    if (statement := setting(context.audit, "subject", "statement")) is None:
+        yield t("facts.documents_of_members_people_were_trained_on", **counts)
+    else:
+        yield t("facts.by_the_list_members_were_trained_on", **counts)
+        yield t("facts.where_the_list_comes_from", statement=statement)
     together = context.audit.over_households
     if together is not None:
         yield t(
@@ -145,7 +146,7 @@ def _guarantee(context: Context) -> Iterator[str]:
         guarantee = t.evidence(model.evidence.guarantee or "")
         text = t("facts.model_letter_was_trained_with_differential", letter=model.letter, guarantee=guarantee)
         yield Marked(text, model.mark("epsilon", "bound"))
-    if context.models and not private:
+    if context.models and not private and setting(context.audit, "subject") is None:
         yield t("facts.no_model_was_trained_with_differential")
 
 
@@ -177,7 +178,8 @@ def _tests(context: Context) -> Iterator[str]:
 
 def _life_cycle(context: Context) -> Iterator[str]:
     yield from _protection(context)
-    yield context.words("facts.a_word_that_was_protected_was_never_a")
+    if setting(context.audit, "subject") is None:
+        yield context.words("facts.a_word_that_was_protected_was_never_a")
 
 
 def _capacity(context: Context) -> Iterator[str]:

@@ -21,7 +21,7 @@ from reticent.audit.report.selectors import ordinary_utility, strongest_attack
 from reticent.audit.texts import Language, Texts
 from reticent.core.errors import ArtifactError
 from reticent.engine.schema import INDIRECT
-from reticent.ext.dossier.fact_sentences import FACTS, Context
+from reticent.ext.dossier.fact_sentences import FACTS, Context, setting
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence
@@ -146,7 +146,8 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
         criteria=criteria, likelihoods=likelihoods, examined=examined, width=WIDTH,
         key=lambda recipe: _inked(key(recipe)),
         picture=list(map(_inked, plots.tradeoff_panels([model.evidence for model in models], words))),
-        not_made=list(tests_not_made(context)), not_made_on=list(not_made_on(context)),
+        not_made=[(who, test, test.why_not(context)) for who, test in tests_not_made(context)],
+        elsewhere=isinstance(setting(audit, "subject"), Mapping), not_made_on=list(not_made_on(context)),
         near_copies=list(near_copies_lines(audit, words)),
         facts=lambda name: list(FACTS[name](context)),
         impact=list(filled_fields(context)), feared=FEARED, levels=LEVELS, outcomes=_outcomes(models),
@@ -505,6 +506,13 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
 # ----------------------------------------------------------- adversaries
 
 
+#: What makes a test -> why it cannot be made on a model that was trained elsewhere.
+NOT_ELSEWHERE = {
+    "adversaries.audit_shadow": "dossier.not_without_its_recipe",
+    "adversaries.split_user_inference_holdout": "dossier.not_without_what_was_left_out",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Test:
     """One attack: its meaning in plain words, its name in the evidence, and whether the run made it on a model."""
@@ -523,6 +531,13 @@ class Test:
         """Return the models that it could have been made on and was not."""
         able = (model for model in context.models if model.evidence.objective in self.objectives)
         return [model for model in able if not self.made(context, model)]
+
+    def why_not(self, context: Context) -> str:
+        """Say how a run makes it, or why it cannot be made on a model that was trained elsewhere."""
+        t = context.words
+        if self.by in NOT_ELSEWHERE and isinstance(setting(context.audit, "subject"), Mapping):
+            return t(NOT_ELSEWHERE[self.by])
+        return t("dossier.a_run_tests_it_with_by", by=t(self.by))
 
     def where(self, context: Context) -> str:
         """Say whether it was made: on every model that it can be made on, on some of them, or on none."""

@@ -271,7 +271,8 @@ def _measured(run: Run, measurement: Measurement) -> ModelEvidence:
         return measured
     manifest = read_manifest(run.folder / measurement.training.name)
     counts = manifest.counts
-    ledger = Ledger(**{part.name: counts[part.name] for part in fields(Ledger)})
+    parts = [part.name for part in fields(Ledger)]
+    ledger = Ledger(**{name: counts[name] for name in parts}) if set(parts) <= counts.keys() else None
     measured = replace(measured, seed=measurement.training.seed, ledger=ledger, guarantee=counts.get("privacy"))
     return with_files(measured, manifest)
 

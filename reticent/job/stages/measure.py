@@ -76,7 +76,7 @@ def base_steps(run: Run) -> Iterator[Step]:
         yield Step.of(sizes, partial(_build_sizes, run))
     yield from near_copies_steps(run)
     for model in run.job.model:
-        yield from _steps(run, model, measurements_of(run.job, model)[:1])
+        yield from _steps(run, model, [each for each in measurements_of(run.job, model) if each.training is None])
 
 
 def _build_sizes(run: Run, folder: Path, counts: dict[str, Any]) -> None:
@@ -94,17 +94,18 @@ def _build_sizes(run: Run, folder: Path, counts: dict[str, Any]) -> None:
 def measure_steps(run: Run) -> Iterator[Step]:
     """Yield a step for each checkpoint."""
     for model in run.job.model:
-        yield from _steps(run, model, measurements_of(run.job, model)[1:])
+        yield from _steps(run, model, [each for each in measurements_of(run.job, model) if each.training is not None])
 
 
 def _steps(run: Run, model: ModelSection, measurements: list[Measurement]) -> Iterator[Step]:
     # Opened for the first measurement that is stale; the stores stay open for the others.
     auditor = cache(partial(open_auditor, run, model.name))
     base = cache(partial(_base_scores, run, model))
+    has_base = any(measurement.training is None for measurement in measurements_of(run.job, model))
     for measurement in measurements:
         yield Step.of(
             _artefact(run, measurement),
-            partial(_build, run, measurement, auditor, base if measurement.training else None),
+            partial(_build, run, measurement, auditor, base if measurement.training and has_base else None),
             group=measurement.training and measurement.training.name,
             work=partial(work_of_measurement, run, measurement),
         )
@@ -176,7 +177,7 @@ def _build(
     shadows = partial(attack_with_shadows, run, measurement, auditor()) if is_attacked(run, measurement) else None
     told = _shadow_tokens(run, measurement) if is_attacked(run, measurement) else None
     measured, scores = auditor().evaluate(entry, base, shadows, task, told)
-    if scores is not None:
+    if scores is not None and measurement.training is None:
         scores.save(folder)
     (folder / "measures.json").write_text(json.dumps(to_json(measured), indent=1, allow_nan=False))
     counts["epoch"] = measurement.epoch
