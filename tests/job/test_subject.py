@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
@@ -24,7 +26,7 @@ from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.job.config import load_kept_job, parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
-from reticent.trainer.given import check_given, write_given
+from reticent.trainer.given import write_given
 from reticent.trainer.models import load_model
 
 pytestmark = pytest.mark.usefixtures("one_thread", "without_figures")
@@ -82,6 +84,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save(net, folder / "base")
     fine_tune(net, [text for text, owner in zip(texts, owners, strict=True) if owner in members], 120)
     save(net, folder / "outside")
+    config = SynthConfig(num_individuals=60, words_per_document=20, languages=("en",), seed=7)
+    (folder / "elsewhere").mkdir()
+    synthesize(folder / "elsewhere", config)
+    theirs = pyarrow.dataset.dataset(folder / "elsewhere" / "documents").to_table().column("text").to_pylist()
+    net = load_model(folder / "base", "clm")
+    fine_tune(net, theirs, 30)  # of the same kind, and of nobody here
+    save(net, folder / "stranger")
     return folder
 
 
@@ -130,3 +139,231 @@ def test_one_command_leads_from_files_and_a_list_to_a_dossier(place: Path) -> No
     assert {model.recipe for model in evidence.models} == {"base", "given", "int8"}
     assert all(model.ledger is None and model.split_given for model in evidence.models)
     assert load_kept_job(place / "run" / "job.json").subject is not None
+
+
+@pytest.mark.parametrize("form", ["members", "column", "others"])
+def test_a_list_a_column_and_two_corpora_give_the_same_sides(place: Path, tmp_path: Path, form: str) -> None:
+    given: dict[str, Any] = {
+        "members": None,
+        form: {"column": "trained", "others": str(place / "others.parquet")}.get(form),
+    }
+    given = given if form != "members" else {}
+    values = values_of(place, str(tmp_path / "run"), subject=given)
+    if form == "others":
+        values["corpus"]["source"] = str(place / "theirs.parquet")
+    run = split_of(values)
+    members = set(run.individuals.table.filter(run.individuals.mask("members")).column("individual_id").to_pylist())
+    assert members == set((place / "members.txt").read_text().split())
+    assert run.individuals.mask("heldout").sum() == 90 - len(members)
+    assert split_of(load_kept_job(tmp_path / "run" / "job.json").model_dump()).sides == run.sides
+
+
+def _lines(place: Path, tmp_path: Path, change: Any) -> dict[str, Any]:
+    (tmp_path / "list.txt").write_text("\n".join(change((place / "members.txt").read_text().split())))
+    return values_of(place, str(tmp_path / "run"), subject={"members": str(tmp_path / "list.txt")})
+
+
+def _table(place: Path, tmp_path: Path, change: Any, **subject: Any) -> dict[str, Any]:
+    pq.write_table(change(pq.read_table(place / "notes.parquet")), tmp_path / "notes.parquet")
+    values = values_of(place, str(tmp_path / "run"), subject=subject)
+    values["corpus"]["source"] = str(tmp_path / "notes.parquet")
+    return values
+
+
+def _with(name: str, make: Any) -> Any:
+    """A change of a table: one column, made of the rows."""
+
+    def change(table: Any) -> Any:
+        column = pyarrow.array(
+            make(table.to_pylist()), table.schema.field(name).type if name in table.column_names else None
+        )
+        kept = table.drop_columns([name]) if name in table.column_names else table
+        return kept.append_column(name, column)
+
+    return change
+
+
+def _copy_across(rows: list[dict[str, Any]]) -> list[str]:
+    member = next(row for row in rows if row["trained"])
+    other = next(row for row in rows if not row["trained"])
+    return [f" {member['text']}\n" if row is other else row["text"] for row in rows]
+
+
+def _one_home(rows: list[dict[str, Any]]) -> list[str]:
+    shared = {next(row["individual_id"] for row in rows if row["trained"] == side) for side in (True, False)}
+    return ["home" if row["individual_id"] in shared else row["individual_id"] for row in rows]
+
+
+def _all_in(place: Path, _: list[str]) -> list[str]:
+    return sorted(set(pq.read_table(place / "notes.parquet").column("individual_id").to_pylist()))
+
+
+BAD_LISTS: dict[str, tuple[Any, str]] = {
+    "of nobody here": (lambda p, t: _lines(p, t, lambda ids: [*ids, "zz-1", "zz-2"]), r"2 of \d+ ids are of nobody"),
+    "everybody": (lambda p, t: _lines(p, t, lambda ids: _all_in(p, ids)), "names every individual"),
+    "nobody": (lambda p, t: _lines(p, t, lambda ids: [""]), "no id"),
+    "individual on both sides": (
+        lambda p, t: _table(p, t, lambda x: pyarrow.concat_tables([x, _flipped(x)]), members=None, column="trained"),
+        "1 individuals are on both sides",
+    ),
+    "household on both sides": (
+        lambda p, t: _homes(_table(p, t, _with("home", _one_home))),
+        "1 households of 89 are on both sides",
+    ),
+    "copies across": (lambda p, t: _table(p, t, _with("text", _copy_across)), "1 documents of people who were not"),
+    "column of neither": (
+        lambda p, t: _table(p, t, _with("arm", lambda rows: ["A"] * len(rows)), members=None, column="arm"),
+        "say neither that they were trained on",
+    ),
+}  # fmt: skip
+
+
+def _flipped(table: Any) -> Any:
+    row = table.slice(0, 1).to_pylist()[0]
+    row |= {"doc_id": "again", "trained": not row["trained"], "text": "another text", "spans": []}
+    return pyarrow.Table.from_pylist([row], schema=table.schema)
+
+
+def _homes(values: dict[str, Any]) -> dict[str, Any]:
+    values["corpus"]["household_id"] = "home"
+    return values
+
+
+@pytest.mark.parametrize("case", BAD_LISTS)
+def test_a_list_that_cannot_be_one_is_refused_before_anything_is_counted(
+    place: Path, tmp_path: Path, case: str
+) -> None:
+    make, said = BAD_LISTS[case]
+    with pytest.raises(ReticentError, match=said) as error:
+        split_of(make(place, tmp_path))
+    ids = (place / "members.txt").read_text().split()
+    assert not any(each in str(error.value) for each in ids)
+    assert not (tmp_path / "run" / "spans").exists()
+
+
+def _model(place: Path, tmp_path: Path, change: Any) -> Path:
+    shutil.copytree(place / "outside", tmp_path / "model")
+    change(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def _pickled(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+
+
+def _coded(folder: Path) -> None:
+    config = read_json(folder / "config.json")
+    (folder / "config.json").write_text(json.dumps(config | {"auto_map": {"AutoModel": "evil.Model"}}))
+
+
+def _narrow(folder: Path) -> None:
+    content = read_json(folder / "tokenizer.json")
+    content["model"]["vocab"]["unheard"] = 9999
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+
+
+def _cut_otherwise(folder: Path) -> None:
+    content = read_json(folder / "tokenizer.json")
+    content["normalizer"] = {"type": "Lowercase"}
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+
+
+def _broken(folder: Path) -> None:
+    net = load_model(folder, "clm")
+    with torch.no_grad():
+        next(net.parameters())[0, 0] = float("nan")
+    net.save_pretrained(folder)
+
+
+def _adapter(folder: Path) -> None:
+    (folder / "adapter_config.json").write_text("{}")
+
+
+BAD_MODELS = {
+    "pickle": (_pickled, "pickle"),
+    "code": (_coded, "auto_map"),
+    "vocabulary": (_narrow, "ids up to 9,999"),
+    "tokenizer of another": (_cut_otherwise, "cuts texts otherwise"),
+    "no numbers": (_broken, "no numbers"),
+    "adapter in pickle": (_adapter, "adapter without"),
+    "absent": (shutil.rmtree, "no such folder"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_MODELS)
+def test_a_model_that_cannot_be_judged_is_refused_before_documents_are_read(
+    place: Path, tmp_path: Path, case: str
+) -> None:
+    change, said = BAD_MODELS[case]
+    model = _model(place, tmp_path, change)
+    with pytest.raises(ReticentError, match=said):
+        split_of(values_of(place, str(tmp_path / "run"), subject={"model": str(model)}))
+    assert not (tmp_path / "run" / "split").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"subject": {"statement": " "}}, "statement"),
+        ({"subject": {"column": "trained"}}, "one of members, column and others"),
+        ({"subject": {"also": {"given": "int8"}}}, "name of a copy"),
+        ({"audit": {"shadow": {"recipes": ["given"], "num_shadows": 4}}}, "recipe of a training"),
+        ({"canaries": {}}, "before the training"),
+        ({"split": {"heldout": 0.2}}, "split.heldout"),
+        ({"model": [{"name": "own", "base": "x", "objective": "clm", "recipes": ["clm"]}]}, "trains none"),
+    ],
+)
+def test_a_job_that_contradicts_a_given_model_is_refused(place: Path, more: dict[str, Any], said: str) -> None:
+    with pytest.raises(ReticentError, match=said):
+        parse_job(values_of(place, "run", **more))
+
+
+def test_a_plain_folder_is_taken_byte_for_byte(place: Path, tmp_path: Path) -> None:
+    write_given(str(place / "outside"), None, "clm", tmp_path / "taken")
+    for file in (place / "outside").iterdir():
+        assert (tmp_path / "taken" / file.name).read_bytes() == file.read_bytes()
+
+
+def _by(place: Path, key: Any) -> list[str]:
+    """Half of the individuals: those whose first document has the larger keys."""
+    rows = {row["individual_id"]: row for row in pq.read_table(place / "notes.parquet").to_pylist()}
+    ranked = sorted(rows, key=lambda name: (key(rows[name]), name))
+    return ranked[len(ranked) // 2 :]
+
+
+def _first_date(row: dict[str, Any]) -> str:
+    return max(re.findall(r"(?:19|20)\d\d", row["text"]), default="")
+
+
+SHIFTS = {
+    "length": lambda row: len(row["text"]),
+    "words": lambda row: sum(letter in "aeiou" for letter in row["text"]) / len(row["text"]),
+    "dates": _first_date,
+}
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+@pytest.mark.parametrize("base", ["base", None])
+def test_a_shifted_list_of_people_nobody_trained_on_shows_nothing(
+    place: Path, tmp_path: Path, shift: str, base: str | None
+) -> None:
+    (tmp_path / "list.txt").write_text("\n".join(_by(place, SHIFTS[shift])))
+    subject = {"model": str(place / "stranger"), "members": str(tmp_path / "list.txt")}
+    subject["base"] = str(place / base) if base else None
+    run = Run(parse_job(values_of(place, str(tmp_path / "run"), subject=subject)))
+    execute(run)
+    (found,) = risks_of(tmp_path / "run").values()
+    assert set(found.values()) == {NOT_SHOWN}
+    if base is None:
+        assert [model.recipe for model in run.evidence.models] == ["given"]
+        assert "no base model was given" in (tmp_path / "run" / "dossier" / "dossier.html").read_text().lower()
+
+
+@pytest.mark.parametrize("base", ["base", None])
+def test_a_model_that_knows_its_people_by_heart_is_beyond_with_a_base_and_without(
+    place: Path, tmp_path: Path, base: str | None
+) -> None:
+    values = values_of(place, str(tmp_path / "run"), subject={"base": str(place / base) if base else None})
+    execute(Run(parse_job(values)))
+    (found,) = risks_of(tmp_path / "run").values()
+    assert found["individual"] == found["verdict"] == BEYOND

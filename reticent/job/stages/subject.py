@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ import pyarrow.compute as pc
 from reticent.core.artifact import fingerprint
 from reticent.core.errors import CorpusError
 from reticent.core.model_folder import folder_of_model
-from reticent.engine.corpus import open_configured
+from reticent.engine.corpus import SOURCE_COLUMN, open_configured
 from reticent.engine.split import Individuals, given_sides
 from reticent.engine.withdrawn import read_ids
 from reticent.job.artefact import Artefact, Step, Training, trainings_of
@@ -106,8 +105,8 @@ def _member_documents(run: Run) -> np.ndarray:
     assert subject is not None
     owners = corpus.scan().column("individual_id")
     if subject.column is not None:
-        marked = replace(corpus, columns=corpus.columns.replace(label=subject.column), _fingerprint=None)
-        return _said([v for batch in marked.batches(columns=("label",)) for v in batch.column("label").to_pylist()])
+        column = f"{SOURCE_COLUMN}{subject.column}"
+        return _said([said for batch in corpus.batches(columns=(column,)) for said in batch.column(0).to_pylist()])
     if subject.others is not None:
         alone = run.job.corpus.replace(source=tuple(s for s in run.job.corpus.sources if s != subject.others))
         own, others = (
