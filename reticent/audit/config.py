@@ -461,6 +461,14 @@ class DossierConfig(Section):
     legal_basis: str | None = Field(default=None, description="on which basis the documents are processed")
     documents: str | None = Field(default=None, description="which documents these are, for the model card too")
     licence: str | None = Field(default=None, description="licence of a model that leaves, for its card")
+    secure_environment: bool = Field(
+        default=False,
+        description="for who checks what leaves a secure environment: also a JSON file for each attack, and the halves "
+        "of those who ask for the release (command, statement, digests) and of those who decide (checks, decision)",
+    )
+    statement: str | None = Field(
+        default=None, description="what those who ask for the release state of the model, with secure_environment"
+    )
     replaces: str | None = Field(
         default=None, description="digest of the dossier that this one replaces; an update of a run sets it"
     )

@@ -194,6 +194,8 @@ class Auditor:
         owned = None if categories is None else categories.owned(audit, self.words)
         in_span = None if self.categories is None else self.categories[0] > 0
         self.threshold = ThresholdAudit(audit, members, self.words, spelt, self.bootstrap, units, owned, in_span)
+        #: The scores of individuals (by code) of the model that was measured last, by attack.
+        self.own_scores: dict[str, np.ndarray] = {}
         self._inversion: Any = None
         self._tokenizers: dict[bytes, Any] = {}
         self._num_windows: dict[SpecialIds, int] = {}
@@ -397,6 +399,7 @@ class Auditor:
         if (own := further.pop(GRADIENT, None)) is not None and ORDINARY in on_kinds:
             on_kinds[ORDINARY] |= {GRADIENT: self.membership.compared(GRADIENT, own, controls.get(GRADIENT))}
         attacked = self.membership.measure(entry.objective, scores, base, lowercase, further, controls)
+        self.own_scores = {name: one.own for name, one in attacked.compared.items()}
         by_kind, areas = self.kinds.measure(
             scores.log_probs, None if base is None else base.log_probs, entry.never_target, shadows,
             on_kinds, attacked.compared,

@@ -145,7 +145,8 @@ def digests_of_given(model: str) -> dict[str, str]:
 
 def _files(folder: Path) -> Iterator[Path]:
     for path in sorted(folder.iterdir()):
-        if path.is_file() and not path.name.startswith(".") and any(fnmatch(path.name, each) for each in OWN):
+        is_own = path.is_file() and any(fnmatch(path.name, each) for each in OWN)
+        if is_own and not path.name.startswith(".") and path.name != "README.md":
             yield path
 
 
@@ -186,8 +187,7 @@ def write_given(model: str, base: str | None, objective: str, folder: Path, made
     folder.mkdir(mode=0o700, parents=True)
     if form == "plain" and made_as is None and not is_quantised:
         for path in _files(source):
-            if path.name != "README.md":
-                shutil.copyfile(path, folder / path.name)
+            shutil.copyfile(path, folder / path.name)
     else:
         net.save_pretrained(folder, safe_serialization=True)
     if not (folder / "tokenizer.json").exists():

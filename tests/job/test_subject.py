@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import re
@@ -23,6 +24,7 @@ from reticent.audit.judgement.rows import BEYOND, NOT_SHOWN, WITHIN
 from reticent.core.errors import ReticentError
 from reticent.core.json_toml import read_json
 from reticent.engine.synthetic import SynthConfig, synthesize
+from reticent.ext.dossier.verify import verify_dossier
 from reticent.job.config import load_kept_job, parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
@@ -125,7 +127,13 @@ def risks_of(run: Path) -> dict[str, dict[str, str]]:
 def test_one_command_leads_from_files_and_a_list_to_a_dossier(place: Path) -> None:
     args = ["--base", place / "base", "--documents", place / "notes.parquet", "--members", place / "members.txt"]
     args += ["--statement", STATEMENT, "--out", place / "run", "--also", "int8"]
-    small = ["audit.num_bootstrap=100", "corpus.spans=spans", "audit.generation.num_prompts=20"]
+    small = [
+        "dossier.secure_environment=true",
+        "dossier.statement=We ask for it.",
+        "audit.num_bootstrap=100",
+        "corpus.spans=spans",
+        "audit.generation.num_prompts=20",
+    ]
     small += ["extraction.num_passages=20", "extraction.num_queries=[1]", "audit.inversion.per_individual=1"]
     sets = [word for each in small for word in ("--set", each)]
     assert command("audit-model", *map(str, (place / "outside", *args, *sets)), "--quiet") == 0
@@ -135,6 +143,16 @@ def test_one_command_leads_from_files_and_a_list_to_a_dossier(place: Path) -> No
     page = (place / "run" / "dossier" / "dossier.html").read_text()
     for said in (STATEMENT, "Nothing here verifies it", "its recipe is not known here", "there is no ledger"):
         assert said in page
+    form = read_json(place / "run" / "dossier" / "secure-environment" / "form.json")
+    asked, decided = form["those_who_ask"], form["those_who_decide"]
+    weights = hashlib.sha256((place / "outside" / "model.safetensors").read_bytes()).hexdigest()
+    assert asked["models"][0]["files"]["model.safetensors"] == weights
+    assert (asked["statement"], decided["decision"]) == ("We ask for it.", None)
+    attack = read_json(place / "run" / "dossier" / "secure-environment" / "attack-loss.json")
+    assert [row["model"] for row in attack["models"]] == ["base", "given", "int8"]
+    assert attack["models"][2]["result"]["over_source"]["low"] < 0.5
+    checked = verify_dossier(place / "run" / "dossier", [place / "outside"])
+    assert not checked.faults
     evidence = from_json(AuditEvidence, read_json(place / "run" / "audit" / "audit.json"), "audit")
     assert {model.recipe for model in evidence.models} == {"base", "given", "int8"}
     assert all(model.ledger is None and model.split_given for model in evidence.models)
@@ -367,3 +385,19 @@ def test_a_model_that_knows_its_people_by_heart_is_beyond_with_a_base_and_withou
     execute(Run(parse_job(values)))
     (found,) = risks_of(tmp_path / "run").values()
     assert found["verdict"] == found["individual" if base else "words"] == BEYOND
+
+
+def test_copies_have_a_paired_difference_to_the_model_and_no_better_verdict(place: Path, tmp_path: Path) -> None:
+    also = {"int8": "int8", "merged": "merged", "other": str(place / "stranger")}
+    run = Run(parse_job(values_of(place, str(tmp_path / "run"), subject={"also": also})))
+    execute(run)
+    found, table = {model.recipe: model.membership for model in run.evidence.models}, risks_of(tmp_path / "run")
+    for name, attack in found["given"].items():
+        assert attack.over_source is None
+        same, near, other = (found[copied][name].over_source for copied in ("merged", "int8", "other"))
+        assert same.value == pytest.approx(0.5)
+        assert near.low <= 0.5 <= near.high
+        assert near.value == pytest.approx(0.5 + found["int8"][name].auc.value - attack.auc.value)
+        assert other.value < 0.45
+    assert {outcome["individual"] for outcome in table.values()} == {BEYOND}
+    assert "difference to the model itself" in (tmp_path / "run" / "dossier" / "dossier.html").read_text()

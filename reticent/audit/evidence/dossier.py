@@ -60,6 +60,8 @@ class ModelUnderTest:
     training: Annotated[int | None, SETTING] = optional()
     num_parameters: Annotated[int, TOTAL]
     files: Annotated[dict[str, str], SETTING]
+    #: Of a model that was trained elsewhere: SHA-256 of each file as it was handed over.
+    given: Annotated[dict[str, str] | None, SETTING] = optional()
     ledger: Annotated[str, SETTING]
 
 

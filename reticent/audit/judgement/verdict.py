@@ -319,6 +319,8 @@ def judge_risks(audit: AuditEvidence, config: VerdictConfig | None = None) -> Ri
     """
     settings, config, cell = audit.settings.get("verdict"), config or _config_of(audit), audit.cell
     rows = [_judged_model(found, audit, config, cell) for found in _models(audit).values()]
+    if _is_elsewhere(audit):
+        rows = [_not_better_than(rows[0], row) for row in rows]  # the model itself comes first
     fixed = audit.verdict.fixed_before_training if audit.verdict else None
     return RiskTable(own_thresholds=bool(settings), fixed_before_training=fixed, rows=rows, arithmetic=ARITHMETIC)
 
@@ -389,6 +391,21 @@ def _with_earlier(
         if answer == STANDS and result.outcome == WITHIN:
             result = replace(result, outcome=NOT_SHOWN, reason=EARLIER)
     return result, notes
+
+
+def _not_better_than(source: ModelRisks, copied: ModelRisks) -> ModelRisks:
+    """The verdict on a copy of a model: no risk is smaller by the luck of a second test."""
+    results = [
+        replace(own, outcome=first.outcome, reason=OF_SOURCE)
+        if ORDER.index(first.outcome) > ORDER.index(own.outcome)
+        else own
+        for first, own in zip(source.results, copied.results, strict=True)
+    ]
+    if results == copied.results or source is copied:
+        return copied
+    if ORDER.index(source.outcome) <= ORDER.index(copied.outcome):
+        return replace(copied, results=results)
+    return replace(copied, results=results, outcome=source.outcome, reason=source.reason, change=source.change)
 
 
 def _is_elsewhere(audit: AuditEvidence) -> bool:
@@ -547,6 +564,7 @@ WIDE = "the interval is too wide: its upper end is beyond the threshold"
 WITHOUT_TWIN = "nothing proves that the attack would have found anything: there is no unprotected twin"
 UNPROTECTED = "nothing in its training protects anyone, whatever the attacks found"
 CANNOT = "a required gate cannot judge a masked model, which writes no text"
+OF_SOURCE = "it is so of the model that this is a copy of"
 NOTHING_FOUND = "nothing was found over it; of a model trained elsewhere no more can be said without shadow models"
 WITHOUT_POWER = "what the attack finds in the unprotected twin is not beyond the threshold either"
 WITHOUT_SHADOWS = f"no attack with at least {MIN_SHADOWS} shadow models was made on this very model"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from reticent.audit.evidence.rules import FORBIDDEN
-from reticent.audit.membership.validity import INVALID
+from reticent.audit.membership.validity import CHANCE, INVALID
 from reticent.audit.near_copies import near_copies_lines
 from reticent.audit.report import plots
 from reticent.audit.report.environment import template_environment
@@ -147,6 +147,7 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
         key=lambda recipe: _inked(key(recipe)),
         picture=list(map(_inked, plots.tradeoff_panels([model.evidence for model in models], words))),
         not_made=[(who, test, test.why_not(context)) for who, test in tests_not_made(context)],
+        copies=list(copies_beside(context)),
         elsewhere=isinstance(setting(audit, "subject"), Mapping), not_made_on=list(not_made_on(context)),
         near_copies=list(near_copies_lines(audit, words)),
         facts=lambda name: list(FACTS[name](context)),
@@ -699,6 +700,32 @@ def not_made_on(context: Context) -> Iterator[tuple[str, str]]:
         left = [test.name for who in ADVERSARIES for test in who.tests if model in test.left_out(context)]
         if left:
             yield t("common.model_letter", letter=model.letter), t.apart(left)
+
+
+class Copied(NamedTuple):
+    """An attack on a copy of a model: its area, and the difference to that on the model itself."""
+
+    letter: str
+    name: str
+    attack: str
+    area: str
+    difference: str
+
+
+def copies_beside(context: Context) -> Iterator[Copied]:
+    """Yield each attack on each copy of a model that was trained elsewhere."""
+    t = context.words
+    for model in context.models:
+        for name, attack in model.evidence.membership.items():
+            if (found := attack.over_source) is None or found.value is None:
+                continue
+            less = replace(found, value=found.value - CHANCE, low=_less(found.low), high=_less(found.high))
+            texts = [f"{t.value(one, area=True)} ({t.interval(one, area=True)})" for one in (attack.auc, less)]
+            yield Copied(model.letter, model.evidence.recipe, name, *texts)
+
+
+def _less(end: float | None) -> float | None:
+    return None if end is None else end - CHANCE
 
 
 # ----------------------------------------------------- impact assessment

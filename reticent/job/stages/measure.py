@@ -15,6 +15,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.membership.names import USER_INFERENCE
 from reticent.audit.scoring.token_scores import BaseModelScores
@@ -44,14 +46,15 @@ from reticent.job.stages.shadows import (
 )
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from reticent.audit.evaluate import Auditor
+    from reticent.audit.stats.estimate import Estimate
     from reticent.job.config import ModelSection
     from reticent.job.run import Run
 
-__all__ = ["base_steps", "measure_steps"]
+__all__ = ["base_steps", "measure_steps", "over_source"]
 
+#: Scores of individuals by attack, secret like the tokens: a copy of the same model is compared with them.
+SCORES_OF_INDIVIDUALS = "individuals.npz"
 #: Settings that a measurement does not depend on: the device, and the size of batches.
 NOT_IN_A_MEASUREMENT = ("device", "batch_size")
 #: Parts of the evaluation of a model that report progress -> their titles, and their units of counting.
@@ -179,8 +182,33 @@ def _build(
     measured, scores = auditor().evaluate(entry, base, shadows, task, told)
     if scores is not None and measurement.training is None:
         scores.save(folder)
+    if run.job.subject is not None and run.job.subject.also and measurement.training is not None:
+        membership = auditor().membership
+        np.savez(
+            folder / SCORES_OF_INDIVIDUALS, codes=membership.codes, is_member=membership.code_member,
+            **{f"attack {name}": own for name, own in auditor().own_scores.items()},
+        )  # fmt: skip
     (folder / "measures.json").write_text(json.dumps(to_json(measured), indent=1, allow_nan=False))
     counts["epoch"] = measurement.epoch
+
+
+def over_source(run: Run, copied: Measurement, source: Measurement) -> dict[str, Estimate]:
+    """Return by attack 0.5 and the area on a copy of a model less that on the model itself, over the same individuals
+    and resamples; the intervals of all attacks hold at once.
+    """
+    from reticent.audit.stats.intervals import bootstrap_of, joint_areas
+
+    (own, codes, is_member), (other, *_) = (_read_scores(run, each) for each in (copied, source))
+    draws = bootstrap_of(run.job.audit.num_bootstrap, run.job.seed, run.individuals.units)
+    shared = {name: scores for name, scores in own.items() if name in other}
+    areas = joint_areas(shared, codes, is_member, base=other, **draws)
+    return {name: area.over_base for name, area in areas.items() if area.over_base is not None}
+
+
+def _read_scores(run: Run, measurement: Measurement) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+    with np.load(run.folder / measurement.name / SCORES_OF_INDIVIDUALS) as found:
+        scores = {name.removeprefix("attack "): found[name] for name in found if name.startswith("attack ")}
+        return scores, found["codes"], found["is_member"]
 
 
 def _shadow_tokens(run: Run, measurement: Measurement) -> Iterator[tuple[np.ndarray, np.ndarray]]:
