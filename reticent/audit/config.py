@@ -6,6 +6,8 @@ They stand apart from the code that they configure: a job is read and checked wi
 # No `from __future__ import annotations` here: pydantic would compile each annotation from its text at every start.
 
 import itertools
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -19,8 +21,10 @@ from reticent.engine.config import CanaryConfig, Surface
 from reticent.trainer.config import Bf16
 
 __all__ = [
+    "ACCESS",
     "DEFAULT_ATTACKS",
     "DEFAULT_SHADOW_ATTACKS",
+    "RISKS_OF",
     "SUBJECT",
     "AuditConfig",
     "CanaryAudit",
@@ -44,6 +48,23 @@ SUBJECT = "given"
 AtLeastOne = Annotated[int, Field(ge=1)]
 Init = Literal["type", "uniform", "mean"]
 RiskName = Literal["emission", "context", "words", "individual", "passages"]
+#: Who gets a model -> the adversaries who count; adversary -> the risks that they make.
+ACCESS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "public": ("asker", "holder", "knows_documents", "knows_relation"),
+        "named": ("asker", "holder", "knows_documents", "knows_relation"),
+        "questions": ("asker", "knows_documents", "knows_relation"),
+        "inside": ("asker", "knows_relation"),
+    }
+)
+RISKS_OF: Mapping[str, tuple[RiskName, ...]] = MappingProxyType(
+    {
+        "asker": ("emission", "passages"),
+        "holder": ("emission", "context"),
+        "knows_documents": ("words", "individual"),
+        "knows_relation": ("context",),
+    }
+)
 #: Tokens of the target that a masked model does not see while it predicts one of them: all; that one; that one and
 #: those after it.
 Masking = Literal["together", "one_by_one", "left_to_right"]
@@ -441,6 +462,11 @@ class VerdictConfig(Section):
     individual: float = Field(default=0.6, gt=0.5, le=1, description="area of an attack by the whole text")
     passages: float = Field(default=0.01, gt=0, le=1, description="one passage in a hundred comes back word for word")
 
+    def of_access(self, access: str | None) -> Self:
+        """Return the thresholds with those risks alone that the adversaries of a release context make."""
+        counted = {risk for who in ACCESS[access] for risk in RISKS_OF[who]} if access in ACCESS else set(self.risks)
+        return self.model_copy(update={"risks": tuple(risk for risk in self.risks if risk in counted)})
+
 
 class DossierConfig(Section):
     """The dossier at the end of a run: the evidence for a decision about each model, in a folder that can be sent.
@@ -461,6 +487,16 @@ class DossierConfig(Section):
     legal_basis: str | None = Field(default=None, description="on which basis the documents are processed")
     documents: str | None = Field(default=None, description="which documents these are, for the model card too")
     licence: str | None = Field(default=None, description="licence of a model that leaves, for its card")
+    preregister: bool = Field(
+        default=False,
+        description="write thresholds, risks, attacks and seeds down, and sign them, before the first model is scored; "
+        "rules that change later make every score anew",
+    )
+    access: Literal["public", "named", "questions", "inside"] | None = Field(
+        default=None,
+        description="who gets the model: anybody its files; named partners its files; others may put questions to it; "
+        "or it stays inside. It decides which adversaries, and so which risks, count",
+    )
     secure_environment: bool = Field(
         default=False,
         description="for who checks what leaves a secure environment: also a JSON file for each attack, and the halves "

@@ -7,6 +7,7 @@ import json
 import random
 import re
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,17 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from fixtures.command import command
+from fixtures.jobs import Recorder
 from fixtures.models import toy_model, toy_tokenizer
 
+from reticent.audit.config import VerdictConfig
 from reticent.audit.evidence.audit import AuditEvidence
 from reticent.audit.evidence.json_form import from_json
 from reticent.audit.judgement.rows import BEYOND, NOT_SHOWN, WITHIN
 from reticent.core.errors import ReticentError
 from reticent.core.json_toml import read_json
 from reticent.engine.synthetic import SynthConfig, synthesize
-from reticent.ext.dossier.verify import verify_dossier
+from reticent.ext.dossier.verify import read_evidence, verify_dossier
 from reticent.job.config import load_kept_job, parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
@@ -401,3 +404,39 @@ def test_copies_have_a_paired_difference_to_the_model_and_no_better_verdict(plac
         assert other.value < 0.45
     assert {outcome["individual"] for outcome in table.values()} == {BEYOND}
     assert "difference to the model itself" in (tmp_path / "run" / "dossier" / "dossier.html").read_text()
+
+
+def test_rules_are_signed_before_scores_and_rules_that_change_score_anew(place: Path, tmp_path: Path) -> None:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "key")], check=True)
+    values = values_of(place, str(tmp_path / "run"), dossier={"key": str(tmp_path / "key"), "preregister": True})
+    values["gate"] = [{"measure": "membership_auc", "at_most": 0.9, "recipes": ["given"]}]
+    run = Run(parse_job(values))
+    execute(run)
+    dossier = tmp_path / "run" / "dossier"
+    rules = read_evidence(dossier).rules
+    assert rules is not None
+    assert (rules.scored_before, rules.scored_after, rules.is_kept) == (0, 2, True)
+    assert rules.digest == hashlib.sha256((dossier / "rules.json").read_bytes()).hexdigest()
+    assert rules.signed_by
+    assert run.evidence.verdict is not None
+    assert run.evidence.verdict.fixed_before_training
+    kept = read_json(dossier / "rules.json")
+    assert kept["measured"]["audit"]["attacks"] == ["loss", "reference", "min_k"]
+    assert '"seed"' not in json.dumps(kept)
+    assert not verify_dossier(dossier, []).faults
+    again = Recorder()
+    execute(Run(parse_job(values), again))
+    assert not again.made
+    values["verdict"] = {"individual": 0.99}  # with the numbers in view
+    execute(Run(parse_job(values), again))
+    assert {"rules", "measures/subject/given/epoch-0001"} <= set(again.made)
+    after = read_evidence(dossier).rules
+    assert after is not None
+    assert after.scored_before == 2
+    assert "could be chosen with those numbers in view" in (dossier / "dossier.html").read_text()
+
+
+@pytest.mark.parametrize(("access", "counted"), [("public", 5), ("questions", 5), ("inside", 3)])
+def test_the_release_context_decides_which_risks_count(access: str, counted: int) -> None:
+    assert len(VerdictConfig().of_access(access).risks) == counted
+    assert VerdictConfig(risks=("words", "passages")).of_access("inside").risks == ("passages",)

@@ -414,8 +414,9 @@ def _is_elsewhere(audit: AuditEvidence) -> bool:
 
 
 def _config_of(audit: AuditEvidence) -> VerdictConfig:
-    settings = audit.settings.get("verdict")
-    return VerdictConfig(**settings) if isinstance(settings, Mapping) else VerdictConfig()
+    settings, dossier = audit.settings.get("verdict"), audit.settings.get("dossier")
+    config = VerdictConfig(**settings) if isinstance(settings, Mapping) else VerdictConfig()
+    return config.of_access(dossier.get("access") if isinstance(dossier, Mapping) else None)
 
 
 def _models(audit: AuditEvidence) -> dict[tuple[str | None, str, str], list[int]]:

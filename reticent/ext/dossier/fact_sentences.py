@@ -173,6 +173,15 @@ def _tests(context: Context) -> Iterator[str]:
         version=audit.versions.get("reticent", "–"),
     )
     yield from _means(context)
+    if (rules := context.evidence.rules) is None:
+        yield t("facts.no_rules_before")
+    else:
+        signed = t("facts.rules_signed", key=rules.signed_by) if rules.signed_by else t("facts.rules_not_signed")
+        counts = {"after": t.count(rules.scored_after), "before": t.count(rules.scored_before)}
+        yield t("facts.rules_before", when=rules.created, digest=rules.digest, signed=signed, **counts)
+        if rules.scored_before or not rules.is_kept:
+            yield t("facts.rules_after_scores", before=t.count(rules.scored_before))
+        yield t("facts.rules_of_one_folder")
     yield t("facts.each_number_has_an_interval_where_the_test")
 
 

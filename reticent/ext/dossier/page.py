@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from reticent.audit.config import ACCESS
 from reticent.audit.evidence.rules import FORBIDDEN
 from reticent.audit.membership.validity import CHANCE, INVALID
 from reticent.audit.near_copies import near_copies_lines
@@ -147,7 +148,8 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
         key=lambda recipe: _inked(key(recipe)),
         picture=list(map(_inked, plots.tradeoff_panels([model.evidence for model in models], words))),
         not_made=[(who, test, test.why_not(context)) for who, test in tests_not_made(context)],
-        copies=list(copies_beside(context)),
+        copies=list(copies_beside(context)), access=(access := setting(audit, "dossier", "access")),
+        counted=ACCESS.get(str(access), ()),
         elsewhere=isinstance(setting(audit, "subject"), Mapping), not_made_on=list(not_made_on(context)),
         near_copies=list(near_copies_lines(audit, words)),
         facts=lambda name: list(FACTS[name](context)),

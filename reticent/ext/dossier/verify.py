@@ -15,6 +15,7 @@ from reticent.core.errors import ArtifactError, ReticentError
 from reticent.core.json_toml import read_json
 from reticent.ext.dossier.page import page_name, render
 from reticent.ext.dossier.provenance import code_digest
+from reticent.ext.dossier.rules import RULES_FILE
 from reticent.ext.dossier.seal import EVIDENCE, NAMESPACE, SIGNATURE, SUMS, read_sums, run_ssh_keygen, signed_files
 from reticent.job.outcomes import NOT_OF_THE_MODEL
 
@@ -76,6 +77,11 @@ def verify_dossier(folder: Path, models: Sequence[Path] = (), signers: Path | No
         evidence = read_evidence(folder)
     except (ReticentError, OSError, ValueError) as error:
         checked.faults.append(f"{EVIDENCE} cannot be read: {error}")
+    if evidence is not None and evidence.rules is not None:
+        held = (folder / RULES_FILE).is_file() and hash_file(folder / RULES_FILE) == evidence.rules.digest
+        (checked.holds if held else checked.faults).append(
+            f"{RULES_FILE}: {'the' if held else 'not the'} rules that were written down before the scores"
+        )
     _check_signature(folder, evidence, signers, checked)
     if evidence is not None and not checked.faults:
         _check_pages(folder, evidence, checked)

@@ -132,6 +132,8 @@ def _inputs(run: Run, measurement: Measurement) -> dict[str, str]:
     if needs_text_sizes(run):
         inputs["text sizes"] = run.fingerprints.of(TEXT_SIZES)
     inputs |= near_copies_input(run) | run.base_input(measurement.model)
+    if run.job.dossier.preregister:
+        inputs["rules"] = run.fingerprints.of("rules")
     if measurement.training is not None:
         inputs["checkpoint"] = run.fingerprints.of_checkpoint(measurement.training.name, measurement.epoch)
     if is_attacked(run, measurement):
