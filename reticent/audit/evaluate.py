@@ -199,6 +199,8 @@ class Auditor:
         in_span = None if self.categories is None else self.categories[0] > 0
         self.threshold = ThresholdAudit(audit, members, self.words, spelt, self.bootstrap, units, owned, in_span,
                                         self.membership.uncopied)  # fmt: skip
+        #: The scores of individuals (by code) of the model that was measured last, by attack.
+        self.own_scores: dict[str, np.ndarray] = {}
         self._inversion: Any = None
         self._tokenizers: dict[bytes, Any] = {}
         self._num_windows: dict[SpecialIds, int] = {}
@@ -453,6 +455,7 @@ class Auditor:
                     informed = self.membership.compared(INFORMATION, self._informed(information, mask), None)
                     on_kinds[kind] = {**on_kinds.get(kind, {}), INFORMATION: informed}
         attacked = self.membership.measure(entry.objective, scores, base, lowercase, further, controls)
+        self.own_scores = {name: one.own for name, one in attacked.compared.items()}
         by_kind, areas = self.kinds.measure(
             scores.log_probs, None if base is None else base.log_probs, entry.never_target, shadows,
             on_kinds, attacked.compared,

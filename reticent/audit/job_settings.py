@@ -10,7 +10,15 @@ from typing import Annotated
 
 from pydantic import ByteSize, Field
 
-from reticent.audit.config import AuditConfig, CanaryAudit, DossierConfig, ExtractionConfig, ProbeConfig, VerdictConfig
+from reticent.audit.config import (
+    AuditConfig,
+    CanaryAudit,
+    DossierConfig,
+    ExtractionConfig,
+    ProbeConfig,
+    SubjectConfig,
+    VerdictConfig,
+)
 from reticent.audit.judgement.rows import GateConfig
 from reticent.core.section import PUBLISHED, Section
 from reticent.engine.config import DedupConfig, IndexConfig, SplitConfig, SurrogateConfig, ThresholdConfig
@@ -53,6 +61,7 @@ class JobSettings(Section):
     threshold: ThresholdConfig = ThresholdConfig()
     surrogates: SurrogateConfig = SurrogateConfig()
     model: tuple[ModelSection, ...] = ()
+    subject: SubjectConfig | None = None
     recipes: Annotated[dict[str, RecipeChanges], PUBLISHED] = Field(
         default={}, description="the job's own recipes, by name"
     )

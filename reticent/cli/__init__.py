@@ -61,14 +61,20 @@ PANELS = {
         "budget": "runs",
     },
     "A cluster": {"spark_app": "spark"},
-    "A finished model": {"score": "score", "probe": "probe", "guard_app": "guard", "tagger_app": "tagger"},
+    "A finished model": {
+        "audit_model": "audit_model",
+        "score": "score",
+        "probe": "probe",
+        "guard_app": "guard",
+        "tagger_app": "tagger",
+    },
 }
 
 #: Commands that are one themselves and have others below them -> module and class of that.
 BELOW = {"detect": "documents.DetectCommand", "dossier": "dossier.DossierCommand"}
 #: Commands that work in a run folder, so that finished results are there when they are stopped; and those that do
 #: where they are given one.
-RESUMED = ("demo", "run", "index", "update", "protect", "export", "train", "audit", "report", "dossier")
+RESUMED = ("demo", "run", "index", "update", "protect", "export", "train", "audit", "audit-model", "report", "dossier")
 RESUMED_IN_A_RUN = ("detect", "scrub", "classify", "stats")
 
 

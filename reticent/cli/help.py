@@ -61,6 +61,8 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
         "train": "reticent train run --set train.num_epochs=8",
         "classify": "reticent classify run --set classify.label=diagnosis",
         "audit": "reticent audit run",
+        "audit-model": "reticent audit-model partner/model --base gpt2 --documents notes.parquet --members members.txt "
+        "--statement 'the export of 3 May, by the registrar' --out judged",
         "report": "reticent report run --set verdict.emission=0.02",
         "dossier": "reticent dossier run --set dossier.key=~/.ssh/id_ed25519 --out to-the-dpo",
         "budget": "reticent budget run",
@@ -75,6 +77,7 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
         "tagger thesis": "reticent tagger thesis base=base.csv large=large.csv",
         "detect sample": "reticent detect sample run --documents 100",
         "detect evaluate": "reticent detect evaluate run annotation/annotated.json",
+        "dossier rules": "reticent dossier rules run --set dossier.access=named --set dossier.key=key",
         "dossier verify": "reticent dossier verify to-the-dpo --signers allowed_signers --model exported",
         "dossier export": "reticent dossier export run gpt2 ppclm --out to-the-partner",
     }

@@ -55,6 +55,7 @@ __all__ = [
     "budget",
     "copy_members_tokens",
     "demo",
+    "execute_job",
     "export",
     "index",
     "list_all_recipes",
@@ -336,7 +337,7 @@ def run(
             raise PolicyError("--part: a part has its own end; leave --until out")
         run_part(changed, part, quiet, as_json, reread=verify)
         return
-    _execute(changed, until.value, quiet, as_json, reread=verify)
+    execute_job(changed, until.value, quiet, as_json, reread=verify)
 
 
 def index(
@@ -372,7 +373,7 @@ def index(
         settings=settings,
     )
     require_same_documents(job)
-    _execute(job, "index", quiet, as_json)
+    execute_job(job, "index", quiet, as_json)
 
 
 #: Settings that an update may change: which rows are read, and who is among them.
@@ -476,7 +477,7 @@ def protect(
     if model:
         values["model"] = models_of(job_of(values, None), model, recipe or [])
     job = job_of(values, settings)
-    _execute(job, "protect", quiet, as_json and not verify)
+    execute_job(job, "protect", quiet, as_json and not verify)
     if copy_members is not None:
         copy_members_tokens(job, copy_members, quiet, as_json)
     if verify:
@@ -525,7 +526,7 @@ def train(
         return
     assert run_folder is not None
     job = job_of(read_job(run_folder), settings)
-    _execute(job, "train", quiet, as_json, restart=not resume)
+    execute_job(job, "train", quiet, as_json, restart=not resume)
 
 
 def audit(run_folder: RunFolder, settings: Set = None, quiet: Quiet = False, as_json: AsJson = False) -> None:
@@ -533,7 +534,7 @@ def audit(run_folder: RunFolder, settings: Set = None, quiet: Quiet = False, as_
 
     Exit status 3 where a gate of the job (its tables "gate") failed.
     """
-    _execute(job_of(read_job(run_folder), settings), "report", quiet, as_json)
+    execute_job(job_of(read_job(run_folder), settings), "report", quiet, as_json)
 
 
 def report(
@@ -554,7 +555,10 @@ def report(
     _end(job_run, as_json)
 
 
-def _execute(job: Job, until: str, quiet: bool, as_json: bool, *, restart: bool = False, reread: bool = False) -> None:
+def execute_job(
+    job: Job, until: str, quiet: bool, as_json: bool, *, restart: bool = False, reread: bool = False
+) -> None:
+    """Run a job up to a stage, and print what was made; exit with 3 where a gate failed."""
     run = Run(job, new_progress(quiet or not launched().is_main), restart=restart, reread=reread)
     execute(run, until)
     if not launched().is_main:

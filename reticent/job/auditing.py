@@ -115,6 +115,7 @@ def open_auditor(run: Run, model: str) -> Auditor:
         categories=categories,
         units=run.individuals.units,
         copied=copied_individuals(run),
+        split_given=run.job.subject is not None,
         **own,
     )
 

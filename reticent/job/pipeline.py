@@ -65,6 +65,7 @@ class Stage:
 
 
 _PLAN = (
+    Stage("subject", "reticent.job.stages.subject:subject_steps", within="corpus"),
     Stage("corpus", "reticent.job.stages.corpus:corpus_steps"),
     Stage("dedup", "reticent.job.stages.dedup:dedup_steps"),
     Stage("split", "reticent.job.stages.split:split_steps"),
@@ -73,6 +74,7 @@ _PLAN = (
     Stage("index", "reticent.job.stages.index:index_steps"),
     Stage("foundation", "reticent.job.stages.foundation:foundation_steps"),
     Stage("protect", "reticent.job.stages.protect:protect_steps"),
+    Stage("rules", "reticent.ext.dossier.rules:rules_steps", within="audit"),
     Stage("base models", "reticent.job.stages.measure:base_steps", within="audit"),
     Stage("train", "reticent.job.stages.train:train_steps"),
     Stage("classify", "reticent.ext.classify.stage:classify_steps"),

@@ -135,6 +135,13 @@ class Number(NamedTuple):
     by_test_alone: bool = False
     missing: str | None = None
 
+    def on_sides_of(self, model: ModelEvidence) -> Number:
+        """The number, which says nothing where the sides of a given split differ by themselves. Shadow models have seen
+        both sides, and a whole passage of one's own is no matter of them."""
+        if self.num_shadows or self.what == PASSAGE_OF:
+            return self
+        return self._replace(invalid=self.invalid or model.sides_differ)
+
     @property
     def of(self) -> tuple[str, About]:
         """What it has in common with the same number of the twin."""

@@ -263,7 +263,7 @@ def _results(
         plain = None if twin is None else Subject(last[twin], extracted.get(twin))
         twins = {number.of: number for number in (numbers(gate, plain, None) if plain else ())}
         own = numbers(gate, Subject(model, extracted.get(key)), plain)
-        rows = [_gate_result(_row(number, [twins], gate.at_most), gate, small_cell) for number in own]
+        rows = [_gate_result(_row(each.on_sides_of(model), [twins], gate.at_most), gate, small_cell) for each in own]
         if not rows and (wanted or any(gate.attack in other.membership for k, other in last.items() if k[0] == name)):
             # Named, or attacked beside it: without a row it would look like a pass.
             rows = [GateResult(attack=gate.attack, outcome=NO_POWER, reason=NOT_THIS_MODEL, n=0)]
@@ -321,6 +321,8 @@ def judge_risks(audit: AuditEvidence, config: VerdictConfig | None = None) -> Ri
     """
     settings, config, cell = audit.settings.get("verdict"), config or _config_of(audit), audit.cell
     rows = [_judged_model(found, audit, config, cell) for found in _models(audit).values()]
+    if _is_elsewhere(audit):
+        rows = [_not_better_than(rows[0], row) for row in rows]  # the model itself comes first
     fixed = audit.verdict.fixed_before_training if audit.verdict else None
     return RiskTable(own_thresholds=bool(settings), fixed_before_training=fixed, rows=rows, arithmetic=ARITHMETIC)
 
@@ -400,9 +402,30 @@ def _with_earlier(
     return result, notes
 
 
+def _not_better_than(source: ModelRisks, copied: ModelRisks) -> ModelRisks:
+    """The verdict on a copy of a model: no risk is smaller by the luck of a second test."""
+    results = [
+        replace(own, outcome=first.outcome, reason=OF_SOURCE)
+        if ORDER.index(first.outcome) > ORDER.index(own.outcome)
+        else own
+        for first, own in zip(source.results, copied.results, strict=True)
+    ]
+    if results == copied.results or source is copied:
+        return copied
+    if ORDER.index(source.outcome) <= ORDER.index(copied.outcome):
+        return replace(copied, results=results)
+    return replace(copied, results=results, outcome=source.outcome, reason=source.reason, change=source.change)
+
+
+def _is_elsewhere(audit: AuditEvidence) -> bool:
+    """Return whether the models were trained elsewhere, on members that somebody names."""
+    return isinstance(audit.settings.get("subject"), Mapping)
+
+
 def _config_of(audit: AuditEvidence) -> VerdictConfig:
-    settings = audit.settings.get("verdict")
-    return VerdictConfig(**settings) if isinstance(settings, Mapping) else VerdictConfig()
+    settings, dossier = audit.settings.get("verdict"), audit.settings.get("dossier")
+    config = VerdictConfig(**settings) if isinstance(settings, Mapping) else VerdictConfig()
+    return config.of_access(dossier.get("access") if isinstance(dossier, Mapping) else None)
 
 
 def _models(audit: AuditEvidence) -> dict[tuple[str | None, str, str], list[int]]:
@@ -421,6 +444,8 @@ def _models(audit: AuditEvidence) -> dict[tuple[str | None, str, str], list[int]
 def _judged_model(numbers: Sequence[int], audit: AuditEvidence, config: VerdictConfig, cell: int) -> ModelRisks:
     first, results = audit.models[numbers[0]], []
     notes = [KNOWN_BASE] if _may_know(first, audit) else []
+    notes += [THEIR_LIST] if _is_elsewhere(audit) else []
+    notes += [NO_BASE] if _is_elsewhere(audit) and all(each.recipe != "base" for each in audit.models) else []
     for risk in RISKS.values():
         found = [_judged_risk(risk, audit.models[number], audit, config, cell) for number in numbers]
         worst = max(found, key=lambda result: ORDER.index(result.outcome))
@@ -470,7 +495,7 @@ def _judged_risk(
     of_controls = [{number.of: number for number in risk.numbers(_subject(each, audit))} for each in controls]
     rows = [
         _judged_row(_row(number, of_controls, at_most, strict=True), bool(controls), known, cell)
-        for number in risk.numbers(_subject(model, audit))
+        for number in (number.on_sides_of(model) for number in risk.numbers(_subject(model, audit)))
         if number.missing
         or (number.estimate and (number.estimate.value is not None or number.estimate.n))  # else nothing of the kind
         if known or not number.of_known_base
@@ -495,7 +520,7 @@ def _judged_risk(
             result,
             outcome=chosen.outcome,
             what=chosen.number.what,
-            reason=chosen.reason,
+            reason=NOTHING_FOUND if chosen.reason == WITHOUT_TWIN and _is_elsewhere(audit) else chosen.reason,
             number_at_most=chosen.number.at_most,
         )
     unasked = [row.number.missing for row in rows if row.number.missing and row.number.missing != result.reason]
@@ -552,6 +577,8 @@ WIDE = "the interval is too wide: its upper end is beyond the threshold"
 WITHOUT_TWIN = "nothing proves that the attack would have found anything: there is no unprotected twin"
 UNPROTECTED = "nothing in its training protects anyone, whatever the attacks found"
 CANNOT = "a required gate cannot judge a masked model, which writes no text"
+OF_SOURCE = "it is so of the model that this is a copy of"
+NOTHING_FOUND = "nothing was found over it; of a model trained elsewhere no more can be said without shadow models"
 WITHOUT_POWER = "what the attack finds in the unprotected twin is not beyond the threshold either"
 WITHOUT_SHADOWS = f"no attack with at least {MIN_SHADOWS} shadow models was made on this very model"
 BESIDE_KNOWN = "it is a difference to the base model, which may know the members"
@@ -562,6 +589,13 @@ SUPERSEDED = "superseded: the arithmetic of that version was mended"
 EXPLAINED = "explained: "
 #: What a reader must know beside an outcome.
 KNOWN_BASE = "the base model may know the members: nothing is within by a difference to it"
+THEIR_LIST = (
+    "who it was trained on is what the given list says; nothing here verifies that, and a wrong list only hides leaks"
+)
+NO_BASE = (
+    "no base model was given: attacks that compare with it were not made, and the words of the texts are the only "
+    "control of the others"
+)
 NOT_COUNTED = "the job sets these risks not to count: "
 UNKNOWN_RECALL = "how many identifiers the detectors missed was not measured, and none of those is counted here"
 
@@ -706,6 +740,8 @@ def _sentences(
             f"train the unprotected twin ({model.objective}) beside it: one more training and its scoring, as long as "
             "this model’s own"
         )
+    if NOTHING_FOUND in reasons:
+        change.append("train it here by its own recipe, beside an unprotected twin and shadow models")
     if WITHOUT_POWER in reasons:
         change.append("ask about more people: no attack finds enough in the twin")
     if WITHOUT_SHADOWS in reasons:

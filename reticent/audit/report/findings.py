@@ -9,7 +9,7 @@ Each sentence about models is `Marked` with what it says of each of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from reticent.audit.judgement.rows import BEYOND, FAIL, NOT_SHOWN, PASS, RISKS, WITHIN
@@ -118,7 +118,7 @@ def plain_findings(audit: AuditEvidence, t: Texts = ENGLISH) -> Findings:
     found = [(t("findings.the_documents"), [_corpus_sentence(audit.corpus, t)])]
     outcomes = Outcomes(audit.risks or judge_risks(audit))
     found += [(g.models_title(t), list(_found(g, last, outcomes, t))) for g, last in sides.items()]
-    sure = [_individuals_sentence(audit, t), *_seeds_sentence(models, outcomes, t)]
+    sure = [_individuals_sentence(audit, t), *_list_sentence(audit, t), *_seeds_sentence(models, outcomes, t)]
     for group, last in sides.items():
         sure += _controls(group, last, outcomes, audit, t)
     ledgers = _ledgers(checkpoints, t)
@@ -367,6 +367,13 @@ def _individuals_sentence(audit: AuditEvidence, t: Texts) -> str:
         members=t.count(individuals.members, audit.cell),
         heldout=t.count(individuals.heldout, audit.cell),
     )
+
+
+def _list_sentence(audit: AuditEvidence, t: Texts) -> Iterable[str]:
+    """Who says who was trained on, of a model that was trained elsewhere."""
+    subject = audit.settings.get("subject")
+    if isinstance(subject, Mapping):
+        yield t("facts.where_the_list_comes_from", statement=subject.get("statement"))
 
 
 def _seeds_sentence(models: Sequence[ModelEvidence], outcomes: Outcomes, t: Texts) -> Iterable[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from reticent.audit.config import WHOLE_PASSAGE
+from reticent.audit.config import SUBJECT, WHOLE_PASSAGE
 from reticent.audit.judgement.rows import (
     ABOVE,
     BEYOND,
@@ -27,6 +27,8 @@ from reticent.audit.judgement.verdict import (
     EARLIER,
     FAULT_OF_THE_RUN,
     FEW,
+    NOTHING_FOUND,
+    OF_SOURCE,
     SIDES_DIFFER,
     UNSURE,
     WIDE,
@@ -183,6 +185,9 @@ def explained(recipe: Recipe, k: int, words: Texts, *, n: int = 1) -> str:
 
 
 def _about(recipe: Recipe | None, model: ModelEvidence, audit: AuditEvidence, words: Texts) -> str:
+    if recipe is None and isinstance(audit.settings.get("subject"), Mapping):
+        made = "verdict.objective_trained_elsewhere" if model.recipe == SUBJECT else "verdict.objective_copy_of_it"
+        return words(made, objective=words(OBJECTIVES[model.objective]), name=model.recipe)
     if recipe is None:
         return words("verdict.objective_its_recipe_is_the_institution_s", objective=words(OBJECTIVES[model.objective]))
     own = own_recipes(audit).get(model.recipe)
@@ -223,6 +228,8 @@ REASONS = {
     UNSURE: "verdict.the_estimate_is_beyond_the_threshold_and_its",
     WIDE: "verdict.the_interval_is_too_wide_its_upper_end",
     WITHOUT_TWIN: "verdict.nothing_proves_that_the_test_would_have",
+    OF_SOURCE: "verdict.it_is_so_of_its_source",
+    NOTHING_FOUND: "verdict.nothing_was_found_over_it",
     WITHOUT_POWER: "verdict.the_test_does_not_find_more_than_the",
     WITHOUT_SHADOWS: "verdict.no_attack_with_shadow_models_was_made_on",
     NO_WHOLE_PASSAGES: "evidence.no_whole_passages",
@@ -277,6 +284,8 @@ def found_mark(row: ModelRisks, result: RiskResult) -> Mark:
 def outcome_in_words(result: RiskResult, words: Texts) -> tuple[str, str]:
     """Return the sign and the words of an outcome; what was found under a threshold is never told as nothing."""
     sign, outcome = OUTCOMES[result.outcome]
+    if result.reason == NOTHING_FOUND and not is_found(result):
+        outcome = "verdict.nothing_found"
     if result.outcome != BEYOND and is_found(result):
         outcome = "verdict.found_within" if result.outcome == WITHIN else "verdict.found_not_shown"
     return sign, words(outcome)
@@ -422,6 +431,8 @@ def _changes(deciding: list[RiskResult], words: Texts) -> list[str]:
     found = []
     if WITHOUT_TWIN in reasons:
         found.append(words("verdict.train_the_same_model_without_protection"))
+    if NOTHING_FOUND in reasons:
+        found.append(words("verdict.train_it_here"))
     if WITHOUT_POWER in reasons:
         found.append(words("verdict.train_the_model_without_protection_until_a"))
     if WITHOUT_SHADOWS in reasons:

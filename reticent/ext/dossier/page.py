@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from reticent.audit.config import ACCESS
 from reticent.audit.evidence.rules import FORBIDDEN
-from reticent.audit.membership.validity import INVALID
+from reticent.audit.membership.validity import CHANCE, INVALID
 from reticent.audit.near_copies import near_copies_lines
 from reticent.audit.report import plots
 from reticent.audit.report.environment import template_environment
@@ -21,7 +22,7 @@ from reticent.audit.report.selectors import ordinary_utility, strongest_attack
 from reticent.audit.texts import Language, Texts
 from reticent.core.errors import ArtifactError
 from reticent.engine.schema import INDIRECT
-from reticent.ext.dossier.fact_sentences import FACTS, Context
+from reticent.ext.dossier.fact_sentences import FACTS, Context, setting
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence
@@ -146,7 +147,10 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
         criteria=criteria, likelihoods=likelihoods, examined=examined, width=WIDTH,
         key=lambda recipe: _inked(key(recipe)),
         picture=list(map(_inked, plots.tradeoff_panels([model.evidence for model in models], words))),
-        not_made=list(tests_not_made(context)), not_made_on=list(not_made_on(context)),
+        not_made=[(who, test, test.why_not(context)) for who, test in tests_not_made(context)],
+        copies=list(copies_beside(context)), access=(access := setting(audit, "dossier", "access")),
+        counted=ACCESS.get(str(access), ()),
+        elsewhere=isinstance(setting(audit, "subject"), Mapping), not_made_on=list(not_made_on(context)),
         near_copies=list(near_copies_lines(audit, words)),
         facts=lambda name: list(FACTS[name](context)),
         impact=list(filled_fields(context)), feared=FEARED, levels=LEVELS, outcomes=_outcomes(models),
@@ -532,6 +536,13 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
 # ----------------------------------------------------------- adversaries
 
 
+#: What makes a test -> why it cannot be made on a model that was trained elsewhere.
+NOT_ELSEWHERE = {
+    "adversaries.audit_shadow": "dossier.not_without_its_recipe",
+    "adversaries.split_user_inference_holdout": "dossier.not_without_what_was_left_out",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Test:
     """One attack: its meaning in plain words, its name in the evidence, and whether the run made it on a model."""
@@ -550,6 +561,13 @@ class Test:
         """Return the models that it could have been made on and was not."""
         able = (model for model in context.models if model.evidence.objective in self.objectives)
         return [model for model in able if not self.made(context, model)]
+
+    def why_not(self, context: Context) -> str:
+        """Say how a run makes it, or why it cannot be made on a model that was trained elsewhere."""
+        t = context.words
+        if self.by in NOT_ELSEWHERE and isinstance(setting(context.audit, "subject"), Mapping):
+            return t(NOT_ELSEWHERE[self.by])
+        return t("dossier.a_run_tests_it_with_by", by=t(self.by))
 
     def where(self, context: Context) -> str:
         """Say whether it was made: on every model that it can be made on, on some of them, or on none."""
@@ -726,6 +744,32 @@ def not_made_on(context: Context) -> Iterator[tuple[str, str]]:
         left = [test.name for who in ADVERSARIES for test in who.tests if model in test.left_out(context)]
         if left:
             yield t("common.model_letter", letter=model.letter), t.apart(left)
+
+
+class Copied(NamedTuple):
+    """An attack on a copy of a model: its area, and the difference to that on the model itself."""
+
+    letter: str
+    name: str
+    attack: str
+    area: str
+    difference: str
+
+
+def copies_beside(context: Context) -> Iterator[Copied]:
+    """Yield each attack on each copy of a model that was trained elsewhere."""
+    t = context.words
+    for model in context.models:
+        for name, attack in model.evidence.membership.items():
+            if (found := attack.over_source) is None or found.value is None:
+                continue
+            less = replace(found, value=found.value - CHANCE, low=_less(found.low), high=_less(found.high))
+            texts = [f"{t.value(one, area=True)} ({t.interval(one, area=True)})" for one in (attack.auc, less)]
+            yield Copied(model.letter, model.evidence.recipe, name, *texts)
+
+
+def _less(end: float | None) -> float | None:
+    return None if end is None else end - CHANCE
 
 
 # ----------------------------------------------------- impact assessment

@@ -103,7 +103,8 @@ def models_under_test(run: Run) -> Iterator[ModelUnderTest]:
             if measurement.training is None:
                 continue
             folder = run.folder / measurement.training.name
-            files, start = read_manifest(folder).files, f"epoch-{measurement.epoch:04d}/"
+            made, start = read_manifest(folder), f"epoch-{measurement.epoch:04d}/"
+            files = made.files
             own = {name.removeprefix(start): about["sha256"] for name, about in files.items() if name.startswith(start)}
             yield ModelUnderTest(
                 model=section.name,
@@ -113,6 +114,7 @@ def models_under_test(run: Run) -> Iterator[ModelUnderTest]:
                 training=seeds.index(measurement.seed) + 1 if len(seeds) > 1 else None,
                 num_parameters=_num_parameters(folder / start),
                 files=of_the_model(dict(sorted(own.items()))),
+                given=made.counts.get("given"),
                 ledger=keyed(run, files["ledger.json"]["sha256"]) if "ledger.json" in files else keyed(run),
             )
 

@@ -136,9 +136,10 @@ def extraction_section(run: Run) -> Extraction | None:
         found = from_json(ExtractedModel, read_json(path), str(path))
         passages = found.passages
         if passages is not None:
-            base = bases.setdefault(measurement.model.name, passages)  # the base model comes first
+            if measurement.training is None:  # the base model comes first, where there is one
+                bases[measurement.model.name] = passages
             exposed = None
-            if base is not passages:
+            if measurement.training is not None and (base := bases.get(measurement.model.name)) is not None:
                 settings = bootstrap_of(run.job.audit.num_bootstrap, run.job.seed, run.individuals.units)
                 exposed = exposed_by_passages(passages, base, **settings)
             passages = replace(passages, exposed=exposed, of_one_side=None)

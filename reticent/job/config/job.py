@@ -19,6 +19,7 @@ from pydantic import (
     model_validator,
 )
 
+from reticent.audit.config import SubjectConfig
 from reticent.audit.job_settings import JobSettings
 from reticent.audit.judgement.rows import GATES
 from reticent.audit.membership.names import USER_INFERENCE_SHADOWS
@@ -111,6 +112,51 @@ class Job(JobSettings):
         if not isinstance(kept, int) and launched().size > 1:
             raise ValueError("seed: each process would draw its own; run `reticent protect` first, by one process")
         return values | {"seed": kept if isinstance(kept, int) else secrets.randbits(62)}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_subject(cls, values: Any) -> Any:
+        """A model that was trained elsewhere is the only one of the job, and documents of others are documents too."""
+        if not isinstance(values, dict) or values.get("subject") is None:
+            return values
+        try:
+            subject = SubjectConfig.model_validate(values["subject"])
+        except ValidationError:  # the field itself says what is wrong
+            return values
+        own = ModelSection(
+            name="subject",
+            base=subject.base or subject.model,
+            objective=subject.objective,
+            recipes=tuple(subject.copies),
+            train=TrainConfig(num_epochs=1),  # what it was is not known: it has one checkpoint
+        )
+        models = [each if isinstance(each, dict) else each.model_dump() for each in values.get("model") or ()]
+        if any(each.get("name") != own.name for each in models):
+            raise ValueError("subject: a job that judges a model trained elsewhere trains none; leave [[model]] out")
+        values = {**values, "model": (own,)}
+        if subject.others is not None and isinstance(corpus := values.get("corpus"), dict):
+            sources = corpus.get("source")
+            sources = (sources,) if isinstance(sources, str) else tuple(sources or ())
+            values["corpus"] = {**corpus, "source": (*(s for s in sources if s != subject.others), subject.others)}
+        return values
+
+    @model_validator(mode="after")
+    def _subject_has_what_it_needs(self) -> Job:
+        if self.subject is None:
+            return self
+        why = {
+            "audit.shadow": "needs the recipe of a training, and that of a model trained elsewhere is not known",
+            "canaries": "have to stand in the documents before the training",
+            "split.user_inference_holdout": "needs documents that a training left out",
+            "classify": "trains on top of a training of the job",
+        }
+        for setting, reason in why.items():
+            if attrgetter(setting)(self):
+                raise ValueError(f"subject: {setting}: {reason}; leave it out")
+        for name in ("heldout", "reference"):
+            if getattr(self.split, name) != type(self.split).model_fields[name].default:
+                raise ValueError(f"subject: who was trained on is given; leave split.{name} out")
+        return self
 
     @model_validator(mode="after")
     def _shared(self) -> Job:
@@ -206,6 +252,8 @@ class Job(JobSettings):
         own = self.recipes.get(name)
         if own is not None:
             return own.named(name)
+        if self.subject is not None and name in self.subject.copies:
+            return Recipe(name=name, objective=self.subject.objective)
         return get_recipe(name, also=self.recipes)
 
     def protection(self, recipe: str) -> Policy:
@@ -323,11 +371,14 @@ PATHS = (
         "probe.subjects",
         "probe.templates",
     ),
-    *("train.dp.budget_file", "model.train.dp.budget_file", "dossier.key"),
+    *("train.dp.budget_file", "model.train.dp.budget_file", "dossier.key", "subject.members", "subject.others"),
 )
-PERHAPS_PATHS = ("corpus.readmitted", "model.base", "model.foundation.text", "surrogates.pool", "surrogates.names")
+PERHAPS_PATHS = (
+    *("corpus.readmitted", "model.base", "model.foundation.text", "surrogates.pool", "surrogates.names"),
+    *("subject.model", "subject.base", "subject.also"),
+)
 #: Values of these that are no path, though a file may be called so.
-WORDS = ("reference", "generated", "realistic", "syllables")
+WORDS = ("reference", "generated", "realistic", "syllables", "merged", "int8")
 
 
 def kept_content(job: Job) -> bytes:

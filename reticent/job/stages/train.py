@@ -33,7 +33,7 @@ def train_steps(run: Run) -> Iterator[Step]:
     """Yield the step of the gates, then one for each training, ``models/MODEL/RECIPE`` (``/seed-N``)."""
     if gate_settings(run):
         yield gate_step(run)
-    for training in trainings_of(run.job):
+    for training in () if run.job.subject is not None else trainings_of(run.job):
         settings, inputs = training_dependencies(run, training)
         yield Step.of(
             Artefact(training.name, "models", settings, inputs),
