@@ -10,14 +10,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from reticent.core.artifact import write_private
 from reticent.core.json_toml import read_json
 from reticent.engine.detect.learned import LearnConfig
+from reticent.engine.noisy_threshold import read_or_draw_key
 
 if TYPE_CHECKING:
     from reticent.job.config import Job
     from reticent.job.run import Run
 
-__all__ = ["KEY", "LEARNED", "REPORT", "TAUGHT", "TAUGHT_OUT", "options_of", "read_learned", "recipe_of", "taught"]
+__all__ = [
+    "KEY",
+    "LEARNED",
+    "REPORT",
+    "TAUGHT",
+    "TAUGHT_OUT",
+    "keep_key",
+    "options_of",
+    "read_learned",
+    "recipe_of",
+    "taught",
+]
 
 #: Folder of the run with its tagger, and the file with the key of its features.
 LEARNED: Final = "learned"
@@ -35,6 +48,12 @@ def recipe_of(job: Job) -> LearnConfig | None:
     return LearnConfig(
         **{name: value for name, value in options.items() if name not in ("model", "key", "num_threads")}
     )
+
+
+def keep_key(before: Path, folder: Path) -> None:
+    """Take the key of a run before, where this one has none: an update reads features as that one did."""
+    if (before / KEY).exists() and not (folder / KEY).exists():
+        write_private(folder / KEY, read_or_draw_key(before / KEY))
 
 
 def options_of(job: Job) -> dict[str, dict[str, Any]]:

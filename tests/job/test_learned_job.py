@@ -109,29 +109,46 @@ def test_an_interrupted_run_goes_on_and_a_changed_source_is_learned_again(folder
     }
 
 
-def test_who_taught_is_left_out_of_every_recall(folder: Path) -> None:
-    first = job(folder, {}, detectors=["rules"])
-    sample_documents(first, folder / "sample", 30, seed=0, by_disagreement=False, progress=QUIET)
-    gold = dict(
-        zip(
-            *(pq.read_table(folder / "notes.parquet").column(name).to_pylist() for name in ("text", "spans")),
-            strict=True,
-        )
-    )
+def annotated(folder: Path, run: Any, num: int) -> Path:
+    """A sample of a run as an annotator saves it who marks exactly the gold spans."""
+    sample_documents(run, folder / "sample", num, seed=0, by_disagreement=False, progress=QUIET)
+    columns = (pq.read_table(folder / "notes.parquet").column(name).to_pylist() for name in ("text", "spans"))
+    gold = dict(zip(*columns, strict=True))
     content = json.loads((folder / "sample" / "brat" / "sample.json").read_text())
     texts = {file.stem: file.read_text() for file in (folder / "sample" / "brat").glob("*.txt")}
     for document in content["documents"]:
         document |= {"reviewed": True, "spans": gold[texts[document["name"]]]}
     (folder / "saved.json").write_text(json.dumps(content))
-    taught = job(folder, {"marks": str(folder / "saved.json")})
+    return folder / "saved.json"
+
+
+def test_who_taught_is_left_out_of_every_recall(folder: Path) -> None:
+    saved = annotated(folder, job(folder, {}, detectors=["rules"]), 30)
+    taught = job(folder, {"marks": str(saved)})
     learn_in_run(taught, QUIET)
     result = detect_documents(taught, keep=True, evaluate=True, progress=QUIET)
     assert result.evaluation.unmarked == 30
     assert result.evaluation.documents == 120
     with pytest.raises(ReticentError, match="every individual of this sample taught"):
-        evaluate_sample(taught, [folder / "saved.json"], QUIET)
+        evaluate_sample(taught, [saved], QUIET)
     sample_documents(taught, folder / "more", 40, seed=1, by_disagreement=True, progress=QUIET)
     assert len(list((folder / "more" / "brat").glob("*.txt"))) == 40
+
+
+def test_a_sample_teaches_without_those_who_withdrew_since(folder: Path) -> None:
+    saved = annotated(folder, job(folder, {}, detectors=["rules"]), 30)
+    table = pq.read_table(folder / "notes.parquet")
+    learn_in_run(job(folder, {"marks": str(saved)}), QUIET)
+    taught = pq.read_table(folder / "run" / "learned" / "taught.parquet").column("individual_id").to_pylist()
+    (folder / "gone.txt").write_text("\n".join(taught[:5]))
+    again = job(folder, {"marks": str(saved)})
+    values = again.model_dump()
+    values["corpus"]["withdrawn"] = [str(folder / "gone.txt")]
+    values["out"] = str(folder / "run2")
+    learn_in_run(parse_job(values), QUIET)
+    left = pq.read_table(folder / "run2" / "learned" / "taught.parquet").column("individual_id").to_pylist()
+    assert set(left) == set(taught[5:])
+    assert len(table) == 150
 
 
 def outside(folder: Path) -> dict[str, Any]:
@@ -152,8 +169,10 @@ def of_others(folder: Path) -> dict[str, Any]:
     sample_documents(
         job(folder, {}, detectors=["rules"]), folder / "sample", 20, seed=0, by_disagreement=False, progress=QUIET
     )
-    table = pq.read_table(folder / "notes.parquet")
-    pq.write_table(table.slice(1), folder / "notes.parquet")
+    table = notes(150, seed=77).drop_columns("weight").to_pylist()
+    pq.write_table(
+        pa.Table.from_pylist([row | {"doc_id": str(at)} for at, row in enumerate(table)]), folder / "notes.parquet"
+    )
     return {"marks": str(folder / "sample" / "brat")}
 
 
