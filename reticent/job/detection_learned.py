@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 
 from reticent.core.artifact import write_private
 from reticent.core.json_toml import read_json
-from reticent.engine.detect.learned import LearnConfig
+from reticent.engine.detect.learned import LearnConfig, read_key, read_tagger
+from reticent.engine.languages import KNOWN
 from reticent.engine.noisy_threshold import read_or_draw_key
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ __all__ = [
     "TAUGHT",
     "TAUGHT_OUT",
     "keep_key",
+    "languages_of",
     "options_of",
     "read_learned",
     "recipe_of",
@@ -63,6 +65,14 @@ def options_of(job: Job) -> dict[str, dict[str, Any]]:
         folder = Path(job.out)
         options["learned"] = {"model": folder / LEARNED / "tagger.parquet", "key": folder / KEY}
     return options
+
+
+def languages_of(job: Job) -> tuple[str, ...]:
+    """Return the languages that the detectors of a job know: of the rules, and of its tagger."""
+    options = options_of(job).get("learned")
+    if options is None or not Path(options["model"]).exists():
+        return KNOWN
+    return (*KNOWN, *read_tagger(options["model"], read_key(options.get("key"))).header.languages)
 
 
 def taught(run: Run, individual_ids: pa.Array | pa.ChunkedArray) -> np.ndarray:

@@ -12,12 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 from detect.test_learned import notes
 
+from reticent.core.artifact import read_manifest
 from reticent.core.errors import ReticentError
 from reticent.core.progress import Progress
 from reticent.ext.annotate.command import evaluate_sample, sample_documents
 from reticent.ext.learn.command import learn_in_run
 from reticent.job.config import parse_job
 from reticent.job.detection import detect_documents
+from reticent.job.detection_learned import languages_of
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
 
@@ -107,6 +109,22 @@ def test_an_interrupted_run_goes_on_and_a_changed_source_is_learned_again(folder
     assert set(pq.read_table(folder / "run" / "learned" / "taught.parquet").column("individual_id").to_pylist()) > {
         "p1000"
     }
+
+
+def test_a_language_that_was_taught_is_known(folder: Path) -> None:
+    """Notes of 30 words or more in Italian are counted as another language until the tagger has learned from some."""
+    for file in ("notes.parquet", "marked.parquet"):
+        rows = pq.read_table(folder / file).to_pylist()
+        for row in rows:
+            row["text"] += " Il dolore alla gamba e la febbre non si vedono che di notte, con la tosse. " * 3
+        pq.write_table(pa.Table.from_pylist(rows), folder / file)
+    alone = job(folder, {}, detectors=["rules"])
+    execute(Run(alone), "detect", alone=True)
+    counts = read_manifest(folder / "run" / "spans").counts
+    assert (counts["long_documents"], counts["other_language"]) == (150, 150)
+    learn_in_run(asked := job(folder, {"marks": str(folder / "marked.parquet")}), QUIET)
+    assert read_manifest(folder / "run" / "spans").counts["other_language"] == 0
+    assert languages_of(asked)[-1] == "it"
 
 
 def annotated(folder: Path, run: Any, num: int) -> Path:

@@ -72,7 +72,7 @@ _STREAM: Final = 49
 #: Parts of the individuals, each left out once; fewer where there are many documents.
 _FOLDS, _FOLDS_OF_MANY, _MANY = 5, 3, 500
 #: What is tried to be taken from the score of no identifier.
-LEANS: Final = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0)
+LEANS: Final = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
 #: Forms of missed words that are told.
 _MOST_FORMS: Final = 12
 #: Labels of rules that know a value by its form or its check digit.
@@ -349,7 +349,7 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
             lessons, found, settings, key=_key(run), common=common, detectors=_beside(run),
             languages=languages.main(),
         ).leaning(lean)  # fmt: skip
-    tagger.write(folder / "tagger.parquet")
+    (folder / "tagger.parquet").write_bytes(tagger.to_bytes())
     report["sources"] = {"marks": num_marked, "drawn": lessons.num_rows - num_marked}
     report["left_out"] = {name: num for name, num in marked_categories(lessons).items() if num < MIN_EXAMPLES}
     for name, num in report["left_out"].items():
