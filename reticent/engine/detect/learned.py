@@ -95,8 +95,8 @@ class TaggerConfig:
     k: int = 10
     corpus: bool = True
     affixes: bool = False
-    epochs: int = 15
-    l2: float = 0.3
+    epochs: int = 20
+    l2: float = 1.0
     rate: float = 0.2
     seed: int = 0
 

@@ -72,7 +72,7 @@ _STREAM: Final = 49
 #: Parts of the individuals, each left out once; fewer where there are many documents.
 _FOLDS, _FOLDS_OF_MANY, _MANY = 5, 3, 500
 #: What is tried to be taken from the score of no identifier.
-LEANS: Final = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
+LEANS: Final = (0.0, 0.125, 0.25, 0.375, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 #: Forms of missed words that are told.
 _MOST_FORMS: Final = 12
 #: Labels of rules that know a value by its form or its check digit.
