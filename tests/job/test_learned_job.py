@@ -169,6 +169,22 @@ def test_a_sample_teaches_without_those_who_withdrew_since(folder: Path) -> None
     assert len(table) == 150
 
 
+def test_a_category_that_is_not_found_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Marks that follow no rule, and those of too few: a sentence says which and how many."""
+    rows = pq.read_table(folder / "marked.parquet").to_pylist()
+    for number, row in enumerate(rows):
+        at = row["text"].index(" ", 7 + 5 * (number % 20)) + 1
+        if all(at < span["start"] or span["end"] < at for span in row["spans"]):
+            row["spans"].append({"start": at, "end": at + 1, "label": "PROFESSION"})
+        if number < 4:
+            row["spans"].append({"start": 0, "end": 1, "label": "AGE"})
+    pq.write_table(pa.Table.from_pylist(rows), folder / "marked.parquet")
+    learn_in_run(job(folder, {"marks": str(folder / "marked.parquet")}), QUIET)
+    told = capsys.readouterr().err
+    assert "category AGE has 4 marks, of 10" in told
+    assert "category PROFESSION: of " in told
+
+
 def outside(folder: Path) -> dict[str, Any]:
     table = notes(40).drop_columns("weight").to_pylist()
     table[7]["spans"][0]["end"] = 10_000

@@ -197,10 +197,11 @@ class _Union:
             for place, detector in enumerate(self.detectors)
             if not hasattr(detector, "detect_beside")
         }
-        if len(found) < len(self.detectors):
-            beside = _beside({self.detectors[place].name: spans for place, (spans, _) in found.items()})
-            for place in set(range(len(self.detectors))) - set(found):
-                found[place] = self._run(_Beside(self.detectors[place], beside), batch, num_before)
+        # Those that say whose finds they read come last: they may read another reader's.
+        readers = [place for place in range(len(self.detectors)) if place not in found]
+        for place in sorted(readers, key=lambda place: hasattr(self.detectors[place], "reads")):
+            beside = _beside({self.detectors[other].name: spans for other, (spans, _) in found.items()})
+            found[place] = self._run(_Beside(self.detectors[place], beside), batch, num_before)
         return [found[place] for place in range(len(self.detectors))]
 
     def take(self, batch: pa.RecordBatch, detected: Sequence[Detected]) -> Callable[[], pa.Table]:

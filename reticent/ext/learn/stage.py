@@ -303,11 +303,15 @@ def _found(run: Run, documents: pa.Table, detectors: Sequence[Any], common: Any 
             if hasattr(detector, name) and getattr(detector, name) is None:
                 setattr(detector, name, common)
     (batch,) = documents.combine_chunks().to_batches() or [None]
-    tables = [FOUND.empty_table()]
-    for detector in detectors if batch is not None else ():
-        table = detector.detect(batch)
-        tables.append(table.append_column(FOUND.field("detector"), pa.array([detector.name] * len(table), pa.string())))
-    return pa.concat_tables(tables)
+    found = FOUND.empty_table()
+    for detector in (
+        sorted(detectors, key=lambda detector: hasattr(detector, "detect_beside")) if batch is not None else ()
+    ):
+        reads = hasattr(detector, "detect_beside")
+        table = detector.detect_beside(batch, found) if reads else detector.detect(batch)
+        names = pa.array([detector.name] * len(table), pa.string())
+        found = pa.concat_tables([found, table.append_column(FOUND.field("detector"), names)])
+    return found
 
 
 def _common(run: Run, detectors: Sequence[Any]) -> Any:
@@ -354,6 +358,12 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
     report["left_out"] = {name: num for name, num in marked_categories(lessons).items() if num < MIN_EXAMPLES}
     for name, num in report["left_out"].items():
         run.progress.warn(f"category {name} has {num} marks, of {MIN_EXAMPLES} that are needed: it is not learned")
+    for name, found_of in report["categories"].items():
+        if name not in report["left_out"] and found_of["recall"]["words"] and not found_of["recall"]["value"]:
+            run.progress.warn(
+                f"category {name}: of {found_of['recall']['words']:,} marked words the tagger finds none in documents of "
+                "individuals that it has not seen"
+            )
     (folder / REPORT).write_text(json.dumps(report, indent=1))
     pq.write_table(pa.table({"individual_id": lessons.column("individual_id").unique()}), folder / TAUGHT)
     num_marks = sum(marked_categories(lessons).values())
