@@ -76,6 +76,7 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
         "tagger attack": "reticent tagger attack models/ner --train train.conll --names census --out tagger",
         "tagger thesis": "reticent tagger thesis base=base.csv large=large.csv",
         "detect sample": "reticent detect sample run --documents 100",
+        "detect learn": "reticent detect learn run --marks run/annotation/annotation.json",
         "detect evaluate": "reticent detect evaluate run annotation/annotated.json",
         "dossier rules": "reticent dossier rules run --set dossier.access=named --set dossier.key=key",
         "dossier verify": "reticent dossier verify to-the-dpo --signers allowed_signers --model exported",
