@@ -170,7 +170,7 @@ def tell(lists: Iterable[OfList], settings: CorpusConfig, progress: Progress, co
     """Say of each list whom it leaves out, and count it for a manifest; raises as `told` does."""
     for each in lists:
         sentence, is_warning = told(*each, settings)
-        (progress.warn if is_warning else progress.say)(sentence)
+        progress.tell(sentence, is_warning=is_warning)
         counts.setdefault("withdrawn", []).append({"ids": each[1], "individuals": each[2]})
 
 

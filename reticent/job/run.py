@@ -38,6 +38,7 @@ from reticent.core.eta import Timings
 from reticent.core.json_toml import read_json
 from reticent.core.model_folder import folder_of_model
 from reticent.core.progress import Progress
+from reticent.core.resolve import resolve
 from reticent.engine.canaries import open_planted
 from reticent.engine.corpus import open_configured
 from reticent.engine.dedup import read_left_out
@@ -345,6 +346,14 @@ class Run:
             self._opened[name] = text
         return str(self._opened[name])
 
+    def dataset(self, recipe: str, *, model: str | None = None, window_length: int | None = None) -> Any:
+        """Return the members' windows under a recipe of the job as a Hugging Face dataset, for any trainer.
+
+        ``model`` is the first model that has the recipe, ``window_length`` that of its training. Columns and errors are
+        those of :func:`reticent.trainers.protected_dataset`; `ArtifactError` before ``execute(run, until="protect")``.
+        """
+        return resolve("reticent.ext.trainers.dataset:dataset_of_run")(self, recipe, model, window_length)
+
     def tokenizer_of_ids(self, model: ModelSection) -> str | None:
         """Return the SHA-256 of the tokenizer that made the ids of a model; None if there are none."""
 
@@ -402,8 +411,8 @@ class Run:
                 changed = changed_sections(job_file, content)
                 write_private(job_file, content)
                 if changed:
-                    tell = self.progress.warn if "corpus.source" in changed else self.progress.say
-                    tell(f"{job_file}: replaced by this job, which differs in {', '.join(changed)}")
+                    said = f"{job_file}: replaced by this job, which differs in {', '.join(changed)}"
+                    self.progress.tell(said, is_warning="corpus.source" in changed)
         self._job_kept = True
 
     @contextmanager

@@ -18,7 +18,17 @@ import pyarrow as pa
 from reticent.engine.sources.config import CsvDialect, Markup
 from reticent.engine.sources.reading import Reading
 
-__all__ = ["CsvSource", "Format", "Fragment", "LocalSource", "RemoteSource", "Request", "Source", "batches_of_part"]
+__all__ = [
+    "CsvSource",
+    "Format",
+    "Fragment",
+    "LocalSource",
+    "RemoteSource",
+    "Request",
+    "Source",
+    "batches_of_part",
+    "origin_of",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +101,11 @@ class Source(Protocol):
         """
 
 
+def origin_of(source: Source) -> Any:
+    """Return the source that one which adds to another stands before; else itself."""
+    return getattr(source, "origin", source)
+
+
 class RemoteSource(Source, Protocol):
     """A source that may hold something open."""
 
@@ -100,11 +115,6 @@ class RemoteSource(Source, Protocol):
 
     def close(self) -> None:
         """Let go of it: a snapshot, a connection."""
-
-
-def origin_of(source: Any) -> Any:
-    """Return the source that reads: the database itself, where texts are taken from an earlier reading."""
-    return getattr(source, "origin", source)
 
 
 class Fragment(Protocol):

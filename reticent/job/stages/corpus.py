@@ -134,7 +134,7 @@ def _build(run: Run, folder: Path, counts: dict[str, Any], *, refresh: Refresh |
         withdrawals.record.keep(run.folder)
         tell(withdrawals.lists, settings, run.progress, counts)
         for sentence, is_warning in withdrawals.said:
-            (run.progress.warn if is_warning else run.progress.say)(sentence)
+            run.progress.tell(sentence, is_warning=is_warning)
         if isinstance(source, Refreshed):
             assert refresh is not None
             refresh.changed, counts["fetched"] = source.changed(), source.num_fetched

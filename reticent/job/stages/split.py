@@ -14,6 +14,7 @@ from reticent.engine.sources.formats import FORMATS
 from reticent.engine.split import split_individuals, write_individuals
 from reticent.engine.withdrawn import tell
 from reticent.job.artefact import Artefact, Step
+from reticent.job.stages.subject import given_split, list_settings
 
 if TYPE_CHECKING:
     from reticent.engine.canaries import CanaryConfig
@@ -25,9 +26,10 @@ __all__ = ["canary_steps", "split_steps", "tell_recovered"]
 def split_steps(run: Run) -> Iterator[Step]:
     """Yield the step of the artefact ``split``."""
     settings = {**run.job.split.model_dump(), "seed": run.job.seed}
-    yield Step.of(
-        Artefact("split", "split", settings, {"corpus": run.deduplicated.fingerprint()}), partial(_build_split, run)
-    )
+    inputs = {"corpus": run.deduplicated.fingerprint()}
+    if run.job.subject is not None:
+        settings = {"by": run.job.split.by, **list_settings(run)}
+    yield Step.of(Artefact("split", "split", settings, inputs), partial(_build_split, run))
     run.invalidate("individuals")
 
 
@@ -35,7 +37,8 @@ def _build_split(run: Run, folder: Path, counts: dict[str, Any]) -> None:
     settings = run.job.split
     num_threads = _rust.resolve_threads(run.job.num_threads)
     run.deduplicated.check(num_threads=num_threads, frugal=run.job.memory_limit is not None)
-    individuals = split_individuals(run.deduplicated, settings)
+    given = run.job.subject is not None
+    individuals = given_split(run) if given else split_individuals(run.deduplicated, settings)
     run.left_out(again=True).keep(run.folder)
     write_individuals(individuals, folder)
     for name in (MEMBERS, HELDOUT, REFERENCE):
