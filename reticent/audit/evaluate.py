@@ -18,7 +18,7 @@ from reticent.audit.evidence.audit import MeasuredModels, ModelEvidence
 from reticent.audit.evidence.inversion import Inversion
 from reticent.audit.evidence.leakage import AllOccurrences, Generated, Ledger, SideUtility, Utility
 from reticent.audit.leakage.generated import Written, continue_documents, generated_leakage
-from reticent.audit.leakage.leakage import LeakageAudit
+from reticent.audit.leakage.leakage import FoldDraws, LeakageAudit
 from reticent.audit.leakage.utility import numbers_beside, utility
 from reticent.audit.leakage.words import SurfaceTable, words_of
 from reticent.audit.membership.asked import Task, asking_scores, with_total
@@ -36,8 +36,9 @@ from reticent.audit.scoring.token_scores import BaseModelScores, TokenScores
 from reticent.audit.stats.intervals import bootstrap_of
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.core.resolve import resolve
+from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
-from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
+from reticent.trainer.models import check_fit, load_model, load_tokenizer, num_drawn, special_ids
 from reticent.trainer.windows import SpecialIds, cut_windows
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Auditor", "ModelEntry", "audit_models"]
 
+#: Most members whose documents are scored with further draws of a masked model's folds.
+MOST_DRAWN, _STREAM_FOLDS = 200, 71
 #: A model's scores of the documents, and of the holdout of user inference if an attack needs it.
 Scored = tuple[TokenScores, TokenScores | None]
 DocumentScores = dict[str, np.ndarray]
@@ -71,8 +74,8 @@ class ModelEntry:
     k: int | None = None
     #: None: its threshold is fixed.
     noise: Noise | None = None
-    #: Whether attacks by gradients are made: they cost more than scoring, so not on every checkpoint.
-    gradients: bool = True
+    #: Whether it is measured by what costs much beside scoring too: gradients, and further draws of the folds.
+    is_last: bool = True
 
 
 def audit_models(
@@ -194,10 +197,14 @@ class Auditor:
         spelt = SurfaceTable(self.tokenizer, spelling_of(config.surface))
         owned = None if categories is None else categories.owned(audit, self.words)
         in_span = None if self.categories is None else self.categories[0] > 0
-        self.threshold = ThresholdAudit(audit, members, self.words, spelt, self.bootstrap, units, owned, in_span)
+        self.threshold = ThresholdAudit(audit, members, self.words, spelt, self.bootstrap, units, owned, in_span,
+                                        self.membership.uncopied)  # fmt: skip
+        #: The scores of individuals (by code) of the model that was measured last, by attack.
+        self.own_scores: dict[str, np.ndarray] = {}
         self._inversion: Any = None
         self._tokenizers: dict[bytes, Any] = {}
         self._num_windows: dict[SpecialIds, int] = {}
+        self._num_drawn: dict[Path | str, int] = {}
 
     def _tokenizer_of(self, path: Path) -> Any:
         """Return the tokenizer of the model's folder, because that of the store names no special tokens.
@@ -237,7 +244,7 @@ class Auditor:
         base_scores = compared.documents if compared else None
         written = self.write(entry) if self.config.generation is not None and entry.objective == "clm" else None
         asked = self._asked(entry, scores, written, task)
-        if GRADIENT in self.config.attacks and entry.gradients:
+        if GRADIENT in self.config.attacks and entry.is_last:
             with task("gradients") as advance:
                 asked[GRADIENT] = self.gradient_scores(entry, advance)
         if STATES in self.config.attacks:
@@ -258,7 +265,8 @@ class Auditor:
         if shadow_tokens is not None and base_scores is not None:
             out = OutControls(self.membership, entry.objective, base_scores, self._kinds_of(entry))
             told = self.kinds.shadows(map(out.read, shadow_tokens), entry.never_target)
-        measured = self.measure(entry, scores, base_scores, lowercase, further, controls, told, out, information)
+        draws = self.draw_folds(entry) if compared and entry.is_last and entry.objective == "mlm" else None
+        measured = self.measure(entry, scores, base_scores, lowercase, further, controls, told, out, draws, information)
         before = base_scores.log_probs if base_scores else None
         threshold = self.threshold.measure(scores.log_probs, before, entry.k or self.config.k, entry.noise)
         attacks = {name: replace(measured.membership[name], **said) for name, said in about.items()}
@@ -274,6 +282,7 @@ class Auditor:
             with task("inversion") as advance:
                 found, candidates = self.invert(entry, compared, advance)
             measured = replace(measured, inversion=found)
+        measured = replace(measured, num_drawn=self._num_drawn[entry.path] or None)
         return measured, None if compared else BaseModelScores(entry.path, scores, holdout, candidates, asked)
 
     def score(
@@ -332,8 +341,10 @@ class Auditor:
         store: TokenStore,
         progress: Callable[[int, int], None] | None = None,
         all_occurrences: bool = False,
+        seed: int | None = None,
     ) -> TokenScores:
         model = load_model(entry.path, entry.objective)
+        self._num_drawn[entry.path] = num_drawn(model)
         tokenizer = self._tokenizer_of(entry.path)
         special = special_ids(tokenizer, entry.objective)
         check_fit(model, store, tokenizer, special, self.config.window_length)
@@ -344,9 +355,24 @@ class Auditor:
             special,
             all_occurrences=all_occurrences,
             progress=self._progress(progress, special, entry.objective),
-            **self._scoring,
+            **(self._scoring if seed is None else self._scoring | {"seed": seed}),
         )
         return scores
+
+    def draw_folds(self, entry: ModelEntry) -> FoldDraws | None:
+        """Return what a masked model predicts with two further draws of its folds, for the documents of some members:
+        a tenth as many as there are individuals, and `MOST_DRAWN` at most.
+        """
+        if self.config.folds < 2:
+            return None
+        codes, members = np.unique(self.store.individual), np.unique(self.store.individual[self.members])
+        num = min(max(len(codes) // 10, 1), MOST_DRAWN)
+        drawn = generator(self.config.seed, _STREAM_FOLDS).choice(members, min(num, len(members)), replace=False)
+        documents = np.flatnonzero(np.isin(self.store.individual, drawn))
+        store = self.store.select(documents)
+        words = words_of(store)
+        again = (self._score(entry, store, seed=self.config.seed + more).argmax for more in (1, 2))
+        return FoldDraws(documents, [self.table.surfaces(argmax, words) for argmax in again])
 
     def invert(
         self,
@@ -403,19 +429,20 @@ class Auditor:
         controls: Mapping[str, np.ndarray] | None = None,
         shadows: KindShadows | None = None,
         out: OutControls | None = None,
+        draws: FoldDraws | None = None,
         information: np.ndarray | None = None,
     ) -> ModelEvidence:
         """Return an entry of "models" in report.json; ``base`` is None for the base model itself.
 
         ``further`` has the document scores of attacks that need more than these scores, NaN for individuals that are
         not attacked. The scores of ``user_inference`` are of the holdout of user inference. ``controls`` is as for
-        `MembershipAudit.measure`, ``shadows`` as for `KindAudit.measure`; ``out`` has read these shadows.
-        ``information`` is of `Auditor.information`.
+        `MembershipAudit.measure`, ``shadows`` as for `KindAudit.measure`, ``draws`` as for `LeakageAudit.measure`;
+        ``out`` has read these shadows. ``information`` is of `Auditor.information`.
         """
         special = special_ids(self._tokenizer_of(entry.path), entry.objective)
         predicted = self.table.surfaces(scores.argmax, self.words)
         base_predicted = None if base is None else self.table.surfaces(base.argmax, self.words)
-        leaks = self.leakage.measure(predicted, base_predicted, self.leakage.context(entry.objective, special))
+        leaks = self.leakage.measure(predicted, base_predicted, self.leakage.context(entry.objective, special), draws)
         further = dict(further or {})
         controls = {**(controls or {}), **(out.document_scores() if out else {})}
         on_kinds = self._on_kinds(entry, scores, base, out)
@@ -425,9 +452,10 @@ class Auditor:
             further[INFORMATION] = self._informed(information, np.ones(len(information), dtype=bool))
             for kind, mask in self.kinds.masks(entry.never_target):
                 if kind != "all":
-                    own = self.membership.compared(INFORMATION, self._informed(information, mask), None)
-                    on_kinds[kind] = {**on_kinds.get(kind, {}), INFORMATION: own}
+                    informed = self.membership.compared(INFORMATION, self._informed(information, mask), None)
+                    on_kinds[kind] = {**on_kinds.get(kind, {}), INFORMATION: informed}
         attacked = self.membership.measure(entry.objective, scores, base, lowercase, further, controls)
+        self.own_scores = {name: one.own for name, one in attacked.compared.items()}
         by_kind, areas = self.kinds.measure(
             scores.log_probs, None if base is None else base.log_probs, entry.never_target, shadows,
             on_kinds, attacked.compared,
@@ -479,8 +507,8 @@ class Auditor:
         for kind, mask in self._kinds_of(entry).items():
             own, before = scores.on(mask), base and base.on(mask)
             asked = self.membership.document_scores(entry.objective, own, before)
-            control = {} if before is None else self.membership.document_scores(entry.objective, before, None)
-            control |= out.document_scores(kind) if out else {}
+            control = {} if base is None else self.membership.of_base(entry.objective, base, mask)
+            control = {**control, **(out.document_scores(kind) if out else {})}
             found[kind] = {name: self.membership.compared(name, one, control.get(name)) for name, one in asked.items()}
         if ORDINARY in found:  # where targets are the ordinary words, the same attacks
             found.setdefault(TARGETS, found[ORDINARY])

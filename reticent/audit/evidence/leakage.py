@@ -106,6 +106,8 @@ class Privacy:
     num_leaked_unseen: Annotated[int | None, COUNT] = optional()
     num_common: Annotated[int | None, COUNT] = optional()
     num_unpredictable: Annotated[int | None, COUNT] = None
+    #: Of a masked model, the standard deviation of ``types`` between draws of the folds, which is in its interval.
+    fold_spread: Annotated[float | None, TOTAL] = optional()
 
     def closed(self, raw: Privacy, cell: int) -> Privacy:
         types, num_leaked = _leaks(self.types, self.num_identifiers, self.num_leaked, cell)

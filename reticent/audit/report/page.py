@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from reticent.audit.evidence.audit import FORMAT, AuditEvidence, publish_audit
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.rules import FORBIDDEN
-from reticent.audit.judgement.rows import GATES, RISKS
+from reticent.audit.judgement.rows import GATES, NO_WHOLE_PASSAGES, PASSAGE_OF, RISKS
 from reticent.audit.judgement.verdict import judge_risks, numbers_beside, with_published_numbers
 from reticent.audit.membership.names import DEFAULT_ATTACKS
 from reticent.audit.membership.validity import INVALID, NO_POWER, judged
@@ -305,6 +305,8 @@ def extraction_html(extraction: Extraction | None, verdict: Verdict | None, cell
             with_passages=[model for model in models if model.passages],
             has_canaries=extraction is not None and extraction.has_canaries,
             arms=ARMS,
+            people_of=PASSAGE_OF,
+            no_whole_passages=NO_WHOLE_PASSAGES,
             cell_size=cell,
         )
     )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from reticent.audit.config import ACCESS
 from reticent.audit.evidence.rules import FORBIDDEN
-from reticent.audit.membership.validity import INVALID
+from reticent.audit.membership.validity import CHANCE, INVALID
 from reticent.audit.near_copies import near_copies_lines
 from reticent.audit.report import plots
 from reticent.audit.report.environment import template_environment
@@ -21,7 +22,7 @@ from reticent.audit.report.selectors import ordinary_utility, strongest_attack
 from reticent.audit.texts import Language, Texts
 from reticent.core.errors import ArtifactError
 from reticent.engine.schema import INDIRECT
-from reticent.ext.dossier.fact_sentences import FACTS, Context
+from reticent.ext.dossier.fact_sentences import FACTS, Context, setting
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence
@@ -146,7 +147,10 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
         criteria=criteria, likelihoods=likelihoods, examined=examined, width=WIDTH,
         key=lambda recipe: _inked(key(recipe)),
         picture=list(map(_inked, plots.tradeoff_panels([model.evidence for model in models], words))),
-        not_made=list(tests_not_made(context)), not_made_on=list(not_made_on(context)),
+        not_made=[(who, test, test.why_not(context)) for who, test in tests_not_made(context)],
+        copies=list(copies_beside(context)), access=(access := setting(audit, "dossier", "access")),
+        counted=ACCESS.get(str(access), ()),
+        elsewhere=isinstance(setting(audit, "subject"), Mapping), not_made_on=list(not_made_on(context)),
         near_copies=list(near_copies_lines(audit, words)),
         facts=lambda name: list(FACTS[name](context)),
         impact=list(filled_fields(context)), feared=FEARED, levels=LEVELS, outcomes=_outcomes(models),
@@ -191,6 +195,8 @@ def _line(row: Row, context: Context) -> tuple[str, Line]:
     values: dict[str, object] = {
         name: t.count(value) if isinstance(value, int) else value for name, value in row.values.items()
     }
+    if row.estimate is None:
+        return t(row.label, **values), Line(t("common.not_measured"), "", "")
     value, interval = t.value(row.estimate, area=row.area), t.interval(row.estimate, area=row.area)
     return t(row.label, **values), Line(value, interval, t.count(row.estimate.n, context.audit.cell))
 
@@ -283,11 +289,12 @@ EXAMINED = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One number: its label with inserted values, its model (None: the documents), and the estimate."""
+    """One number: its label with inserted values, its model (None: the documents), and the estimate (None: it is named
+    because it was not measured)."""
 
     label: str
     model: ShownModel | None
-    estimate: Estimate
+    estimate: Estimate | None
     values: Mapping[str, object] = field(default_factory=dict)
     #: An area under the curve (0.5 is chance); else a share or a difference of shares.
     area: bool = False
@@ -310,7 +317,7 @@ def rows_of(name: str, audit: AuditEvidence, models: list[ShownModel]) -> Iterat
     figure = FIGURES[name]
     found = [row for model in models for row in (figure.of_model(model) if figure.of_model else ())]
     found += figure.of_audit(audit, models) if figure.of_audit else ()
-    yield from (row for row in found if row.estimate.value is not None)
+    yield from (row for row in found if row.estimate is None or row.estimate.value is not None)
 
 
 def _excess(model: ShownModel) -> Found:
@@ -349,6 +356,9 @@ def _passages(model: ShownModel) -> Found:
             values = {"tokens": row.prefix_tokens, "draws": row.num_queries}
             label = "common.passages_that_come_back_within_draws_tries"
             yield Row(label, model, row.members, values)
+    if passages:
+        exposed = passages.exposed
+        yield Row("evidence.people_of_whom_a_whole_passage_comes_back", model, exposed and exposed.members)
 
 
 def _membership(model: ShownModel) -> Found:
@@ -526,6 +536,13 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
 # ----------------------------------------------------------- adversaries
 
 
+#: What makes a test -> why it cannot be made on a model that was trained elsewhere.
+NOT_ELSEWHERE = {
+    "adversaries.audit_shadow": "dossier.not_without_its_recipe",
+    "adversaries.split_user_inference_holdout": "dossier.not_without_what_was_left_out",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Test:
     """One attack: its meaning in plain words, its name in the evidence, and whether the run made it on a model."""
@@ -544,6 +561,13 @@ class Test:
         """Return the models that it could have been made on and was not."""
         able = (model for model in context.models if model.evidence.objective in self.objectives)
         return [model for model in able if not self.made(context, model)]
+
+    def why_not(self, context: Context) -> str:
+        """Say how a run makes it, or why it cannot be made on a model that was trained elsewhere."""
+        t = context.words
+        if self.by in NOT_ELSEWHERE and isinstance(setting(context.audit, "subject"), Mapping):
+            return t(NOT_ELSEWHERE[self.by])
+        return t("dossier.a_run_tests_it_with_by", by=t(self.by))
 
     def where(self, context: Context) -> str:
         """Say whether it was made: on every model that it can be made on, on some of them, or on none."""
@@ -720,6 +744,32 @@ def not_made_on(context: Context) -> Iterator[tuple[str, str]]:
         left = [test.name for who in ADVERSARIES for test in who.tests if model in test.left_out(context)]
         if left:
             yield t("common.model_letter", letter=model.letter), t.apart(left)
+
+
+class Copied(NamedTuple):
+    """An attack on a copy of a model: its area, and the difference to that on the model itself."""
+
+    letter: str
+    name: str
+    attack: str
+    area: str
+    difference: str
+
+
+def copies_beside(context: Context) -> Iterator[Copied]:
+    """Yield each attack on each copy of a model that was trained elsewhere."""
+    t = context.words
+    for model in context.models:
+        for name, attack in model.evidence.membership.items():
+            if (found := attack.over_source) is None or found.value is None:
+                continue
+            less = replace(found, value=found.value - CHANCE, low=_less(found.low), high=_less(found.high))
+            texts = [f"{t.value(one, area=True)} ({t.interval(one, area=True)})" for one in (attack.auc, less)]
+            yield Copied(model.letter, model.evidence.recipe, name, *texts)
+
+
+def _less(end: float | None) -> float | None:
+    return None if end is None else end - CHANCE
 
 
 # ----------------------------------------------------- impact assessment

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 import numpy as np
 from rapidfuzz.distance import Levenshtein
 
-from reticent.audit.config import ExtractionConfig
+from reticent.audit.config import WHOLE_PASSAGE, ExtractionConfig
 from reticent.audit.evidence.extraction import PassageRate, Passages, PassageSettings
 from reticent.audit.evidence.json_form import extended
 from reticent.audit.evidence.leakage import Excess, Exposed, Sides, Unshared
@@ -43,8 +43,6 @@ __all__ = [
 
 #: Carlini et al. (2023) call a passage discoverable if a prefix of 50 tokens gives the 50 after it.
 DISCOVERABLE = 50
-#: Tokens of the shortest passage that exposes an individual if it comes back whole.
-WHOLE = 50
 #: The measure of passages that come back but for a few tokens.
 NEAR_VERBATIM = "near_verbatim"
 #: Odd, so powers of it have an inverse modulo 2^64.
@@ -217,7 +215,7 @@ def extraction_rates(
         num_short=Sides(members=own.num_short, heldout=others.num_short),
         rates=rates,
         asks_every_member=set(own.codes) == set(store.individual[is_member & with_room]),
-        of_one_side=[*own.rows(True), *others.rows(False)] if config.suffix_tokens >= WHOLE else None,
+        of_one_side=[*own.rows(True), *others.rows(False)] if config.suffix_tokens >= WHOLE_PASSAGE else None,
     )
 
 

@@ -1228,3 +1228,10 @@ def test_copies_are_told_and_few_are_not_counted(render: Any, num: int, shown_sh
     said = " ".join(section(render(audit), "documents").split())
     assert re.search(rf"copies were left out \({shown_share}(\.0)?\W*of all words\)", said)
     assert "passages of 50 words or more" in said
+
+
+def test_the_spread_between_draws_of_the_masks_stands_with_privacy(render: Callable[[dict[str, Any]], Page]) -> None:
+    audit, said = tiny_audit(), "± 0.47 points between draws of the words that are masked together"
+    assert "between draws" not in section(render(audit), "leaks")
+    audit["models"][0]["privacy"]["both"]["fold_spread"] = 0.0047
+    assert said in section(render(audit), "leaks")
