@@ -190,6 +190,16 @@ def _build(
     measured, scores = auditor().evaluate(entry, base, shadows, task, told)
     if (earlier := earlier_of(run, measurement)) is not None:
         measured = replace(measured, withdrawn=measure_withdrawn(run, measurement, earlier))
+        if measured.withdrawn is None:
+            run.progress.say_once(f"{measurement.recipe}: nobody withdrew since the release before (audit.earlier)")
+    elif (
+        run.job.audit.earlier is not None
+        and measurement.training is not None
+        and measurement.epoch == (run.job.training(measurement.model).num_epochs)
+    ):
+        run.progress.say_once(
+            f"{measurement.recipe}: the run of audit.earlier has no such model; who left is not asked"
+        )
     if scores is not None and measurement.training is None:
         scores.save(folder)
     if run.job.subject is not None and run.job.subject.also and measurement.training is not None:
