@@ -137,6 +137,8 @@ class KindAttack:
     tpr: Annotated[Estimate | None, TOGETHER] = optional()
     auc_in_turn: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
     tpr_in_turn: Annotated[Estimate | None, TOGETHER] = optional()
+    #: At a false-positive rate of 0.1 %, over all pairs of a shadow and an individual.
+    low_tpr_in_turn: Annotated[Estimate | None, TOGETHER] = optional()
     num_members: Annotated[int | None, COUNT]
     num_nonmembers: Annotated[int | None, COUNT]
     told: Annotated[Told | None, PARTS] = optional()
@@ -146,8 +148,12 @@ class KindAttack:
         if not are_enough(raw, cell):
             return replace(self, auc=self.auc.withheld(cell), over_base=None, auc_in_turn=None, told=None)
         tpr = raw.tpr and raw.tpr.as_share(raw.num_members, cell)
-        in_turn = raw.tpr_in_turn and raw.tpr_in_turn.as_share((raw.tpr_in_turn.n or 0) // 2, cell)
-        return replace(self, tpr=tpr, tpr_in_turn=in_turn, auc_without_copies=_without_copies(raw, cell))
+        in_turn, low = (
+            found and found.as_share((found.n or 0) // 2, cell) for found in (raw.tpr_in_turn, raw.low_tpr_in_turn)
+        )
+        return replace(
+            self, tpr=tpr, tpr_in_turn=in_turn, low_tpr_in_turn=low, auc_without_copies=_without_copies(raw, cell)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
