@@ -20,6 +20,7 @@ from reticent.audit.membership.names import (
     PROBE_COPIES,
     PROBE_TOKENS,
     PROBING,
+    STATES,
     USER_INFERENCE,
 )
 from reticent.core.artifact import read_manifest
@@ -287,9 +288,11 @@ def scoring_work(run: Run, measurement: Measurement) -> Workload:
         parts["generation"] = rows * (asked.prefix_tokens + asked.num_tokens)
     if PROBING in settings.attacks and not masked:
         parts["probes"] = 2 * PROBE_COPIES * min(audit["tokens"], audit["documents"] * PROBE_TOKENS)
+    asked_share = min(1.0, (MOST_MEMBERS + MOST_OTHERS) * MOST_DOCUMENTS / max(audit["documents"], 1))
     if GRADIENT in settings.attacks and is_last(run, measurement):  # a backward pass costs two forward ones
-        asked_share = min(1.0, (MOST_MEMBERS + MOST_OTHERS) * MOST_DOCUMENTS / max(audit["documents"], 1))
         parts["gradients"] = 3 * audit["tokens"] * asked_share
+    if STATES in settings.attacks:
+        parts["states"] = audit["tokens"] * asked_share
     if INFORMATION in settings.attacks and measurement.training is not None:
         parts["information"] = 2 * audit["tokens"] * folds
     if settings.inversion is not None:
