@@ -19,7 +19,7 @@ from reticent.core.artifact import JOB
 from reticent.core.errors import PolicyError
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.job.artefact import Training
-from reticent.job.auditing import audited_tokens
+from reticent.job.auditing import audited_tokens, is_last
 from reticent.job.config import load_kept_job
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def earlier_of(run: Run, measurement: Measurement) -> Earlier | None:
     """Return the release before a measured model: the last checkpoint of each training has one, where the earlier run
     trained the same recipe on a model section of the same name."""
     training = measurement.training
-    if training is None or measurement.epoch != run.job.training(measurement.model).num_epochs:
+    if training is None or not is_last(run, measurement):
         return None
     before = run.once("earlier", b"", lambda: open_earlier(run))
     if before is None:

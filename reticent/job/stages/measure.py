@@ -192,11 +192,7 @@ def _build(
         measured = replace(measured, withdrawn=measure_withdrawn(run, measurement, earlier))
         if measured.withdrawn is None:
             run.progress.say_once(f"{measurement.recipe}: nobody withdrew since the release before (audit.earlier)")
-    elif (
-        run.job.audit.earlier is not None
-        and measurement.training is not None
-        and measurement.epoch == (run.job.training(measurement.model).num_epochs)
-    ):
+    elif run.job.audit.earlier is not None and measurement.training is not None and is_last(run, measurement):
         run.progress.say_once(
             f"{measurement.recipe}: the run of audit.earlier has no such model; who left is not asked"
         )
