@@ -14,6 +14,7 @@ __all__ = [
     "AttackedDocuments",
     "BestAttack",
     "Blind",
+    "GroupMembership",
     "KindAttack",
     "KindMembership",
     "MeasuredAttack",
@@ -192,6 +193,26 @@ class ThresholdMembership:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMembership:
+    """Members of a named group against its held-out individuals: the attack that tells them best, its area, and the
+    p-value of a permutation times the number of attacks. Without a side there is neither.
+    """
+
+    name: Annotated[str, NAME]
+    num_members: Annotated[int | None, COUNT]
+    num_nonmembers: Annotated[int | None, COUNT]
+    attack: Annotated[str | None, NAME] = optional()
+    auc: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
+    p_value: Annotated[float | None, TOGETHER] = optional()
+
+    def closed(self, raw: GroupMembership, cell: int) -> GroupMembership:
+        """Withhold what is over few individuals of a side."""
+        if not are_enough(raw, cell):
+            return replace(self, attack=None, auc=None, p_value=None)
+        return replace(self, p_value=raw.p_value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BestAttack:
     """The attack whose interval starts highest, with simultaneous intervals of all attacks."""
 
@@ -221,7 +242,7 @@ def over_households(attacks: Iterable[MeasuredAttack]) -> Estimate | None:
     return max(areas, key=lambda auc: auc.num_households or 0, default=None)
 
 
-def are_enough(measured: MeasuredAttack | WorstSubgroup | Blind | KindAttack, cell: int) -> bool:
+def are_enough(measured: MeasuredAttack | WorstSubgroup | Blind | KindAttack | GroupMembership, cell: int) -> bool:
     """Return whether both sides have at least ``cell`` individuals; a withheld side counts as smaller."""
     return min(measured.num_members or 0, measured.num_nonmembers or 0) >= cell
 

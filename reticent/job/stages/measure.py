@@ -144,6 +144,7 @@ def _inputs(run: Run, measurement: Measurement) -> dict[str, str]:
         inputs |= shadow_inputs(run, measurement)
     if (earlier := earlier_of(run, measurement)) is not None:
         inputs |= earlier.inputs()
+    inputs |= {f"group {Path(file).stem}": run.fingerprints.at(Path(file)) for file in run.job.audit.groups}
     return inputs
 
 
