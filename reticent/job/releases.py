@@ -19,7 +19,6 @@ from reticent.core.artifact import JOB
 from reticent.core.errors import PolicyError
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.job.artefact import Training
-from reticent.job.auditing import audited_tokens, is_last
 from reticent.job.config import load_kept_job
 
 if TYPE_CHECKING:
@@ -62,6 +61,8 @@ def open_earlier(run: Run) -> Run | None:
 def earlier_of(run: Run, measurement: Measurement) -> Earlier | None:
     """Return the release before a measured model: the last checkpoint of each training has one, where the earlier run
     trained the same recipe on a model section of the same name."""
+    from reticent.job.auditing import is_last
+
     training = measurement.training
     if training is None or not is_last(run, measurement):
         return None
@@ -85,6 +86,7 @@ def measure_withdrawn(run: Run, measurement: Measurement, earlier: Earlier) -> K
     from reticent.audit.scoring.gradients import asked_documents
     from reticent.audit.scoring.scores import score_models
     from reticent.audit.stats.intervals import bootstrap_of
+    from reticent.job.auditing import audited_tokens
     from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
 
     before, settings, objective = earlier.run.individuals, run.job.audit, measurement.model.objective
