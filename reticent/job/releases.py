@@ -110,11 +110,11 @@ def measure_withdrawn(run: Run, measurement: Measurement, earlier: Earlier) -> K
     for model in models:
         check_fit(model, store, load_tokenizer(path), special, settings.window_length)
     taught = (store.flags & run.job.recipe(measurement.recipe).never_target) == 0
-    scores = score_models(
+    old, new = score_models(
         models, objective, store, special, folds=settings.folds, window_length=settings.window_length,
         batch_size=settings.batch_size, seed=settings.seed, device=settings.device, bf16=settings.bf16,
     )  # fmt: skip
     return withdrawn_attack(
-        *(each.on(taught) for each in scores), store.individual, has_left[store.individual],
+        old.on(taught), new.on(taught), store.individual, has_left[store.individual],
         **bootstrap_of(settings.num_bootstrap, settings.seed, before.units),
     )  # fmt: skip

@@ -52,9 +52,9 @@ def group_membership(
         auc = None
         if best is not None:
             known = here & ~np.isnan(own[best])
-            sides = known & is_member, known & ~is_member
-            own_scores, of_sides = (tuple(part[side] for side in sides) for part in (own[best], codes))
-            auc = auc_estimate(*own_scores, (of_sides[0], of_sides[1]), **bootstrap)
+            members, others = np.flatnonzero(known & is_member), np.flatnonzero(known & ~is_member)
+            score = own[best]
+            auc = auc_estimate(score[members], score[others], (codes[members], codes[others]), **bootstrap)
         found.append(
             GroupMembership(
                 name=name,
