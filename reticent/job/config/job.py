@@ -368,6 +368,7 @@ PATHS = (
         "corpus.individuals",
         "model.foundation.vocabulary",
         "audit.earlier",
+        "audit.groups",
         "probe.subjects",
         "probe.templates",
     ),
