@@ -148,8 +148,8 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
         key=lambda recipe: _inked(key(recipe)),
         picture=list(map(_inked, plots.tradeoff_panels([model.evidence for model in models], words))),
         not_made=[(who, test, test.why_not(context)) for who, test in tests_not_made(context)],
-        copies=list(copies_beside(context)), access=(access := setting(audit, "dossier", "access")),
-        counted=ACCESS.get(str(access), ()),
+        copies=list(copies_beside(context)), access=RELEASES.get(access := str(setting(audit, "dossier", "access"))),
+        counted=ACCESS.get(access, ()),
         elsewhere=isinstance(setting(audit, "subject"), Mapping), not_made_on=list(not_made_on(context)),
         near_copies=list(near_copies_lines(audit, words)),
         facts=lambda name: list(FACTS[name](context)),
@@ -509,6 +509,13 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
 # ----------------------------------------------------------- adversaries
 
 
+#: Who gets the model -> the sentence on it.
+RELEASES = {
+    "public": "dossier.access_public",
+    "named": "dossier.access_named",
+    "questions": "dossier.access_questions",
+    "inside": "dossier.access_inside",
+}
 #: What makes a test -> why it cannot be made on a model that was trained elsewhere.
 NOT_ELSEWHERE = {
     "adversaries.audit_shadow": "dossier.not_without_its_recipe",
