@@ -440,3 +440,22 @@ def test_rules_are_signed_before_scores_and_rules_that_change_score_anew(place: 
 def test_the_release_context_decides_which_risks_count(access: str, counted: int) -> None:
     assert len(VerdictConfig().of_access(access).risks) == counted
     assert VerdictConfig(risks=("words", "passages")).of_access("inside").risks == ("passages",)
+
+
+def test_an_adapter_is_judged_beside_its_base_and_its_merge_is_the_same_model(place: Path, tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft")
+    net = load_model(place / "base", "clm")
+    wrapped = peft.get_peft_model(
+        net, peft.LoraConfig(target_modules=["c_attn"], task_type="CAUSAL_LM", init_lora_weights=False)
+    )
+    wrapped.save_pretrained(tmp_path / "adapter")
+    write_given(str(tmp_path / "adapter"), str(place / "base"), "clm", tmp_path / "alone")
+    write_given(str(tmp_path / "adapter"), str(place / "base"), "clm", tmp_path / "merged", "merged")
+    ids = torch.arange(5, 25)[None]
+    taken = [load_model(tmp_path / name, "clm")(input_ids=ids).logits for name in ("alone", "merged")]
+    assert torch.allclose(taken[0], wrapped.eval()(input_ids=ids).logits, atol=1e-4)
+    assert torch.allclose(taken[0], taken[1], atol=1e-4)
+    run = split_of(values_of(place, str(tmp_path / "run"), subject={"model": str(tmp_path / "adapter")}))
+    assert (run.folder / "models" / "subject" / "given" / "epoch-0001" / "tokenizer.json").is_file()
+    with pytest.raises(ReticentError, match="difference to its base"):
+        split_of(values_of(place, str(tmp_path / "none"), subject={"model": str(tmp_path / "adapter"), "base": None}))
