@@ -29,6 +29,7 @@ from reticent.audit.membership.measure import MembershipAudit, OutControls
 from reticent.audit.membership.names import GRADIENT
 from reticent.audit.membership.threshold import ThresholdAudit, spelling_of
 from reticent.audit.membership.validity import judged, kept_by_code
+from reticent.audit.scoring.endpoint import is_endpoint, score_endpoint
 from reticent.audit.scoring.gradients import asked_documents, gradient_norms
 from reticent.audit.scoring.scores import score_models
 from reticent.audit.scoring.token_scores import BaseModelScores, TokenScores
@@ -302,9 +303,11 @@ class Auditor:
         progress: Callable[[int, int], None] | None = None,
         all_occurrences: bool = False,
     ) -> TokenScores:
-        model = load_model(entry.path, entry.objective)
         tokenizer = self._tokenizer_of(entry.path)
         special = special_ids(tokenizer, entry.objective)
+        if is_endpoint(entry.path):
+            return score_endpoint(entry.path, store, special, self.config.window_length)
+        model = load_model(entry.path, entry.objective)
         check_fit(model, store, tokenizer, special, self.config.window_length)
         advance = None
         if progress is not None:
