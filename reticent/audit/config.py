@@ -8,7 +8,7 @@ They stand apart from the code that they configure: a job is read and checked wi
 import itertools
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -26,6 +26,7 @@ __all__ = [
     "DEFAULT_SHADOW_ATTACKS",
     "RISKS_OF",
     "SUBJECT",
+    "WHOLE_PASSAGE",
     "AuditConfig",
     "CanaryAudit",
     "DossierConfig",
@@ -71,10 +72,11 @@ Masking = Literal["together", "one_by_one", "left_to_right"]
 
 
 class InversionConfig(Section):
-    """Inversion: the words around an identifier that is only context are used to find it among decoys.
+    """Inversion: the words around an identifier that is only context are used to find it among decoys, and it is ranked
+    among them by its own likelihood in its place.
 
     The audit has this part only if the job has this section. Cost: for each identifier a forward pass over
-    ``num_decoys`` + 1 copies of its window, times the folds of a masked model.
+    ``num_decoys`` + 1 copies of its window, times the folds of a masked model, and one for its place.
     """
 
     section: ClassVar[str] = "audit.inversion"
@@ -192,7 +194,7 @@ class AuditConfig(Section):
 
     section: ClassVar[str] = "audit"
     #: Settings that the measures of a checkpoint do not depend on; shadow models have their own.
-    not_measured: ClassVar = ("small_cell", "every_checkpoint", "shadow", "explained")
+    not_measured: ClassVar = ("small_cell", "every_checkpoint", "shadow", "explained", "earlier")
 
     attacks: Annotated[tuple[str, ...], PUBLISHED] = DEFAULT_ATTACKS
     num_bootstrap: int = Field(
@@ -213,6 +215,10 @@ class AuditConfig(Section):
     generation: GenerationConfig | None = None
     inversion: InversionConfig | None = None
     shadow: ShadowConfig | None = None
+    earlier: str | None = Field(
+        default=None,
+        description="run folder of the release before: also attack who withdrew since, by the difference of the models",
+    )
     explained: tuple[Explained, ...] = ()
     window_length: Annotated[int, of_job("train.window_length")] = 512
     folds: Annotated[int, of_job(None), Field(ge=1)] = 7
@@ -234,6 +240,10 @@ class AuditConfig(Section):
             raise PolicyError(f"audit.attacks: {COVERAGE} looks at text that models write; it needs [audit.generation]")
 
 
+#: Tokens from which on a passage that comes back is a whole one, which gives its individual away.
+WHOLE_PASSAGE: Final = 50
+
+
 class ExtractionConfig(Section):
     """Extraction at the end of the audit: causal models complete passages of the documents."""
 
@@ -244,7 +254,12 @@ class ExtractionConfig(Section):
         min_length=1,
         description="tokens of a passage that the adversary knows, ascending; 50: discoverable extraction",
     )
-    suffix_tokens: int = Field(default=50, ge=1, description="tokens that follow; all of them must come back")
+    suffix_tokens: int = Field(
+        default=WHOLE_PASSAGE,
+        ge=1,
+        description=f"tokens that follow; all of them must come back. Under {WHOLE_PASSAGE} no whole passage is asked "
+        "for, and verbatim passages are never within",
+    )
     temperature: float = Field(default=1.0, gt=0, description="over 0: draws by greedy decoding would all be equal")
     top_k: int = Field(default=40, ge=0, description="draw from this many of the likeliest tokens; 0: from all")
     num_queries: tuple[AtLeastOne, ...] = Field(
@@ -255,6 +270,13 @@ class ExtractionConfig(Section):
         gt=0,
         le=1,
         description="a passage counts as extracted if the draws contain it with at least this probability",
+    )
+    near_verbatim: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="also count passages of which greedy decoding after the longest prefix writes the rest with this "
+        "edit similarity of tokens or more, such as 0.9; costs the writing of each, far more than all the rest",
     )
     num_passages: int = Field(default=2000, ge=1, description="most passages of each side, one for each document")
     num_bootstrap: Annotated[int, of_job("audit.num_bootstrap"), Field(ge=1)] = 1000

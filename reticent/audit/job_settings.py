@@ -38,7 +38,13 @@ class JobSettings(Section):
     """The fields of a job."""
 
     out: str
-    seed: int = Field(default=0, ge=0, lt=2**63)
+    seed: int = Field(
+        default=0,
+        ge=0,
+        lt=2**63,
+        description='of the split and of all that is drawn; "draw" draws one that nobody can guess, and the run folder '
+        "keeps it in `job.json`",
+    )
     num_threads: int = Field(default=0, ge=0, le=MAX_THREADS)
     memory_limit: ByteSize | None = Field(
         default=None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,9 +12,8 @@ from reticent.audit.texts import Texts
 from reticent.cli.help import CommandWithOthers, below, example_of
 from reticent.cli.options import AsJson, Quiet, RunFolder, Set, job_of, new_progress, read_job
 from reticent.core.artifact import hash_file
-
-if TYPE_CHECKING:
-    from reticent.ext.dossier.verify import Checked
+from reticent.ext.dossier.verify import Checked
+from reticent.job.run import Run
 
 __all__ = ["DossierCommand", "dossier"]
 
@@ -45,7 +44,6 @@ def dossier(
     copies a model with its card.
     """
     from reticent.ext.dossier.job import make_dossier
-    from reticent.job.run import Run
 
     job = job_of(read_job(run_folder), settings, used=("dossier",))
     made = make_dossier(Run(job, new_progress(quiet)), out)
@@ -150,7 +148,6 @@ def export(
     Exit status 3 where the verdict on it is not "within". To let a model leave is a decision of its own.
     """
     from reticent.ext.dossier.export import export_with_card
-    from reticent.job.run import Run
 
     run = Run(job_of(read_job(run_folder), None))
     found = export_with_card(run, model, recipe, out, epoch=epoch, training=training, despite=despite)

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from reticent import _rust
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.engine.config import SplitConfig
 from reticent.engine.corpus import as_corpus
-from reticent.engine.schema import INDIVIDUALS, SPLITS
+from reticent.engine.randomness import generator
+from reticent.engine.schema import HELDOUT, INDIVIDUALS, MEMBERS, SPLITS
 from reticent.engine.sources.columns import sorted_codes
 
 if TYPE_CHECKING:
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Individuals",
     "SplitConfig",
+    "draw_repeated",
     "draw_user_inference_holdout",
     "given_sides",
     "households_of",
@@ -210,9 +214,6 @@ def draw_user_inference_holdout(corpus: Corpus, share: float, seed: int = 0) -> 
     CorpusError
         No individual has two documents.
     """
-
-    import pyarrow.compute as pc
-
     ids = corpus.scan()
     _, owners = sorted_codes(ids.column("individual_id"))
     # Each id is hashed with a prefix: the hash of an id that is also an individual's has decided that one's side. The
@@ -231,19 +232,27 @@ def draw_user_inference_holdout(corpus: Corpus, share: float, seed: int = 0) -> 
     return is_held_back
 
 
+#: Stream of the draw of a positive control; those of shadow models are three others.
+_STREAM_REPEATED = (1 << 32) + 3
+
+
+def draw_repeated(individuals: Individuals, num: int, *, seed: int) -> np.ndarray:
+    """Return the individuals of a positive control, bool (I,): ``num`` units of the members, all if there are fewer,
+    and of the held-out ones those whose keys are as low, so that both sides are drawn alike.
+    """
+    keys = generator(seed, _STREAM_REPEATED).random(individuals.num_units)
+    of_members = np.sort(keys[np.unique(individuals.units[individuals.mask(MEMBERS)])])
+    highest = of_members[: max(num, 1)].max(initial=0.0)
+    return individuals.mask(MEMBERS, HELDOUT) & (keys[individuals.units] <= highest)
+
+
 def write_individuals(individuals: Individuals, folder: Path | str) -> None:
     """Write ``individuals.parquet`` (secret: it holds ids)."""
-
-    import pyarrow.parquet as pq
-
     pq.write_table(individuals.table, Path(folder) / "individuals.parquet", compression="zstd")
 
 
 def open_individuals(path: Path | str) -> Individuals:
     """Open a split; this needs neither the Rust core nor polars."""
-
-    import pyarrow.parquet as pq
-
     file = Path(path) / "individuals.parquet"
     try:
         table = pq.ParquetFile(file).read(use_threads=False)  # `read_table` loads a library more, and so does a cast

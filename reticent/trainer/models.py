@@ -47,6 +47,7 @@ __all__ = [
     "logits_at",
     "logits_of",
     "max_positions",
+    "num_drawn",
     "num_rows",
     "require_sound",
     "special_ids",
@@ -114,7 +115,14 @@ def load_model(name_or_path: str | Path, objective: str, *, complete: bool = Fal
             "place it would be another model that is judged"
         )
     _say_drawn(str(name_or_path), tuple(sorted(about["missing_keys"])))
-    return _saveable(model) if "gguf_file" in options else model
+    model = _saveable(model) if "gguf_file" in options else model
+    _drawn[model] = len(about["missing_keys"])
+    return model
+
+
+def num_drawn(model: PreTrainedModel) -> int:
+    """Return how many weights the files of a model that was loaded lack, so that they were drawn at random."""
+    return _drawn.get(model, 0)
 
 
 def _require_size(folder: Path, auto: Any) -> None:
@@ -477,6 +485,8 @@ def logits_of(
 _AFTER_THE_HEAD = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
 _heads: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 _sound: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+#: Model -> weights that its files lack.
+_drawn: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 _first_positions: WeakKeyDictionary[Any, int | None] = WeakKeyDictionary()
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from reticent.audit.report.findings import drawn, said_of_epsilon
 from reticent.audit.stats.seeds import num_seeds
 from reticent.audit.texts import STATED, Marked, capital
 
@@ -92,6 +93,8 @@ def _copies(context: Context) -> Iterator[str]:
         yield t("facts.copies_were_left_out_a_small_share_of")
     else:
         yield t("facts.copies_were_left_out_share_of_all_words", share=t.percent(copies.left_out.words_share))
+    if copies is not None and copies.left_out.individuals:
+        yield t("report.n_individuals_have_no_document_left", n=t.count(copies.left_out.individuals))
 
 
 def _detection(context: Context) -> Iterator[str]:
@@ -121,6 +124,7 @@ def _recipes(context: Context) -> Iterator[str]:
     for model in context.models:
         text = context.words("facts.model_letter_about", letter=model.letter, about=model.about)
         yield Marked(text, model.mark("recipe", STATED))
+    yield from drawn(context.audit.models, context.words)
 
 
 def _ledger(context: Context) -> Iterator[str]:
@@ -147,6 +151,7 @@ def _guarantee(context: Context) -> Iterator[str]:
     for model in private:
         guarantee = t.evidence(model.evidence.guarantee or "")
         text = t("facts.model_letter_was_trained_with_differential", letter=model.letter, guarantee=guarantee)
+        text += said_of_epsilon(model.evidence.guarantee or "", t)
         yield Marked(text, model.mark("epsilon", "bound"))
     if context.models and not private and setting(context.audit, "subject") is None:
         yield t("facts.no_model_was_trained_with_differential")

@@ -17,7 +17,7 @@ from reticent.ext.dossier.page import page_name, render
 from reticent.ext.dossier.provenance import code_digest
 from reticent.ext.dossier.rules import RULES_FILE
 from reticent.ext.dossier.seal import EVIDENCE, NAMESPACE, SIGNATURE, SUMS, read_sums, run_ssh_keygen, signed_files
-from reticent.job.outcomes import NOT_OF_THE_MODEL
+from reticent.job.outcomes import of_the_model
 
 __all__ = ["Checked", "model_digests", "read_evidence", "verify_dossier", "verify_model"]
 
@@ -111,7 +111,7 @@ def model_digests(folder: Path) -> dict[str, str]:
     """Return file -> SHA-256 of a model folder, without its card."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     names = {path.relative_to(folder).as_posix(): path for path in files}
-    return {name: hash_file(path) for name, path in names.items() if name not in NOT_OF_THE_MODEL}
+    return {name: hash_file(path) for name, path in of_the_model(names).items()}
 
 
 def verify_model(

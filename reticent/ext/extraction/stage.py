@@ -23,6 +23,7 @@ from reticent.engine.detect import quarantined_rows
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.job.artefact import Artefact, Measurement, Step, measurements_of
 from reticent.job.auditing import audited_tokens, resampling_settings, work_of_extraction
+from reticent.job.dependencies import repeated_settings
 from reticent.job.stages.near_copies import copied_individuals, near_copies_input
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def _artefact(run: Run, measurement: Measurement) -> Artefact:
         "num_bootstrap": job.audit.num_bootstrap, "seed": job.seed, "window_length": job.train.window_length,
         "extraction": job.extraction and job.extraction.model_dump(),
         "canaries": job.canaries and job.canaries.model_dump(), **resampling_settings(run),
+        **repeated_settings(measurement.model),
     }  # fmt: skip
     inputs = {
         "tokens": run.fingerprints.of(f"tokens/{measurement.model.name}/audit"),

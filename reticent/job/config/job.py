@@ -5,7 +5,10 @@ from __future__ import annotations
 import glob
 import json
 import os
+import re
+import secrets
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -20,7 +23,7 @@ from reticent.audit.config import SubjectConfig
 from reticent.audit.job_settings import JobSettings
 from reticent.audit.judgement.rows import GATES
 from reticent.audit.membership.names import USER_INFERENCE_SHADOWS
-from reticent.core.artifact import JOB
+from reticent.core.artifact import JOB, read_object
 from reticent.core.errors import PolicyError, ReticentError
 from reticent.core.json_toml import MAX_DEPTH, depth_of, read_json, read_toml
 from reticent.core.names import require_distinct, require_name
@@ -29,6 +32,7 @@ from reticent.engine.detect.choose import DETECTORS
 from reticent.engine.protect import Policy
 from reticent.engine.sources.formats import format_of
 from reticent.trainer.config import ClassifyConfig, ModelSection, TrainConfig
+from reticent.trainer.distributed import launched
 from reticent.trainer.recipes import RECIPES, Recipe, get_recipe
 
 __all__ = [
@@ -42,6 +46,10 @@ __all__ = [
     "set_in_a_section",
     "with_shared",
 ]
+
+
+#: The word in place of a seed that is to be drawn.
+DRAW = "draw"
 
 
 # -------------------------------------------------------------------------------------------------------------- shared
@@ -98,6 +106,17 @@ def _sections(value: Any) -> Iterator[tuple[str, Section]]:
 
 class Job(JobSettings):
     """A whole run: documents in, models and a report out."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drawn(cls, values: Any) -> Any:
+        """Give a job with ``seed = "draw"`` the seed that its run folder keeps; draw one where there is none yet."""
+        if not isinstance(values, dict) or values.get("seed") != DRAW:
+            return values
+        kept = read_object(Path(str(values.get("out"))) / JOB).get("seed")
+        if not isinstance(kept, int) and launched().size > 1:
+            raise ValueError("seed: each process would draw its own; run `reticent protect` first, by one process")
+        return values | {"seed": kept if isinstance(kept, int) else secrets.randbits(62)}
 
     @model_validator(mode="before")
     @classmethod
@@ -308,7 +327,22 @@ def load_job(path: str | Path) -> Job:
             "job is a file of TOML that names them (corpus.source): `reticent new-job` writes one"
         )
     read = read_json if Path(path).suffix == ".json" else read_toml
-    return parse_job(read(path, PolicyError), str(path))
+    try:
+        values = read(path, PolicyError)
+    except PolicyError as error:
+        raise PolicyError("; ".join([str(error), *_both_forms(Path(path))])) from None
+    return parse_job(values, str(path))
+
+
+def _both_forms(path: Path) -> Iterator[str]:
+    """Say which detector has its short form and its table in a file, which TOML takes for a name given twice."""
+    with suppress(OSError, ValueError):
+        text = path.read_text()
+        for name, row in DETECTORS.items():
+            for key, option in row.short.items():
+                has_table = re.search(rf"^\s*\[\s*detect\s*\.\s*{name}\s*\]", text, re.MULTILINE)
+                if has_table and re.search(rf"^\s*(?:detect\.)?{key}\s*=", text, re.MULTILINE):
+                    yield f"{key} = … is short for {option} = … in [detect.{name}]: write it there"
 
 
 def _unusable(value: Any, name: str = "") -> Iterator[str]:
@@ -346,6 +380,7 @@ PATHS = (
         "corpus.withdrawn",
         "corpus.individuals",
         "model.foundation.vocabulary",
+        "audit.earlier",
         "probe.subjects",
         "probe.templates",
     ),

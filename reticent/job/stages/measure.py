@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ from reticent.job.artefact import Artefact, Measurement, Step, measurements_of
 from reticent.job.auditing import (
     TEXT_SIZES,
     audit_config,
-    has_gradients,
+    is_last,
     needs_text_sizes,
     open_auditor,
     own_tokens,
@@ -34,6 +35,8 @@ from reticent.job.auditing import (
     scoring_work,
     work_of_measurement,
 )
+from reticent.job.dependencies import repeated_settings
+from reticent.job.releases import earlier_of, measure_withdrawn
 from reticent.job.stages.near_copies import near_copies_input, near_copies_steps
 from reticent.job.stages.shadows import (
     ATTACK_SETTINGS,
@@ -63,6 +66,7 @@ TASKS = {
     "all occurrences": ("score {}, all occurrences masked", "windows"),
     "probes": ("probe {}", "documents"),
     "gradients": ("gradients of {}", "documents"),
+    "information": ("compare predictions of {}", "windows"),
     "inversion": ("invert {}", "identifiers"),
 }
 
@@ -119,7 +123,7 @@ def _artefact(run: Run, measurement: Measurement) -> Artefact:
     for name, default in (("bf16", "auto"), ("surface", "exact")):  # the manifest of before there was this setting
         if config[name] == default:
             del config[name]
-    config |= resampling_settings(run) | run.canaries_left_out
+    config |= resampling_settings(run) | run.canaries_left_out | repeated_settings(measurement.model)
     if is_attacked(run, measurement):
         config["shadow"] = shadow_config(run).model_dump(include=ATTACK_SETTINGS)
     about = {"objective": measurement.model.objective, "recipe": measurement.recipe, "epoch": measurement.epoch}
@@ -138,6 +142,8 @@ def _inputs(run: Run, measurement: Measurement) -> dict[str, str]:
         inputs["checkpoint"] = run.fingerprints.of_checkpoint(measurement.training.name, measurement.epoch)
     if is_attacked(run, measurement):
         inputs |= shadow_inputs(run, measurement)
+    if (earlier := earlier_of(run, measurement)) is not None:
+        inputs |= earlier.inputs()
     return inputs
 
 
@@ -171,7 +177,7 @@ def _build(
         never_target=never_target,
         k=run.job.protect.k if measurement.training is None else run.job.protection(measurement.recipe).k,
         noise=run.job.threshold.noise if never_target & INDIRECT else None,
-        gradients=has_gradients(run, measurement),
+        is_last=is_last(run, measurement),
     )
     work = scoring_work(run, measurement)
 
@@ -182,6 +188,8 @@ def _build(
     shadows = partial(attack_with_shadows, run, measurement, auditor()) if is_attacked(run, measurement) else None
     told = _shadow_tokens(run, measurement) if is_attacked(run, measurement) else None
     measured, scores = auditor().evaluate(entry, base, shadows, task, told)
+    if (earlier := earlier_of(run, measurement)) is not None:
+        measured = replace(measured, withdrawn=measure_withdrawn(run, measurement, earlier))
     if scores is not None and measurement.training is None:
         scores.save(folder)
     if run.job.subject is not None and run.job.subject.also and measurement.training is not None:

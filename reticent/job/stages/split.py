@@ -12,7 +12,7 @@ from reticent.engine.canaries import common_words, draw_canaries, plant, write_c
 from reticent.engine.schema import HELDOUT, MEMBERS, REFERENCE
 from reticent.engine.sources.formats import FORMATS
 from reticent.engine.split import split_individuals, write_individuals
-from reticent.engine.withdrawn import told
+from reticent.engine.withdrawn import tell
 from reticent.job.artefact import Artefact, Step
 from reticent.job.stages.subject import given_split, list_settings
 
@@ -44,10 +44,7 @@ def _build_split(run: Run, folder: Path, counts: dict[str, Any]) -> None:
     for name in (MEMBERS, HELDOUT, REFERENCE):
         counts[name] = int(individuals.mask(name).sum())
     counts["documents"] = run.deduplicated.num_documents
-    for file, num_ids, num_individuals in run.withdrawn:
-        sentence, is_warning = told(file, num_ids, num_individuals, run.job.corpus)
-        (run.progress.warn if is_warning else run.progress.say)(sentence)
-        counts.setdefault("withdrawn", []).append({"ids": num_ids, "individuals": num_individuals})
+    tell(run.withdrawn, run.job.corpus, run.progress, counts)
     if settings.user_inference_holdout:
         counts["user_inference_holdout"] = run.user_inference_holdout.num_documents
     tell_recovered(run, counts)
