@@ -71,6 +71,8 @@ class ModelEntry:
     ledger: Ledger | None = None
     #: Flags that the recipe never has for a target.
     never_target: int = 0
+    #: Whether its training is known here: of one elsewhere no threshold of its protection is.
+    is_known: bool = True
     #: Threshold of its protection; None: that of the settings.
     k: int | None = None
     #: None: its threshold is fixed.
@@ -269,7 +271,8 @@ class Auditor:
         draws = self.draw_folds(entry) if compared and entry.is_last and entry.objective == "mlm" else None
         measured = self.measure(entry, scores, base_scores, lowercase, further, controls, told, out, draws, information)
         before = base_scores.log_probs if base_scores else None
-        threshold = self.threshold.measure(scores.log_probs, before, entry.k or self.config.k, entry.noise)
+        k = entry.k or self.config.k
+        threshold = self.threshold.measure(scores.log_probs, before, k, entry.noise) if entry.is_known else None
         attacks = {name: replace(measured.membership[name], **said) for name, said in about.items()}
         measured = replace(measured, membership=measured.membership | attacks, threshold=threshold)
         if self.config.all_occurrences and entry.objective == "mlm":

@@ -543,10 +543,11 @@ RELEASES = {
     "questions": "dossier.access_questions",
     "inside": "dossier.access_inside",
 }
-#: What makes a test -> why it cannot be made on a model that was trained elsewhere.
+#: Name of a test -> why it cannot be made on a model that was trained elsewhere.
 NOT_ELSEWHERE = {
-    "adversaries.audit_shadow": "dossier.not_without_its_recipe",
-    "adversaries.split_user_inference_holdout": "dossier.not_without_what_was_left_out",
+    "LiRA, RMIA": "dossier.not_without_its_recipe",
+    "user inference": "dossier.not_without_what_was_left_out",
+    "threshold": "dossier.not_without_its_threshold",
 }
 
 
@@ -572,8 +573,8 @@ class Test:
     def why_not(self, context: Context) -> str:
         """Say how a run makes it, or why it cannot be made on a model that was trained elsewhere."""
         t = context.words
-        if self.by in NOT_ELSEWHERE and isinstance(setting(context.audit, "subject"), Mapping):
-            return t(NOT_ELSEWHERE[self.by])
+        if self.name in NOT_ELSEWHERE and isinstance(setting(context.audit, "subject"), Mapping):
+            return t(NOT_ELSEWHERE[self.name])
         return t("dossier.a_run_tests_it_with_by", by=t(self.by))
 
     def where(self, context: Context) -> str:
