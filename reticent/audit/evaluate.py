@@ -30,6 +30,7 @@ from reticent.audit.membership.measure import MembershipAudit, OutControls
 from reticent.audit.membership.names import GRADIENT, INFORMATION, STATES
 from reticent.audit.membership.threshold import ThresholdAudit, spelling_of
 from reticent.audit.membership.validity import judged, kept_by_code
+from reticent.audit.scoring.endpoint import is_endpoint, score_endpoint
 from reticent.audit.scoring.gradients import asked_documents, gradient_norms
 from reticent.audit.scoring.scores import score_information, score_models
 from reticent.audit.scoring.states import document_states
@@ -71,6 +72,8 @@ class ModelEntry:
     ledger: Ledger | None = None
     #: Flags that the recipe never has for a target.
     never_target: int = 0
+    #: Whether its training is known here: of one elsewhere no threshold of its protection is.
+    is_known: bool = True
     #: Threshold of its protection; None: that of the settings.
     k: int | None = None
     #: None: its threshold is fixed.
@@ -271,7 +274,8 @@ class Auditor:
         draws = self.draw_folds(entry) if compared and entry.is_last and entry.objective == "mlm" else None
         measured = self.measure(entry, scores, base_scores, lowercase, further, controls, told, out, draws, information)
         before = base_scores.log_probs if base_scores else None
-        threshold = self.threshold.measure(scores.log_probs, before, entry.k or self.config.k, entry.noise)
+        k = entry.k or self.config.k
+        threshold = self.threshold.measure(scores.log_probs, before, k, entry.noise) if entry.is_known else None
         attacks = {name: replace(measured.membership[name], **said) for name, said in about.items()}
         measured = replace(measured, membership=measured.membership | attacks, threshold=threshold)
         if self.config.all_occurrences and entry.objective == "mlm":
@@ -346,10 +350,13 @@ class Auditor:
         all_occurrences: bool = False,
         seed: int | None = None,
     ) -> TokenScores:
-        model = load_model(entry.path, entry.objective)
-        self._num_drawn[entry.path] = num_drawn(model)
         tokenizer = self._tokenizer_of(entry.path)
         special = special_ids(tokenizer, entry.objective)
+        if is_endpoint(entry.path):
+            self._num_drawn[entry.path] = 0
+            return score_endpoint(entry.path, store, special, self.config.window_length)
+        model = load_model(entry.path, entry.objective)
+        self._num_drawn[entry.path] = num_drawn(model)
         check_fit(model, store, tokenizer, special, self.config.window_length)
         (scores,) = score_models(
             [model],

@@ -57,6 +57,11 @@ DRAW = "draw"
 # Settings of the whole job: put into the section of each component, and refused in a section's table.
 
 
+#: What a server of completions cannot be asked for, and the attacks that its log-probabilities allow.
+NOT_BY_ENDPOINT = ("audit.inversion", "audit.generation", "extraction", "probe")
+BY_LOG_PROBS = ("loss", "reference", "min_k", "zlib")
+
+
 def set_in_a_section(section: Section, where: str = "") -> Iterator[str]:
     """Yield a message for each field that a table has and that belongs to the whole job."""
     shared = shared_fields(type(section))
@@ -146,6 +151,9 @@ class Job(JobSettings):
             return self
         why = {
             "audit.shadow": "needs the recipe of a training, and that of a model trained elsewhere is not known",
+            **dict.fromkeys(
+                NOT_BY_ENDPOINT if self.subject.endpoint else (), "needs the weights, or text of the server"
+            ),
             "canaries": "have to stand in the documents before the training",
             "split.user_inference_holdout": "needs documents that a training left out",
             "classify": "trains on top of a training of the job",
@@ -153,6 +161,11 @@ class Job(JobSettings):
         for setting, reason in why.items():
             if attrgetter(setting)(self):
                 raise ValueError(f"subject: {setting}: {reason}; leave it out")
+        if self.subject.endpoint and (more := set(self.audit.attacks) - set(BY_LOG_PROBS)):
+            left = ", ".join(BY_LOG_PROBS)
+            raise ValueError(
+                f"subject.endpoint: audit.attacks: {min(more)} needs more than a server gives; left: {left}"
+            )
         for name in ("heldout", "reference"):
             if getattr(self.split, name) != type(self.split).model_fields[name].default:
                 raise ValueError(f"subject: who was trained on is given; leave split.{name} out")

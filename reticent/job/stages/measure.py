@@ -176,6 +176,7 @@ def _build(
         epoch=measurement.epoch,
         path=run.checkpoint_of(measurement),
         never_target=never_target,
+        is_known=run.job.subject is None or measurement.training is None,
         k=run.job.protect.k if measurement.training is None else run.job.protection(measurement.recipe).k,
         noise=run.job.threshold.noise if never_target & INDIRECT else None,
         is_last=is_last(run, measurement),
