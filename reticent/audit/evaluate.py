@@ -26,7 +26,7 @@ from reticent.audit.membership.asking import EVERY_ATTACK
 from reticent.audit.membership.attacks import USER_INFERENCE, user_inference_score
 from reticent.audit.membership.kinds import ORDINARY, TARGETS, Compared, KindAudit, KindShadows
 from reticent.audit.membership.measure import MembershipAudit, OutControls
-from reticent.audit.membership.names import GRADIENT
+from reticent.audit.membership.names import END_OF_TEXT, GRADIENT
 from reticent.audit.membership.threshold import ThresholdAudit, spelling_of
 from reticent.audit.membership.validity import judged, kept_by_code
 from reticent.audit.scoring.gradients import asked_documents, gradient_norms
@@ -316,6 +316,7 @@ class Auditor:
             special,
             folds=self.config.folds,
             all_occurrences=all_occurrences,
+            ends=END_OF_TEXT in self.config.attacks and store is self.store,
             window_length=self.config.window_length,
             batch_size=self.config.batch_size,
             seed=self.config.seed,
