@@ -40,6 +40,7 @@ __all__ = [
     "parse_job",
     "require_withdrawals",
     "set_in_a_section",
+    "with_kept_end",
     "with_shared",
 ]
 
@@ -249,12 +250,12 @@ def load_job(path: str | Path) -> Job:
         )
     is_kept = Path(path).suffix == ".json"
     values = (read_json if is_kept else read_toml)(path, PolicyError)
-    return parse_job(_with_kept_end(values, is_kept), str(path))
+    return parse_job(with_kept_end(values, is_kept), str(path))
 
 
-def _with_kept_end(values: Any, is_kept: bool) -> Any:
-    """Settings with ``train.end_of_text`` as the run folder was begun, if they do not say: off where an earlier version
-    kept its job, so that no training of it is made anew.
+def with_kept_end(values: Any, is_kept: bool = False) -> Any:
+    """Return settings with ``train.end_of_text`` as the run folder was begun, if they do not say: off where an earlier
+    version kept its job, so that no training of it is made anew. ``is_kept``: they are the job that a run folder keeps.
     """
     if not isinstance(values, dict) or not isinstance(own := values.get("train", {}), dict) or "end_of_text" in own:
         return values
