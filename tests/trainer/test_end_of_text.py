@@ -172,3 +172,22 @@ def test_settings_without_it_are_those_of_before() -> None:
 def test_toy_tokenizers_have_an_end() -> None:
     assert special_ids(load_tokenizer(toy_tokenizer("gpt2")), "clm").end == END
     assert special_ids(load_tokenizer(toy_tokenizer("bert")), "mlm").end is None
+
+
+@pytest.mark.parametrize("clipping", ["hooks", "ghost"])
+def test_units_of_privacy_have_the_ends_of_their_documents(clipping: str, tmp_path: Path) -> None:
+    pytest.importorskip("opacus")
+    from fixtures import private
+
+    store, privacy = private.uneven_individuals(), private.dp(sample_rate=1.0, max_documents=20, clipping=clipping)
+    longest = int(np.diff(store.doc_offsets).max())
+    found = {
+        is_on: private.run(
+            tmp_path / str(is_on), store=store, privacy=privacy, window_length=longest + 1, end_of_text=is_on
+        )[0]
+        for is_on in (True, False)
+    }
+    assert found[False].ledger.targets == 2 * store.num_tokens
+    assert found[True].ledger.targets == 2 * (store.num_tokens + store.num_documents)
+    assert found[True].num_tokens == found[False].num_tokens
+    assert found[True].losses != found[False].losses
