@@ -498,9 +498,7 @@ def _adapt(model: PreTrainedModel, recipe: Recipe, config: TrainConfig) -> Adapt
 
 def _cut(protected: ProtectedStore, special: SpecialIds, config: TrainConfig, device: torch.device) -> Windows:
     multiple = padding_multiple(device)
-    return cut_windows(
-        protected.store, config.window_length, special, pad_to_multiple_of=multiple, with_ends=config.end_of_text
-    )
+    return cut_windows(protected.store, config.window_length, special, pad_to_multiple_of=multiple, with_ends=True)
 
 
 def _with_end(
@@ -516,10 +514,10 @@ def _with_end(
                 "of tokenizer_config.json), so it is no target; text that the model writes does not stop"
             )
         return replace(special, end=None)
-    own: Any = model.generation_config
-    known = [] if own.eos_token_id is None else np.atleast_1d(own.eos_token_id).tolist()
-    if special.end not in known:
-        own.eos_token_id = [*known, special.end] if known else special.end
+    if (own := getattr(model, "generation_config", None)) is not None:
+        known = [] if own.eos_token_id is None else np.atleast_1d(own.eos_token_id).tolist()
+        if special.end not in known:
+            own.eos_token_id = [*known, special.end] if known else special.end
     return special
 
 
