@@ -35,12 +35,13 @@ from reticent.engine.update import update_index
 from reticent.engine.withdrawn import LeftOut, read_ids
 from reticent.job.artefact import Artefact, Output
 from reticent.job.checks import require_same_documents
+from reticent.job.detection_learned import keep_key, recipe_of
 from reticent.job.maker import is_up_to_date
-from reticent.job.pipeline import Stage, run_stages
+from reticent.job.pipeline import Stage, run_stages, stages_named
 from reticent.job.run import Run
 from reticent.job.stages.corpus import Refresh, copied_steps, refreshed_steps
 from reticent.job.stages.dedup import dedup_steps
-from reticent.job.stages.detect import NER_CACHE, detect_steps, spans_artefact
+from reticent.job.stages.detect import NER_CACHE, detect_steps, has_other_rules, spans_artefact
 from reticent.job.stages.index import INDEXES, index_artefact, index_config, index_steps
 from reticent.job.stages.split import split_steps
 
@@ -53,7 +54,7 @@ __all__ = ["AffectedArtifacts", "Reuse", "affected_artifacts", "update_run"]
 
 
 #: Settings of what is read, which the documents of the run before do not obey.
-READ_ANEW = ("version", "opt_out", "row_security", "time_zone")
+READ_ANEW = ("version", "opt_out", "readmitted", "row_security", "time_zone")
 
 
 class Reuse:
@@ -81,7 +82,7 @@ class Reuse:
 
     @cached_property
     def _may_differ(self) -> bool:
-        if self._run.job.corpus.remote is None:
+        if self._run.job.corpus.remote is None or self._refresh.is_copy:
             return False
         old, new = (corpus.source.version() for corpus in (self._before.corpus, self._run.documents))
         return bool(old != new)
@@ -118,6 +119,8 @@ class Reuse:
         settings, before = self._run.job.detect, spans_artefact(self._before)
         if not _is_whole(self._before, before):
             return "their settings, or a file that a detector reads, have changed"
+        if has_other_rules(self._before):
+            return "those of the run before were found by the rules of another version of Reticent"
         if settings.confirm:
             return "detect.confirm judges names by those of all documents"
         if settings.propagate:
@@ -232,10 +235,13 @@ def update_run(
     run.recover()
     run.prepare_folder()
     before.left_out().joined(LeftOut.read(run.folder)).keep(run.folder)
-    again = Refresh(before)
+    again = Refresh(before, is_copy=not refresh)
     read = partial(refreshed_steps, again) if refresh else partial(copied_steps, before)
     stages = [Stage("corpus", read), Stage("dedup", dedup_steps), Stage("split", split_steps)]
     reuse = Reuse(again, run)
+    if reuse.has_spans and recipe_of(job) is not None:  # those who withdrew teach no more
+        keep_key(before.folder, run.folder)
+        stages += stages_named("learned")
     if reuse.has_spans or job.detect.on_error == "quarantine":  # which decides what documents there are
         stages.append(Stage("detect", partial(detect_steps, carried=reuse.spans if reuse.has_spans else None)))
     stages.append(Stage("index", partial(index_steps, count=partial(_count_update, before, reuse))))

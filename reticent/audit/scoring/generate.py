@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -126,7 +127,7 @@ def generate(
     done = 0
     with _seeded(seed, device_), without_own_settings(net), torch.inference_mode():
         starts = np.arange(0, len(order), batch_size)
-        if len(np.unique(lengths)) > 1 and _moved_by_padding(net, special, device_, ends):
+        if len(np.unique(lengths)) > 1 and _moved_by_padding(net, special, device_):
             changes = np.flatnonzero(np.diff(lengths[order])) + 1
             starts = np.union1d(starts, changes)
         for rows in np.split(order, starts[1:]):
@@ -245,9 +246,17 @@ def _generation_config(
     )
 
 
-def _moved_by_padding(net: Any, special: SpecialIds, device: torch.device, ends: list[int]) -> bool:
-    """Whether padding before a prompt moves what a model writes, as RWKV; rows of a batch are alike then."""
-    config = _generation_config(Decoding(temperature=0.0, may_end=True), 1, 1, special, ends)
+#: Model -> whether padding moves what it writes.
+_moved: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+
+
+def _moved_by_padding(net: Any, special: SpecialIds, device: torch.device) -> bool:
+    """Whether padding before a prompt moves what a model writes, as RWKV; rows of a batch are alike then. Each model is
+    asked once.
+    """
+    if (known := _moved.get(net)) is not None:
+        return known
+    config = _generation_config(Decoding(temperature=0.0, may_end=True), 1, 1, special, [])
     logits = []
     for num_padded in (0, 3):
         ids = torch.tensor([[special.pad] * num_padded + [1, 2, 3]], device=device)
@@ -256,7 +265,8 @@ def _moved_by_padding(net: Any, special: SpecialIds, device: torch.device, ends:
             ids, attention_mask=attention, generation_config=config, output_logits=True, return_dict_in_generate=True
         )
         logits.append(written.logits[0].float())
-    return not float((logits[0] - logits[1]).abs().max()) <= 1e-2 * float(logits[0].abs().max())
+    _moved[net] = not float((logits[0] - logits[1]).abs().max()) <= 1e-2 * float(logits[0].abs().max())
+    return _moved[net]
 
 
 def _ended(new: np.ndarray, end: list[int]) -> np.ndarray:
