@@ -19,7 +19,7 @@ import torch
 
 from reticent.core.device import autocast, pick_device
 from reticent.core.errors import PolicyError, TrainingError
-from reticent.trainer.models import logits_at, max_positions, num_rows, without_own_settings
+from reticent.trainer.models import logits_at, max_positions, without_own_settings
 from reticent.trainer.windows import SpecialIds
 
 if TYPE_CHECKING:
@@ -217,9 +217,9 @@ def _check(model: Any, lengths: np.ndarray, num_tokens: int, num_samples: int, b
 
 def end_ids(net: Any, special: SpecialIds) -> list[int]:
     """Return the ids that end a text of a model: the tokenizer's own, and those that the model's settings list."""
-    listed = net.generation_config.eos_token_id
+    listed = getattr(getattr(net, "generation_config", None), "eos_token_id", None)
     ends = {special.end, *([] if listed is None else np.atleast_1d(listed).tolist())}
-    return sorted(end for end in ends if end is not None and end < num_rows(net))
+    return sorted(end for end in ends if end is not None and end < net.config.vocab_size)
 
 
 def _generation_config(

@@ -28,7 +28,7 @@ from reticent.engine.kernels import number_tuples, word_slots
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
 from reticent.trainer.distributed import World
-from reticent.trainer.models import lm_head, logits_of, num_rows
+from reticent.trainer.models import lm_head, logits_of
 from reticent.trainer.windows import Batch, SpecialIds, Windows, cut_windows, prefetched
 
 if TYPE_CHECKING:
@@ -337,7 +337,7 @@ class Scorer:
         self.models: list[Any] = [model.to(device=self.device).eval() for model in models]  # type: ignore
         self._heads = [lm_head(model) for model in self.models]
         self.store, self.batch_size = store, batch_size
-        is_known = special.end is not None and all(special.end < num_rows(model) for model in self.models)
+        is_known = special.end is not None and all(special.end < model.config.vocab_size for model in self.models)
         #: The end of a text, if it is scored. Its scores stand behind those of the tokens, one a document.
         self._end = special.end if ends and is_known else None
         self.windows: Windows = cut_windows(store, window_length, special)
