@@ -71,7 +71,7 @@ def test_the_end_of_a_text_is_a_target_of_causal_models_and_an_attack_of_its_own
         measured = [m for m in finished.evidence.models if f"{m.model}/{m.recipe}" == name]
         assert measured
         assert all(("end_of_text" in m.membership) == attacked for m in measured)
-    assert "End of the text" in (folder / "report" / "report.html").read_text()
+    assert "Fin du texte" in (folder / "report" / "report.html").read_text()
 
 
 def test_a_second_run_trains_nothing(finished: Run, monkeypatch: pytest.MonkeyPatch) -> None:
