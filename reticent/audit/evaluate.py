@@ -27,7 +27,7 @@ from reticent.audit.membership.attacks import USER_INFERENCE, user_inference_sco
 from reticent.audit.membership.groups import group_membership
 from reticent.audit.membership.kinds import ORDINARY, TARGETS, Compared, KindAudit, KindShadows
 from reticent.audit.membership.measure import MembershipAudit, OutControls
-from reticent.audit.membership.names import GRADIENT, INFORMATION, STATES
+from reticent.audit.membership.names import END_OF_TEXT, GRADIENT, INFORMATION, STATES
 from reticent.audit.membership.threshold import ThresholdAudit, spelling_of
 from reticent.audit.membership.validity import judged, kept_by_code
 from reticent.audit.scoring.endpoint import is_endpoint, score_endpoint
@@ -364,6 +364,7 @@ class Auditor:
             store,
             special,
             all_occurrences=all_occurrences,
+            ends=END_OF_TEXT in self.config.attacks and store is self.store,
             progress=self._progress(progress, special, entry.objective),
             **(self._scoring if seed is None else self._scoring | {"seed": seed}),
         )
