@@ -185,6 +185,10 @@ def test_a_sample_teaches_without_those_who_withdrew_since(folder: Path) -> None
 def test_copies_and_planted_canaries_are_known_again(folder: Path) -> None:
     """Marks are of texts: two documents may have one, and a canary behind it is none of it."""
     rows = pq.read_table(folder / "notes.parquet").to_pylist()
+    for row in rows:  # canaries are made of plain words
+        row["text"] += (
+            "sono sempre stato bene fino alla scorsa estate quando ebbe inizio una lieve tosse secca con poca aria"
+        )
     rows[1] |= {"text": rows[0]["text"], "spans": rows[0]["spans"]}
     pq.write_table(pa.Table.from_pylist(rows), folder / "notes.parquet")
     planted = {"canaries": {"num": 12, "arms": ["protected", "missed"], "num_references": 8, "seed": 3}}

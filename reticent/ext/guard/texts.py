@@ -259,7 +259,7 @@ def refuse_detectors(names: Sequence[str]) -> None:
     """Raise `PolicyError` for a detector that needs more than a text."""
     for name in sorted(_NEED_MORE.intersection(names)):
         raise PolicyError(
-            f"guard: detector {name} needs more than a text: generated text is a document of no individual, and of no corpus"
+            f"guard: detector {name} needs more than a text: generated text is a document of no individual or corpus"
         )
 
 

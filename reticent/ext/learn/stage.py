@@ -375,10 +375,10 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
 
 def _require_enough(lessons: pa.Table, k: int) -> None:
     num = len(lessons.column("individual_id").unique())
-    if num < 2 or num < k:
+    if num < 2 or num - -(-num // _FOLDS) < k:  # a fifth is left out where it is measured
         raise CorpusError(
-            f"the marked documents are of {num} individuals: a tagger needs two, and k = {k} for a feature to have "
-            "enough of them; mark documents of more individuals, or lower detect.learned.k"
+            f"the marked documents are of {num} individuals: with k = {k} a tagger needs {max(2, -(-5 * k // 4))} or "
+            "more, for a feature to have enough of them; mark documents of more individuals, or lower detect.learned.k"
         )
 
 
