@@ -111,6 +111,20 @@ def test_an_interrupted_run_goes_on_and_a_changed_source_is_learned_again(folder
     }
 
 
+def test_records_teach_the_names_that_they_do_not_hold(folder: Path) -> None:
+    """With ``certain`` the individuals' own names teach; nobody marked anything, and others' names are found."""
+    rows = pq.read_table(folder / "notes.parquet").to_pylist()
+    own = [(row["individual_id"], row["text"][row["spans"][0]["start"] : row["spans"][0]["end"]]) for row in rows]
+    ids, names = zip(*own, strict=True)
+    pq.write_table(pa.table({"individual_id": ids, "surname": names}), folder / "records.parquet")
+    records = {"table": str(folder / "records.parquet"), "fields": {"last_name": "surname"}}
+    learned = {"certain": True, "documents": 150}
+    learn_in_run(job(folder, learned, detectors=["rules", "records", "learned"], records=records), QUIET)
+    found = {(row["document"], row["start"]) for row in spans_of(folder).to_pylist() if row["detector"] == "learned"}
+    others = {(number, span["start"]) for number, row in enumerate(rows) for span in row["spans"][1:]}
+    assert len(found & others) > 0.9 * len(others)
+
+
 def test_a_language_that_was_taught_is_known(folder: Path) -> None:
     """Notes of 30 words or more in Italian are counted as another language until the tagger has learned from some."""
     for file in ("notes.parquet", "marked.parquet"):

@@ -291,10 +291,11 @@ def _rows_of_sample(run: Run, annotation: Annotation) -> np.ndarray:
 
 
 def _detectors(run: Run) -> list[Detector]:
-    """The detectors beside the tagger, that know how the corpus writes its words."""
+    """The detectors beside the tagger; one that reads columns beside the text has none in marks of other documents."""
     names = _beside(run)
     options = {name: run.job.detect.of(name) for name in names}
-    return make_detectors(names, options, num_threads=run.job.num_threads, ids=run.job.corpus.ids)
+    found = make_detectors(names, options, num_threads=run.job.num_threads, ids=run.job.corpus.ids)
+    return [detector for detector in found if not detector.columns]
 
 
 def _found(run: Run, documents: pa.Table, detectors: Sequence[Any], common: Any = None) -> pa.Table:
@@ -349,11 +350,11 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
     languages.add(lessons.column("text").combine_chunks())
     with run.progress.task("learn", None, "documents"):
         report, lean = cross_validate(
-            lessons, found, settings, key=_key(run), common=common, detectors=_beside(run), precision=config.precision,
+            lessons, found, settings, key=_key(run), common=common, detectors=[detector.name for detector in detectors], precision=config.precision,
             measured=num_marked or lessons.num_rows, num_bootstrap=run.job.audit.num_bootstrap, seed=run.job.seed,
         )  # fmt: skip
         tagger = learn_tagger(
-            lessons, found, settings, key=_key(run), common=common, detectors=_beside(run),
+            lessons, found, settings, key=_key(run), common=common, detectors=[detector.name for detector in detectors],
             languages=languages.main(),
         ).leaning(lean)  # fmt: skip
     (folder / "tagger.parquet").write_bytes(tagger.to_bytes())
