@@ -341,6 +341,7 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
         tables.append(taught)
     lessons = pa.concat_tables(tables).combine_chunks()
     detectors = _detectors(run)
+    names = [detector.name for detector in detectors]
     common = _common(run, detectors)
     ids = pa.array([str(number) for number in range(lessons.num_rows)], pa.string())
     found = _found(run, lessons.select(["individual_id", "text"]).add_column(0, "doc_id", ids), detectors, common)
@@ -350,11 +351,11 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
     languages.add(lessons.column("text").combine_chunks())
     with run.progress.task("learn", None, "documents"):
         report, lean = cross_validate(
-            lessons, found, settings, key=_key(run), common=common, detectors=[detector.name for detector in detectors], precision=config.precision,
+            lessons, found, settings, key=_key(run), common=common, detectors=names, precision=config.precision,
             measured=num_marked or lessons.num_rows, num_bootstrap=run.job.audit.num_bootstrap, seed=run.job.seed,
         )  # fmt: skip
         tagger = learn_tagger(
-            lessons, found, settings, key=_key(run), common=common, detectors=[detector.name for detector in detectors],
+            lessons, found, settings, key=_key(run), common=common, detectors=names,
             languages=languages.main(),
         ).leaning(lean)  # fmt: skip
     (folder / "tagger.parquet").write_bytes(tagger.to_bytes())
