@@ -25,7 +25,6 @@ from reticent.audit.membership.names import (
 from reticent.core.artifact import read_manifest
 from reticent.core.eta import Work
 from reticent.engine.canaries import open_canaries, without_canaries
-from reticent.engine.config import TIMES_REPEATED
 from reticent.engine.detect.labels import category
 from reticent.engine.detect.spans import SpanReader
 from reticent.engine.flagged_words import FlaggedWords
@@ -34,6 +33,7 @@ from reticent.engine.split import draw_repeated, households_of
 from reticent.engine.store import open_tokens
 from reticent.engine.text_sizes import read_zlib_bytes
 from reticent.job.stages.near_copies import copied_individuals
+from reticent.trainer.config import TIMES_REPEATED
 
 if TYPE_CHECKING:
     from reticent.audit.config import AuditConfig

@@ -13,8 +13,8 @@ from reticent.audit.judgement.rows import MIN_SHADOWS, PLAIN, RISKS
 from reticent.audit.judgement.verdict import LONGER
 from reticent.audit.texts import ENGLISH, Texts
 from reticent.core.errors import ReticentError
-from reticent.engine.config import FEWEST_REPEATED, TIMES_REPEATED
 from reticent.job.checks import OF_RMIA
+from reticent.trainer.config import FEWEST_REPEATED, TIMES_REPEATED
 
 if TYPE_CHECKING:
     from reticent.audit.judgement.rows import Risk

@@ -13,9 +13,10 @@ from pydantic import AfterValidator, Field, FieldSerializationInfo, field_serial
 from reticent.core.errors import PolicyError
 from reticent.core.names import require_name
 from reticent.core.section import PUBLISHED, Section, of_job
-from reticent.engine.config import FEWEST_REPEATED, TIMES_REPEATED
 
 __all__ = [
+    "FEWEST_REPEATED",
+    "TIMES_REPEATED",
     "Bf16",
     "ClassifyConfig",
     "FoundationConfig",
@@ -24,6 +25,10 @@ __all__ = [
     "PrivacyConfig",
     "TrainConfig",
 ]
+
+#: The fewest members of a positive control, and how many times an epoch of it has their documents.
+FEWEST_REPEATED: Final = 100
+TIMES_REPEATED: Final = 8
 
 Bf16 = Literal["auto", "on", "off"]
 #: Epochs after which a checkpoint is kept by default, up to the last epoch, which is always kept.
