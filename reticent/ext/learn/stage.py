@@ -53,6 +53,7 @@ from reticent.engine.sources.columns import sorted_codes
 from reticent.engine.sources.formats import FORMATS
 from reticent.engine.withdrawn import read_ids
 from reticent.ext.annotate.annotation import read_annotation
+from reticent.ext.annotate.command import text_ends
 from reticent.ext.annotate.sample import iter_rows, text_digest
 from reticent.job.artefact import Artefact, Step
 from reticent.job.detection_learned import KEY, LEARNED, REPORT, TAUGHT, recipe_of
@@ -245,7 +246,7 @@ def read_marks_of(run: Run, path: Path, format: str = "auto", weight: float = 1.
             )
         kept = np.flatnonzero((rows >= 0) & is_read)
         kept = kept[np.argsort(rows[kept])]
-        documents = _documents(run.corpus, rows[kept])
+        documents = _documents(run.documents, rows[kept])
         names = ("start", "end", "label")
         own = [[dict(zip(names, span, strict=True)) for span in annotation.spans[place]] for place in kept.tolist()]
         lengths = pc.utf8_length(documents.column("text")).to_pylist()
@@ -274,12 +275,14 @@ def read_marks_of(run: Run, path: Path, format: str = "auto", weight: float = 1.
 def _rows_of_sample(run: Run, annotation: Annotation) -> np.ndarray:
     """The rows in the run of the documents of a sample, -1 for one that is not there; they are known by their texts, so
     that a sample holds after an update."""
-    wanted = {document.sha256: place for place, document in enumerate(annotation.sample.documents)}
-    rows, first = np.full(len(wanted), -1, dtype=np.int64), 0
-    for batch in run.corpus.batches(columns=("text",)):
+    wanted: dict[str, list[int]] = {}
+    for place, document in enumerate(annotation.sample.documents):
+        wanted.setdefault(document.sha256, []).append(place)
+    rows, first, ends = np.full(len(annotation.sample.documents), -1, dtype=np.int64), 0, text_ends(run)
+    for batch in run.documents.batches(columns=("text",)):
         for row, text in enumerate(batch.column("text").to_pylist(), start=first):
-            if (place := wanted.get(text_digest(text))) is not None:
-                rows[place] = row
+            if places := wanted.get(text_digest(text if ends is None else text[: ends[row]])):
+                rows[places.pop()] = row
         first += batch.num_rows
     return rows
 
@@ -288,10 +291,11 @@ def _rows_of_sample(run: Run, annotation: Annotation) -> np.ndarray:
 
 
 def _detectors(run: Run) -> list[Detector]:
-    """The detectors beside the tagger, that know how the corpus writes its words."""
+    """The detectors beside the tagger; one that reads columns beside the text has none in marks of other documents."""
     names = _beside(run)
     options = {name: run.job.detect.of(name) for name in names}
-    return make_detectors(names, options, num_threads=run.job.num_threads, ids=run.job.corpus.ids)
+    found = make_detectors(names, options, num_threads=run.job.num_threads, ids=run.job.corpus.ids)
+    return [detector for detector in found if not detector.columns]
 
 
 def _found(run: Run, documents: pa.Table, detectors: Sequence[Any], common: Any = None) -> pa.Table:
@@ -337,6 +341,7 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
         tables.append(taught)
     lessons = pa.concat_tables(tables).combine_chunks()
     detectors = _detectors(run)
+    names = [detector.name for detector in detectors]
     common = _common(run, detectors)
     ids = pa.array([str(number) for number in range(lessons.num_rows)], pa.string())
     found = _found(run, lessons.select(["individual_id", "text"]).add_column(0, "doc_id", ids), detectors, common)
@@ -346,11 +351,11 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
     languages.add(lessons.column("text").combine_chunks())
     with run.progress.task("learn", None, "documents"):
         report, lean = cross_validate(
-            lessons, found, settings, key=_key(run), common=common, detectors=_beside(run), precision=config.precision,
+            lessons, found, settings, key=_key(run), common=common, detectors=names, precision=config.precision,
             measured=num_marked or lessons.num_rows, num_bootstrap=run.job.audit.num_bootstrap, seed=run.job.seed,
         )  # fmt: skip
         tagger = learn_tagger(
-            lessons, found, settings, key=_key(run), common=common, detectors=_beside(run),
+            lessons, found, settings, key=_key(run), common=common, detectors=names,
             languages=languages.main(),
         ).leaning(lean)  # fmt: skip
     (folder / "tagger.parquet").write_bytes(tagger.to_bytes())
@@ -372,10 +377,10 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
 
 def _require_enough(lessons: pa.Table, k: int) -> None:
     num = len(lessons.column("individual_id").unique())
-    if num < 2 or num < k:
+    if num < 2 or num - -(-num // _FOLDS) < k:  # a fifth is left out where it is measured
         raise CorpusError(
-            f"the marked documents are of {num} individuals: a tagger needs two, and k = {k} for a feature to have "
-            "enough of them; mark documents of more individuals, or lower detect.learned.k"
+            f"the marked documents are of {num} individuals: with k = {k} a tagger needs {max(2, -(-5 * k // 4))} or "
+            "more, for a feature to have enough of them; mark documents of more individuals, or lower detect.learned.k"
         )
 
 
