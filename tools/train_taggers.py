@@ -46,6 +46,8 @@ WORLD = (
     "ar_DZ:latin en_IN en_KE en_NG cs_CZ da_DK et_EE fi_FI fr_DZ hr_HR hu_HU id_ID it_IT lv_LV nl_NL no_NO pl_PL pt_BR ro_RO "
     "sk_SK sl_SI sv_SE sw tr_TR vi_VN yo_NG zu_ZA ha_NG ig_NG is_IS es_MX fr_BE de_CH en_IE ga_IE uz_UZ"
 ).split()
+#: Share of the sentences about nobody that are of invented words.
+INVENTED = 0.6
 #: Slots whose value is an identifier -> its label.
 MARKED = {
     "name": "NAME", "first": "NAME", "last": "NAME", "doc": "NAME", "lastfirst": "NAME", "date": "DATE", "age": "AGE",
@@ -121,7 +123,7 @@ class Maker:
 
     def __init__(self, language: str, seed: int = SEED):
         self.language, self.rng = language, random.Random(f"{seed}.{language}")
-        self.lists = sections(TEXTS / f"{language}.txt")
+        self.lists = sections(TEXTS / "any.txt") | sections(TEXTS / f"{language}.txt")
         own = tomllib.loads((FOLDER.parents[1] / "names.toml").read_text(encoding="utf-8"))[language]
         pool = {name: own[name].split() for name in ("women", "men", "surnames", "places")}
         self.firsts, self.lasts, self.places = (pool["women"] + pool["men"], pool["surnames"], pool["places"])
@@ -277,6 +279,37 @@ class Maker:
                 made.push(value.lower() if piece in ("t", "d") else value)
         return made
 
+    def _invented(self) -> str:
+        """A word that nobody has read, of the language by its ending: no name, though rare."""
+        rng, lists = self.rng, self.lists
+        stem = rng.choice(lists["stems"])
+        if rng.random() < 0.5:
+            other = rng.choice(lists["stems"])
+            stem = rng.choice([stem[: rng.randint(2, 5)] + other, stem + "o" + other, other[:3] + stem])
+        return stem + rng.choice(lists["endings"])
+
+    def prose(self) -> Text:
+        """A sentence about nobody, of invented words between the small words of the language."""
+        rng, words = self.rng, []
+        for number in range(rng.randint(3, 16)):
+            if number % 3 == 0 or rng.random() < 0.35:
+                words.append(rng.choice(self.lists["small words"]))
+            draw = rng.random()
+            word = self._invented()
+            if draw < 0.06:
+                word = rng.choice(self.lists["abbreviations"])
+            elif draw < 0.12:
+                word = self._digits(rng.choice(["#", "##", "#,#", "#.#", "## mg", "## %", "#-#", "##/##", "#x# cm", "### ml", "#cm"]))
+            elif draw < 0.2:
+                word = rng.choice(self.lists[rng.choice(["drug", "disease", "symptom"])])
+            elif draw < 0.24 or (self.language == "de" and draw < 0.65):
+                word = word.capitalize()
+            elif draw < 0.28:
+                word = f"({word})"
+            words.append(word + (rng.choice(",;:") if rng.random() < 0.09 else ""))
+        line = " ".join(words)
+        return Text(line[0].upper() + line[1:] + rng.choice([".", ".", ".", "", ":"]))
+
     def document(self) -> Text:
         rng = self.rng
         kinds = list(KINDS)
@@ -285,19 +318,23 @@ class Maker:
         self.person, made, joint = self._person(), Text(), rng.choice(joints)
         for _ in range(rng.randint(fewest, most)):
             part = rng.choices(list(parts), list(parts.values()))[0]
-            made.join(self._sentence(rng.choice(self.lists[part])), "\n" if part == "forms" else joint)
+            if part == "plain" and rng.random() < INVENTED:
+                sentence = self.prose()
+            else:
+                sentence = self._sentence(rng.choice(self.lists[part]))
+            made.join(sentence, "\n" if part == "forms" else joint)
         return disguised(made, rng, spoken=kind == "talk")
 
 
 def disguised(text: Text, rng: random.Random, *, spoken: bool) -> Text:
     """The text as some write: all small, all capital, names small, without accents, punctuation set apart."""
     draw = rng.random()
-    small = 0.35 if spoken else 0.08
+    small = 0.25 if spoken else 0.05
     if draw < small:
         text = text.changed(lambda part, _: part.lower())
     elif draw < small + 0.04:
         text = text.changed(lambda part, _: part.upper())
-    elif draw < small + 0.09:
+    elif draw < small + 0.07:
         text = text.changed(lambda part, marked: part.lower() if marked else part)
     if rng.random() < 0.05:
         text = text.changed(lambda part, _: _without_accents(part))
