@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -461,6 +461,52 @@ def evaluate(
 
     found = evaluate_sample(_job(run), annotations, new_progress(quiet), all_reviewed=all_reviewed)
     _print(found, as_json)
+
+
+@_app.command(epilog=example_of("detect learn"))
+def learn(
+    run: RunFolder,
+    marks: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Documents that people marked: what annotators of `reticent detect sample` gave back, or others, in "
+            "BRAT or any format with marks (--set detect.learned.marks_format=i2b2-2014).",
+        ),
+    ] = None,
+    teacher: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="A preset or a detector whose finds in drawn documents are taken for marks."),
+    ] = None,
+    documents: Annotated[
+        int | None, typer.Option(min=2, metavar="<int>", help="Documents to draw for the teacher (default: 2000).")
+    ] = None,
+    settings: Set = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Learn a tagger from marked documents, and find identifiers with it beside the run's other detectors.
+
+    The run keeps it: `reticent run` tags with it from now on.
+    """
+    from reticent.ext.learn.command import learn_in_run
+    from reticent.ext.learn.show import print_learned
+
+    values = read_job(run)
+    own = {"marks": marks and str(marks), "teacher": teacher, "documents": documents}
+    values["detect"] = with_tagger(values["detect"], {name: value for name, value in own.items() if value is not None})
+    print_learned(learn_in_run(job_of(values, settings), new_progress(quiet)), as_json)
+
+
+def with_tagger(section: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    """The section [detect] with the detector learned, and these of its options in place of its own."""
+    table = {**(section.get("learned") or {}), **options}
+    table.pop("model", None)
+    names = [*section["detectors"], *(["learned"] if "learned" not in section["detectors"] else [])]
+    changed = {**section, "learned": table, "detectors": names}
+    if section.get("preset"):
+        changed.pop("detectors")
+    return changed
 
 
 def _job(run: Path) -> Job:

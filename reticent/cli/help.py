@@ -71,6 +71,7 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
         "tagger attack": "reticent tagger attack models/ner --train train.conll --names census --out tagger",
         "tagger thesis": "reticent tagger thesis base=base.csv large=large.csv",
         "detect sample": "reticent detect sample run --documents 100",
+        "detect learn": "reticent detect learn run --marks run/annotation/annotation.json",
         "detect evaluate": "reticent detect evaluate run annotation/annotated.json",
         "dossier verify": "reticent dossier verify to-the-dpo --signers allowed_signers --model exported",
         "dossier export": "reticent dossier export run gpt2 ppclm --out to-the-partner",

@@ -120,6 +120,8 @@ FORMATS = {
     "dedup": 1,
     "scrub": 1,
     "split": 1,
+    "teacher": 1,
+    "learned": 1,
     "spans": 4,
     "sampled-recall": 2,
     "index": 3,

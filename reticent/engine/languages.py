@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 import numpy as np
@@ -84,7 +85,6 @@ KNOWN: Final = ("de", "en", "es", "fr")
 #: A document in none of all these.
 UNTOLD: Final = "other"
 _PATTERNS_OF_NOTES: Final = {name: rf"\b(?:{'|'.join(words.split())})\b" for name, words in _WORDS_OF_NOTES.items()}
-_PLACES_OF_KNOWN: Final = [list(_WORDS_OF_NOTES).index(name) for name in KNOWN]
 #: Words that a document must have to be asked; its characters that are looked at first, and where these are in doubt.
 FEWEST_WORDS: Final = 30
 _NUM_CHARACTERS, _MOST_CHARACTERS = 1000, 20_000
@@ -101,7 +101,10 @@ class OtherLanguages:
     Cost: 18 counts in the first 1,000 characters, about 0.2 ms a document.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, known: Collection[str] = KNOWN) -> None:
+        #: Languages that detection knows.
+        self.known = tuple(sorted({*known} & {*_WORDS_OF_NOTES}))
+        self._places_of_known = [list(_WORDS_OF_NOTES).index(name) for name in self.known]
         #: Documents by language.
         self.documents = dict.fromkeys((*_WORDS_OF_NOTES, UNTOLD), 0)
 
@@ -109,7 +112,7 @@ class OtherLanguages:
         """Count further documents (strings, one a row)."""
         found = _told(texts, _NUM_CHARACTERS)
         # A list at the beginning of a note has no grammar: the rest of the note is asked too.
-        doubtful = np.flatnonzero(~np.isin(found, _PLACES_OF_KNOWN) & (found >= 0))
+        doubtful = np.flatnonzero(~np.isin(found, self._places_of_known) & (found >= 0))
         found[doubtful] = _told(texts.take(pa.array(doubtful)), _MOST_CHARACTERS)
         for place, name in enumerate(self.documents):
             self.documents[name] += int(np.count_nonzero(found == place))
@@ -117,7 +120,12 @@ class OtherLanguages:
     @property
     def unknown(self) -> dict[str, int]:
         """Documents in each language that the rules do not know, by its code; ``other`` is none that is told."""
-        return {name: num for name, num in self.documents.items() if num and name not in KNOWN}
+        return {name: num for name, num in self.documents.items() if num and name not in self.known}
+
+    def main(self) -> list[str]:
+        """Return the languages that at least a fifth of these documents are in, without `UNTOLD`."""
+        num = sum(self.documents.values())
+        return [name for name, count in self.documents.items() if count and 5 * count >= num and name != UNTOLD]
 
     def counts(self) -> dict[str, int]:
         """Return ``long_documents``, those that were asked, and ``other_language`` of them."""
@@ -131,8 +139,8 @@ class OtherLanguages:
             return None
         return (
             f"{num:,} of {asked:,} documents of {FEWEST_WORDS} words or more are in a language that the rules do not "
-            f"know ({names}; they know {', '.join(KNOWN)}): of the names in them next to nothing is found but those of "
-            "records and lists"
+            f"know ({names}; they know {', '.join(self.known)}): of the names in them next to nothing is found but "
+            "those of records and lists"
         )
 
 

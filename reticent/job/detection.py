@@ -17,6 +17,7 @@ from reticent.core.progress import Progress
 from reticent.engine.detect import quarantined_rows
 from reticent.engine.detect.labels import category
 from reticent.job.config import Job
+from reticent.job.detection_learned import TAUGHT_OUT, taught
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.job.staged import staged_job
@@ -53,7 +54,10 @@ def _detect(job: Job, evaluate: bool, progress: Progress) -> DetectedSpans:
         from reticent.engine.detect.marks import read_marks
 
         with progress.task("evaluate", None, "documents"):
-            marks = read_marks(run.corpus, folder)
+            left_out = taught(run, run.corpus.scan().column("individual_id"))
+            if left_out.any():
+                progress.warn(f"{TAUGHT_OUT.format(int(left_out.sum()))}")
+            marks = read_marks(run.corpus, folder, left_out if left_out.any() else None)
             names = dict.fromkeys((*job.detect.detectors, *marks.detectors))  # also those that found nothing
             marks = marks.chosen(detectors=[name for name in names if name != "gold"])
             evaluation = evaluate_detection(marks, num_bootstrap=job.audit.num_bootstrap, seed=job.seed)

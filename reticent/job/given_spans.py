@@ -21,6 +21,7 @@ from reticent.engine.detect.common import learn_common_words
 from reticent.engine.detect.propagate import propagate
 from reticent.engine.schema import SPANS
 from reticent.engine.split import draw_user_inference_holdout
+from reticent.job.detection_learned import options_of
 from reticent.job.maker import is_up_to_date
 from reticent.job.stages.detect import detect_steps
 
@@ -92,9 +93,7 @@ def _search(run: Run, given: Corpus, rows: np.ndarray, folder: Path) -> tuple[np
     """
 
     job = run.job
-    detectors = make_detectors(
-        job.detect.detectors, job.detect.options, num_threads=job.num_threads, ids=job.corpus.ids
-    )
+    detectors = make_detectors(job.detect.detectors, options_of(job), num_threads=job.num_threads, ids=job.corpus.ids)
     learn_common_words(given, detectors)  # as where all of them are searched
     corpus: Any = run.user_inference_holdout
     with run.progress.task("detect", corpus.num_documents, "documents") as advance:

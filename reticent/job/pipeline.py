@@ -69,6 +69,7 @@ _PLAN = (
     Stage("dedup", "reticent.job.stages.dedup:dedup_steps"),
     Stage("split", "reticent.job.stages.split:split_steps"),
     Stage("canaries", "reticent.job.stages.split:canary_steps", within="split"),
+    Stage("learned", "reticent.ext.learn.stage:learned_steps", within="detect"),
     Stage("detect", "reticent.job.stages.detect:detect_steps"),
     Stage("index", "reticent.job.stages.index:index_steps"),
     Stage("foundation", "reticent.job.stages.foundation:foundation_steps"),
@@ -129,7 +130,7 @@ def execute(run: Run, until: str = "report", *, alone: bool = False) -> Path:
     alone = alone and run.job.canaries is None
     chosen = stages_until(until)
     if alone:
-        chosen = [stage for stage in chosen if stage.name in ("corpus", "dedup", until)]
+        chosen = [stage for stage in chosen if stage.name in ("corpus", "dedup") or until in (stage.name, stage.within)]
     run_stages(run, chosen)
     run.verify_all()
     if alone:

@@ -134,6 +134,22 @@ _ROWS: Final = (
         depends=_learns,
     ),
     DetectorRow(
+        name="learned",
+        module="learned",
+        kind="LearnedDetector",
+        about="what a tagger finds that has learned from marked notes of this hospital",
+        published=("teacher", "weights"),
+        needs={
+            "marks": '"folder of marked notes"',
+            "teacher": '"thorough"',
+            "certain": "true",
+            "model": '"tagger.parquet"',
+        },
+        files=("model", "key"),
+        perhaps_files=("marks",),
+        depends=lambda _: "it reads how all documents write a word",
+    ),
+    DetectorRow(
         name="spacy",
         module="spacy",
         kind="SpacyDetector",

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["BATCH_SPANS", "Detector", "spans_batch"]
+__all__ = ["BATCH_SPANS", "FOUND", "Detector", "spans_batch"]
 
 #: Result of a detector: one row a span, ``document`` = row in the batch.
 BATCH_SPANS: Final = pa.schema(
@@ -19,10 +19,15 @@ BATCH_SPANS: Final = pa.schema(
         pa.field("score", pa.float32()),
     ]
 )
+#: What several detectors found in a batch.
+FOUND: Final = pa.schema([*BATCH_SPANS, pa.field("detector", pa.string())])
 
 
 class Detector(Protocol):
-    """Finds direct identifiers in a batch of documents."""
+    """Finds direct identifiers in a batch of documents.
+
+    One that reads what the others found has ``detect_beside(batch, found)`` too, with ``found`` as `FOUND`.
+    """
 
     name: str
     #: Columns of `DOCUMENTS` that the detector reads.

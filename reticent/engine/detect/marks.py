@@ -7,7 +7,7 @@ Memory: some 60 bytes a span and 9 a word; the text is read in batches.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -111,11 +111,11 @@ class Marks:
         )
 
 
-def read_marks(corpus: Corpus, folder: Path | str) -> Marks:
+def read_marks(corpus: Corpus, folder: Path | str, left_out: np.ndarray | None = None) -> Marks:
     """Read the corpus's gold spans (column ``mentions``, else ``spans``) and ``folder/spans.parquet``.
 
-    What the detector ``gold`` found is left out, with the spans propagated from it: the gold standard is not measured
-    against itself.
+    Documents that ``left_out`` (bool, one a document) names count as not annotated. What the detector ``gold`` found is
+    left out, with the spans propagated from it: the gold standard is not measured against itself.
 
     Raises
     ------
@@ -136,7 +136,17 @@ def read_marks(corpus: Corpus, folder: Path | str) -> Marks:
     gold = "mentions" if corpus.columns.mentions is not None else "spans"
     if getattr(corpus.columns, gold) is None:
         raise CorpusError("no gold spans to measure against: map their column (corpus.spans)")
-    return gather_marks(corpus.batches(columns=("individual_id", "text", gold), batch_rows=512), found)
+    batches = corpus.batches(columns=("individual_id", "text", gold), batch_rows=512)
+    return gather_marks(batches if left_out is None else _without(batches, left_out), found)
+
+
+def _without(batches: Iterable[pa.RecordBatch], left_out: np.ndarray) -> Iterator[pa.RecordBatch]:
+    first = 0
+    for batch in batches:
+        mask = left_out[first : first + batch.num_rows]
+        first += batch.num_rows
+        gold = batch.columns[-1].take(pa.array(np.arange(batch.num_rows), mask=mask))
+        yield pa.record_batch([*batch.columns[:-1], gold], schema=batch.schema)
 
 
 def gather_marks(batches: Iterable[pa.RecordBatch], found: pa.Table) -> Marks:

@@ -7,7 +7,7 @@ everything after it. A failure on every document of a batch is no matter of one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,7 +22,7 @@ from reticent.core.errors import CorpusError, PolicyError, ReticentError
 from reticent.engine.corpus import as_corpus
 from reticent.engine.detect.alignment import Alignment
 from reticent.engine.detect.common import learn_common_words
-from reticent.engine.detect.detector import BATCH_SPANS, Detector
+from reticent.engine.detect.detector import BATCH_SPANS, FOUND, Detector
 from reticent.engine.detect.spans import SpanFile, write_quarantine
 from reticent.engine.detect.together import detect_together
 from reticent.engine.schema import SPANS
@@ -77,6 +77,7 @@ def detect_spans(
     """
 
     corpus = as_corpus(corpus)
+    _require_beside(detectors)
     learn_common_words(corpus, detectors)
     union = _Union(detectors, on_error, None if carried is None else np.flatnonzero(carried.rows < 0))
     columns = ["doc_id", "individual_id", "text"]
@@ -104,6 +105,17 @@ def detect_spans(
     if on_error == "quarantine":
         write_quarantine(union.quarantine, folder)
     return union.counts
+
+
+def _require_beside(detectors: Sequence[Detector]) -> None:
+    """Raise `PolicyError` where a detector reads what another finds that is not there."""
+    names = [detector.name for detector in detectors]
+    for detector in detectors:
+        if missing := [name for name in getattr(detector, "reads", ()) if name not in names]:
+            raise PolicyError(
+                f"detector {detector.name} was taught beside {', '.join(missing)}, and detect.detectors has no "
+                f"{missing[0]}; give the same detectors, or learn it again"
+            )
 
 
 def _is_exact(detector: Detector) -> bool:
@@ -180,10 +192,16 @@ class _Union:
             together = detect_together(self.detectors, batch)
         except Exception:  # each by itself says which failed, and on which document
             together = {}
-        return [
-            (together[place], {}) if place in together else self._run(detector, batch, num_before)
+        found = {
+            place: (together[place], {}) if place in together else self._run(detector, batch, num_before)
             for place, detector in enumerate(self.detectors)
-        ]
+            if not hasattr(detector, "detect_beside")
+        }
+        if len(found) < len(self.detectors):
+            beside = _beside({self.detectors[place].name: spans for place, (spans, _) in found.items()})
+            for place in set(range(len(self.detectors))) - set(found):
+                found[place] = self._run(_Beside(self.detectors[place], beside), batch, num_before)
+        return [found[place] for place in range(len(self.detectors))]
 
     def take(self, batch: pa.RecordBatch, detected: Sequence[Detected]) -> Callable[[], pa.Table]:
         """Check and count what the detectors found in the next documents of the corpus; returns what makes one table
@@ -238,7 +256,7 @@ class _Union:
         parts, failed = [BATCH_SPANS.empty_table()], {}
         for row in range(batch.num_rows):
             try:
-                found = detector.detect(batch.slice(row, 1))
+                found = getattr(detector, "of_row", lambda _: detector)(row).detect(batch.slice(row, 1))
             except Exception as error:
                 failed[row] = type(error).__name__
                 if self.on_error == "stop":
@@ -283,6 +301,37 @@ class _Union:
                 f"detector {name}, document {self.document(self.num_read + row) + 1} of the corpus: {bad[row]}"
             )
         return bad
+
+
+@dataclass(frozen=True, slots=True)
+class _Beside:
+    """A detector that reads what the others found in the same batch."""
+
+    detector: Any
+    found: pa.Table
+    name: str = field(init=False)
+    columns: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.detector.name)
+
+    def detect(self, batch: pa.RecordBatch) -> pa.Table:
+        found: pa.Table = self.detector.detect_beside(batch, self.found)
+        return found
+
+    def of_row(self, row: int) -> _Beside:
+        """The same for the batch of one document."""
+        own = self.found.filter(pc.equal(self.found.column("document"), row))
+        return _Beside(self.detector, own.set_column(0, FOUND.field(0), pa.array(np.zeros(len(own), dtype=np.int64))))
+
+
+def _beside(found: Mapping[str, pa.Table]) -> pa.Table:
+    """What detectors found in one batch (`FOUND`)."""
+    tables = [
+        table.append_column(FOUND.field("detector"), pa.array([name] * len(table), pa.string()))
+        for name, table in found.items()
+    ]
+    return pa.concat_tables([FOUND.empty_table(), *tables])
 
 
 def _check_table(found: object, name: str) -> None:

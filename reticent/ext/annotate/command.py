@@ -30,6 +30,7 @@ from reticent.engine.schema import SPAN_TYPE, SPANS
 from reticent.engine.sources.columns import sorted_codes
 from reticent.ext.annotate.annotation import Annotation, Span, check_texts, read_annotation, write_annotation
 from reticent.ext.annotate.sample import draw_sample, iter_rows
+from reticent.job.detection_learned import TAUGHT_OUT, taught
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.job.stages.audit import SAMPLED_RECALL
@@ -108,6 +109,11 @@ def evaluate_sample(
     for annotation, file in zip(annotations, files, strict=True):
         check_texts(annotation, texts, file)
     own = [_by_row(annotation) for annotation in annotations]
+    stratum = np.array([document.stratum for document in sample.documents], dtype=np.int64)[order]
+    sizes = np.array(sample.strata)
+    if (left_out := _taught(run, rows)).any():
+        progress.warn(TAUGHT_OUT.format(int(left_out.sum())))
+        rows, stratum, sizes = _without(left_out, rows, stratum, sizes)
     united = [united_spans([spans[int(row)] for spans in own]) for row in rows]
     with progress.task("evaluate", None, "documents"):
         marks = _marks(run, rows, texts, united)
@@ -117,9 +123,8 @@ def evaluate_sample(
             agreement = agreement_of(
                 first, second, _num_words(rows, texts), num_bootstrap=job.audit.num_bootstrap, seed=job.seed
             )
-        stratum = np.array([document.stratum for document in sample.documents], dtype=np.int64)[order]
         result = weighted_recall(
-            marks, stratum, np.array(sample.strata), household=_households(run, rows), annotators=len(files),
+            marks, stratum, sizes, household=_households(run, rows), annotators=len(files),
             agreement=agreement,
         )  # fmt: skip
         if any(annotation.unchanged for annotation in annotations):
@@ -130,6 +135,23 @@ def evaluate_sample(
         (writer.path / "recall.json").write_text(json.dumps(to_json(result), indent=1, allow_nan=False))
         writer.counts["documents"] = result.documents
     return result
+
+
+def _taught(run: Run, rows: np.ndarray) -> np.ndarray:
+    """Of documents by row, whether their individual taught the tagger."""
+    return taught(run, run.corpus.scan().column("individual_id").take(pa.array(rows)))
+
+
+def _without(
+    left_out: np.ndarray, rows: np.ndarray, stratum: np.ndarray, sizes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The documents of a sample without some, their strata, and of how many documents each stratum is then."""
+    if left_out.all():
+        raise CorpusError("every individual of this sample taught the tagger; draw another sample to measure it")
+    drawn, left = (np.bincount(of, minlength=len(sizes)) for of in (stratum, stratum[~left_out]))
+    kept = np.flatnonzero(left)
+    fewer = np.maximum(np.round(sizes[kept] * left[kept] / drawn[kept]).astype(np.int64), left[kept])
+    return rows[~left_out], np.searchsorted(kept, stratum[~left_out]), fewer
 
 
 def _detected(job: Job, progress: Progress) -> Run:

@@ -127,6 +127,8 @@ def draw_sample(
         ]
     )
     rows = random.permutation(rows)
+    if by_disagreement:  # whoever marks fewer than all of them marks those that teach most
+        rows = rows[np.argsort(-disagreed[rows], kind="stable")]
     digests = _digests(corpus, np.sort(rows), ends)
     width = max(4, len(str(len(rows))))
     documents = tuple(
@@ -164,19 +166,28 @@ def _digests(corpus: Corpus, rows: np.ndarray, ends: np.ndarray | None) -> dict[
 
 def _finds(file: Path, num_documents: int) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """Stretches that any detector found in each document, those of them that not every detector found, and the
-    detectors; a propagated span is a find of the detector that it was propagated from.
+    detectors; a propagated span is a find of the detector that it was propagated from. Where a tagger was learned, it
+    is one side and all other detectors together are the other.
     """
     spans = pq.ParquetFile(file)
     found, disagreed = np.zeros(num_documents), np.zeros(num_documents)
     known: dict[str, int] = {}
     parts = []
+    side: dict[str, str] = {}
+    sources = pc.unique(
+        pc.replace_substring_regex(pq.read_table(file, columns=["detector"]).column("detector"), "^.*:", "")
+    )
+    if "learned" in sources.to_pylist():
+        side = {name: "others" for name in sources.to_pylist() if name != "learned"}
+        known = {"others": 0, "learned": 1}
     for group in range(spans.num_row_groups):  # documents stand whole in one
         table = spans.read_row_group(group, columns=["document", "start", "end", "detector"])
         if not table.num_rows:
             continue
         document, start, end = (table.column(name).to_numpy().astype(np.int64) for name in ("document", "start", "end"))
         source = pc.replace_substring_regex(table.column("detector"), "^.*:", "").combine_chunks().dictionary_encode()
-        number = np.array([known.setdefault(name, len(known)) for name in source.dictionary.to_pylist()])
+        names = [side.get(name, name) for name in source.dictionary.to_pylist()]
+        number = np.array([known.setdefault(name, len(known)) for name in names])
         line = document * (int(end.max()) + 1)  # documents one after another, none touching the next
         furthest = np.maximum.accumulate(line + end)
         begins = np.concatenate([[True], (line + start)[1:] >= furthest[:-1]])

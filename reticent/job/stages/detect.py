@@ -17,9 +17,10 @@ from reticent.engine.detect.confirm import DETECTOR, confirm_names
 from reticent.engine.detect.passages import cached, delete_cache
 from reticent.engine.detect.propagate import propagate
 from reticent.engine.detect.records import missing_records
-from reticent.engine.languages import OtherLanguages
+from reticent.engine.languages import KNOWN, OtherLanguages
 from reticent.engine.threads import read_ahead
 from reticent.job.artefact import Artefact, Step
+from reticent.job.detection_learned import LEARNED, options_of, recipe_of
 
 if TYPE_CHECKING:
     from reticent.engine.detect import Detector
@@ -55,6 +56,8 @@ def spans_artefact(run: Run) -> Artefact:
     settings = run.job.detect
     files = dict(option_files(settings.options))
     own = {} if run.job.canaries is None else {"canaries": run.fingerprints.of("canaries")}
+    if recipe_of(run.job) is not None:
+        own[LEARNED] = run.fingerprints.of(LEARNED)
     inputs = {"corpus": run.documents.fingerprint(), **own, **{o: fingerprint(path) for o, path in files.items()}}
     config = settings.model_dump(include={"detectors", "on_error", "propagate"})
     if settings.confirm:
@@ -78,9 +81,7 @@ def spans_artefact(run: Run) -> Artefact:
 
 def _build(run: Run, carried: Carried | None, folder: Path, counts: dict[str, Any]) -> None:
     job = run.job
-    detectors = make_detectors(
-        job.detect.detectors, job.detect.options, num_threads=job.num_threads, ids=job.corpus.ids
-    )
+    detectors = make_detectors(job.detect.detectors, options_of(job), num_threads=job.num_threads, ids=job.corpus.ids)
     _find_identifiers(run, detectors, carried() if carried else None, folder, counts)
 
 
@@ -141,7 +142,8 @@ def _ask_languages(run: Run, detectors: Sequence[Detector]) -> dict[str, int]:
     PolicyError
         The preset "thorough" has a pipeline of a language that less than half of them are in.
     """
-    languages = OtherLanguages()
+    learned = [language for detector in detectors for language in getattr(detector, "languages", ())]
+    languages = OtherLanguages((*KNOWN, *learned))
     for batch in read_ahead(run.documents.batches(columns=("text",))):
         languages.add(batch.column("text"))
     if warning := languages.warning():

@@ -10,6 +10,7 @@ pub mod dates;
 pub mod firms;
 pub mod fused_pass;
 pub mod gazetteer;
+pub mod learned;
 pub mod letter_case;
 pub mod name_runs;
 pub mod names;

@@ -8,6 +8,7 @@ pub mod copies;
 pub mod detect;
 pub mod index;
 pub mod index_tables;
+pub mod learned;
 pub mod parts;
 pub mod read_words;
 pub mod rules;
@@ -118,6 +119,7 @@ fn rust_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     tokenizer::register(module)?;
     tokens::register(module)?;
     detect::register(module)?;
+    learned::register(module)?;
     read_words::register(module)?;
     rules::register(module)?;
     copies::register(module)?;

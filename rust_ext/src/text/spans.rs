@@ -158,7 +158,7 @@ impl Spans<'_> {
 }
 
 /// Words that a span of bytes meets in at least one, of a document's words.
-fn words_met((from, to): (&[u32], &[u32]), span: &Range<usize>) -> Range<usize> {
+pub fn words_met((from, to): (&[u32], &[u32]), span: &Range<usize>) -> Range<usize> {
     let first = to.partition_point(|&word_end| word_end as usize <= span.start);
     let num = from[first..].iter().take_while(|&&word_start| (word_start as usize) < span.end).count();
     first..first + num

@@ -1,0 +1,1 @@
+"""A tagger that learns from the marks and the notes of a run."""

@@ -1,0 +1,29 @@
+"""`reticent detect learn`: a run learns its tagger, and finds identifiers with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from reticent.job.detection_learned import read_learned, recipe_of
+from reticent.job.pipeline import execute
+from reticent.job.run import Run
+
+if TYPE_CHECKING:
+    from reticent.core.progress import Progress
+    from reticent.job.config import Job
+
+__all__ = ["learn_in_run"]
+
+
+def learn_in_run(job: Job, progress: Progress) -> dict[str, Any]:
+    """Learn the tagger of a job and tag its documents; returns what was learned and how well.
+
+    Raises
+    ------
+    PolicyError
+        There is nothing to learn from. CorpusError: the marks are of other documents, or too few.
+    """
+    recipe_of(job)  # says what is missing before anything is read
+    run = Run(job, progress)
+    execute(run, "detect", alone=True)
+    return read_learned(run)

@@ -1,0 +1,42 @@
+"""What a tagger learned, in the terminal: no text of a document is in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+__all__ = ["print_learned"]
+
+
+def print_learned(report: Mapping[str, Any], as_json: bool) -> None:
+    """Print what was learned from, what is found in documents of others, and which forms are missed."""
+    if as_json:
+        print(json.dumps(report, indent=1))
+        return
+    console = Console()
+    sources = report["sources"]
+    console.print(
+        f"Learned from {report['documents']:,} documents of {report['individuals']:,} individuals: "
+        f"{sources['marks']:,} marked by people, {sources['drawn']:,} drawn.",
+        soft_wrap=True,
+    )
+    table = Table("words of", "marked", "recall", "precision", title=f"{report['folds']}-fold, by individual")
+    rows = {"all": report["overall"], **report["categories"]}
+    for name, found in rows.items():
+        table.add_row(name, f"{found['recall']['words']:,}", *(_rate(found[side]) for side in ("recall", "precision")))
+    console.print(table)
+    if report["missed"]:
+        console.print("Missed most (X capital, x small letter, 9 digit, + more of the same):")
+        for form in report["missed"]:
+            console.print(f"  {form['words']:,} {form['category']} {form['shape']} in {form['place']}", soft_wrap=True)
+
+
+def _rate(found: Mapping[str, Any]) -> str:
+    if found["value"] is None:
+        return "-"
+    interval = "" if found["low"] is None else f" ({found['low']:.3f} to {found['high']:.3f})"
+    return f"{found['value']:.3f}{interval}"

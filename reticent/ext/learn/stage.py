@@ -1,0 +1,484 @@
+"""The tagger of a run: documents are drawn, a teacher is asked, a tagger is learned; each an artefact of its own.
+
+What was learned from, what the tagger finds in documents of individuals that it has not seen, and which forms it still
+misses stand beside it in ``learned.json``, without text. ``taught.parquet`` names the individuals who taught it, whose
+documents no recall is measured on.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from reticent import _rust
+from reticent.audit.stats.intervals import ratio_estimate
+from reticent.core.artifact import fingerprint
+from reticent.core.errors import CorpusError, PolicyError
+from reticent.engine.corpus import Columns, open_corpus
+from reticent.engine.detect import detect_spans, make_detectors, option_files
+from reticent.engine.detect.choose import DETECTORS
+from reticent.engine.detect.common import count_common_words
+from reticent.engine.detect.confirm import confirm_names
+from reticent.engine.detect.detector import FOUND
+from reticent.engine.detect.labels import category
+from reticent.engine.detect.learned import (
+    LESSONS,
+    MIN_EXAMPLES,
+    UNKNOWN,
+    LearnConfig,
+    TaggerConfig,
+    key_id,
+    learn_tagger,
+    marked_categories,
+)
+from reticent.engine.detect.preset import PRESETS, expand_preset
+from reticent.engine.detect.spans import SpanReader
+from reticent.engine.languages import OtherLanguages
+from reticent.engine.noisy_threshold import read_or_draw_key
+from reticent.engine.randomness import generator
+from reticent.engine.sources.columns import sorted_codes
+from reticent.engine.sources.formats import FORMATS
+from reticent.ext.annotate.annotation import check_texts, read_annotation
+from reticent.ext.annotate.sample import iter_rows
+from reticent.job.artefact import Artefact, Step
+from reticent.job.detection_learned import KEY, LEARNED, REPORT, TAUGHT, recipe_of
+
+if TYPE_CHECKING:
+    from reticent.engine.detect import Detector
+    from reticent.job.run import Run
+
+__all__ = ["cross_validate", "learned_steps", "read_marks_of"]
+
+#: Artefact of the documents that were drawn, with what a teacher found in them.
+TEACHER: Final = "teacher"
+_STREAM: Final = 49
+#: Parts of the individuals, each left out once; fewer where there are many documents.
+_FOLDS, _FOLDS_OF_MANY, _MANY = 5, 3, 500
+#: What is tried to be taken from the score of no identifier.
+LEANS: Final = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0)
+#: Forms of missed words that are told.
+_MOST_FORMS: Final = 12
+#: Labels of rules that know a value by its form or its check digit.
+_CERTAIN: Final = ("ID", "EMAIL", "URL", "IP", "PHONE", "DATE")
+_CAPITAL: Final = re.compile(r"\b[^\W\d_a-zß-öø-ÿ]\w+")
+
+
+def learned_steps(run: Run) -> Iterator[Step]:
+    """Yield the steps of the tagger of a run, if its job has one to learn."""
+    config = recipe_of(run.job)
+    if config is None:
+        return
+    corpus = {"corpus": run.documents.fingerprint()}
+    if config.teacher or config.certain:
+        settings = {name: getattr(config, name) for name in ("teacher", "teacher_options", "documents")}
+        taught = Artefact(TEACHER, TEACHER, settings | {"seed": run.job.seed}, corpus)
+        yield Step.of(taught, partial(_ask, run, config))
+        corpus[TEACHER] = run.fingerprints.of(TEACHER)
+    if config.marks is not None:
+        corpus["marks"] = fingerprint(Path(config.marks))
+    settings = {name: value for name, value in asdict(config).items() if name != "marks"}
+    settings |= {"k": _k(run, config), "seed": run.job.seed, "beside": _beside(run)}
+    if not run.fingerprints.looking or (run.folder / KEY).exists():
+        settings["key"] = key_id(_key(run))
+    options = {name: run.job.detect.of(name) for name in _beside(run)}
+    files = {name for name, _ in option_files(options)}
+    settings["options"] = {
+        name: {key: value for key, value in table.items() if f"{name}.{key}" not in files}
+        for name, table in options.items()
+    }
+    corpus |= {name: fingerprint(path) for name, path in option_files(options)}
+    yield Step.of(Artefact(LEARNED, LEARNED, settings, corpus), partial(_learn, run, config))
+
+
+def _k(run: Run, config: LearnConfig) -> int:
+    return run.job.protect.k if config.k is None else config.k
+
+
+def _key(run: Run) -> bytes:
+    return read_or_draw_key(run.folder / KEY)[:16]
+
+
+def _beside(run: Run) -> list[str]:
+    """The detectors of the job that run beside the tagger, and need no model."""
+    names = [name for name in run.job.detect.detectors if name != "learned"]
+    return [name for name in names if getattr(DETECTORS[name].load(), "exact_offsets", False)]
+
+
+# ------------------------------------------------------------------------------------------------------------- teacher
+
+
+def _ask(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) -> None:
+    """Draw documents, and write what the teacher finds in them."""
+    num = run.documents.num_documents
+    drawn = np.sort(generator(run.job.seed, _STREAM).choice(num, min(config.documents, num), replace=False))
+    pq.write_table(pa.table({"document": drawn}), folder / "documents.parquet")
+    counts["documents"] = len(drawn)
+    if not config.teacher:
+        return
+    chosen = run.documents.without(np.setdiff1d(np.arange(num), drawn))
+    options = {name: dict(table) for name, table in config.teacher_options.items()}
+    for name in ("records", "gazetteer"):
+        if table := run.job.detect.of(name):
+            options.setdefault(name, dict(table))
+    names = [config.teacher]
+    if config.teacher in PRESETS:
+        try:
+            names, options = expand_preset(config.teacher, options)
+        except ValueError as error:
+            raise PolicyError(f"detect.learned.teacher: {error}") from None
+    given = {name: options[name] for name in names if name in options}
+    teachers = make_detectors(names, given, num_threads=run.job.num_threads)
+    with run.progress.task("teacher", len(drawn), "documents") as advance:
+        found = detect_spans(chosen, teachers, folder, progress=advance)
+        if config.teacher == "thorough":
+            united = folder / "united.parquet"
+            (folder / "spans.parquet").rename(united)
+            found |= confirm_names(chosen, united, folder / "spans.parquet")
+            united.unlink()
+    counts["spans"] = found["spans"]
+    if not found["spans"]:
+        raise CorpusError(
+            f"the teacher {config.teacher} found nothing in {len(drawn):,} documents: nothing can be learned from it"
+        )
+
+
+def _taught(run: Run, config: LearnConfig) -> pa.Table:
+    """The documents that were drawn, as lessons."""
+    folder = run.folder / TEACHER
+    rows = pq.read_table(folder / "documents.parquet").column("document").to_numpy()
+    tables = []
+    if config.teacher:
+        spans = SpanReader(folder).table(0, len(rows))
+        tables.append(_lessons(run, rows, spans, config.weight("teacher")))
+    if config.certain:
+        documents = _documents(run, rows)
+        found = _found(run, documents, certain := _detectors(run))
+        if not any(detector.name in ("records", "rules") for detector in certain):
+            raise PolicyError("detect.learned.certain: needs the detector rules or records")
+        tables.append(_certain(documents, found, config.weight("certain")))
+    return pa.concat_tables(tables)
+
+
+def _lessons(run: Run, rows: np.ndarray, spans: pa.Table, weight: float) -> pa.Table:
+    """Documents of a run by row, with spans that count them from 0."""
+    documents = _documents(run, rows)
+    marks: list[list[dict[str, Any]]] = [[] for _ in rows]
+    for span in spans.select(["document", "start", "end", "label"]).to_pylist():
+        marks[span.pop("document")].append(span)
+    return _table(documents, marks, weight)
+
+
+def _documents(run: Run, rows: np.ndarray) -> pa.Table:
+    columns = ("doc_id", "individual_id", "text")
+    tables = [pa.Table.from_batches([batch]).select(columns) for batch in iter_rows(run.documents, rows, columns)]
+    return pa.concat_tables([table.cast(_DOCUMENTS) for table in tables])
+
+
+_DOCUMENTS: Final = pa.schema([("doc_id", pa.string()), ("individual_id", pa.string()), ("text", pa.large_string())])
+
+
+def _table(documents: pa.Table, marks: Sequence[Sequence[Mapping[str, Any]]], weight: float) -> pa.Table:
+    columns = [
+        documents.column("individual_id"),
+        documents.column("text"),
+        pa.array(marks, LESSONS.field("spans").type),
+    ]
+    return pa.table([*columns, pa.array(np.full(len(marks), weight, dtype=np.float32))], schema=LESSONS)
+
+
+def _certain(documents: pa.Table, found: pa.Table, weight: float) -> pa.Table:
+    """What records and forms say for certain; of other finds and words with a capital nothing is said."""
+    marks: list[list[dict[str, Any]]] = [[] for _ in range(documents.num_rows)]
+    for span in found.to_pylist():
+        known = span["detector"] == "records" or (span["detector"] == "rules" and category(span["label"]) in _CERTAIN)
+        label = span["label"] if known else UNKNOWN
+        marks[span["document"]].append({"start": span["start"], "end": span["end"], "label": label})
+    for own, text in zip(marks, documents.column("text").to_pylist(), strict=True):
+        own += [{"start": match.start(), "end": match.end(), "label": UNKNOWN} for match in _CAPITAL.finditer(text)]
+    return _table(documents, marks, weight)
+
+
+# --------------------------------------------------------------------------------------------------------------- marks
+
+
+def read_marks_of(run: Run, path: Path, format: str = "auto", weight: float = 1.0) -> pa.Table:
+    """Return documents that people marked (`LESSONS`).
+
+    Raises
+    ------
+    CorpusError
+        They are a sample of other documents than the run's, an offset fits no text, or nothing is marked.
+    """
+    brat = next((folder for folder in (path, path / "brat") if (folder / "sample.json").is_file()), None)
+    if brat is not None or path.suffix.lower() in (".json", ".html", ".htm"):
+        annotation = read_annotation(path)
+        rows = np.array([document.row for document in annotation.sample.documents], dtype=np.int64)
+        if annotation.sample.corpus != run.corpus.fingerprint() or rows.max(initial=0) >= run.corpus.num_documents:
+            raise CorpusError(f"{path}: marks of other documents than this run has; draw a sample of it")
+        documents = _documents_of_sample(run, rows)
+        texts = dict(zip(np.sort(rows).tolist(), documents.column("text").to_pylist(), strict=True))
+        check_texts(annotation, texts, path)
+        names = ("start", "end", "label")
+        own = [[dict(zip(names, span, strict=True)) for span in spans] for spans in annotation.spans]
+        return _table(documents, [own[place] for place in np.argsort(rows)], weight)
+    if format == "auto" and path.is_dir() and any(path.glob("**/*.ann")):
+        format = "brat"
+    marked = format in FORMATS and FORMATS[format].is_marked
+    corpus = open_corpus(path, format=format, columns=None if marked else Columns(spans="spans"))
+    batches = list(corpus.batches(columns=("doc_id", "individual_id", "text", "spans")))
+    documents = pa.Table.from_batches(batches)
+    own = [
+        [{name: span[name] for name in ("start", "end", "label")} for span in spans or ()]
+        for spans in documents.column("spans").to_pylist()
+    ]
+    return _table(documents.select(_DOCUMENTS.names).cast(_DOCUMENTS), own, weight)
+
+
+def _documents_of_sample(run: Run, rows: np.ndarray) -> pa.Table:
+    columns = ("doc_id", "individual_id", "text")
+    tables = [pa.Table.from_batches([batch]).select(columns) for batch in iter_rows(run.corpus, rows, columns)]
+    return pa.concat_tables([table.cast(_DOCUMENTS) for table in tables])
+
+
+# --------------------------------------------------------------------------------------------------------------- learn
+
+
+def _detectors(run: Run) -> list[Detector]:
+    """The detectors beside the tagger, that know how the corpus writes its words."""
+    names = _beside(run)
+    options = {name: run.job.detect.of(name) for name in names}
+    return make_detectors(names, options, num_threads=run.job.num_threads, ids=run.job.corpus.ids)
+
+
+def _found(run: Run, documents: pa.Table, detectors: Sequence[Any], common: Any = None) -> pa.Table:
+    """What these detectors find in documents (`FOUND`)."""
+    if common is None and any(getattr(detector, "common_words", False) is None for detector in detectors):
+        common = _common(run, detectors)
+    for detector in detectors:
+        for name in ("common_words", "known_words"):
+            if hasattr(detector, name) and getattr(detector, name) is None:
+                setattr(detector, name, common)
+    (batch,) = documents.combine_chunks().to_batches() or [None]
+    tables = [FOUND.empty_table()]
+    for detector in detectors if batch is not None else ():
+        table = detector.detect(batch)
+        tables.append(table.append_column(FOUND.field("detector"), pa.array([detector.name] * len(table), pa.string())))
+    return pa.concat_tables(tables)
+
+
+def _common(run: Run, detectors: Sequence[Any]) -> Any:
+    bearers = [detector.bearers(run.documents) for detector in detectors if hasattr(detector, "bearers")]
+    return count_common_words(run.documents, bearers=bearers, num_threads=run.job.num_threads)
+
+
+def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) -> None:
+    tables = []
+    if config.marks is not None:
+        tables.append(read_marks_of(run, Path(config.marks), config.marks_format, config.weight("marks")))
+    num_marked = tables[0].num_rows if tables else 0
+    if config.teacher or config.certain:
+        taught = _taught(run, config)
+        if num_marked:  # what people say of a document goes before what a teacher says of it
+            seen = pa.array(set(tables[0].column("text").to_pylist()), pa.large_string())
+            taught = taught.filter(pc.invert(pc.is_in(taught.column("text"), seen)))
+        tables.append(taught)
+    lessons = pa.concat_tables(tables).combine_chunks()
+    detectors = _detectors(run)
+    common = _common(run, detectors)
+    ids = pa.array([str(number) for number in range(lessons.num_rows)], pa.string())
+    found = _found(run, lessons.select(["individual_id", "text"]).add_column(0, "doc_id", ids), detectors, common)
+    settings = TaggerConfig(k=_k(run, config), corpus=config.corpus, seed=run.job.seed)
+    _require_enough(lessons, settings.k)
+    languages = OtherLanguages()
+    languages.add(lessons.column("text").combine_chunks())
+    with run.progress.task("learn", None, "documents"):
+        report, lean = cross_validate(
+            lessons, found, settings, key=_key(run), common=common, detectors=_beside(run), precision=config.precision,
+            measured=num_marked or lessons.num_rows, num_bootstrap=run.job.audit.num_bootstrap, seed=run.job.seed,
+        )  # fmt: skip
+        tagger = learn_tagger(
+            lessons, found, settings, key=_key(run), common=common, detectors=_beside(run),
+            languages=languages.main(),
+        ).leaning(lean)  # fmt: skip
+    tagger.write(folder / "tagger.parquet")
+    report["sources"] = {"marks": num_marked, "drawn": lessons.num_rows - num_marked}
+    report["left_out"] = {name: num for name, num in marked_categories(lessons).items() if num < MIN_EXAMPLES}
+    for name, num in report["left_out"].items():
+        run.progress.warn(f"category {name} has {num} marks, of {MIN_EXAMPLES} that are needed: it is not learned")
+    (folder / REPORT).write_text(json.dumps(report, indent=1))
+    pq.write_table(pa.table({"individual_id": lessons.column("individual_id").unique()}), folder / TAUGHT)
+    num_marks = sum(marked_categories(lessons).values())
+    counts.update(documents=lessons.num_rows, individuals=report["individuals"], marks=num_marks)
+
+
+def _require_enough(lessons: pa.Table, k: int) -> None:
+    num = len(lessons.column("individual_id").unique())
+    if num < 2 or num < k:
+        raise CorpusError(
+            f"the marked documents are of {num} individuals: a tagger needs two, and k = {k} for a feature to have "
+            "enough of them; mark documents of more individuals, or lower detect.learned.k"
+        )
+
+
+# ------------------------------------------------------------------------------------------------------------ measured
+
+
+def cross_validate(
+    lessons: pa.Table,
+    found: pa.Table,
+    config: TaggerConfig,
+    *,
+    key: bytes,
+    common: Any,
+    detectors: Sequence[str],
+    precision: float,
+    measured: int,
+    num_bootstrap: int = 1000,
+    seed: int = 0,
+) -> tuple[dict[str, Any], float]:
+    """Return what taggers find in documents of individuals that they have not seen, and how far the tagger shall lean.
+
+    Parameters
+    ----------
+    precision : float
+        Of the words that are found; of all that keep it, the lean with the highest recall is chosen. Where none does,
+        it is 0.
+    measured : int
+        The first so many documents are measured: those that people marked, where there are any.
+
+    Returns
+    -------
+    dict, float
+        individuals, documents, ``overall`` and ``categories``: recall and precision of words, each with its interval
+        over individuals; ``missed``: the commonest forms that are missed, without text.
+    """
+    individual = sorted_codes(lessons.column("individual_id"))[1]
+    num = len(np.unique(individual))
+    own = np.unique(individual[:measured])
+    folds = min(_FOLDS if lessons.num_rows <= _MANY else _FOLDS_OF_MANY, len(own))
+    fold_of = np.full(num, -1)
+    fold_of[own] = generator(seed, _STREAM + 1).permutation(len(own)) % folds
+    fold = fold_of[individual]
+    words = _Words(lessons.slice(0, measured))
+
+    def predicted(number: int) -> list[tuple[np.ndarray, dict[float, np.ndarray]]]:
+        rows = np.flatnonzero(fold[:measured] == number)
+        rest = np.flatnonzero(fold != number)
+        try:
+            tagger = learn_tagger(
+                lessons.take(rest), _of(found, rest), config, key=key, common=common, detectors=detectors
+            )
+        except CorpusError:  # too little is left to learn from: it finds nothing
+            return []
+        texts, beside = lessons.column("text").take(rows).combine_chunks(), _of(found, rows)
+        spans = {lean: tagger.leaning(lean).find(texts, beside, common=common) for lean in LEANS}
+        return [(rows, {lean: words.lanes(rows, table) for lean, table in spans.items()})]
+
+    with ThreadPoolExecutor(2) as pool:
+        parts = [part for parts in pool.map(predicted, range(folds)) for part in parts]
+    lanes = {lean: np.zeros(len(words.gold), dtype=np.int64) for lean in LEANS}
+    for rows, of_lean in parts:
+        for lean, values in of_lean.items():
+            lanes[lean][words.of(rows)] = values
+    gold = words.gold > 0
+    lean = 0.0
+    for other in LEANS:
+        hit = lanes[other] > 0
+        if hit.any() and (gold & hit).sum() / hit.sum() >= precision:
+            lean = other
+    named = lanes[lean]
+    owner = individual[:measured][words.document]
+
+    def ratio(what: np.ndarray, of: np.ndarray) -> dict[str, Any]:
+        sums = [np.bincount(owner, weights=mask, minlength=num)[own].astype(np.float64) for mask in (what & of, of)]
+        found = asdict(ratio_estimate(*sums, num_bootstrap=num_bootstrap, seed=seed))
+        return {name: found[name] for name in ("value", "low", "high", "n")} | {"words": int(of.sum())}
+
+    def both(gold: np.ndarray, hit: np.ndarray) -> dict[str, Any]:
+        return {"recall": ratio(hit, gold), "precision": ratio(gold, hit)}
+
+    categories = {
+        name: both(words.gold == number, named == number) for number, name in enumerate(words.names) if number
+    }
+    report = {
+        "individuals": num, "documents": lessons.num_rows, "measured": measured, "folds": folds, "lean": lean,
+        "overall": both(gold, named > 0), "categories": categories, "missed": words.forms(gold & (named == 0)),
+    }  # fmt: skip
+    return report, lean
+
+
+def _of(found: pa.Table, rows: np.ndarray) -> pa.Table:
+    """Finds in some documents, which are counted from 0."""
+    document = found.column("document").to_numpy()
+    place = np.searchsorted(rows, document)
+    kept = rows[np.minimum(place, len(rows) - 1)] == document
+    return found.filter(pa.array(kept)).set_column(0, FOUND.field(0), pa.array(place[kept]))
+
+
+class _Words:
+    """The words of documents one after another, and the category of each in the marks: 0 is none."""
+
+    def __init__(self, lessons: pa.Table):
+        self._texts = lessons.column("text").combine_chunks()
+        words = _rust.segment(self._texts)
+        self.offsets = words.doc_offsets
+        self._starts, self._ends = words.char_spans(self._texts)
+        self.document = np.repeat(np.arange(lessons.num_rows), np.diff(self.offsets))
+        self.names = ["", *marked_categories(lessons)]
+        spans = [
+            (row, span["start"], span["end"], span["label"])
+            for row, own in enumerate(lessons.column("spans").to_pylist())
+            for span in own
+            if span["label"] != UNKNOWN
+        ]
+        self.gold = self._marked(np.arange(lessons.num_rows), spans)
+
+    def of(self, rows: np.ndarray) -> np.ndarray:
+        """The words of these documents."""
+        return np.concatenate([np.arange(self.offsets[row], self.offsets[row + 1]) for row in rows.tolist()])
+
+    def lanes(self, rows: np.ndarray, found: pa.Table) -> np.ndarray:
+        """The category of each word of these documents by spans that count them from 0."""
+        spans = [(rows[s["document"]], s["start"], s["end"], s["label"]) for s in found.to_pylist()]
+        return self._marked(rows, spans)[self.of(rows)]
+
+    def _marked(self, rows: np.ndarray, spans: Sequence[tuple[int, int, int, str]]) -> np.ndarray:
+        numbers = {name: number for number, name in enumerate(self.names)}
+        result = np.zeros(len(self._starts), dtype=np.int64)
+        for row, start, end, label in spans:
+            own = slice(self.offsets[row], self.offsets[row + 1])
+            first = self.offsets[row] + np.searchsorted(self._ends[own], start, side="right")
+            last = self.offsets[row] + np.searchsorted(self._starts[own], end, side="left")
+            result[first:last] = numbers.get(category(label), numbers.get("OTHER", 0)) or numbers.get("OTHER", 0)
+        return result
+
+    def forms(self, missed: np.ndarray) -> list[dict[str, Any]]:
+        """The commonest forms of missed words: category, shape, whether in a field or in running text; no letter."""
+        counts: Counter[tuple[str, str, str]] = Counter()
+        for word in np.flatnonzero(missed).tolist():
+            text = self._texts[int(self.document[word])].as_py()
+            line = text[text.rfind("\n", 0, int(self._starts[word])) + 1 : int(self._starts[word])]
+            place = "field" if ":" in line[-60:] else "running text"
+            counts[self.names[self.gold[word]], _shape(text[self._starts[word] : self._ends[word]]), place] += 1
+        return [
+            {"category": name, "shape": shape, "place": place, "words": num}
+            for (name, shape, place), num in sorted(counts.items(), key=lambda row: (-row[1], row[0]))[:_MOST_FORMS]
+        ]
+
+
+def _shape(word: str) -> str:
+    """``X`` a capital, ``x`` a small letter, ``9`` a digit; longer runs end in ``+``."""
+    classes = "".join("X" if c.isupper() else "9" if c.isnumeric() else "x" if c.isalpha() else "-" for c in word)
+    return re.sub(r"(.)\1{2,}", r"\1+", classes)

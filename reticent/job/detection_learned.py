@@ -1,0 +1,61 @@
+"""The tagger of a run, as those know it who do not make it: where it is, and whom it was taught by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from reticent.core.json_toml import read_json
+from reticent.engine.detect.learned import LearnConfig
+
+if TYPE_CHECKING:
+    from reticent.job.config import Job
+    from reticent.job.run import Run
+
+__all__ = ["KEY", "LEARNED", "REPORT", "TAUGHT", "TAUGHT_OUT", "options_of", "read_learned", "recipe_of", "taught"]
+
+#: Folder of the run with its tagger, and the file with the key of its features.
+LEARNED: Final = "learned"
+KEY: Final = "learned.key"
+REPORT: Final = "learned.json"
+TAUGHT_OUT: Final = "{:,} documents are left out of what is measured: individuals of theirs taught the tagger"
+TAUGHT: Final = "taught.parquet"
+
+
+def recipe_of(job: Job) -> LearnConfig | None:
+    """Return how the run's tagger is learned; None without one, or where the job gives its file."""
+    options = job.detect.of("learned")
+    if "learned" not in job.detect.detectors or options.get("model"):
+        return None
+    return LearnConfig(
+        **{name: value for name, value in options.items() if name not in ("model", "key", "num_threads")}
+    )
+
+
+def options_of(job: Job) -> dict[str, dict[str, Any]]:
+    """Return the options of a job's detectors, with the tagger that its run has learned."""
+    options = dict(job.detect.options)
+    if recipe_of(job) is not None:
+        folder = Path(job.out)
+        options["learned"] = {"model": folder / LEARNED / "tagger.parquet", "key": folder / KEY}
+    return options
+
+
+def taught(run: Run, individual_ids: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    """Return of each id whether a document of the individual taught the tagger of the run: bool."""
+    path = run.folder / LEARNED / TAUGHT
+    if recipe_of(run.job) is None or not path.exists():
+        return np.zeros(len(individual_ids), dtype=bool)
+    ids = pq.read_table(path).column("individual_id").combine_chunks()
+    return pc.is_in(individual_ids.cast(pa.string()), ids).to_numpy(zero_copy_only=False).astype(bool)
+
+
+def read_learned(run: Run) -> dict[str, Any]:
+    """Return what was learned, and how well."""
+    report: dict[str, Any] = read_json(run.folder / LEARNED / REPORT)
+    return report

@@ -1,0 +1,496 @@
+//! Features: what the tagger sees of each word of a document, as symbols under a key.
+//!
+//! A symbol (a word in small letters, a form, what stands between two words, the head of a field, a find of another detector) has
+//! a row of weights for each place where it may stand, seen from the word that is labelled. Pairs of symbols have one row each,
+//! and are asked for only where both symbols are known.
+
+use std::hash::Hasher;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+use crate::detect::common::{Class, CommonWords};
+use crate::text::classes::InstructionSet;
+use crate::text::fold::fold;
+use crate::text::surface::Surface;
+use crate::text::words::{Bounds, Scanner};
+
+/// No row.
+pub const NONE: u32 = u32::MAX;
+/// Words before a colon that make the head of a field.
+const MOST_HEAD: usize = 3;
+/// Finds of other detectors in one word that are seen.
+const MOST_HINTS: usize = 3;
+/// Longer words are read by their first bytes.
+const MOST_BYTES: usize = 64;
+
+/// Kinds of symbols, and of pairs.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+pub enum Kind {
+    Word,
+    Shape,
+    Style,
+    Prefix3,
+    Suffix2,
+    Suffix3,
+    Corpus,
+    Gap,
+    Place,
+    Field,
+    Hint,
+    Pair,
+}
+
+/// Rows of a symbol of each kind: of the word itself, the one before, the one after, two before, two after.
+pub const SLOTS: [u8; 12] = [5, 3, 5, 1, 1, 1, 3, 2, 1, 1, 5, 1];
+
+/// The key of all hashes. Words are hashed by SipHash-2-4; what is made of hashes is mixed under two further secret numbers.
+#[derive(Clone)]
+pub struct HashKey {
+    sip: (u64, u64),
+    mix: (u64, u64),
+}
+
+impl HashKey {
+    pub fn new(bytes: &[u8; 16]) -> Self {
+        let half = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+        let mut key = Self { sip: (half(0), half(8)), mix: (0, 0) };
+        key.mix = (key.spell(Kind::Pair, b"first") | 1, key.spell(Kind::Pair, b"second") | 1);
+        key
+    }
+
+    /// Never 0, which stands for nothing.
+    #[inline]
+    pub fn spell(&self, kind: Kind, bytes: &[u8]) -> u64 {
+        #[allow(deprecated)] // of the standard library, the one hash under a key
+        let mut hasher = std::hash::SipHasher::new_with_keys(self.sip.0 ^ kind as u64, self.sip.1);
+        hasher.write(bytes);
+        hasher.finish() | 1
+    }
+
+    #[inline(always)]
+    pub fn join(&self, number: u64, one: u64, other: u64) -> u64 {
+        let left = one ^ self.mix.0 ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let product = u128::from(left) * u128::from(other.rotate_left(23) ^ self.mix.1);
+        (product as u64 ^ (product >> 64) as u64) | 1
+    }
+}
+
+/// A symbol: its hash (0: nothing), and its first row in the table of a tagger (`NONE`: not there).
+#[derive(Clone, Copy)]
+pub struct Symbol {
+    pub key: u64,
+    pub base: u32,
+}
+
+const NOTHING: Symbol = Symbol { key: 0, base: NONE };
+
+/// Hash -> first row.
+pub struct Table {
+    keys: Vec<u64>,
+    bases: Vec<u32>,
+    shift: u32,
+}
+
+impl Table {
+    /// Of distinct keys with their first rows.
+    pub fn new(entries: &[(u64, u32)]) -> Self {
+        let bits = (entries.len() * 2).next_power_of_two().max(16).trailing_zeros();
+        let mut table = Self { keys: vec![0; 1 << bits], bases: vec![NONE; 1 << bits], shift: 64 - bits };
+        for &(key, base) in entries {
+            let mut at = (key >> table.shift) as usize;
+            while table.keys[at] != 0 {
+                at = (at + 1) & (table.keys.len() - 1);
+            }
+            (table.keys[at], table.bases[at]) = (key, base);
+        }
+        table
+    }
+
+    #[inline(always)]
+    pub fn base(&self, key: u64) -> u32 {
+        let mut at = (key >> self.shift) as usize;
+        loop {
+            let found = self.keys[at];
+            if found == key {
+                return self.bases[at];
+            }
+            if found == 0 {
+                return NONE;
+            }
+            at = (at + 1) & (self.keys.len() - 1);
+        }
+    }
+}
+
+/// What is known of a written word, wherever it stands.
+#[derive(Clone, Copy)]
+pub struct Form {
+    pub word: Symbol,
+    pub shape: Symbol,
+    pub style: Symbol,
+    pub affixes: [Symbol; 3],
+    pub corpus: Symbol,
+    is_small: bool,
+}
+
+/// A word of a document.
+#[derive(Clone, Copy)]
+pub struct Unit {
+    pub form: u32,
+    /// What stands before it, and behind it.
+    pub gap: Symbol,
+    pub place: Symbol,
+    pub field: Symbol,
+    pub hints: [Symbol; MOST_HINTS],
+}
+
+/// A find of another detector: bytes of the text, and the numbers of its symbols where it begins and goes on.
+pub type Hint = (usize, usize, u32);
+
+/// Reads documents one after another, and keeps what it knows of forms; `table` None knows every symbol.
+pub struct Reader<'a> {
+    key: &'a HashKey,
+    table: Option<&'a Table>,
+    common: Option<&'a CommonWords>,
+    affixes: bool,
+    hints: Vec<[Symbol; 2]>,
+    places: Vec<Symbol>,
+    space: Symbol,
+    scanner: Scanner,
+    known: HashMap<Box<[u8]>, u32, FixedState>,
+    pub forms: Vec<Form>,
+    pub words: Vec<Bounds>,
+    pub units: Vec<Unit>,
+    /// What stands behind the last word.
+    pub last_gap: Symbol,
+    lowered: Vec<u8>,
+    shape: Vec<u8>,
+    mask: u64,
+}
+
+/// A reader forgets its forms where there are so many.
+const MOST_FORMS: usize = 1 << 17;
+
+impl<'a> Reader<'a> {
+    pub fn new(
+        key: &'a HashKey,
+        table: Option<&'a Table>,
+        common: Option<&'a CommonWords>,
+        affixes: bool,
+        hints: &[String],
+    ) -> Self {
+        let mut reader = Self {
+            key,
+            table,
+            common,
+            affixes,
+            hints: Vec::new(),
+            places: Vec::new(),
+            space: NOTHING,
+            scanner: Scanner::new(InstructionSet::detect()),
+            known: HashMap::default(),
+            forms: Vec::new(),
+            words: Vec::new(),
+            units: Vec::new(),
+            last_gap: NOTHING,
+            lowered: Vec::new(),
+            shape: Vec::new(),
+            mask: std::env::var("TG_MASK").ok().and_then(|m| m.parse().ok()).unwrap_or(u64::MAX),
+        };
+        reader.hints = hints
+            .iter()
+            .map(|name| ["B", "I"].map(|part| reader.symbol(Kind::Hint, format!("{part}-{name}").as_bytes())))
+            .collect();
+        reader.places = (0..=u8::MAX).map(|number| reader.symbol(Kind::Place, &[number])).collect();
+        reader.space = reader.symbol(Kind::Gap, b" ");
+        reader
+    }
+
+    fn symbol(&self, kind: Kind, bytes: &[u8]) -> Symbol {
+        self.resolved(self.key.spell(kind, bytes))
+    }
+
+    #[inline(always)]
+    fn resolved(&self, key: u64) -> Symbol {
+        Symbol { key, base: self.table.map_or(0, |table| table.base(key)) }
+    }
+
+    /// Read a document: `words` and `units` are its own from here on.
+    pub fn read(&mut self, text: &str, hints: &[Hint]) {
+        let mut words = std::mem::take(&mut self.words);
+        words.clear();
+        self.scanner.words(text, &mut words);
+        self.words = words;
+        self.units.clear();
+        if self.known.len() > MOST_FORMS {
+            self.known.clear();
+            self.forms.clear();
+        }
+        let (mut at, mut head, mut since, mut place) = (0, 0u64, 0usize, 0u64);
+        let (mut line, mut next_hint) = (0, 0);
+        let mut inside: Vec<Hint> = Vec::new();
+        let bytes = text.as_bytes();
+        for number in 0..self.words.len() {
+            let (start, end) = (self.words[number].0 as usize, self.words[number].1 as usize);
+            let between = &bytes[at..start];
+            let (gap, has_line, has_colon, parts) = if between == b" " {
+                (self.space, false, false, false)
+            } else {
+                let first = number == 0;
+                (self.gap(between, first), between.contains(&b'\n'), between.contains(&b':'), parts(between))
+            };
+            // A colon ends the head of a field; what stands behind it is its value, to the end of the line or on the next.
+            if has_colon {
+                let from = number - (number - since).min(MOST_HEAD);
+                head = (from..number).fold(self.key.mix.0, |head, word| {
+                    self.key.join(0, head, self.forms[self.units[word].form as usize].word.key)
+                });
+                head = if from == number { 0 } else { head };
+                (since, place) = (number, 0);
+            } else if has_line {
+                (head, since) = (0, number);
+            } else if parts {
+                since = number;
+            }
+            if has_line || number == 0 {
+                self.finish_line(line, number);
+                line = number;
+            }
+            let field = if head == 0 {
+                NOTHING
+            } else {
+                let field = self.resolved(self.key.join(Kind::Field as u64, head, place.min(3) + 1));
+                place += 1;
+                field
+            };
+            let form = self.form(&bytes[start..end]);
+            while hints.get(next_hint).is_some_and(|hint| hint.0 < end) {
+                inside.push(hints[next_hint]);
+                next_hint += 1;
+            }
+            let mut own = [NOTHING; MOST_HINTS];
+            if !inside.is_empty() {
+                inside.retain(|hint| hint.1 > start);
+                for (symbol, hint) in own.iter_mut().zip(&inside) {
+                    let begins = number == 0 || hint.0 >= at;
+                    *symbol = self.hints[hint.2 as usize][usize::from(!begins)];
+                }
+            }
+            self.units.push(Unit { form, gap, place: NOTHING, field, hints: own });
+            at = end;
+        }
+        self.finish_line(line, self.words.len());
+        self.last_gap = self.gap(&bytes[at..], false);
+    }
+
+    /// The places of the words of a line: which word of how many, and whether the line has a small letter.
+    fn finish_line(&mut self, from: usize, to: usize) {
+        let has_small = (from..to).any(|word| self.forms[self.units[word].form as usize].is_small);
+        for word in from..to {
+            let number = (word - from).min(3) * 8 + (to - word - 1).min(3) * 2 + usize::from(has_small);
+            self.units[word].place = self.places[number];
+        }
+    }
+
+    /// What stands between two words, in eight bytes at most; white space is one blank, line end or empty line.
+    fn gap(&mut self, between: &[u8], is_first: bool) -> Symbol {
+        let mut room = [0u8; 8];
+        let mut length = 0;
+        if is_first {
+            (room[0], length) = (b'^', 1);
+        }
+        let mut at = 0;
+        while at < between.len() && length < room.len() {
+            let run = between[at..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+            if run == 0 {
+                room[length] = between[at];
+                at += 1;
+            } else {
+                room[length] = match between[at..at + run].iter().filter(|&&byte| byte == b'\n').count() {
+                    0 if run > 1 => b'\t',
+                    0 => b' ',
+                    1 => b'\n',
+                    _ => 0x0c,
+                };
+                at += run;
+            }
+            length += 1;
+        }
+        self.symbol(Kind::Gap, &room[..length])
+    }
+
+    fn form(&mut self, word: &[u8]) -> u32 {
+        let word = &word[..word.len().min(MOST_BYTES)];
+        if let Some(&known) = self.known.get(word) {
+            return known;
+        }
+        let form = self.new_form(word);
+        let number = self.forms.len() as u32;
+        self.forms.push(form);
+        self.known.insert(word.into(), number);
+        number
+    }
+
+    fn new_form(&mut self, word: &[u8]) -> Form {
+        // A word that is cut may end within a character.
+        let text = match std::str::from_utf8(word) {
+            Ok(text) => text,
+            Err(error) => std::str::from_utf8(&word[..error.valid_up_to()]).unwrap_or_default(),
+        };
+        self.lowered.clear();
+        self.shape.clear();
+        let (mut run, mut last) = (0, 0u8);
+        let (mut upper, mut small, mut digits, mut others, mut first_is_upper) = (0, 0, 0, 0, false);
+        let mut lowered = std::mem::take(&mut self.lowered);
+        for (number, c) in text.chars().enumerate() {
+            let mut room = [0; 4];
+            c.to_lowercase().for_each(|c| lowered.extend_from_slice(c.encode_utf8(&mut room).as_bytes()));
+            let class = if c.is_uppercase() {
+                upper += 1;
+                first_is_upper |= number == 0;
+                b'X'
+            } else if c.is_numeric() {
+                digits += 1;
+                b'd'
+            } else if c.is_alphabetic() {
+                small += 1;
+                b'x'
+            } else {
+                others += 1;
+                if c.is_ascii() { c as u8 } else { b'?' }
+            };
+            run = if class == last { run + 1 } else { 1 };
+            last = class;
+            if run <= if class == b'd' { 9 } else { 3 } {
+                self.shape.push(class);
+            }
+        }
+        let style = match (upper, small, digits) {
+            (0, 0, 0) => 0,
+            (0, 0, _) => 1 + u8::from(others > 0),
+            (_, _, 1..) => 3 + u8::from(upper > 0),
+            (0, _, _) => 5 + u8::from(small < 3),
+            (1, 0, _) => 7,
+            (_, 0, _) => 8,
+            (1, _, _) if first_is_upper => 9,
+            _ if first_is_upper => 10,
+            _ => 11,
+        };
+        let mut affixes = [NOTHING; 3];
+        if self.affixes && digits == 0 {
+            let starts: Vec<usize> = String::from_utf8_lossy(&lowered).char_indices().map(|(at, _)| at).collect();
+            let num = starts.len();
+            if num > 3 {
+                affixes[0] = self.symbol(Kind::Prefix3, &lowered[..starts[3]]);
+                affixes[1] = self.symbol(Kind::Suffix2, &lowered[starts[num - 2]..]);
+                affixes[2] = self.symbol(Kind::Suffix3, &lowered[starts[num - 3]..]);
+            }
+        }
+        let corpus = match self.common {
+            Some(common) if upper + small > 1 => {
+                let folded = fold(text, Surface::Fold).text;
+                let class = match common.class(&folded) {
+                    Class::Name => 0,
+                    Class::Mixed => 1,
+                    Class::Common => 2,
+                };
+                let log = (64 - common.num_occurrences(&folded).leading_zeros()).min(20) as u8 / 2;
+                self.symbol(Kind::Corpus, &[class, log])
+            }
+            _ => NOTHING,
+        };
+        let form = Form {
+            word: self.symbol(Kind::Word, &lowered),
+            shape: self.symbol(Kind::Shape, &self.shape),
+            style: self.symbol(Kind::Style, &[style]),
+            affixes,
+            corpus,
+            is_small: small > 0,
+        };
+        self.lowered = lowered;
+        form
+    }
+
+    /// Call `emit` with each symbol that is seen from a word, its place and its number of rows.
+    #[inline(always)]
+    pub fn each_symbol(&self, at: usize, mut emit: impl FnMut(Symbol, Kind, u32)) {
+        let unit = &self.units[at];
+        let form = &self.forms[unit.form as usize];
+        emit(form.word, Kind::Word, 0);
+        emit(form.shape, Kind::Shape, 0);
+        emit(form.style, Kind::Style, 0);
+        emit(form.corpus, Kind::Corpus, 0);
+        if self.affixes {
+            emit(form.affixes[0], Kind::Prefix3, 0);
+            emit(form.affixes[1], Kind::Suffix2, 0);
+            emit(form.affixes[2], Kind::Suffix3, 0);
+        }
+        emit(unit.gap, Kind::Gap, 0);
+        emit(unit.place, Kind::Place, 0);
+        emit(unit.field, Kind::Field, 0);
+        unit.hints.iter().for_each(|&hint| emit(hint, Kind::Hint, 0));
+        emit(self.units.get(at + 1).map_or(self.last_gap, |next| next.gap), Kind::Gap, 1);
+        for (slot, other) in [(1, at.wrapping_sub(1)), (2, at + 1), (3, at.wrapping_sub(2)), (4, at + 2)] {
+            let Some(unit) = self.units.get(other) else { continue };
+            let form = &self.forms[unit.form as usize];
+            if slot < 3 || self.mask >> 20 & 1 == 1 {
+                emit(form.word, Kind::Word, slot);
+            }
+            if slot < 3 || self.mask >> 21 & 1 == 1 {
+                emit(form.style, Kind::Style, slot);
+            }
+            if slot < 3 || self.mask >> 22 & 1 == 1 {
+                emit(unit.hints[0], Kind::Hint, slot);
+            }
+            if slot < 3 {
+                emit(form.shape, Kind::Shape, slot);
+                emit(form.corpus, Kind::Corpus, slot);
+            }
+        }
+    }
+
+    /// Call `emit` with the hash of each pair of known symbols that is seen from a word.
+    #[inline(always)]
+    pub fn each_pair(&self, at: usize, mut emit: impl FnMut(u64)) {
+        let form = |at: usize| self.units.get(at).map(|unit| &self.forms[unit.form as usize]);
+        let word = |at: usize| form(at).map_or(NOTHING, |form| form.word);
+        let shape = |at: usize| form(at).map_or(NOTHING, |form| form.shape);
+        let style = |at: usize| form(at).map_or(NOTHING, |form| form.style);
+        let unit = &self.units[at];
+        let (before, own, after) = (word(at.wrapping_sub(1)), word(at), word(at + 1));
+        let (shape_before, shape_own, shape_after) = (shape(at.wrapping_sub(1)), shape(at), shape(at + 1));
+        let gap_after = self.units.get(at + 1).map_or(self.last_gap, |next| next.gap);
+        let mut join = |number: u64, one: Symbol, other: Symbol| {
+            if self.mask >> (number - 32) & 1 == 1 && one.base != NONE && other.base != NONE && one.key != 0 && other.key != 0 {
+                emit(self.key.join(number, one.key, other.key));
+            }
+        };
+        join(32, before, own);
+        join(33, own, after);
+        join(34, word(at.wrapping_sub(2)), before);
+        join(35, after, word(at + 2));
+        join(36, before, after);
+        join(37, before, shape_own);
+        join(38, shape_own, after);
+        join(39, shape_before, shape_own);
+        join(40, shape_own, shape_after);
+        join(41, unit.gap, shape_own);
+        join(42, shape_own, gap_after);
+        join(43, unit.hints[0], shape_own);
+        join(44, unit.field, shape_own);
+        join(45, before, style(at + 1));
+        join(46, unit.gap, before);
+        join(47, gap_after, after);
+        let (left, middle, right) = (style(at.wrapping_sub(1)), style(at), style(at + 1));
+        if left.base != NONE && middle.base != NONE && right.base != NONE {
+            emit(self.key.join(49, self.key.join(48, left.key, middle.key), right.key));
+        }
+    }
+}
+
+/// Whether the head of a field cannot reach over this.
+fn parts(between: &[u8]) -> bool {
+    between.iter().any(|byte| matches!(byte, b'.' | b',' | b';' | b'|' | b'\t')) || between.windows(2).any(|two| two == b"  ")
+}

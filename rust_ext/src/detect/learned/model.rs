@@ -1,0 +1,285 @@
+//! Model: the weights of a tagger, and the most probable labels of a document (Viterbi's algorithm, exact).
+
+use std::sync::{Mutex, PoisonError};
+
+use rayon::prelude::*;
+
+use super::features::{HashKey, Hint, Kind, NONE, Reader, SLOTS, Table};
+use super::{LANES, WIDTH};
+use crate::detect::common::CommonWords;
+use crate::error::{Error, Result};
+use crate::pool::rows;
+use crate::text::spans::Found;
+use crate::text::texts::Texts;
+use crate::text::words::Bounds;
+
+/// Scores of what follows what: lane 0 is `O`, and a span of lane c ends where another begins.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Transitions {
+    /// `next[c * LANES + d]`: from `O` or a span of c to `O` or a new span of d.
+    pub next: Vec<f32>,
+    /// From `B-c` to `I-c`, and from `I-c` to `I-c`.
+    pub stay: [[f32; LANES]; 2],
+}
+
+impl Transitions {
+    pub fn zero() -> Self {
+        Self { next: vec![0.0; LANES * LANES], stay: [[0.0; LANES]; 2] }
+    }
+
+    pub fn from_flat(flat: &[f32]) -> Self {
+        let (next, stay) = flat.split_at(LANES * LANES);
+        Self {
+            next: next.to_vec(),
+            stay: std::array::from_fn(|part| std::array::from_fn(|lane| stay[part * LANES + lane])),
+        }
+    }
+
+    pub fn flat(&self) -> Vec<f32> {
+        self.next.iter().chain(self.stay.iter().flatten()).copied().collect()
+    }
+}
+
+/// Scores of the labels of a word: `B` lanes (0: `O`), then `I` lanes.
+pub type Scores = [f32; WIDTH];
+
+/// Where the best way to a word's labels comes from.
+#[derive(Clone, Copy)]
+struct Step {
+    from: [u8; LANES],
+    /// Bits by lane: the better label of the lane is `I`; the way to `I` comes from `I`.
+    is_inside: u16,
+    stays: u16,
+}
+
+/// Room for one document after another.
+#[derive(Default)]
+pub struct Room {
+    pub scores: Vec<Scores>,
+    steps: Vec<Step>,
+    pub labels: Vec<u8>,
+}
+
+const LOW: f32 = -1e30;
+
+/// The best labels (lane, plus `LANES` where a span goes on) for the scores in `room`; of equals that of the lowest lane.
+#[inline(always)]
+pub fn viterbi(room: &mut Room, transitions: &Transitions, used: usize) {
+    let num = room.scores.len();
+    room.steps.clear();
+    room.labels.clear();
+    room.labels.resize(num, 0);
+    if num == 0 {
+        return;
+    }
+    let (mut begin, mut inside) = ([LOW; LANES], [LOW; LANES]);
+    for (at, scores) in room.scores.iter().enumerate() {
+        if at == 0 {
+            begin.copy_from_slice(&scores[..LANES]);
+            begin[used..].fill(LOW);
+            continue;
+        }
+        let mut step = Step { from: [0; LANES], is_inside: 0, stays: 0 };
+        let mut best = [LOW; LANES];
+        for lane in 0..LANES {
+            step.is_inside |= u16::from(inside[lane] > begin[lane]) << lane;
+            best[lane] = if inside[lane] > begin[lane] { inside[lane] } else { begin[lane] };
+        }
+        let mut reached = [LOW; LANES];
+        for lane in 0..LANES {
+            reached[lane] = best[0] + transitions.next[lane];
+        }
+        for from in 1..used {
+            let row = &transitions.next[from * LANES..(from + 1) * LANES];
+            for lane in 0..LANES {
+                let way = best[from] + row[lane];
+                let better = way > reached[lane];
+                reached[lane] = if better { way } else { reached[lane] };
+                step.from[lane] = if better { from as u8 } else { step.from[lane] };
+            }
+        }
+        for lane in 0..LANES {
+            let (entered, stayed) = (begin[lane] + transitions.stay[0][lane], inside[lane] + transitions.stay[1][lane]);
+            step.stays |= u16::from(stayed > entered) << lane;
+            inside[lane] = (if stayed > entered { stayed } else { entered }) + scores[LANES + lane];
+            begin[lane] = reached[lane] + scores[lane];
+        }
+        inside[0] = LOW;
+        begin[used..].fill(LOW);
+        inside[used..].fill(LOW);
+        room.steps.push(step);
+    }
+    let (mut lane, mut is_in, mut most) = (0, false, LOW * 2.0);
+    for candidate in 0..used {
+        for (score, side) in [(begin[candidate], false), (inside[candidate], true)] {
+            if score > most {
+                (lane, is_in, most) = (candidate, side, score);
+            }
+        }
+    }
+    for at in (0..num).rev() {
+        room.labels[at] = (lane + if is_in { LANES } else { 0 }) as u8;
+        let Some(step) = at.checked_sub(1).map(|before| &room.steps[before]) else { break };
+        if is_in {
+            is_in = step.stays >> lane & 1 == 1;
+        } else {
+            lane = step.from[lane] as usize;
+            is_in = step.is_inside >> lane & 1 == 1;
+        }
+    }
+}
+
+/// A tagger.
+pub struct Tagger {
+    pub key: HashKey,
+    /// Hash of each symbol or pair, ascending, with its number of rows.
+    pub keys: Vec<u64>,
+    pub slots: Vec<u8>,
+    pub table: Table,
+    /// `WIDTH` a row.
+    pub weights: Vec<f32>,
+    pub transitions: Transitions,
+    /// Lanes that are in use, with `O`.
+    pub used: usize,
+    pub affixes: bool,
+}
+
+impl Tagger {
+    /// From its tables; the weights are of the rows of each key in turn.
+    pub fn new(
+        key: HashKey,
+        keys: Vec<u64>,
+        slots: Vec<u8>,
+        weights: Vec<f32>,
+        transitions: Transitions,
+        used: usize,
+        affixes: bool,
+    ) -> Result<Self> {
+        let num_rows: usize = slots.iter().map(|&num| usize::from(num)).sum();
+        let is_whole = keys.len() == slots.len()
+            && weights.len() == num_rows * WIDTH
+            && keys.is_sorted_by(|one, next| one < next)
+            && keys.first().is_none_or(|&first| first != 0)
+            && weights.iter().all(|weight| weight.is_finite())
+            && (2..=LANES).contains(&used);
+        if !is_whole || num_rows > NONE as usize / 2 {
+            return Err(Error::Artifact("the tables of a tagger do not match".into()));
+        }
+        let mut base = 0;
+        let entries: Vec<(u64, u32)> = keys
+            .iter()
+            .zip(&slots)
+            .map(|(&key, &num)| {
+                base += u32::from(num);
+                (key, base - u32::from(num))
+            })
+            .collect();
+        Ok(Self { key, keys, slots, table: Table::new(&entries), weights, transitions, used, affixes })
+    }
+
+    pub fn reader<'a>(&'a self, common: Option<&'a CommonWords>, hints: &[String]) -> Reader<'a> {
+        Reader::new(&self.key, Some(&self.table), common, self.affixes, hints)
+    }
+
+    /// The scores of the labels of each word that was read.
+    #[inline(always)]
+    fn score(&self, reader: &Reader<'_>, room: &mut Room, lean: f32) {
+        room.scores.clear();
+        for at in 0..reader.units.len() {
+            let mut scores = [0f32; WIDTH];
+            scores[0] = -lean;
+            let mut add = |row: u32| {
+                let weights = &self.weights[row as usize * WIDTH..(row as usize + 1) * WIDTH];
+                for lane in 0..WIDTH {
+                    scores[lane] += weights[lane];
+                }
+            };
+            each_row(reader, &self.table, at, &mut add);
+            room.scores.push(scores);
+        }
+    }
+
+    /// The labels of each word that was read, in `room`; `lean` is taken from the score of `O`.
+    pub fn label(&self, reader: &Reader<'_>, room: &mut Room, lean: f32) {
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: the function asks for a processor with AVX2 alone, and this one has it.
+            unsafe { self.label_avx2(reader, room, lean) };
+            return;
+        }
+        self.score(reader, room, lean);
+        viterbi(room, &self.transitions, self.used);
+    }
+
+    /// # Safety
+    ///
+    /// The processor has AVX2.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    unsafe fn label_avx2(&self, reader: &Reader<'_>, room: &mut Room, lean: f32) {
+        self.score(reader, room, lean);
+        viterbi(room, &self.transitions, self.used);
+    }
+
+    /// Spans of every document, by document and start; `source` is the lane.
+    pub fn find(
+        &self,
+        texts: &Texts,
+        hints: &(dyn Fn(usize) -> Result<Vec<Hint>> + Sync),
+        names: &[String],
+        common: Option<&CommonWords>,
+        lean: f32,
+    ) -> Result<Vec<Found>> {
+        let threads = rayon::current_num_threads();
+        let readers: Vec<Mutex<(Reader<'_>, Room)>> =
+            (0..threads).map(|_| Mutex::new((self.reader(common, names), Room::default()))).collect();
+        let parts: Vec<Vec<Found>> = rows(texts.len())
+            .map(|row| {
+                let own = &readers[rayon::current_thread_index().unwrap_or(0) % threads];
+                let (reader, room) = &mut *own.lock().unwrap_or_else(PoisonError::into_inner);
+                reader.read(texts.get(row), &hints(row)?);
+                self.label(reader, room, lean);
+                Ok(spans(&room.labels, &reader.words, row))
+            })
+            .collect::<Result<_>>()?;
+        Ok(parts.concat())
+    }
+}
+
+/// Call `emit` with each row of weights that is seen from a word.
+#[inline(always)]
+pub fn each_row(reader: &Reader<'_>, table: &Table, at: usize, emit: &mut impl FnMut(u32)) {
+    reader.each_symbol(at, |symbol, _, slot| {
+        if symbol.base != NONE {
+            emit(symbol.base + slot);
+        }
+    });
+    reader.each_pair(at, |key| {
+        let base = table.base(key);
+        if base != NONE {
+            emit(base);
+        }
+    });
+}
+
+/// Rows of a symbol of a kind.
+pub fn num_slots(kind: Kind) -> u8 {
+    SLOTS[kind as usize]
+}
+
+/// Words that one label covers, as spans.
+fn spans(labels: &[u8], words: &[Bounds], row: usize) -> Vec<Found> {
+    let mut found: Vec<Found> = Vec::new();
+    for (&label, &(start, end)) in labels.iter().zip(words) {
+        let label = usize::from(label);
+        if label >= LANES {
+            if let Some(last) = found.last_mut() {
+                last.end = end as usize;
+            }
+        } else if label > 0 {
+            let (start, end) = (start as usize, end as usize);
+            found.push(Found { document: row as u32, start, end, source: label as u32 });
+        }
+    }
+    found
+}

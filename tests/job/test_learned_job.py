@@ -1,0 +1,174 @@
+"""A run that learns a tagger: marks and a teacher in, its spans out, and nobody measured on what taught it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from detect.test_learned import notes
+
+from reticent.core.errors import ReticentError
+from reticent.core.progress import Progress
+from reticent.ext.annotate.command import evaluate_sample, sample_documents
+from reticent.ext.learn.command import learn_in_run
+from reticent.job.config import parse_job
+from reticent.job.detection import detect_documents
+from reticent.job.pipeline import execute
+from reticent.job.run import Run
+
+QUIET = Progress(quiet=True)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """150 notes of a run with their marks, and 40 marked ones of others."""
+    for name, table in (("notes", notes(150, seed=5)), ("marked", notes(40, seed=6, first=1000))):
+        ids = pa.array([f"{name}{row}" for row in range(len(table))])
+        pq.write_table(table.drop_columns("weight").add_column(0, "doc_id", ids), tmp_path / f"{name}.parquet")
+    return tmp_path
+
+
+def job(folder: Path, learned: dict[str, Any], **detect: Any) -> Any:
+    return parse_job(
+        {
+            "out": str(folder / "run"),
+            "corpus": {"source": str(folder / "notes.parquet"), "spans": "spans"},
+            "protect": {"k": 3},
+            "detect": {"detectors": ["rules", "learned"], "learned": learned, **detect},
+            "audit": {"num_bootstrap": 100},
+        }
+    )
+
+
+def spans_of(folder: Path) -> pa.Table:
+    return pq.read_table(folder / "run" / "spans" / "spans.parquet")
+
+
+def test_marks_teach_a_run_and_its_documents_are_tagged(folder: Path) -> None:
+    asked = job(folder, {"marks": str(folder / "marked.parquet")})
+    report = learn_in_run(asked, QUIET)
+    assert report["sources"] == {"marks": 40, "drawn": 0}
+    overall = report["overall"]
+    assert overall["recall"]["value"] > 0.95
+    assert overall["recall"]["low"] < overall["recall"]["value"] <= overall["recall"]["high"]
+    assert overall["precision"]["value"] > 0.95
+    assert report["categories"].keys() == {"NAME"}
+    found = spans_of(folder).filter(pa.compute.equal(spans_of(folder).column("detector"), "learned"))
+    assert found.num_rows > 250
+    result = detect_documents(asked, keep=True, evaluate=True, progress=QUIET)
+    assert result.evaluation.union.overall.words.recall.value > 0.95
+    assert result.evaluation.unmarked == 0
+    for file in (folder / "run").rglob("*"):  # private, as the documents
+        assert not file.stat().st_mode & 0o077
+    text = (folder / "run" / "learned" / "learned.json").read_text()
+    assert not [
+        word
+        for row in notes(40, seed=6).column("text").to_pylist()
+        for word in row.split()
+        if len(word) > 9 and word in text
+    ]
+
+
+def test_an_interrupted_run_goes_on_and_a_changed_source_is_learned_again(folder: Path, monkeypatch) -> None:
+    import reticent.ext.learn.stage as stage
+
+    asked = job(folder, {"marks": str(folder / "marked.parquet"), "teacher": "rules", "documents": 60})
+    seen = []
+    teach, learn = stage._ask, stage.learn_tagger
+    monkeypatch.setattr(stage, "_ask", lambda *args: (seen.append("teacher"), teach(*args))[1])
+    shutil.copy(folder / "notes.parquet", folder / "before.parquet")
+    table = pq.read_table(folder / "notes.parquet")
+    texts = pa.array([f"{text} Tel: 0612345678" for text in table.column("text").to_pylist()], pa.large_string())
+    pq.write_table(table.set_column(table.schema.get_field_index("text"), "text", texts), folder / "notes.parquet")
+
+    def killed(*args: Any, **kwargs: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stage, "learn_tagger", killed)
+    with pytest.raises(KeyboardInterrupt):
+        execute(Run(asked), "detect", alone=True)
+    monkeypatch.setattr(stage, "learn_tagger", learn)
+    execute(Run(asked), "detect", alone=True)
+    first = (folder / "run" / "learned" / "tagger.parquet").read_bytes()
+    key = (folder / "run" / "learned.key").read_bytes()
+    assert seen == ["teacher"]
+    execute(Run(asked), "detect", alone=True)
+    assert (folder / "run" / "learned" / "tagger.parquet").read_bytes() == first
+    other = job(folder, {"marks": str(folder / "marked.parquet"), "teacher": "rules", "documents": 60, "k": 5})
+    execute(Run(other), "detect", alone=True)
+    assert seen == ["teacher"]
+    assert (folder / "run" / "learned" / "tagger.parquet").read_bytes() != first
+    assert (folder / "run" / "learned.key").read_bytes() == key
+    assert set(pq.read_table(folder / "run" / "learned" / "taught.parquet").column("individual_id").to_pylist()) > {
+        "p1000"
+    }
+
+
+def test_who_taught_is_left_out_of_every_recall(folder: Path) -> None:
+    first = job(folder, {}, detectors=["rules"])
+    sample_documents(first, folder / "sample", 30, seed=0, by_disagreement=False, progress=QUIET)
+    gold = dict(
+        zip(
+            *(pq.read_table(folder / "notes.parquet").column(name).to_pylist() for name in ("text", "spans")),
+            strict=True,
+        )
+    )
+    content = json.loads((folder / "sample" / "brat" / "sample.json").read_text())
+    texts = {file.stem: file.read_text() for file in (folder / "sample" / "brat").glob("*.txt")}
+    for document in content["documents"]:
+        document |= {"reviewed": True, "spans": gold[texts[document["name"]]]}
+    (folder / "saved.json").write_text(json.dumps(content))
+    taught = job(folder, {"marks": str(folder / "saved.json")})
+    learn_in_run(taught, QUIET)
+    result = detect_documents(taught, keep=True, evaluate=True, progress=QUIET)
+    assert result.evaluation.unmarked == 30
+    assert result.evaluation.documents == 120
+    with pytest.raises(ReticentError, match="every individual of this sample taught"):
+        evaluate_sample(taught, [folder / "saved.json"], QUIET)
+    sample_documents(taught, folder / "more", 40, seed=1, by_disagreement=True, progress=QUIET)
+    assert len(list((folder / "more" / "brat").glob("*.txt"))) == 40
+
+
+def outside(folder: Path) -> dict[str, Any]:
+    table = notes(40).drop_columns("weight").to_pylist()
+    table[7]["spans"][0]["end"] = 10_000
+    pq.write_table(
+        pa.Table.from_pylist([row | {"doc_id": str(at)} for at, row in enumerate(table)]), folder / "marked.parquet"
+    )
+    return {"marks": str(folder / "marked.parquet")}
+
+
+def few(folder: Path) -> dict[str, Any]:
+    pq.write_table(pq.read_table(folder / "marked.parquet").slice(0, 2), folder / "marked.parquet")
+    return {"marks": str(folder / "marked.parquet")}
+
+
+def of_others(folder: Path) -> dict[str, Any]:
+    sample_documents(
+        job(folder, {}, detectors=["rules"]), folder / "sample", 20, seed=0, by_disagreement=False, progress=QUIET
+    )
+    table = pq.read_table(folder / "notes.parquet")
+    pq.write_table(table.slice(1), folder / "notes.parquet")
+    return {"marks": str(folder / "sample" / "brat")}
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (outside, "does not fit its text"),
+        (few, "2 individuals"),
+        (of_others, "other documents"),
+        (lambda folder: {"teacher": "rules", "documents": 20}, "found nothing"),
+        (lambda folder: {"teacher": "thorough", "teacher_options": {}}, "trained NER|pipeline"),
+        (lambda folder: {"marks": str(folder / "none.parquet")}, "none.parquet"),
+    ],
+)
+def test_what_cannot_teach_is_refused(folder: Path, make: Any, message: str) -> None:
+    options = make(folder)
+    with pytest.raises(ReticentError, match=message):
+        learn_in_run(job(folder, options), QUIET)
