@@ -518,6 +518,65 @@ class CommonWords:
     def are_language(self, words: _ArrowArray) -> NDArray[np.uint8]:
         """Return 1 for each name of individuals that is a word of the language too: many use it who do not have it."""
 
+_Spans = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32], NDArray[np.uint32]]
+
+@final
+class Tagger:
+    """A tagger that was learned: rows of 32 weights by the hash of a feature, under a key of 16 bytes.
+
+    Spans are (offsets, starts, ends, numbers): those of document d are ``offsets[d]`` to ``offsets[d + 1]``.
+    """
+
+    def __new__(
+        cls,
+        key: bytes,
+        keys: NDArray[np.uint64],
+        slots: NDArray[np.uint8],
+        weights: NDArray[np.int16],
+        scale: float,
+        transitions: NDArray[np.int16],
+        *,
+        num_lanes: int,
+        affixes: bool,
+    ) -> Tagger:
+        """From `tables`. Raises `ArtifactError` where they do not match."""
+    @staticmethod
+    def learn(
+        key: bytes,
+        texts: _ArrowArray,
+        individuals: NDArray[np.uint32],
+        weights: NDArray[np.float32],
+        marks: _Spans,
+        hints: _Spans,
+        names: Sequence[str],
+        *,
+        common: CommonWords | None = None,
+        k: int,
+        epochs: int,
+        seed: int,
+        affixes: bool,
+        l2: float,
+        rate: float,
+    ) -> Tagger:
+        """Learn from documents; ``marks`` are numbered by lane (1 to 15; 2^32 - 1: unknown), ``hints`` by name."""
+    @property
+    def num_lanes(self) -> int: ...
+    def tables(
+        self,
+    ) -> tuple[NDArray[np.uint64], NDArray[np.uint8], NDArray[np.int16], float, NDArray[np.int16]]:
+        """Return hashes (ascending), rows of each, weights, the worth of one step, and the scores of transitions."""
+    def find(
+        self,
+        texts: _ArrowArray,
+        hints: _Spans,
+        names: Sequence[str],
+        *,
+        lean: float = 0.0,
+        common: CommonWords | None = None,
+        num_threads: int = 0,
+    ) -> ArrowBatch:
+        """Return columns document, start, end and lane; ``lean`` is taken from the score of no span."""
+
 @final
 class Gazetteer:
     """A list of names, each with a label."""

@@ -10,14 +10,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from reticent.core.artifact import write_private
 from reticent.core.json_toml import read_json
-from reticent.engine.detect.learned import LearnConfig
+from reticent.engine.detect.learned import LearnConfig, read_key, read_tagger
+from reticent.engine.languages import KNOWN
+from reticent.engine.noisy_threshold import read_or_draw_key
 
 if TYPE_CHECKING:
     from reticent.job.config import Job
     from reticent.job.run import Run
 
-__all__ = ["KEY", "LEARNED", "REPORT", "TAUGHT", "TAUGHT_OUT", "options_of", "read_learned", "recipe_of", "taught"]
+__all__ = [
+    "KEY",
+    "LEARNED",
+    "REPORT",
+    "TAUGHT",
+    "TAUGHT_OUT",
+    "keep_key",
+    "languages_of",
+    "options_of",
+    "read_learned",
+    "recipe_of",
+    "taught",
+]
 
 #: Folder of the run with its tagger, and the file with the key of its features.
 LEARNED: Final = "learned"
@@ -37,6 +52,12 @@ def recipe_of(job: Job) -> LearnConfig | None:
     )
 
 
+def keep_key(before: Path, folder: Path) -> None:
+    """Take the key of a run before, where this one has none: an update reads features as that one did."""
+    if (before / KEY).exists() and not (folder / KEY).exists():
+        write_private(folder / KEY, read_or_draw_key(before / KEY))
+
+
 def options_of(job: Job) -> dict[str, dict[str, Any]]:
     """Return the options of a job's detectors, with the tagger that its run has learned."""
     options = dict(job.detect.options)
@@ -44,6 +65,14 @@ def options_of(job: Job) -> dict[str, dict[str, Any]]:
         folder = Path(job.out)
         options["learned"] = {"model": folder / LEARNED / "tagger.parquet", "key": folder / KEY}
     return options
+
+
+def languages_of(job: Job) -> tuple[str, ...]:
+    """Return the languages that the detectors of a job know: of the rules, and of its tagger."""
+    options = options_of(job).get("learned")
+    if options is None or not Path(options["model"]).exists():
+        return KNOWN
+    return (*KNOWN, *read_tagger(options["model"], read_key(options.get("key"))).header.languages)
 
 
 def taught(run: Run, individual_ids: pa.Array | pa.ChunkedArray) -> np.ndarray:

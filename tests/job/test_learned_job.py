@@ -12,12 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 from detect.test_learned import notes
 
+from reticent.core.artifact import read_manifest
 from reticent.core.errors import ReticentError
 from reticent.core.progress import Progress
 from reticent.ext.annotate.command import evaluate_sample, sample_documents
 from reticent.ext.learn.command import learn_in_run
 from reticent.job.config import parse_job
 from reticent.job.detection import detect_documents
+from reticent.job.detection_learned import languages_of
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
 
@@ -109,29 +111,62 @@ def test_an_interrupted_run_goes_on_and_a_changed_source_is_learned_again(folder
     }
 
 
-def test_who_taught_is_left_out_of_every_recall(folder: Path) -> None:
-    first = job(folder, {}, detectors=["rules"])
-    sample_documents(first, folder / "sample", 30, seed=0, by_disagreement=False, progress=QUIET)
-    gold = dict(
-        zip(
-            *(pq.read_table(folder / "notes.parquet").column(name).to_pylist() for name in ("text", "spans")),
-            strict=True,
-        )
-    )
+def test_a_language_that_was_taught_is_known(folder: Path) -> None:
+    """Notes of 30 words or more in Italian are counted as another language until the tagger has learned from some."""
+    for file in ("notes.parquet", "marked.parquet"):
+        rows = pq.read_table(folder / file).to_pylist()
+        for row in rows:
+            row["text"] += " Il dolore alla gamba e la febbre non si vedono che di notte, con la tosse. " * 3
+        pq.write_table(pa.Table.from_pylist(rows), folder / file)
+    alone = job(folder, {}, detectors=["rules"])
+    execute(Run(alone), "detect", alone=True)
+    counts = read_manifest(folder / "run" / "spans").counts
+    assert (counts["long_documents"], counts["other_language"]) == (150, 150)
+    learn_in_run(asked := job(folder, {"marks": str(folder / "marked.parquet")}), QUIET)
+    assert read_manifest(folder / "run" / "spans").counts["other_language"] == 0
+    assert languages_of(asked)[-1] == "it"
+
+
+def annotated(folder: Path, run: Any, num: int) -> Path:
+    """A sample of a run as an annotator saves it who marks exactly the gold spans."""
+    sample_documents(run, folder / "sample", num, seed=0, by_disagreement=False, progress=QUIET)
+    columns = (pq.read_table(folder / "notes.parquet").column(name).to_pylist() for name in ("text", "spans"))
+    gold = dict(zip(*columns, strict=True))
     content = json.loads((folder / "sample" / "brat" / "sample.json").read_text())
     texts = {file.stem: file.read_text() for file in (folder / "sample" / "brat").glob("*.txt")}
     for document in content["documents"]:
         document |= {"reviewed": True, "spans": gold[texts[document["name"]]]}
     (folder / "saved.json").write_text(json.dumps(content))
-    taught = job(folder, {"marks": str(folder / "saved.json")})
+    return folder / "saved.json"
+
+
+def test_who_taught_is_left_out_of_every_recall(folder: Path) -> None:
+    saved = annotated(folder, job(folder, {}, detectors=["rules"]), 30)
+    taught = job(folder, {"marks": str(saved)})
     learn_in_run(taught, QUIET)
     result = detect_documents(taught, keep=True, evaluate=True, progress=QUIET)
     assert result.evaluation.unmarked == 30
     assert result.evaluation.documents == 120
     with pytest.raises(ReticentError, match="every individual of this sample taught"):
-        evaluate_sample(taught, [folder / "saved.json"], QUIET)
+        evaluate_sample(taught, [saved], QUIET)
     sample_documents(taught, folder / "more", 40, seed=1, by_disagreement=True, progress=QUIET)
     assert len(list((folder / "more" / "brat").glob("*.txt"))) == 40
+
+
+def test_a_sample_teaches_without_those_who_withdrew_since(folder: Path) -> None:
+    saved = annotated(folder, job(folder, {}, detectors=["rules"]), 30)
+    table = pq.read_table(folder / "notes.parquet")
+    learn_in_run(job(folder, {"marks": str(saved)}), QUIET)
+    taught = pq.read_table(folder / "run" / "learned" / "taught.parquet").column("individual_id").to_pylist()
+    (folder / "gone.txt").write_text("\n".join(taught[:5]))
+    again = job(folder, {"marks": str(saved)})
+    values = again.model_dump()
+    values["corpus"]["withdrawn"] = [str(folder / "gone.txt")]
+    values["out"] = str(folder / "run2")
+    learn_in_run(parse_job(values), QUIET)
+    left = pq.read_table(folder / "run2" / "learned" / "taught.parquet").column("individual_id").to_pylist()
+    assert set(left) == set(taught[5:])
+    assert len(table) == 150
 
 
 def outside(folder: Path) -> dict[str, Any]:
@@ -152,8 +187,10 @@ def of_others(folder: Path) -> dict[str, Any]:
     sample_documents(
         job(folder, {}, detectors=["rules"]), folder / "sample", 20, seed=0, by_disagreement=False, progress=QUIET
     )
-    table = pq.read_table(folder / "notes.parquet")
-    pq.write_table(table.slice(1), folder / "notes.parquet")
+    table = notes(150, seed=77).drop_columns("weight").to_pylist()
+    pq.write_table(
+        pa.Table.from_pylist([row | {"doc_id": str(at)} for at, row in enumerate(table)]), folder / "notes.parquet"
+    )
     return {"marks": str(folder / "sample" / "brat")}
 
 

@@ -16,6 +16,7 @@ from pydantic import (
 
 from reticent.core.section import PUBLISHED, Section, holds_something
 from reticent.engine.detect.choose import DETECTORS, check_options, require_detector
+from reticent.engine.detect.learned import LearnConfig
 from reticent.engine.detect.preset import expand_preset
 
 __all__ = ["DetectConfig"]
@@ -93,6 +94,11 @@ class DetectConfig(Section):
             raise ValueError("a detector is listed twice")
         for name in self.detectors:
             check_options(name, self.of(name))
+        learned = self.of("learned")
+        if "learned" in self.detectors and not learned.get("model"):
+            LearnConfig(
+                **{name: value for name, value in learned.items() if name not in ("model", "key", "num_threads")}
+            )
         for name in self.options:
             if name not in self.detectors:  # names thought protected would be targets
                 raise ValueError(f'detect.{name} is given, but "{name}" is not among detect.detectors')

@@ -43,6 +43,7 @@ from reticent.engine.detect.learned import (
     learn_tagger,
     marked_categories,
 )
+from reticent.engine.detect.passages import cached
 from reticent.engine.detect.preset import PRESETS, expand_preset
 from reticent.engine.detect.spans import SpanReader
 from reticent.engine.languages import OtherLanguages
@@ -50,13 +51,17 @@ from reticent.engine.noisy_threshold import read_or_draw_key
 from reticent.engine.randomness import generator
 from reticent.engine.sources.columns import sorted_codes
 from reticent.engine.sources.formats import FORMATS
-from reticent.ext.annotate.annotation import check_texts, read_annotation
-from reticent.ext.annotate.sample import iter_rows
+from reticent.engine.withdrawn import read_ids
+from reticent.ext.annotate.annotation import read_annotation
+from reticent.ext.annotate.sample import iter_rows, text_digest
 from reticent.job.artefact import Artefact, Step
 from reticent.job.detection_learned import KEY, LEARNED, REPORT, TAUGHT, recipe_of
+from reticent.job.stages.detect import NER_CACHE
 
 if TYPE_CHECKING:
+    from reticent.engine.corpus import Corpus
     from reticent.engine.detect import Detector
+    from reticent.ext.annotate.annotation import Annotation
     from reticent.job.run import Run
 
 __all__ = ["cross_validate", "learned_steps", "read_marks_of"]
@@ -67,7 +72,7 @@ _STREAM: Final = 49
 #: Parts of the individuals, each left out once; fewer where there are many documents.
 _FOLDS, _FOLDS_OF_MANY, _MANY = 5, 3, 500
 #: What is tried to be taken from the score of no identifier.
-LEANS: Final = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0)
+LEANS: Final = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
 #: Forms of missed words that are told.
 _MOST_FORMS: Final = 12
 #: Labels of rules that know a value by its form or its check digit.
@@ -140,7 +145,10 @@ def _ask(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) ->
             raise PolicyError(f"detect.learned.teacher: {error}") from None
     given = {name: options[name] for name in names if name in options}
     teachers = make_detectors(names, given, num_threads=run.job.num_threads)
-    with run.progress.task("teacher", len(drawn), "documents") as advance:
+    with (
+        cached(run.folder / NER_CACHE, teachers if run.job.detect.cache else ()),
+        run.progress.task("teacher", len(drawn), "documents") as advance,
+    ):
         found = detect_spans(chosen, teachers, folder, progress=advance)
         if config.teacher == "thorough":
             united = folder / "united.parquet"
@@ -163,7 +171,7 @@ def _taught(run: Run, config: LearnConfig) -> pa.Table:
         spans = SpanReader(folder).table(0, len(rows))
         tables.append(_lessons(run, rows, spans, config.weight("teacher")))
     if config.certain:
-        documents = _documents(run, rows)
+        documents = _documents(run.documents, rows)
         found = _found(run, documents, certain := _detectors(run))
         if not any(detector.name in ("records", "rules") for detector in certain):
             raise PolicyError("detect.learned.certain: needs the detector rules or records")
@@ -173,16 +181,16 @@ def _taught(run: Run, config: LearnConfig) -> pa.Table:
 
 def _lessons(run: Run, rows: np.ndarray, spans: pa.Table, weight: float) -> pa.Table:
     """Documents of a run by row, with spans that count them from 0."""
-    documents = _documents(run, rows)
+    documents = _documents(run.documents, rows)
     marks: list[list[dict[str, Any]]] = [[] for _ in rows]
     for span in spans.select(["document", "start", "end", "label"]).to_pylist():
         marks[span.pop("document")].append(span)
     return _table(documents, marks, weight)
 
 
-def _documents(run: Run, rows: np.ndarray) -> pa.Table:
+def _documents(corpus: Corpus, rows: np.ndarray) -> pa.Table:
     columns = ("doc_id", "individual_id", "text")
-    tables = [pa.Table.from_batches([batch]).select(columns) for batch in iter_rows(run.documents, rows, columns)]
+    tables = [pa.Table.from_batches([batch]).select(columns) for batch in iter_rows(corpus, rows, columns)]
     return pa.concat_tables([table.cast(_DOCUMENTS) for table in tables])
 
 
@@ -224,15 +232,32 @@ def read_marks_of(run: Run, path: Path, format: str = "auto", weight: float = 1.
     brat = next((folder for folder in (path, path / "brat") if (folder / "sample.json").is_file()), None)
     if brat is not None or path.suffix.lower() in (".json", ".html", ".htm"):
         annotation = read_annotation(path)
-        rows = np.array([document.row for document in annotation.sample.documents], dtype=np.int64)
-        if annotation.sample.corpus != run.corpus.fingerprint() or rows.max(initial=0) >= run.corpus.num_documents:
+        rows = _rows_of_sample(run, annotation)
+        if not len(rows) or (rows < 0).all():
             raise CorpusError(f"{path}: marks of other documents than this run has; draw a sample of it")
-        documents = _documents_of_sample(run, rows)
-        texts = dict(zip(np.sort(rows).tolist(), documents.column("text").to_pylist(), strict=True))
-        check_texts(annotation, texts, path)
+        if missing := int((rows < 0).sum()):
+            run.progress.warn(f"{path}: {missing:,} marked documents are none of this run any more: they teach nothing")
+        is_read = np.array([document.name not in annotation.unchanged for document in annotation.sample.documents])
+        if not is_read.all():
+            run.progress.warn(
+                f"{path}: {int((~is_read).sum()):,} documents have no mark but those of detection, and BRAT "
+                "does not say whether they were reviewed: they teach nothing"
+            )
+        kept = np.flatnonzero((rows >= 0) & is_read)
+        kept = kept[np.argsort(rows[kept])]
+        documents = _documents(run.corpus, rows[kept])
         names = ("start", "end", "label")
-        own = [[dict(zip(names, span, strict=True)) for span in spans] for spans in annotation.spans]
-        return _table(documents, [own[place] for place in np.argsort(rows)], weight)
+        own = [[dict(zip(names, span, strict=True)) for span in annotation.spans[place]] for place in kept.tolist()]
+        lengths = pc.utf8_length(documents.column("text")).to_pylist()
+        for place, spans, length in zip(kept.tolist(), own, lengths, strict=True):
+            for number, span in enumerate(spans, start=1):
+                if span["end"] > length:
+                    name = annotation.sample.documents[place].name
+                    raise CorpusError(
+                        f"{path}: document {name} span {number}: ends at {span['end']}, outside of its {length} "
+                        "characters"
+                    )
+        return _table(documents, own, weight)
     if format == "auto" and path.is_dir() and any(path.glob("**/*.ann")):
         format = "brat"
     marked = format in FORMATS and FORMATS[format].is_marked
@@ -246,10 +271,17 @@ def read_marks_of(run: Run, path: Path, format: str = "auto", weight: float = 1.
     return _table(documents.select(_DOCUMENTS.names).cast(_DOCUMENTS), own, weight)
 
 
-def _documents_of_sample(run: Run, rows: np.ndarray) -> pa.Table:
-    columns = ("doc_id", "individual_id", "text")
-    tables = [pa.Table.from_batches([batch]).select(columns) for batch in iter_rows(run.corpus, rows, columns)]
-    return pa.concat_tables([table.cast(_DOCUMENTS) for table in tables])
+def _rows_of_sample(run: Run, annotation: Annotation) -> np.ndarray:
+    """The rows in the run of the documents of a sample, -1 for one that is not there; they are known by their texts, so
+    that a sample holds after an update."""
+    wanted = {document.sha256: place for place, document in enumerate(annotation.sample.documents)}
+    rows, first = np.full(len(wanted), -1, dtype=np.int64), 0
+    for batch in run.corpus.batches(columns=("text",)):
+        for row, text in enumerate(batch.column("text").to_pylist(), start=first):
+            if (place := wanted.get(text_digest(text))) is not None:
+                rows[place] = row
+        first += batch.num_rows
+    return rows
 
 
 # --------------------------------------------------------------------------------------------------------------- learn
@@ -286,7 +318,12 @@ def _common(run: Run, detectors: Sequence[Any]) -> Any:
 def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) -> None:
     tables = []
     if config.marks is not None:
-        tables.append(read_marks_of(run, Path(config.marks), config.marks_format, config.weight("marks")))
+        marked = read_marks_of(run, Path(config.marks), config.marks_format, config.weight("marks"))
+        owners = marked.column("individual_id")
+        for file in run.job.corpus.withdrawn:
+            gone = read_ids(file, owners.unique(), run.job.corpus.ids)[0]
+            marked = marked.filter(pc.invert(pc.is_in(marked.column("individual_id"), gone)))
+        tables.append(marked)
     num_marked = tables[0].num_rows if tables else 0
     if config.teacher or config.certain:
         taught = _taught(run, config)
@@ -312,7 +349,7 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
             lessons, found, settings, key=_key(run), common=common, detectors=_beside(run),
             languages=languages.main(),
         ).leaning(lean)  # fmt: skip
-    tagger.write(folder / "tagger.parquet")
+    (folder / "tagger.parquet").write_bytes(tagger.to_bytes())
     report["sources"] = {"marks": num_marked, "drawn": lessons.num_rows - num_marked}
     report["left_out"] = {name: num for name, num in marked_categories(lessons).items() if num < MIN_EXAMPLES}
     for name, num in report["left_out"].items():

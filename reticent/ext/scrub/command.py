@@ -19,6 +19,7 @@ from reticent.engine.detect import quarantined_rows
 from reticent.engine.detect.spans import SpanReader
 from reticent.engine.names import REALISTIC, SYLLABLES
 from reticent.ext.scrub.scrub import new_key, read_key, scrub_corpus
+from reticent.job.detection_learned import languages_of
 from reticent.job.given_spans import has_spans, spans_as_given
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
@@ -101,8 +102,9 @@ def scrub_documents(
             progress.task("scrub", corpus.num_documents, "documents") as advance,
         ):
             counts = scrub_corpus(
-                corpus, SpanReader(spans), writer.path, config, secret, progress=advance, warn=progress.warn_once
-            )
+                corpus, SpanReader(spans), writer.path, config, secret, languages=languages_of(job), progress=advance,
+                warn=progress.warn_once,
+            )  # fmt: skip
             if job.detect.on_error == "quarantine":
                 counts["quarantined"] = num_quarantined
             counts.update(run.whole_corpus.reading.skipped())

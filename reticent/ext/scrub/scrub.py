@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +25,7 @@ from reticent import _rust
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.corpus import as_corpus
 from reticent.engine.detect.labels import category
-from reticent.engine.languages import OtherLanguages
+from reticent.engine.languages import KNOWN, OtherLanguages
 from reticent.engine.names import SurrogateNames
 from reticent.engine.pseudonymize import (
     OUTCOMES,
@@ -137,13 +137,14 @@ def scrub_corpus(
     config: ScrubConfig,
     key: bytes,
     *,
+    languages: Collection[str] = KNOWN,
     progress: Callable[[int], None] | None = None,
     warn: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """Write ``folder/documents/part-….parquet`` and ``folder/offsets.parquet``; returns counts.
 
     Documents keep their order and mapped columns; ``spans`` are where the replaced identifiers stand in the new text,
-    and ``mentions`` where the gold marks do.
+    and ``mentions`` where the gold marks do. ``languages`` are those that the detectors know.
 
     Returns
     -------
@@ -165,13 +166,13 @@ def scrub_corpus(
     counts: Counter[str] = Counter(documents=0, spans=0, replaced=0, **dict.fromkeys(OUTCOMES, 0))
     replaced: Counter[str] = Counter()
     tagged: Counter[str] = Counter()
-    languages = OtherLanguages()
+    other_languages = OtherLanguages(languages)
     with _Writer(folder) as writer:
         for batch, given in _with_spans(corpus, spans, columns):
             made = pseudonymise_batch(
                 batch, given, config.style, key, config.draw, num_threads=config.num_threads, **options
             )
-            languages.add(batch.column("text"))
+            other_languages.add(batch.column("text"))
             if config.new_ids:
                 batch = _with_new_ids(batch, key, config.num_threads)
             if "mentions" in columns:
@@ -188,9 +189,9 @@ def scrub_corpus(
         name: {"replaced": number, **({"tagged": tagged[name]} if draws else {})}
         for name, number in sorted(replaced.items())
     }
-    if warn and (warning := languages.warning()):
+    if warn and (warning := other_languages.warning()):
         warn(warning)
-    return {**counts, **languages.counts(), "categories": categories}
+    return {**counts, **other_languages.counts(), "categories": categories}
 
 
 def read_offsets(folder: Path | str) -> tuple[pa.Array, OffsetMap]:

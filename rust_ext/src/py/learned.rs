@@ -23,12 +23,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 /// Spans of a batch in characters, each with a number: offsets int64, starts and ends int32, numbers uint32.
-type Numbered<'py> = (
-    PyReadonlyArray1<'py, i64>,
-    PyReadonlyArray1<'py, i32>,
-    PyReadonlyArray1<'py, i32>,
-    PyReadonlyArray1<'py, u32>,
-);
+type Numbered<'py> =
+    (PyReadonlyArray1<'py, i64>, PyReadonlyArray1<'py, i32>, PyReadonlyArray1<'py, i32>, PyReadonlyArray1<'py, u32>);
 
 fn of_document<'a>(
     spans: Spans<'a>,
@@ -37,13 +33,18 @@ fn of_document<'a>(
     most: usize,
 ) -> Result<impl Fn(usize) -> Result<Vec<Hint>> + Sync + 'a> {
     spans.check(texts.len())?;
-    if numbers.len() != spans.starts.len() || numbers.iter().any(|&number| number != u32::MAX && number as usize >= most) {
+    if numbers.len() != spans.starts.len()
+        || numbers.iter().any(|&number| number != u32::MAX && number as usize >= most)
+    {
         return Err(Error::Corpus("tagger: each span has the number of one of the names".into()));
     }
     Ok(move |row: usize| {
         let found = spans.in_bytes(row, texts.get(row))?;
-        let mut found: Vec<Hint> =
-            found.into_iter().zip(&numbers[spans.of(row)]).map(|(span, &number)| (span.start, span.end, number)).collect();
+        let mut found: Vec<Hint> = found
+            .into_iter()
+            .zip(&numbers[spans.of(row)])
+            .map(|(span, &number)| (span.start, span.end, number))
+            .collect();
         found.sort_unstable();
         Ok(found)
     })
@@ -116,8 +117,10 @@ impl PyTagger {
         }
         let common = common.as_ref().map(|common| &common.common);
         let settings = Settings { k, epochs, seed, affixes, l2, rate };
-        let spans_of_marks = Spans { offsets: marks.0.as_slice()?, starts: marks.1.as_slice()?, ends: marks.2.as_slice()? };
-        let spans_of_hints = Spans { offsets: hints.0.as_slice()?, starts: hints.1.as_slice()?, ends: hints.2.as_slice()? };
+        let spans_of_marks =
+            Spans { offsets: marks.0.as_slice()?, starts: marks.1.as_slice()?, ends: marks.2.as_slice()? };
+        let spans_of_hints =
+            Spans { offsets: hints.0.as_slice()?, starts: hints.1.as_slice()?, ends: hints.2.as_slice()? };
         let (lanes, numbers) = (marks.3.as_slice()?, hints.3.as_slice()?);
         let tagger = py
             .detach(|| {
@@ -149,18 +152,14 @@ impl PyTagger {
     fn tables<'py>(
         &self,
         py: Python<'py>,
-    ) -> (
-        Bound<'py, PyArray1<u64>>,
-        Bound<'py, PyArray1<u8>>,
-        Bound<'py, PyArray1<i16>>,
-        f32,
-        Bound<'py, PyArray1<i16>>,
-    ) {
+    ) -> (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u8>>, Bound<'py, PyArray1<i16>>, f32, Bound<'py, PyArray1<i16>>)
+    {
         let tagger = &self.tagger;
         let transitions = tagger.transitions.flat();
         let largest = tagger.weights.iter().chain(&transitions).fold(1e-6f32, |most, weight| weight.abs().max(most));
         let scale = largest / STEPS;
-        let steps = |weights: &[f32]| weights.iter().map(|&weight| (weight / scale).round() as i16).collect::<Vec<i16>>();
+        let steps =
+            |weights: &[f32]| weights.iter().map(|&weight| (weight / scale).round() as i16).collect::<Vec<i16>>();
         (
             PyArray1::from_slice(py, &tagger.keys),
             PyArray1::from_slice(py, &tagger.slots),

@@ -42,8 +42,9 @@ pub enum Kind {
     Pair,
 }
 
-/// Rows of a symbol of each kind: of the word itself, the one before, the one after, two before, two after.
-pub const SLOTS: [u8; 12] = [5, 3, 5, 1, 1, 1, 3, 2, 1, 1, 5, 1];
+/// Rows of a symbol of each kind: of the word itself, the one before, the one after, two before, two after; of what stands
+/// between words, before and after.
+pub const SLOTS: [u8; 12] = [3, 3, 3, 1, 1, 1, 3, 2, 1, 1, 5, 1];
 
 /// The key of all hashes. Words are hashed by SipHash-2-4; what is made of hashes is mixed under two further secret numbers.
 #[derive(Clone)]
@@ -149,6 +150,15 @@ pub struct Unit {
 /// A find of another detector: bytes of the text, and the numbers of its symbols where it begins and goes on.
 pub type Hint = (usize, usize, u32);
 
+/// Forms that a reader has met, for the next one of the same tagger.
+#[derive(Default)]
+pub struct Memo {
+    known: HashMap<Box<[u8]>, u32, FixedState>,
+    forms: Vec<Form>,
+    /// State of the common words by which they were read.
+    version: u64,
+}
+
 /// Reads documents one after another, and keeps what it knows of forms; `table` None knows every symbol.
 pub struct Reader<'a> {
     key: &'a HashKey,
@@ -159,15 +169,13 @@ pub struct Reader<'a> {
     places: Vec<Symbol>,
     space: Symbol,
     scanner: Scanner,
-    known: HashMap<Box<[u8]>, u32, FixedState>,
-    pub forms: Vec<Form>,
+    memo: Memo,
     pub words: Vec<Bounds>,
     pub units: Vec<Unit>,
     /// What stands behind the last word.
     pub last_gap: Symbol,
     lowered: Vec<u8>,
     shape: Vec<u8>,
-    mask: u64,
 }
 
 /// A reader forgets its forms where there are so many.
@@ -180,7 +188,12 @@ impl<'a> Reader<'a> {
         common: Option<&'a CommonWords>,
         affixes: bool,
         hints: &[String],
+        mut memo: Memo,
     ) -> Self {
+        let version = common.map_or(0, CommonWords::version);
+        if memo.version != version {
+            memo = Memo { version, ..Memo::default() };
+        }
         let mut reader = Self {
             key,
             table,
@@ -190,14 +203,12 @@ impl<'a> Reader<'a> {
             places: Vec::new(),
             space: NOTHING,
             scanner: Scanner::new(InstructionSet::detect()),
-            known: HashMap::default(),
-            forms: Vec::new(),
+            memo,
             words: Vec::new(),
             units: Vec::new(),
             last_gap: NOTHING,
             lowered: Vec::new(),
             shape: Vec::new(),
-            mask: std::env::var("TG_MASK").ok().and_then(|m| m.parse().ok()).unwrap_or(u64::MAX),
         };
         reader.hints = hints
             .iter()
@@ -206,6 +217,11 @@ impl<'a> Reader<'a> {
         reader.places = (0..=u8::MAX).map(|number| reader.symbol(Kind::Place, &[number])).collect();
         reader.space = reader.symbol(Kind::Gap, b" ");
         reader
+    }
+
+    /// What it has met.
+    pub fn into_memo(self) -> Memo {
+        self.memo
     }
 
     fn symbol(&self, kind: Kind, bytes: &[u8]) -> Symbol {
@@ -224,9 +240,9 @@ impl<'a> Reader<'a> {
         self.scanner.words(text, &mut words);
         self.words = words;
         self.units.clear();
-        if self.known.len() > MOST_FORMS {
-            self.known.clear();
-            self.forms.clear();
+        if self.memo.known.len() > MOST_FORMS {
+            self.memo.known.clear();
+            self.memo.forms.clear();
         }
         let (mut at, mut head, mut since, mut place) = (0, 0u64, 0usize, 0u64);
         let (mut line, mut next_hint) = (0, 0);
@@ -245,7 +261,7 @@ impl<'a> Reader<'a> {
             if has_colon {
                 let from = number - (number - since).min(MOST_HEAD);
                 head = (from..number).fold(self.key.mix.0, |head, word| {
-                    self.key.join(0, head, self.forms[self.units[word].form as usize].word.key)
+                    self.key.join(0, head, self.memo.forms[self.units[word].form as usize].word.key)
                 });
                 head = if from == number { 0 } else { head };
                 (since, place) = (number, 0);
@@ -287,7 +303,7 @@ impl<'a> Reader<'a> {
 
     /// The places of the words of a line: which word of how many, and whether the line has a small letter.
     fn finish_line(&mut self, from: usize, to: usize) {
-        let has_small = (from..to).any(|word| self.forms[self.units[word].form as usize].is_small);
+        let has_small = (from..to).any(|word| self.memo.forms[self.units[word].form as usize].is_small);
         for word in from..to {
             let number = (word - from).min(3) * 8 + (to - word - 1).min(3) * 2 + usize::from(has_small);
             self.units[word].place = self.places[number];
@@ -323,13 +339,13 @@ impl<'a> Reader<'a> {
 
     fn form(&mut self, word: &[u8]) -> u32 {
         let word = &word[..word.len().min(MOST_BYTES)];
-        if let Some(&known) = self.known.get(word) {
+        if let Some(&known) = self.memo.known.get(word) {
             return known;
         }
         let form = self.new_form(word);
-        let number = self.forms.len() as u32;
-        self.forms.push(form);
-        self.known.insert(word.into(), number);
+        let number = self.memo.forms.len() as u32;
+        self.memo.forms.push(form);
+        self.memo.known.insert(word.into(), number);
         number
     }
 
@@ -417,7 +433,7 @@ impl<'a> Reader<'a> {
     #[inline(always)]
     pub fn each_symbol(&self, at: usize, mut emit: impl FnMut(Symbol, Kind, u32)) {
         let unit = &self.units[at];
-        let form = &self.forms[unit.form as usize];
+        let form = &self.memo.forms[unit.form as usize];
         emit(form.word, Kind::Word, 0);
         emit(form.shape, Kind::Shape, 0);
         emit(form.style, Kind::Style, 0);
@@ -434,63 +450,40 @@ impl<'a> Reader<'a> {
         emit(self.units.get(at + 1).map_or(self.last_gap, |next| next.gap), Kind::Gap, 1);
         for (slot, other) in [(1, at.wrapping_sub(1)), (2, at + 1), (3, at.wrapping_sub(2)), (4, at + 2)] {
             let Some(unit) = self.units.get(other) else { continue };
-            let form = &self.forms[unit.form as usize];
-            if slot < 3 || self.mask >> 20 & 1 == 1 {
-                emit(form.word, Kind::Word, slot);
-            }
-            if slot < 3 || self.mask >> 21 & 1 == 1 {
-                emit(form.style, Kind::Style, slot);
-            }
-            if slot < 3 || self.mask >> 22 & 1 == 1 {
-                emit(unit.hints[0], Kind::Hint, slot);
-            }
+            let form = &self.memo.forms[unit.form as usize];
+            emit(unit.hints[0], Kind::Hint, slot);
             if slot < 3 {
+                emit(form.word, Kind::Word, slot);
                 emit(form.shape, Kind::Shape, slot);
+                emit(form.style, Kind::Style, slot);
                 emit(form.corpus, Kind::Corpus, slot);
             }
         }
     }
 
-    /// Call `emit` with the hash of each pair of known symbols that is seen from a word.
+    /// Call `emit` with the hash of each pair of known symbols, and of each three styles in turn, that is seen from a word.
     #[inline(always)]
     pub fn each_pair(&self, at: usize, mut emit: impl FnMut(u64)) {
-        let form = |at: usize| self.units.get(at).map(|unit| &self.forms[unit.form as usize]);
-        let word = |at: usize| form(at).map_or(NOTHING, |form| form.word);
-        let shape = |at: usize| form(at).map_or(NOTHING, |form| form.shape);
-        let style = |at: usize| form(at).map_or(NOTHING, |form| form.style);
+        let style = |at: usize| self.units.get(at).map_or(NOTHING, |unit| self.memo.forms[unit.form as usize].style);
         let unit = &self.units[at];
-        let (before, own, after) = (word(at.wrapping_sub(1)), word(at), word(at + 1));
-        let (shape_before, shape_own, shape_after) = (shape(at.wrapping_sub(1)), shape(at), shape(at + 1));
+        let shape = self.memo.forms[unit.form as usize].shape;
         let gap_after = self.units.get(at + 1).map_or(self.last_gap, |next| next.gap);
-        let mut join = |number: u64, one: Symbol, other: Symbol| {
-            if self.mask >> (number - 32) & 1 == 1 && one.base != NONE && other.base != NONE && one.key != 0 && other.key != 0 {
-                emit(self.key.join(number, one.key, other.key));
+        if shape.base != NONE {
+            for (number, other) in [(32, unit.gap), (33, gap_after), (34, unit.hints[0]), (35, unit.field)] {
+                if other.base != NONE && other.key != 0 {
+                    emit(self.key.join(number, other.key, shape.key));
+                }
             }
-        };
-        join(32, before, own);
-        join(33, own, after);
-        join(34, word(at.wrapping_sub(2)), before);
-        join(35, after, word(at + 2));
-        join(36, before, after);
-        join(37, before, shape_own);
-        join(38, shape_own, after);
-        join(39, shape_before, shape_own);
-        join(40, shape_own, shape_after);
-        join(41, unit.gap, shape_own);
-        join(42, shape_own, gap_after);
-        join(43, unit.hints[0], shape_own);
-        join(44, unit.field, shape_own);
-        join(45, before, style(at + 1));
-        join(46, unit.gap, before);
-        join(47, gap_after, after);
-        let (left, middle, right) = (style(at.wrapping_sub(1)), style(at), style(at + 1));
-        if left.base != NONE && middle.base != NONE && right.base != NONE {
-            emit(self.key.join(49, self.key.join(48, left.key, middle.key), right.key));
+        }
+        let (before, own, after) = (style(at.wrapping_sub(1)), style(at), style(at + 1));
+        if before.base != NONE && own.base != NONE && after.base != NONE {
+            emit(self.key.join(37, self.key.join(36, before.key, own.key), after.key));
         }
     }
 }
 
 /// Whether the head of a field cannot reach over this.
 fn parts(between: &[u8]) -> bool {
-    between.iter().any(|byte| matches!(byte, b'.' | b',' | b';' | b'|' | b'\t')) || between.windows(2).any(|two| two == b"  ")
+    between.iter().any(|byte| matches!(byte, b'.' | b',' | b';' | b'|' | b'\t'))
+        || between.windows(2).any(|two| two == b"  ")
 }

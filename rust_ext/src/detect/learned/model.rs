@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 
-use super::features::{HashKey, Hint, Kind, NONE, Reader, SLOTS, Table};
+use super::features::{HashKey, Hint, Kind, Memo, NONE, Reader, SLOTS, Table};
 use super::{LANES, WIDTH};
 use crate::detect::common::CommonWords;
 use crate::error::{Error, Result};
@@ -142,6 +142,7 @@ pub struct Tagger {
     /// Lanes that are in use, with `O`.
     pub used: usize,
     pub affixes: bool,
+    memos: Mutex<Vec<Memo>>,
 }
 
 impl Tagger {
@@ -174,11 +175,22 @@ impl Tagger {
                 (key, base - u32::from(num))
             })
             .collect();
-        Ok(Self { key, keys, slots, table: Table::new(&entries), weights, transitions, used, affixes })
+        Ok(Self {
+            key,
+            keys,
+            slots,
+            table: Table::new(&entries),
+            weights,
+            transitions,
+            used,
+            affixes,
+            memos: Mutex::default(),
+        })
     }
 
-    pub fn reader<'a>(&'a self, common: Option<&'a CommonWords>, hints: &[String]) -> Reader<'a> {
-        Reader::new(&self.key, Some(&self.table), common, self.affixes, hints)
+    fn reader<'a>(&'a self, common: Option<&'a CommonWords>, hints: &[String]) -> Reader<'a> {
+        let memo = self.memos.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
+        Reader::new(&self.key, Some(&self.table), common, self.affixes, hints, memo)
     }
 
     /// The scores of the labels of each word that was read.
@@ -242,6 +254,9 @@ impl Tagger {
                 Ok(spans(&room.labels, &reader.words, row))
             })
             .collect::<Result<_>>()?;
+        let memos =
+            readers.into_iter().map(|own| own.into_inner().unwrap_or_else(PoisonError::into_inner).0.into_memo());
+        self.memos.lock().unwrap_or_else(PoisonError::into_inner).extend(memos);
         Ok(parts.concat())
     }
 }

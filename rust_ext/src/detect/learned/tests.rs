@@ -33,7 +33,8 @@ fn viterbi_finds_the_best_of_all_ways() {
     for seed in 1..60u64 {
         let mut next = numbers(seed * 7919);
         let (used, num) = (2 + seed as usize % 3, 1 + seed as usize % 5);
-        let transitions = Transitions::from_flat(&std::iter::repeat_with(&mut next).take(LANES * (LANES + 2)).collect::<Vec<_>>());
+        let transitions =
+            Transitions::from_flat(&std::iter::repeat_with(&mut next).take(LANES * (LANES + 2)).collect::<Vec<_>>());
         let scores: Vec<[f32; WIDTH]> = (0..num).map(|_| std::array::from_fn(|_| next())).collect();
         let all: Vec<u8> = (0..used).chain(LANES + 1..LANES + used).map(|label| label as u8).collect();
         let mut best = (f32::MIN, Vec::new());

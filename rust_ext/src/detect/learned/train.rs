@@ -6,7 +6,7 @@
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use super::features::{HashKey, Hint, Reader, Table};
+use super::features::{HashKey, Hint, Memo, Reader, Table};
 use super::model::{Tagger, Transitions, each_row, num_slots};
 use super::{LANES, WIDTH};
 use crate::detect::common::CommonWords;
@@ -86,11 +86,13 @@ pub fn learn(key: HashKey, lessons: &Lessons<'_>, settings: &Settings) -> Result
     let (mut weights, largest) = (Vec::with_capacity(fit.weights.len()), fit.largest());
     for &(_, num, base) in &all {
         let first = base as usize * WIDTH;
-        weights.extend(fit.weights[first..first + usize::from(num) * WIDTH].iter().map(|&weight| coarse(weight, largest)));
+        weights
+            .extend(fit.weights[first..first + usize::from(num) * WIDTH].iter().map(|&weight| coarse(weight, largest)));
     }
     let keys = all.iter().map(|row| row.0).collect();
     let slots = all.iter().map(|row| row.1).collect();
-    let transitions = Transitions::from_flat(&fit.transitions.flat().iter().map(|&w| coarse(w, largest)).collect::<Vec<_>>());
+    let transitions =
+        Transitions::from_flat(&fit.transitions.flat().iter().map(|&w| coarse(w, largest)).collect::<Vec<_>>());
     Tagger::new(key, keys, slots, weights, transitions, seen.used, settings.affixes)
 }
 
@@ -114,7 +116,7 @@ fn common_symbols(
     order: &[usize],
 ) -> Result<HashMap<u64, Vec<(u32, u32)>, FixedState>> {
     let mut counts: HashMap<u64, Vec<(u32, u32)>, FixedState> = HashMap::default();
-    let mut reader = Reader::new(key, None, lessons.common, settings.affixes, lessons.names);
+    let mut reader = Reader::new(key, None, lessons.common, settings.affixes, lessons.names, Memo::default());
     for &row in order {
         read(&mut reader, lessons, row)?;
         let individual = lessons.individuals[row] + 1;
@@ -157,7 +159,7 @@ fn common_pairs(
     order: &[usize],
 ) -> Result<Vec<u64>> {
     let mut counts = Counts::default();
-    let mut reader = Reader::new(key, Some(table), lessons.common, settings.affixes, lessons.names);
+    let mut reader = Reader::new(key, Some(table), lessons.common, settings.affixes, lessons.names, Memo::default());
     for &row in order {
         read(&mut reader, lessons, row)?;
         let individual = lessons.individuals[row] + 1;
@@ -190,7 +192,8 @@ impl Seen {
         order: &[usize],
     ) -> Result<Self> {
         let mut seen = Self { offsets: vec![0], rows: Vec::new(), labels: Vec::new(), stretches: Vec::new(), used: 1 };
-        let mut reader = Reader::new(key, Some(table), lessons.common, settings.affixes, lessons.names);
+        let mut reader =
+            Reader::new(key, Some(table), lessons.common, settings.affixes, lessons.names, Memo::default());
         let mut documents = order.to_vec();
         documents.sort_unstable();
         for row in documents {
@@ -203,7 +206,8 @@ impl Seen {
                     || labels[at] == LEFT_OUT
                     || at > 0 && labels[at - 1] == LEFT_OUT
                     || usize::from(labels[at]) < LANES && {
-                        let has_line = || text[reader.words[at - 1].1 as usize..reader.words[at].0 as usize].contains('\n');
+                        let has_line =
+                            || text[reader.words[at - 1].1 as usize..reader.words[at].0 as usize].contains('\n');
                         at - first >= LONG || at - first >= SHORT && has_line()
                     };
                 if ends && at > first {
@@ -282,7 +286,10 @@ impl Fit {
         let mut order: Vec<u32> = (0..seen.stretches.len() as u32).collect();
         let mut random = settings.seed.wrapping_mul(2).wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut beliefs = Beliefs::default();
-        for _ in 0..settings.epochs {
+        // The mean of the weights at the ends of the later half: the last steps alone are those of the last stretches.
+        let (mut sum, mut transitions, mut num) =
+            (vec![0f32; self.weights.len()], vec![0f32; LANES * (LANES + 2)], 0f32);
+        for epoch in 0..settings.epochs {
             for at in (1..order.len()).rev() {
                 random ^= random << 13;
                 random ^= random >> 7;
@@ -292,7 +299,14 @@ impl Fit {
             for &number in &order {
                 self.learn(seen, &seen.stretches[number as usize], settings.rate, &mut beliefs);
             }
+            if 2 * (epoch + 1) > settings.epochs {
+                num += 1.0;
+                sum.iter_mut().zip(&self.weights).for_each(|(sum, weight)| *sum += weight);
+                transitions.iter_mut().zip(self.transitions.flat()).for_each(|(sum, weight)| *sum += weight);
+            }
         }
+        self.weights.iter_mut().zip(sum).for_each(|(weight, sum)| *weight = sum / num);
+        self.transitions = Transitions::from_flat(&transitions.iter().map(|sum| sum / num).collect::<Vec<_>>());
     }
 
     fn learn(&mut self, seen: &Seen, stretch: &Stretch, rate: f32, beliefs: &mut Beliefs) {
