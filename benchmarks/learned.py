@@ -36,9 +36,10 @@ from reticent.engine.detect.common import learn_common_words
 from reticent.engine.detect.detector import FOUND
 from reticent.engine.detect.labels import category
 from reticent.engine.detect.learned import LESSONS, Tagger, TaggerConfig, learn_tagger
+from reticent.engine.detect.shipped import shipped_tagger
 from reticent.engine.randomness import generator
 from reticent.ext.learn.stage import cross_validate
-from tools.train_taggers import Maker, Text, made_texts, shipped_tagger
+from tools.train_taggers import Maker, Text, made_texts
 
 BESIDE = ("rules", "context")
 KEY = bytes(16)

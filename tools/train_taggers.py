@@ -35,13 +35,13 @@ from reticent.engine.corpus import open_corpus
 from reticent.engine.detect import make_detectors
 from reticent.engine.detect.common import learn_common_words
 from reticent.engine.detect.detector import FOUND
-from reticent.engine.detect.learned import LESSONS, Tagger, TaggerConfig, learn_tagger, read_tagger
+from reticent.engine.detect.learned import LESSONS, Tagger, TaggerConfig, learn_tagger
+from reticent.engine.detect.shipped import FOLDER
 
-__all__ = ["LANGUAGES", "found_beside", "made_documents", "made_texts", "shipped_tagger", "trained"]
+__all__ = ["LANGUAGES", "found_beside", "made_documents", "made_texts", "trained"]
 
 LANGUAGES = ("en", "fr", "de", "es")
 TEXTS = Path(__file__).parent / "tagger_texts"
-FOLDER = Path(__file__).parents[1] / "reticent" / "engine" / "detect" / "taggers"
 SEED = 49
 NUM_DOCUMENTS = 10000
 CONFIG = TaggerConfig(k=4, corpus=False, affixes=True, epochs=8, seed=SEED)
@@ -60,7 +60,7 @@ WORLD = (
     "sk_SK", "sl_SI", "sv_SE", "sw", "tr_TR", "uz_UZ", "vi_VN", "yo_NG", "zu_ZA",
 )  # fmt: skip
 #: Share of the sentences about nobody that are of invented words.
-INVENTED = {"en": 0.25, "fr": 0.6, "de": 0.6, "es": 0.6}
+INVENTED = {"en": 0.25, "fr": 0.5, "de": 0.5, "es": 0.5}
 #: Slots whose value is an identifier -> its label.
 MARKED = {
     "name": "NAME", "first": "NAME", "last": "NAME", "doc": "NAME", "lastfirst": "NAME", "date": "DATE", "age": "AGE",
@@ -298,6 +298,8 @@ class Maker:
                 made.push(self._value(piece, person), MARKED[piece])
                 if piece in ("name", "first", "last", "doc", "lastfirst"):
                     person = self._person() if rng.random() < 0.7 else self.person
+            elif piece == "rare":  # what bears a name is nobody
+                made.push(self._drawn(self.lasts, self.world_lasts))
             elif piece == "n":
                 made.push(str(rng.randint(1, 20)))
             elif piece.lower() in ("he", "his", "him"):
@@ -524,11 +526,6 @@ def trained(language: str, data: Path | None, num_documents: int = NUM_DOCUMENTS
     documents = made_documents(made_texts(language, num_documents, data=data))
     tagger = learn_tagger(documents, found_beside(documents), CONFIG, detectors=BESIDE, languages=[language])
     return tagger.leaning(LEAN[language])
-
-
-def shipped_tagger(language: str) -> Tagger:
-    """Return the tagger that the package ships for a language."""
-    return read_tagger(FOLDER / f"{language}.parquet")
 
 
 def main() -> int:

@@ -134,6 +134,12 @@ _ROWS: Final = (
         depends=_learns,
     ),
     DetectorRow(
+        name="shipped",
+        module="shipped",
+        kind="ShippedDetector",
+        about="names, places and organisations, by a tagger of the document's language",
+    ),
+    DetectorRow(
         name="learned",
         module="learned",
         kind="LearnedDetector",
