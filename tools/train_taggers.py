@@ -299,7 +299,8 @@ class Maker:
                 if piece in ("name", "first", "last", "doc", "lastfirst"):
                     person = self._person() if rng.random() < 0.7 else self.person
             elif piece == "rare":  # what bears a name is nobody
-                made.push(self._drawn(self.lasts, self.world_lasts))
+                known = rng.choice(self.lists["eponyms"])
+                made.push(known if rng.random() < 0.5 else self._drawn(self.lasts, self.world_lasts))
             elif piece == "n":
                 made.push(str(rng.randint(1, 20)))
             elif piece.lower() in ("he", "his", "him"):

@@ -138,6 +138,9 @@ _ROWS: Final = (
         module="shipped",
         kind="ShippedDetector",
         about="names, places and organisations, by a tagger of the document's language",
+        published=("common",),
+        files=("common",),
+        depends=_learns,
     ),
     DetectorRow(
         name="learned",
