@@ -169,6 +169,42 @@ def test_a_sample_teaches_without_those_who_withdrew_since(folder: Path) -> None
     assert len(table) == 150
 
 
+def test_copies_and_planted_canaries_are_known_again(folder: Path) -> None:
+    """Marks are of texts: two documents may have one, and a canary behind it is none of it."""
+    rows = pq.read_table(folder / "notes.parquet").to_pylist()
+    rows[1] |= {"text": rows[0]["text"], "spans": rows[0]["spans"]}
+    pq.write_table(pa.Table.from_pylist(rows), folder / "notes.parquet")
+    planted = {"canaries": {"num": 12, "arms": ["protected", "missed"], "num_references": 8, "seed": 3}}
+    asked = parse_job(job(folder, {}, detectors=["rules"]).model_dump() | planted | {"split": {"heldout": 0.3}})
+    sample_documents(asked, folder / "sample", 150, seed=0, by_disagreement=False, progress=QUIET)
+    content = json.loads((folder / "sample" / "brat" / "sample.json").read_text())
+    gold = {row["text"].rstrip(): row["spans"] for row in rows}
+    texts = {file.stem: file.read_text() for file in (folder / "sample" / "brat").glob("*.txt")}
+    for document in content["documents"]:
+        document |= {"reviewed": True, "spans": gold[texts[document["name"]].rstrip()]}
+    (folder / "saved.json").write_text(json.dumps(content))
+    taught = parse_job(
+        asked.model_dump() | {"detect": job(folder, {"marks": str(folder / "saved.json")}).detect.model_dump()}
+    )
+    assert learn_in_run(taught, QUIET)["sources"]["marks"] == 150
+
+
+def test_a_category_that_is_not_found_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Marks that follow no rule, and those of too few: a sentence says which and how many."""
+    rows = pq.read_table(folder / "marked.parquet").to_pylist()
+    for number, row in enumerate(rows):
+        at = row["text"].index(" ", 7 + 5 * (number % 20)) + 1
+        if all(at < span["start"] or span["end"] < at for span in row["spans"]):
+            row["spans"].append({"start": at, "end": at + 1, "label": "PROFESSION"})
+        if number < 4:
+            row["spans"].append({"start": 0, "end": 1, "label": "AGE"})
+    pq.write_table(pa.Table.from_pylist(rows), folder / "marked.parquet")
+    learn_in_run(job(folder, {"marks": str(folder / "marked.parquet")}), QUIET)
+    told = capsys.readouterr().err
+    assert "category AGE has 4 marks, of 10" in told
+    assert "category PROFESSION: of " in told
+
+
 def outside(folder: Path) -> dict[str, Any]:
     table = notes(40).drop_columns("weight").to_pylist()
     table[7]["spans"][0]["end"] = 10_000

@@ -197,10 +197,11 @@ class _Union:
             for place, detector in enumerate(self.detectors)
             if not hasattr(detector, "detect_beside")
         }
-        if len(found) < len(self.detectors):
-            beside = _beside({self.detectors[place].name: spans for place, (spans, _) in found.items()})
-            for place in set(range(len(self.detectors))) - set(found):
-                found[place] = self._run(_Beside(self.detectors[place], beside), batch, num_before)
+        # Those that say whose finds they read come last: they may read another reader's.
+        readers = [place for place in range(len(self.detectors)) if place not in found]
+        for place in sorted(readers, key=lambda place: hasattr(self.detectors[place], "reads")):
+            beside = _beside({self.detectors[other].name: spans for other, (spans, _) in found.items()})
+            found[place] = self._run(_Beside(self.detectors[place], beside), batch, num_before)
         return [found[place] for place in range(len(self.detectors))]
 
     def take(self, batch: pa.RecordBatch, detected: Sequence[Detected]) -> Callable[[], pa.Table]:
@@ -303,26 +304,23 @@ class _Union:
         return bad
 
 
-@dataclass(frozen=True, slots=True)
 class _Beside:
     """A detector that reads what the others found in the same batch."""
 
-    detector: Any
-    found: pa.Table
-    name: str = field(init=False)
     columns: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "name", self.detector.name)
+    def __init__(self, detector: Any, found: pa.Table):
+        self.name: str = detector.name
+        self._detector, self._found = detector, found
 
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
-        found: pa.Table = self.detector.detect_beside(batch, self.found)
+        found: pa.Table = self._detector.detect_beside(batch, self._found)
         return found
 
     def of_row(self, row: int) -> _Beside:
         """The same for the batch of one document."""
-        own = self.found.filter(pc.equal(self.found.column("document"), row))
-        return _Beside(self.detector, own.set_column(0, FOUND.field(0), pa.array(np.zeros(len(own), dtype=np.int64))))
+        own = self._found.filter(pc.equal(self._found.column("document"), row))
+        return _Beside(self._detector, own.set_column(0, FOUND.field(0), pa.array(np.zeros(len(own), dtype=np.int64))))
 
 
 def _beside(found: Mapping[str, pa.Table]) -> pa.Table:

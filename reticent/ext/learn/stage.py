@@ -53,6 +53,7 @@ from reticent.engine.sources.columns import sorted_codes
 from reticent.engine.sources.formats import FORMATS
 from reticent.engine.withdrawn import read_ids
 from reticent.ext.annotate.annotation import read_annotation
+from reticent.ext.annotate.command import text_ends
 from reticent.ext.annotate.sample import iter_rows, text_digest
 from reticent.job.artefact import Artefact, Step
 from reticent.job.detection_learned import KEY, LEARNED, REPORT, TAUGHT, recipe_of
@@ -72,7 +73,7 @@ _STREAM: Final = 49
 #: Parts of the individuals, each left out once; fewer where there are many documents.
 _FOLDS, _FOLDS_OF_MANY, _MANY = 5, 3, 500
 #: What is tried to be taken from the score of no identifier.
-LEANS: Final = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
+LEANS: Final = (0.0, 0.125, 0.25, 0.375, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 #: Forms of missed words that are told.
 _MOST_FORMS: Final = 12
 #: Labels of rules that know a value by its form or its check digit.
@@ -245,7 +246,7 @@ def read_marks_of(run: Run, path: Path, format: str = "auto", weight: float = 1.
             )
         kept = np.flatnonzero((rows >= 0) & is_read)
         kept = kept[np.argsort(rows[kept])]
-        documents = _documents(run.corpus, rows[kept])
+        documents = _documents(run.documents, rows[kept])
         names = ("start", "end", "label")
         own = [[dict(zip(names, span, strict=True)) for span in annotation.spans[place]] for place in kept.tolist()]
         lengths = pc.utf8_length(documents.column("text")).to_pylist()
@@ -274,12 +275,14 @@ def read_marks_of(run: Run, path: Path, format: str = "auto", weight: float = 1.
 def _rows_of_sample(run: Run, annotation: Annotation) -> np.ndarray:
     """The rows in the run of the documents of a sample, -1 for one that is not there; they are known by their texts, so
     that a sample holds after an update."""
-    wanted = {document.sha256: place for place, document in enumerate(annotation.sample.documents)}
-    rows, first = np.full(len(wanted), -1, dtype=np.int64), 0
-    for batch in run.corpus.batches(columns=("text",)):
+    wanted: dict[str, list[int]] = {}
+    for place, document in enumerate(annotation.sample.documents):
+        wanted.setdefault(document.sha256, []).append(place)
+    rows, first, ends = np.full(len(annotation.sample.documents), -1, dtype=np.int64), 0, text_ends(run)
+    for batch in run.documents.batches(columns=("text",)):
         for row, text in enumerate(batch.column("text").to_pylist(), start=first):
-            if (place := wanted.get(text_digest(text))) is not None:
-                rows[place] = row
+            if places := wanted.get(text_digest(text if ends is None else text[: ends[row]])):
+                rows[places.pop()] = row
         first += batch.num_rows
     return rows
 
@@ -303,11 +306,15 @@ def _found(run: Run, documents: pa.Table, detectors: Sequence[Any], common: Any 
             if hasattr(detector, name) and getattr(detector, name) is None:
                 setattr(detector, name, common)
     (batch,) = documents.combine_chunks().to_batches() or [None]
-    tables = [FOUND.empty_table()]
-    for detector in detectors if batch is not None else ():
-        table = detector.detect(batch)
-        tables.append(table.append_column(FOUND.field("detector"), pa.array([detector.name] * len(table), pa.string())))
-    return pa.concat_tables(tables)
+    found = FOUND.empty_table()
+    for detector in (
+        sorted(detectors, key=lambda detector: hasattr(detector, "detect_beside")) if batch is not None else ()
+    ):
+        reads = hasattr(detector, "detect_beside")
+        table = detector.detect_beside(batch, found) if reads else detector.detect(batch)
+        names = pa.array([detector.name] * len(table), pa.string())
+        found = pa.concat_tables([found, table.append_column(FOUND.field("detector"), names)])
+    return found
 
 
 def _common(run: Run, detectors: Sequence[Any]) -> Any:
@@ -354,6 +361,12 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
     report["left_out"] = {name: num for name, num in marked_categories(lessons).items() if num < MIN_EXAMPLES}
     for name, num in report["left_out"].items():
         run.progress.warn(f"category {name} has {num} marks, of {MIN_EXAMPLES} that are needed: it is not learned")
+    for name, found_of in report["categories"].items():
+        if name not in report["left_out"] and found_of["recall"]["words"] and not found_of["recall"]["value"]:
+            run.progress.warn(
+                f"category {name}: of {found_of['recall']['words']:,} marked words the tagger finds none in documents "
+                "of individuals that it has not seen"
+            )
     (folder / REPORT).write_text(json.dumps(report, indent=1))
     pq.write_table(pa.table({"individual_id": lessons.column("individual_id").unique()}), folder / TAUGHT)
     num_marks = sum(marked_categories(lessons).values())
